@@ -10,7 +10,7 @@ with --config.data.train=pairs.cooccurrences and --config.data.valid the same, s
 pairs are learned. One pass over C pairs is 2 C / (data.length x train.batch) steps.
 `launch.vectors` writes the sum of both vectors of each word.
 
-Departs: a step is that of the sum of a batch's cells, AdaGrad's sums begin with 0 (the
+Departs: a step takes the sum over a batch's cells, AdaGrad's sums begin with 0 (the
 tool's with 1) and include the step's own gradient, and biases have the rate of vectors
 (in the tool since its commit 5b4e03c another).
 """

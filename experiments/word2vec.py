@@ -24,7 +24,8 @@ RATE, PEAK = 0.05, 0.4
 
 
 def initial_sum(predictions: float) -> float:
-    """Of AdaGrad, if a step has the mean of so many predictions (pairs, or centres)."""
+    """Where AdaGrad's sums begin, for steps that average so many predictions (pairs or
+    centres)."""
     return (PEAK / (RATE * predictions)) ** 2
 
 

@@ -43,7 +43,6 @@ HELP = {
     "no_repeat_ngram": "no so many tokens in succession twice; 0: any",
     "forced_bos": "id of the first new token; -1: any",
     "forced_eos": "id of the last of --max_tokens; -1: any",
-    "counted": "tokens of the prompt that count in --beam_rule=huggingface",
     "temperature": "of samples",
     "top_k": "samples are among so many best tokens; 0: all",
     "top_p": "samples are among the fewest best tokens of so much probability",

@@ -10,7 +10,7 @@ NO_TOKEN = -1
 
 @dataclass(frozen=True)
 class Options:
-    """The fields are the flags of launch.generate.
+    """The fields; launch.generate has a flag for each that a user would set.
 
     Padding, bos and mask tokens are never written. The repetition penalty divides the
     logit of each token that the text has so far by it if the logit is positive, and

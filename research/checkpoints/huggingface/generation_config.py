@@ -64,11 +64,11 @@ def generation_options(
 ) -> tuple[dict[str, Any], list[str]]:
     """Fields of `research.generation.options.Options`, and keys that have none.
 
-    A model's search is Hugging Face's: texts are ranked by log p over a power of their
-    length, and the beam stays full. max_length and min_length count the decoder's first
-    token, and of a causal model the prompt; so they are those of an encoder-decoder.
-    Where our prompt has the first token already that is forced (BART's bos behind eos),
-    it is counted as a new one.
+    The search is Hugging Face's: texts are ranked by log p over a power of their
+    length, and the beam stays full. max_length and min_length are read for an
+    encoder-decoder alone, less its first token; those of a causal model would count the
+    prompt. A forced first token may end our prompt already (BART's bos behind eos): it
+    then counts as a new one.
 
     Raises:
       ValueError: a key has a value that Hugging Face would not take.
@@ -81,9 +81,11 @@ def generation_options(
     for key in ("suppress_tokens", "begin_suppress_tokens"):
         if not isinstance(given.get(key, []), Sequence):
             raise ValueError(f"{key} is a list of ids, not {given[key]!r}")
-    if found.get("forced_bos") == vocab.bos_id and objective.name == "bart":
-        del found["forced_bos"]
-        found["counted"] = 1
+    if "forced_bos" in found:
+        prompt = objective.prompt([[int(vocab.ordinary_ids[0])]], vocab)
+        if prompt.group["token"][0, -1] == found["forced_bos"]:
+            del found["forced_bos"]
+            found["counted"] = 1
     if objective.needs(vocab).stacks == "encoder_decoder":
         for key, field in (("max_length", "max_tokens"), ("min_length", "min_tokens")):
             if key in given and field not in found:

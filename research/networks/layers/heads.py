@@ -127,7 +127,7 @@ class VocabHead(Module):
       size: entries of the vocabulary.
       transform: BERT's layers (dense, activation, norm) come before the table, and a
         bias after it, unless `model.output_head` chooses something else.
-      init: of a table that is not tied, in place of that of `model.init`.
+      init: the initialiser of a table that is not tied; None: that of `model.init`.
     """
 
     options: Options
