@@ -7,8 +7,15 @@ import pytest
 
 from launch import cli
 from research import fields
-from tests.proofs.fuzz import command, command_cases, config_cases, real_cases
+from tests.proofs.fuzz import (
+    command,
+    command_cases,
+    config_cases,
+    real_cases,
+    values,
+)
 from tests.proofs.fuzz.__main__ import run_cases
+from tests.proofs.fuzz.config_cases import ConfigCase
 from tests.proofs.fuzz.real_cases import RealCase
 
 CASES = {config_cases: 60, command_cases: 80, real_cases: 70}
@@ -62,8 +69,13 @@ def test_what_went_wrong_before_is_mended(case, folder):
 
 def test_a_value_outside_its_range_that_is_accepted_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(fields, "_check_number", lambda *_: None)
-    with pytest.raises(AssertionError, match="was accepted"):
-        run_cases(config_cases, 100, tmp_path)
+    key = "train.batch"
+    value = values.value_of(config_cases.KEYS[key])
+    drawn = value.map(
+        lambda text: ConfigCase("experiments/bert.py", {key: text}, False)
+    )
+    with pytest.raises(AssertionError, match=f"{key}=.* was accepted"):
+        run_cases(config_cases, 100, tmp_path, drawn=drawn)
 
 
 def _outcome(run) -> command.Outcome:
