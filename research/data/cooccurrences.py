@@ -4,76 +4,196 @@ Of a line's known words each one and the `window` before it meet, at distance k 
 1 / k; X(a, b) and X(b, a) both count it, so a word that meets itself counts it twice.
 Unknown words take no room (stanfordnlp/GloVe at 52f7dbc: src/vocab_count.c and
 src/cooccur.c).
+
+Memory is bounded, whatever the length of the text: pairs are counted in chunks, whose
+cells are sorted files on disk, which are merged (src/cooccur.c has such files, too);
+and the cells are put in a random order by files of a part of them (src/shuffle.c).
 """
 
 # T tokens of a chunk, V words, C cells
 
 import collections
+import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from pathlib import Path
 
 import numpy as np
 
-TOKENS_PER_CHUNK = 2**20
-"""Tokens whose cells are counted at once, and then added to those before."""
+PAIRS_IN_MEMORY = 2**23
+"""Pairs or cells that are sorted at once; they take some 100 bytes each."""
 
+MAX_RUNS = 64
+"""Sorted files that are merged at once."""
 
-class Cells(NamedTuple):
-    """The cells that are not 0."""
+CHARACTERS_AT_ONCE = 2**20
+"""Of a line that is split into words."""
 
-    words: list[str]  # [V] by count, descending; of equal ones in alphabetical order
-    first: np.ndarray  # [C] int32, number of a word
-    second: np.ndarray  # [C] int32
-    count: np.ndarray  # [C] float64
+CELL = np.dtype([("key", np.int64), ("count", np.float64)])
+"""A cell: number of the first word x V + number of the second one, and X."""
+
+_SPACE = re.compile(r"\s")
 
 
 def count_words(lines: Iterable[str], min_count: int, most: int = 0) -> list[str]:
-    """The words of lines that occur `min_count` times; at most `most`, if not 0."""
+    """The words of lines that occur `min_count` times; at most `most`, if not 0.
+
+    By count, descending; of equal ones in alphabetical order.
+    """
     counts: collections.Counter[str] = collections.Counter()
     for line in lines:
-        counts.update(line.split())
-    words = sorted(counts, key=lambda word: (-counts[word], word))
-    words = [word for word in words if counts[word] >= min_count]
+        for part in _split(line):
+            counts.update(part)
+    words = [word for word in counts if counts[word] >= min_count]
+    words.sort(key=lambda word: (-counts[word], word))
     return words[:most] if most else words
 
 
 def count_cells(
-    lines: Iterable[str], words: list[str], window: int, *, symmetric: bool = True
-) -> Cells:
-    """The cells of lines.
+    lines: Iterable[str],
+    words: list[str],
+    window: int,
+    folder: Path,
+    *,
+    symmetric: bool = True,
+) -> np.ndarray:
+    """The cells of lines that are not 0: CELL [C], sorted, in a file of the folder.
 
     Args:
+      folder: for files, of some 16 bytes for each cell of a chunk.
       symmetric: False: a word meets those before it alone, as their second one.
     """
-    key, total = np.zeros(0, np.int64), np.zeros(0)
-    for token, line in _chunks(lines, words):
+    runs = _Runs(folder)
+    pairs_per_token = window * (2 if symmetric else 1)
+    size = max(1, PAIRS_IN_MEMORY // pairs_per_token)
+    for token, line, num_counted in _chunks(lines, words, window, size):
         parts, weights = [], []
+        fresh = np.arange(len(token)) >= num_counted
         for distance in range(1, window + 1):
             left, right = token[:-distance], token[distance:]
-            same = line[:-distance] == line[distance:]
+            met = (line[:-distance] == line[distance:]) & fresh[distance:]
             pairs = [(left, right), (right, left)] if symmetric else [(left, right)]
             for first, second in pairs:
-                parts.append(first[same] * len(words) + second[same])
-                weights.append(np.full(same.sum(), 1 / distance))
-        key, place = np.unique(np.concatenate([key, *parts]), return_inverse=True)
-        total = np.bincount(place, np.concatenate([total, *weights]), len(key))
-    first, second = np.divmod(key, max(len(words), 1))
-    return Cells(words, first.astype(np.int32), second.astype(np.int32), total)
+                parts.append(first[met] * len(words) + second[met])
+                weights.append(np.full(met.sum(), 1 / distance))
+        runs.add(_add_up(np.concatenate(parts), np.concatenate(weights)))
+    return runs.merged()
+
+
+def shuffle_cells(cells: np.ndarray, seed: int, folder: Path) -> Iterator[np.ndarray]:
+    """The cells in a random order, in parts: each order is as likely as any other."""
+    rng = np.random.default_rng(seed)
+    num_files = -(-len(cells) // PAIRS_IN_MEMORY)
+    files = [folder / f"shuffled{number}" for number in range(num_files)]
+    for begin in range(0, len(cells), PAIRS_IN_MEMORY):
+        part = cells[begin : begin + PAIRS_IN_MEMORY]
+        chosen = rng.integers(num_files, size=len(part))
+        for number, file in enumerate(files):
+            with file.open("ab") as stream:
+                stream.write(part[chosen == number].tobytes())
+    for file in files:
+        yield rng.permutation(np.fromfile(file, CELL))
+        file.unlink()
+
+
+class _Runs:
+    """Sorted files of cells. Those of a level are merged to one of the next level."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._levels: list[list[Path]] = []
+        self._num_made = 0
+
+    def add(self, cells: np.ndarray, level: int = 0) -> None:
+        self._write([cells], level)
+        while len(self._levels[level]) == MAX_RUNS:
+            self._merge(self._levels[level], level + 1)
+            self._levels[level] = []
+            level += 1
+
+    def merged(self) -> np.ndarray:
+        """All cells, in one file."""
+        runs = [run for level in self._levels for run in level]
+        if not runs:
+            return np.zeros(0, CELL)
+        path = runs[0] if len(runs) == 1 else self._merge(runs, len(self._levels))
+        return _mapped(path)
+
+    def _merge(self, runs: list[Path], level: int) -> Path:
+        path = self._write(_merge(runs), level)
+        for run in runs:
+            run.unlink()
+        return path
+
+    def _write(self, parts: Iterable[np.ndarray], level: int) -> Path:
+        path = self._folder / f"run{self._num_made}"
+        self._num_made += 1
+        with path.open("xb") as stream:
+            for part in parts:
+                stream.write(part.tobytes())
+        self._levels += [[] for _ in range(level + 1 - len(self._levels))]
+        self._levels[level].append(path)
+        return path
+
+
+def _mapped(path: Path) -> np.ndarray:
+    """The cells of a file that is not empty, read where they are needed."""
+    return np.memmap(path, CELL, "r") if path.stat().st_size else np.zeros(0, CELL)
+
+
+def _merge(runs: list[Path]) -> Iterator[np.ndarray]:
+    """The cells of sorted files, sorted, in parts; those of one key are added up."""
+    left = [cells for cells in map(_mapped, runs) if len(cells)]
+    size = max(1, PAIRS_IN_MEMORY // len(runs))
+    while left:
+        blocks = [np.array(cells[:size]) for cells in left]
+        ends = [block["key"][-1] for block, c in zip(blocks, left, strict=True)]
+        more = [end for end, c in zip(ends, left, strict=True) if len(c) > size]
+        # Up to here, no file has a key that is not in its block.
+        bound = min(more, default=max(ends))
+        counts = [np.searchsorted(block["key"], bound, "right") for block in blocks]
+        parts = [block[:n] for block, n in zip(blocks, counts, strict=True)]
+        found = np.concatenate(parts)
+        yield _add_up(found["key"], found["count"])
+        rest = (cells[n:] for cells, n in zip(left, counts, strict=True))
+        left = [cells for cells in rest if len(cells)]
+
+
+def _add_up(key: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """The cells of keys, sorted; counts of one key are added up."""
+    found, place = np.unique(key, return_inverse=True)
+    cells = np.empty(len(found), CELL)
+    cells["key"], cells["count"] = found, np.bincount(place, count, len(found))
+    return cells
 
 
 def _chunks(
-    lines: Iterable[str], words: list[str]
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Numbers [T] int64 of the known words, and of their lines, of whole lines."""
+    lines: Iterable[str], words: list[str], window: int, size: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """Numbers [T] int64 of the known words, and of their lines; and how many of them
+    were in the chunk before: the last `window`, which the next words meet."""
     index = {word: number for number, word in enumerate(words)}
     token: list[int] = []
     line: list[int] = []
+    num_counted = 0
     for number, text in enumerate(lines):
-        known = [index[word] for word in text.split() if word in index]
-        token += known
-        line += [number] * len(known)
-        if len(token) >= TOKENS_PER_CHUNK:
-            yield np.array(token, np.int64), np.array(line, np.int64)
-            token, line = [], []
-    if token:
-        yield np.array(token, np.int64), np.array(line, np.int64)
+        for part in _split(text):
+            known = [index[word] for word in part if word in index]
+            token += known
+            line += [number] * len(known)
+            while len(token) - num_counted >= size:
+                end = num_counted + size
+                yield np.array(token[:end]), np.array(line[:end]), num_counted
+                begin = max(0, end - window)
+                token, line, num_counted = token[begin:], line[begin:], end - begin
+    if len(token) > num_counted:
+        yield np.array(token), np.array(line), num_counted
+
+
+def _split(line: str) -> Iterator[list[str]]:
+    """The words of a line, some at a time, since a line may be the whole text."""
+    begin = 0
+    while begin < len(line):
+        space = _SPACE.search(line, begin + CHARACTERS_AT_ONCE)
+        end = space.start() if space else len(line)
+        yield line[begin:end].split()
+        begin = end

@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from etils import epath
@@ -22,36 +22,40 @@ STREAM = re.compile(r"/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/(\d+)")
 keeps what it has."""
 
 
-def write_output(path: epath.PathLike, content: str | bytes, flag: str) -> None:
+def write_output(
+    path: epath.PathLike, content: str | bytes | Iterable[bytes], flag: str
+) -> None:
     """Writes a file that the user names; text is UTF-8. Creates its folder.
 
     Links are followed. What exists and is no regular file (a device, a pipe) is written
     to; a file appears whole, or stays as it was.
 
     Args:
+      content: or its parts, one after the other.
       flag: that names the path, such as --to, for the error.
 
     Raises:
       UserError: it cannot be written; says why.
     """
     content = content.encode("utf-8") if isinstance(content, str) else content
+    parts = [content] if isinstance(content, bytes) else content
     text = os.fspath(path)
     try:
         if "://" in text:
-            replace_bytes(epath.Path(text), content)
+            _replace(epath.Path(text), parts)
         elif stream := STREAM.fullmatch(text):
             sys.stdout.flush()
             descriptor = {"stdout": 1, "stderr": 2}.get(stream[1]) or int(stream[2])
             with open(os.dup(descriptor), "wb") as file:
-                file.write(content)
+                file.writelines(parts)
         elif text.startswith(SPECIAL_FOLDERS) or _is_special(text):
             with open(text, "wb") as file:
-                file.write(content)
+                file.writelines(parts)
         else:
             target = Path(os.path.realpath(Path(text).expanduser()))
             target.parent.mkdir(parents=True, exist_ok=True)
             delete_unfinished(target)
-            replace_bytes(epath.Path(target), content)
+            _replace(epath.Path(target), parts)
     except OSError as error:
         raise UserError(
             f"{flag}={text} cannot be written ({error.strerror or error})"
@@ -64,15 +68,19 @@ def _is_special(path: str) -> bool:
 
 
 def replace_text(path: epath.Path, text: str) -> None:
-    """Writes a text in UTF-8 by `replace_bytes`."""
-    replace_bytes(path, text.encode("utf-8"))
-
-
-def replace_bytes(path: epath.PathLike, content: bytes) -> None:
-    """Writes a file beside and renames it, so that no reader sees a part of it.
+    """Writes a text in UTF-8 to a file that appears whole.
 
     A link of this name is replaced, not followed: the path is a name in a folder that
     another may have made.
+
+    Raises:
+      OSError: there is no room, or no permission; nothing is changed then.
+    """
+    _replace(path, [text.encode("utf-8")])
+
+
+def _replace(path: epath.PathLike, parts: Iterable[bytes]) -> None:
+    """Writes a file beside and renames it, so that no reader sees a part of it.
 
     Raises:
       OSError: there is no room, or no permission; nothing is changed then.
@@ -81,11 +89,12 @@ def replace_bytes(path: epath.PathLike, content: bytes) -> None:
     temporary, lock = path.with_name(f".{path.name}.{secrets.token_hex(8)}"), -1
     try:
         if "://" in os.fspath(path):
-            temporary.write_bytes(content)
+            with temporary.open("wb") as file:
+                file.writelines(parts)
         else:
             with open(temporary, "xb") as file:
                 lock = _lock(os.dup(file.fileno()))
-                file.write(content)
+                file.writelines(parts)
         temporary.replace(path)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -102,11 +111,24 @@ def replace_bytes(path: epath.PathLike, content: bytes) -> None:
 def new_folder(path: Path) -> Iterator[Path]:
     """A folder beside `path`, which becomes `path` when the block has ended well.
 
-    It is locked until then; what a process left that was killed in this block is
-    deleted by the next one for the same path.
-
     Args:
       path: it does not exist, or is an empty folder.
+
+    Raises:
+      UserError: it cannot be written; says why.
+    """
+    path = Path(os.path.realpath(path))
+    with folder_beside(path) as unfinished:
+        yield unfinished
+        os.replace(unfinished, path)
+
+
+@contextlib.contextmanager
+def folder_beside(path: Path) -> Iterator[Path]:
+    """A folder beside `path` for this block, which deletes it.
+
+    It is locked until then; what a process left that was killed in this block is
+    deleted by the next one for the same path.
 
     Raises:
       UserError: it cannot be written; says why.
@@ -119,9 +141,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         unfinished.mkdir()
         lock = _lock(os.open(unfinished, os.O_RDONLY))
         yield unfinished
-        os.replace(unfinished, path)
     except BaseException as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
         own = str(unfinished)
         if isinstance(error, OSError) and str(error.filename or own).startswith(own):
             raise UserError(
@@ -129,6 +149,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             ) from error
         raise
     finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
         if lock >= 0:
             os.close(lock)
 

@@ -1,6 +1,7 @@
 """glove: what meets, how it is weighted, and a step of the released code."""
 
 import io
+from collections import Counter
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,12 @@ import pytest
 
 from launch import cooccurrences as command
 from research import networks, objectives
-from research.data.cooccurrences import count_cells, count_words
+from research.data.cooccurrences import (
+    CELL,
+    count_cells,
+    count_words,
+    shuffle_cells,
+)
 from research.data.formats import AUTO, LineError, make_format
 from research.errors import UserError
 from research.optimizers.adagrad import Optimizer
@@ -28,16 +34,38 @@ TABLES = TABLES.__class__(**vars(TABLES) | {"output_head": "bias"})
         (False, {"aa": 0.5, "ab": 1.5, "ac": 1, "ba": 1, "bc": 0.5, "cb": 1}),
     ],
 )
-@pytest.mark.parametrize("chunk", [1, 100])
-def test_words_meet_as_the_tool_counts_them(symmetric, expected, chunk, monkeypatch):
-    """Window 2; a word that is too rare takes no room, and lines do not meet."""
-    monkeypatch.setattr("research.data.cooccurrences.TOKENS_PER_CHUNK", chunk)
+@pytest.mark.parametrize("pairs", [1, 5, 1000])
+def test_words_meet_as_the_tool_counts_them(
+    symmetric, expected, pairs, monkeypatch, tmp_path
+):
+    """Window 2; a word that is too rare takes no room, and lines do not meet. With few
+    pairs in memory a line is cut into chunks, and their files merged on two levels."""
+    monkeypatch.setattr("research.data.cooccurrences.PAIRS_IN_MEMORY", pairs)
+    monkeypatch.setattr("research.data.cooccurrences.MAX_RUNS", 3)
+    monkeypatch.setattr("research.data.cooccurrences.CHARACTERS_AT_ONCE", 2)
     lines = ["a b x a c b", "", "c"]
     words = count_words([*lines, "a b c"], 2)
     assert words == ["a", "b", "c"]
-    cells = count_cells(lines, words, 2, symmetric=symmetric)
-    found = zip(cells.first, cells.second, cells.count, strict=True)
+    cells = count_cells(lines, words, 2, tmp_path, symmetric=symmetric)
+    first, second = np.divmod(cells["key"], len(words))
+    found = zip(first, second, cells["count"], strict=True)
     assert {words[i] + words[j]: x for i, j, x in found} == expected
+    shuffled = np.concatenate([*shuffle_cells(cells, 0, tmp_path)])
+    assert (np.sort(shuffled) == cells).all()
+    assert len([*tmp_path.iterdir()]) == 1, "what was merged or read is deleted"
+
+
+def test_any_order_of_cells_is_as_likely(monkeypatch, tmp_path):
+    """Four cells by files of two: all 24 orders, a chi-squared test at p = 1e-4."""
+    monkeypatch.setattr("research.data.cooccurrences.PAIRS_IN_MEMORY", 2)
+    cells = np.zeros(4, CELL)
+    cells["key"] = np.arange(4)
+    orders = Counter(
+        tuple(np.concatenate([*shuffle_cells(cells, seed, tmp_path)])["key"].tolist())
+        for seed in range(960)
+    )
+    counts = np.array([*orders.values()])
+    assert len(counts) == 24 and ((counts - 40) ** 2 / 40).sum() < 60
 
 
 def batch_of(objective, info, cells):

@@ -227,6 +227,11 @@ def _sha256(file: Path) -> str:
 
 
 def read_texts(file: Path) -> list[str]:
+    """All of `iter_texts`."""
+    return [*iter_texts(file)]
+
+
+def iter_texts(file: Path) -> Iterator[str]:
     """The lines of a file, blank ones too; of a .jsonl the `text` of each line.
 
     Either may be compressed.
@@ -236,7 +241,8 @@ def read_texts(file: Path) -> list[str]:
     """
     is_json = file_suffixes(file)[0] == ".jsonl"
     parse = formats.by_suffix()[".jsonl"].parse if is_json else parse_lines
-    return [document.text for document in _parse_file(file, parse, AUTO)]
+    for document in _parse_file(file, parse, AUTO):
+        yield document.text
 
 
 def read_lines(stream: BinaryIO, name: str) -> list[str]:

@@ -1,10 +1,16 @@
 """Guards of word vectors: what is kept of a text, and which formulas hold."""
 
+import tempfile
+from pathlib import Path
+
 import jax
 import numpy as np
 
+from research.data.cooccurrences import count_cells
+from research.data.loading.permutation import permute
 from research.objectives.corruption import word_counts, word_windows
 from research.objectives.losses.word_scores import negative_log_sigmoid
+from research.run.optimizer import make_optimizer
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, full_rows, objective_of
 from tests.fidelity.table import System
@@ -61,3 +67,77 @@ def distance_of_contexts(system: System):
     expected = (window - np.arange(window)) / window
     found = np.abs(rate - expected).max() < 4.5 * 0.5 / rows**0.5
     return phrase({"uniform from 1 to the window, for each centre": found})
+
+
+@guard("pairs of a text")
+def pairs_of_a_text(system: System):
+    """Of three words and a rare one in a line, and another line."""
+    words = ["a", "b", "c"]
+    with tempfile.TemporaryDirectory() as folder:
+        cells = count_cells(["a x b c", "a"], words, 2, Path(folder))
+        found = {words[k // 3] + words[k % 3]: x for k, x in cells.tolist()}
+    expected = {"ab": 1.0, "ba": 1.0, "bc": 1.0, "cb": 1.0, "ac": 0.5, "ca": 0.5}
+    name = "1 / distance, to both sides, within a line, without rare words"
+    return phrase({name: found == expected})
+
+
+@guard("vectors that are written")
+def vectors_that_are_written(system: System):
+    objective, _ = objective_of(system)
+    params = {"token": {"embedding": 1.0}, "output": {"embedding": 10.0}}
+    written = objective.word_table(params)
+    return phrase({"w + v": written == 11.0, "w": written == 1.0})
+
+
+@guard("rate of biases")
+def rate_of_biases(system: System):
+    """From the first step after a gradient of 1 of a vector's entry and of a bias."""
+    config = system.config(system.sizes[0])
+    params = {"token": np.ones(1), "input_bias": np.ones(1)}
+    optimizer = make_optimizer(config.optimizer, config.train.steps)
+    update, _ = optimizer.update(params, optimizer.init(params), params)
+    vector, bias = (abs(float(update[name][0])) for name in params)
+    return phrase({"that of vectors": bias == vector, "1": np.isclose(bias, 1)})
+
+
+@guard("gradient of an entry")
+def gradient_of_an_entry(system: System):
+    """Of a cell whose logarithm is 1000 and whose vectors are 1."""
+    objective, _ = objective_of(system)
+    ones = np.ones((1, 1, 1), np.float32)
+    batch = {name: ones[0] for name in ("weight", "target_log")}
+    batch |= {"target": np.zeros((1, 1), np.int32)}
+    batch["target_log"] = 1000 * ones[0]
+
+    class Net:
+        """The methods that the loss calls, with vectors of ones."""
+
+        def __init__(self, feature):
+            self.feature = feature
+
+        def states(self, batch):
+            return self.feature
+
+        def readout(self, states):
+            return states, ones[0], np.zeros(1, np.float32)
+
+        def token_bias(self, batch):
+            return 0.0
+
+    def loss(feature):
+        return objective.loss(Net(feature), batch, None)[0]["glove"].total
+
+    grad = np.abs(jax.grad(loss)(ones)).max()
+    return phrase({"at most 100": grad <= 100, "as it is": np.isclose(grad, 999)})
+
+
+@guard("order of cells")
+def order_of_cells(system: System):
+    """Of a hundred rows in two epochs."""
+    first, second = (permute(np.arange(100), 100, seed=0, epoch=n) for n in (0, 1))
+    return phrase(
+        {
+            "one, in all iterations": (first == second).all(),
+            "another in each epoch": (first != second).any(),
+        }
+    )
