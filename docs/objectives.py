@@ -83,7 +83,7 @@ def objective_rows(passed: dict, failed: dict) -> list[str]:
     header = ["objective", "family", "what it is", *LAW_TESTS.values(), "own", "status"]
     rows = [header, [":--", ":--", ":--", *["--:"] * (len(LAW_TESTS) + 1), ":--"]]
     for name in names:
-        objective = objectives.objective_class(name)
+        objective = objectives.make_objective(name)
         counts = [passed[module][name] for module in (*LAW_TESTS, "own")]
         broken = sum(failed[module][name] for module in (*LAW_TESTS, "own"))
         status = f"{broken} fail" if broken else "proven" if all(counts[:3]) else "open"

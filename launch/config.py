@@ -1,5 +1,6 @@
 """The config of a run: an experiment's file, its objective's defaults, overrides."""
 
+import dataclasses
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
@@ -72,6 +73,8 @@ def load_config(
         from research.checkpoints.huggingface import restore  # imports all families
 
         overrides = restore.config_overrides(source, name) | dict(overrides)
+    if reads_start:
+        overrides = _teacher_keys(config, workdir, overrides) | dict(overrides)
     for key, value in overrides.items():
         override(config, key, value)
     _check_sections(config)
@@ -127,6 +130,50 @@ def _start_of(
     if overrides.get("model.network", keys["model.network"]) != keys["model.network"]:
         keys = {k: v for k, v in keys.items() if not k.startswith("model.")}
     return keys
+
+
+def _teacher_keys(
+    config: ConfigDict, workdir: epath.PathLike, overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The keys that a run takes from the one that is its objective's teacher.
+
+    These are the teacher's network, in a field that is declared by `fields.model_of`,
+    and its vocabulary. A run that has begun has them in its own config.
+
+    Args:
+      config: the run's, without overrides.
+      workdir: as of `load_config`.
+
+    Raises:
+      UserError: there is no run, or its config cannot be read.
+    """
+    found, own = {}, epath.Path(workdir).expanduser()
+    kind = objectives.objective_class(config.objective.name)
+    for field in dataclasses.fields(kind):
+        of, key = field.metadata.get("model_of"), f"objective.{field.name}"
+        if of is None or key in overrides:
+            continue
+        source = str(overrides.get(f"objective.{of}", config.objective[of]))
+        if workdir and exists(own / CONFIG_FILE):
+            begun = ConfigDict(read_run_config(own), allow_dotted_keys=True)
+            keys = ("data.sentinels", "data.whitespace", "data.vocabulary", key)
+            found |= {k: v for k, v in flatten(begun).items() if k in keys}
+        elif source:
+            found |= _keys_of_teacher(source, config.objective.name, key)
+    return found
+
+
+def _keys_of_teacher(source: str, objective: str, key: str) -> dict[str, Any]:
+    """The teacher's keys of `model`, as the value of `key`, and those of `data`."""
+    if source.startswith(SOURCE):
+        from research.checkpoints.huggingface import restore  # imports all families
+
+        keys = restore.config_overrides(source, objective)
+    else:
+        keys = _start_of(source, "", {})
+    model = {name: keys.pop(name) for name in [*keys] if name.startswith("model.")}
+    own = {name.removeprefix("model."): value for name, value in model.items()}
+    return keys | ({key: own} if own else {})
 
 
 def start_keys(flat: Mapping[str, Any], run: str) -> dict[str, Any]:

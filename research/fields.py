@@ -47,6 +47,14 @@ def free_text(default: str) -> Any:
     return dataclasses.field(default=default, metadata={"text": True})
 
 
+def model_of(source: str) -> Any:
+    """A dataclass field with the `model` keys of the run that the field `source` names.
+
+    A config that does not give them has those of that run, or of hf:DIR.
+    """
+    return dataclasses.field(default=(), metadata={"model_of": source})
+
+
 RATES = {"rates": True}
 """Metadata of a field that is a dict: its values are numbers above 0."""
 

@@ -26,9 +26,10 @@ from research.networks.modules.flax_bridge import (
     logical_axes,
     logical_rules,
     unbox,
+    with_options,
 )
 from research.networks.modules.needs import TIE_CHOICES, Ability, Needs, merge_needs
-from research.networks.modules.protocol import BoundNetwork
+from research.networks.modules.protocol import BoundNetwork, Layers
 from research.parts import Folder
 
 FOLDER = Folder("research.networks", "Network")
@@ -131,6 +132,7 @@ __all__ = [
     "AdaptiveReadout",
     "BoundNetwork",
     "HeadSpec",
+    "Layers",
     "Needs",
     "Network",
     "Options",
@@ -147,4 +149,5 @@ __all__ = [
     "logical_rules",
     "merge_needs",
     "unbox",
+    "with_options",
 ]

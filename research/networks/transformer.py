@@ -263,6 +263,11 @@ class Network(networks.Network):
             needs = dataclasses.replace(needs, pattern="general")
         self._check_needs(needs)
         heads = tuple(needs.heads.items())
+        if needs.layers and needs.stacks != "one":
+            raise UserError(
+                "the states and projections of each layer are those of a network of "
+                f"one stack, but that of this objective has {needs.stacks}"
+            )
         if needs.stacks == "encoder_decoder":
             return EncoderDecoder(self, size, heads)
         if needs.stacks == "two_directions":

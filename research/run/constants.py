@@ -98,6 +98,8 @@ def _read(
     Raises:
       UserError: there is none, or it is a model with another vocabulary.
     """
+    if not source:
+        raise UserError(f"{flag} is not set; it is a run's workdir, or hf:DIR")
     if not source.endswith(".npz"):
         from research.checkpoints.partial_restore import saved_params  # imports Orbax
 

@@ -200,7 +200,12 @@ SECTIONS = {
 }
 """Section -> the keys that it always has; the parts that it chooses add theirs."""
 
-OPEN_SECTIONS = ("data.mixture", "objective.parts")
+OPEN_SECTIONS = (
+    "data.mixture",
+    "objective.parts",
+    "objective.base",
+    "objective.teacher_model",
+)
 """Sections whose keys the user names; JSON replaces one as a whole."""
 
 

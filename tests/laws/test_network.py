@@ -176,6 +176,7 @@ def test_each_ability_is_served_by_a_variant_and_others_are_refused(name):
         Ability.TOKEN_BIAS: some(token_bias=True),
         Ability.BOUNDARIES: some(boundary_offsets=3),
         Ability.FEATURES: some(features="mix"),
+        Ability.LAYERS: some(layers=True),
         Ability.INPUT_FEATURES: some(input_features=3),
     }
     for ability in Ability:
@@ -282,6 +283,19 @@ def test_a_state_reads_the_vectors_of_the_positions_it_attends_to(network, needs
     np.testing.assert_array_equal(reads[is_text], allowed[is_text])
     alone = apply(module, params, lambda net: net.states(group))
     assert_close(states(0 * vectors), alone)
+
+
+@pytest.mark.parametrize(("network", "needs"), one_of_each(Ability.LAYERS))
+def test_the_last_of_all_layers_states_are_the_states(network, needs):
+    group = make_group(needs.pattern)
+    module, params = make_case(network, needs, group)
+    layers, states = apply(
+        module, params, lambda net: (net.layers(group), net.states(group))
+    )
+    np.testing.assert_allclose(layers.states[-1], states, atol=1e-5)
+    assert layers.states.shape == (network.layers + 1, *states.shape)
+    for projection in layers[1:]:
+        assert projection.shape[:3] == (network.layers, *states.shape[:2])
 
 
 @cases()

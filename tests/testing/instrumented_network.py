@@ -37,7 +37,7 @@ class Call:
     """One call of a stack by a loss."""
 
     path: tuple[str, ...]  # attributes that lead to the part: (), ("generator",), ...
-    method: str  # states | encode | features
+    method: str  # states | encode | features | layers
     num_keys: int | None  # only the first so many positions serve as keys
     group: dict[str, Any]  # of a network input, [B, L] each
     scored: Any  # [B, P], or None
@@ -55,17 +55,17 @@ class InstrumentedNetwork:
     """
 
     def __init__(self, net, calls, *, path=(), **options):
-        self.net, self.calls, self.path, self.options = net, calls, path, options
+        self.net, self.calls, self.path, self.settings = net, calls, path, options
         self.distinct_tokens = options.get("distinct_tokens", False)
         self.added, self.sight = options.get("added"), options.get("sight")
 
     def __getattr__(self, name):
         member = getattr(self.net, name)
-        if name in ("states", "encode", "features"):
+        if name in ("states", "encode", "features", "layers"):
             return lambda group, *args, **kw: self.call(name, member, group, args, kw)
         if hasattr(member, "states"):
             path = (*self.path, name)
-            return InstrumentedNetwork(member, self.calls, path=path, **self.options)
+            return InstrumentedNetwork(member, self.calls, path=path, **self.settings)
         return member
 
     def call(self, name, member, group, args, kw):
@@ -76,8 +76,10 @@ class InstrumentedNetwork:
             group["token"] = jnp.broadcast_to(tokens[None], group["token"].shape)
         result = member(group, *args, **kw)
         is_encoded = name == "encode"
-        has_mems = not is_encoded and isinstance(result, tuple)
+        has_mems = name in ("states", "features") and isinstance(result, tuple)
         out = result.states if is_encoded else result[0] if has_mems else result
+        if name == "layers":
+            out = result.states[-1]
         if self.added:
             out = out + self.added[len(self.calls)]
         if self.sight is not None:
@@ -86,6 +88,9 @@ class InstrumentedNetwork:
         self.calls.append(Call(self.path, name, num_keys, group, scored, out))
         if is_encoded:
             return result._replace(states=out)
+        if name == "layers":
+            last = jnp.concatenate([result.states[:-1], out[None]])
+            return result._replace(states=last)
         return (out, *result[1:]) if has_mems else out
 
 

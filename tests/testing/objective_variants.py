@@ -4,6 +4,9 @@ from typing import Any
 
 TABLES = {"model": {"network": "tables", "tie_embeddings": False}}
 
+TEACHER = {"teacher_model": {"layers": 2, "width": 32, "heads": 2, "token_types": 8}}
+ALL_TERMS = dict.fromkeys(("cosine", "hidden", "attention", "relation"), 1.0)
+
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "mlm": [
         {},
@@ -170,6 +173,12 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"subsample": 0.0, "window": 2, "output": "hierarchical"},
     ],
     "glove": [{"x_max": 4.0, **TABLES}],
+    "distill": [
+        {**ALL_TERMS, "relation_heads": 4, **TEACHER},
+        {"base_objective": "dae", "soft_at": "text", **TEACHER},
+        {"base_objective": "sequence_classification", "only": "corrupt"},
+        {"only": "corrupt", "packed": True},
+    ],
     "multiple_choice": [{}, {"format": "gpt"}, {"format": "xlnet", "only": "corrupt"}],
 }
 """Objective -> variants of its fields; other objectives are tested with defaults.

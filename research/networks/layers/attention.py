@@ -63,6 +63,15 @@ class PreparedInputs(NamedTuple):
         return self._replace(query=query, mask=self.mask.at(scored_BP))
 
 
+class Projections(NamedTuple):
+    """What a layer's attention reads, [B, L, H, K] each: with rotary positions, before
+    relative terms and before queries are scaled."""
+
+    query: jax.Array
+    key: jax.Array
+    value: jax.Array
+
+
 def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
     """Derives what all attention layers of a stack share."""
     rotary = relative = None, None  # of queries, of keys
@@ -198,6 +207,7 @@ class Attention(nn.Module):
         source_BMD: jax.Array | KeyValues | None = None,
         slots: tuple[KeyValues, jax.Array] | None = None,
         with_keys: bool = False,
+        with_projections: bool = False,
     ) -> Any:
         """[B, L, D] from states [B, L, D].
 
@@ -208,6 +218,7 @@ class Attention(nn.Module):
           slots: keys and values of all slots of a cache, and the slot from which on
             those of the source are written; None: there is no cache.
           with_keys: also return the keys and values of the source.
+          with_projections: also return the `Projections`.
         """
         options = self.options
         num_heads, key_width = options.heads, options.key_width
@@ -233,6 +244,7 @@ class Attention(nn.Module):
         if inputs.query.rotary is not None:
             query = apply_rotary(query, *inputs.query.rotary)
             key = apply_rotary(key, *inputs.key.rotary)
+        projections = Projections(query, key, value)
         relative, scale = None, 1.0 if t5 else key_width**-0.5
         if inputs.query.relative is not None:
             features = inputs.query.relative, inputs.key.relative
@@ -243,6 +255,8 @@ class Attention(nn.Module):
         out = self._attend(query, key, value, inputs.mask, relative)
         out = out.reshape(*out.shape[:2], options.attention_width)
         out = self._project_out(dense, out, inputs.query.output)
+        if with_projections:
+            return out, projections
         return (out, own) if with_keys else out
 
     def _attend(self, query, key, value, mask, relative):

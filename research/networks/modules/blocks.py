@@ -70,6 +70,7 @@ class Block(nn.Module):
         cross: tuple[jax.Array | KeyValues, PreparedInputs] | None = None,
         scored: jax.Array | None = None,
         cache: tuple[KeyValues, jax.Array] | None = None,
+        with_projections: bool = False,
     ) -> Any:
         """States [B, L, D] after the block, or [B, P, D] at the scored positions alone.
 
@@ -83,6 +84,8 @@ class Block(nn.Module):
           cache: the keys and values of all slots, and the slot at which those of this
             call begin. With it the result is a pair: the states, and a list of the keys
             and values of self-attention and of cross-attention.
+          with_projections: the result is a pair, too: the states, and the `Projections`
+            of self-attention.
         """
         options, kept = self.options, []
         pre_norm = options.norm_placement == "pre"
@@ -100,6 +103,10 @@ class Block(nn.Module):
         def attend(name, x, inputs, source, slots=None):
             inputs = inputs if scored is None else inputs.at(scored)
             attention = partial(Attention(options, name=name), x, inputs)
+            if with_projections and name == "attention":
+                y, projections = attention(source_BMD=source, with_projections=True)
+                kept.append(projections)
+                return y
             if cache is None:
                 return attention(source_BMD=source)
             y, keys = attention(source_BMD=source, slots=slots, with_keys=True)
@@ -119,6 +126,8 @@ class Block(nn.Module):
         y = FeedForward(options, name="feedforward")(before(x, "feedforward_norm"))
         x = add(x, y, "feedforward_norm")
         x = nn.with_logical_constraint(x, STATE_AXES)
+        if with_projections:
+            return x, kept[0]
         return x if cache is None else (x, kept)
 
 
@@ -151,6 +160,7 @@ class Stack(Module):
         cache: Cache | None = None,
         pattern: str | None = None,
         with_inputs: bool = False,
+        with_projections: bool = False,
     ) -> Any:
         """States [B, L, D], or [B, P, D] at the scored positions, from x [B, L, E].
 
@@ -167,6 +177,8 @@ class Stack(Module):
           memorize: first position to memorize, and the one after the last.
           cache: keys and values of the preceding tokens, which also serve as keys.
           pattern: the pattern of this group; None: the stack's.
+          with_projections: with `with_inputs`, the result is three: also the
+            `Projections` [layers, B, L, H, K] of all blocks.
         """
         options, x = self.options, x_BLE
         if x.shape[-1] != options.width:
@@ -196,10 +208,13 @@ class Stack(Module):
                 cross=cross_of_layer,
                 scored=scored,
                 cache=None if cache is None else (keys, cache.used),
+                with_projections=with_projections,
                 rngs={} if dropout_key is None else {"dropout": dropout_key},
             )
             if cache is not None:
                 return after
+            if with_projections:
+                return after[0], (x, after[1])
             if mems is None:
                 return after, x if with_inputs else None
             return after, lax.stop_gradient(x[:, slice(*memorize)])
@@ -214,6 +229,8 @@ class Stack(Module):
             own, *of_encoder = outputs
             encoded = encoded and encoded._replace(states=of_encoder[0])
             return x, cache.write_states(own, encoded)
+        if with_projections:
+            return x, *outputs
         if with_inputs:
             return x, outputs
         return x if mems is None else (x, jnp.moveaxis(outputs, 0, 1))

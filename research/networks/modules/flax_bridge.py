@@ -38,6 +38,15 @@ def apply(
     return nn.apply(fn, network)({"params": params}, rngs=rngs)
 
 
+def with_options(network: nn.Module, options: Any) -> nn.Module:
+    """An unbound network with other options, which serves the same needs.
+
+    Args:
+      network: bound or not; its attribute `options` is of the same class.
+    """
+    return network.clone(parent=None, options=options)
+
+
 def logical_axes(params: Any) -> Any:
     """The logical axes of boxed parameters: a tree of `PartitionSpec`."""
     return nn.get_partition_spec(params)

@@ -25,6 +25,7 @@ class Ability(enum.StrEnum):
     TOKEN_BIAS = "biases of input tokens"
     BOUNDARIES = "readouts of spans from their boundaries"
     FEATURES = "features of several layers"
+    LAYERS = "states and projections of each layer"
     INPUT_FEATURES = "vectors beside tokens"
     ENCODER_DECODER = "an encoder and a decoder"
     TWO_DIRECTIONS = "a stack for each direction"
@@ -65,6 +66,7 @@ class Needs:
       token_bias: `token_bias` is called.
       features: one of `layers.features.FEATURES`, which `features` returns.
       feature_lstm_layers: layers of the BiLSTM on top of the features.
+      layers: `layers` is called.
       input_features: width F of the vectors that positions have beside their tokens
         (`batch.FEATURE`); 0: there are none.
       generator_size: the generator's width over the discriminator's.
@@ -83,6 +85,7 @@ class Needs:
     token_bias: bool = False
     features: str = "last"
     feature_lstm_layers: int = 0
+    layers: bool = False
     input_features: int = 0
     generator_size: float = 1.0
     tie: str = "none"
@@ -97,6 +100,7 @@ class Needs:
             Ability.MEM_LIMITS: self.mem_limits,
             Ability.QUERIES: self.queries,
             Ability.BOUNDARIES: self.boundary_offsets > 0,
+            Ability.LAYERS: self.layers,
             Ability.INPUT_FEATURES: self.input_features > 0,
             Ability.TOKEN_BIAS: self.token_bias,
             Ability.FEATURES: self.features != "last" or self.feature_lstm_layers > 0,
@@ -128,7 +132,7 @@ def _merge(name: str, values: list[Any]) -> Any:
             return "general"
         case "heads":
             return _merge_heads(values)
-        case "transform" | "mems" | "mem_limits" | "queries" | "token_bias":
+        case "transform" | "mems" | "mem_limits" | "queries" | "token_bias" | "layers":
             return True
         case "token_types":
             return max(values)

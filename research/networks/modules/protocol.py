@@ -3,7 +3,7 @@
 # B batch, L length of a group, M of the encoder's group, P scored positions, D width
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
@@ -20,6 +20,20 @@ class Encoded(Protocol):
 
     states: Any  # [B, M, D], or what the decoder's layers cache of these
     segment: jax.Array  # [B, M]
+
+
+class Layers(NamedTuple):
+    """What all layers of a stack compute of a group; N layers, H heads, K their width.
+
+    Queries are not scaled yet; rotary positions are in queries and keys, T5's biases
+    and relative terms are not.
+    """
+
+    states: jax.Array  # [N + 1, B, L, D] float: `states[n]` enters layer n, of which
+    # the first are the embeddings; the last are the result of `BoundNetwork.states`
+    query: jax.Array  # [N, B, L, H, K]
+    key: jax.Array  # [N, B, L, H, K]
+    value: jax.Array  # [N, B, L, H, K]
 
 
 class Cache(Protocol):
@@ -98,6 +112,9 @@ class BoundNetwork(Protocol):
 
     def features(self, group: Group, scored: jax.Array | None = None) -> jax.Array:
         """Inputs of fine-tuning heads [B, L, F], or [B, P, F] at `scored` [B, P]."""
+
+    def layers(self, group: Group) -> Layers:
+        """What all layers compute of a group of arrays."""
 
     def readout(self, states: jax.Array) -> Readout | AdaptiveReadout:
         """The vocabulary head at states [..., D], whose logits are not computed yet."""

@@ -28,6 +28,7 @@ from research.networks.layers.heads import (
 )
 from research.networks.layers.input_embeddings import InputEmbedding, QueryEmbedding
 from research.networks.modules.blocks import Mems, Stack
+from research.networks.modules.protocol import Layers
 from research.networks.transformer import Network as Options
 
 
@@ -156,6 +157,14 @@ class Transformer(nn.Module):
         x, inputs = self.states(group, with_inputs=True)
         x = self.feature_layers(x, inputs, group["segment"])
         return x if scored is None else gather_positions(x, scored)
+
+    def layers(self, group: Mapping) -> Layers:
+        """What all layers compute of a group of arrays [B, L]."""
+        token, embedding = self.embeddings()
+        x = embedding(token(group["token"]), group, length=group["token"].shape[1])
+        stack = self.stack if self.shared_stack is None else self.shared_stack
+        x, inputs, own = stack(x, group, with_inputs=True, with_projections=True)
+        return Layers(jnp.concatenate([inputs, x[None]]), *own)
 
     def empty_mems(self, rows: int, length: int) -> dict[str, jax.Array]:
         """Mems of `length` positions [B, N], all of which are padding."""

@@ -152,6 +152,22 @@ def corrupt_part(
     return part.corrupt(text, key, vocab, length)
 
 
+def parse_fields(fields: Any, name: str) -> Fields:
+    """Fields as hashable pairs, sorted by name.
+
+    Args:
+      fields: a mapping, or pairs of names and values.
+      name: of the field that has them, for the error.
+
+    Raises:
+      ValueError: they are neither.
+    """
+    try:
+        return _freeze(dict(_items(fields)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f'{name} maps names to values, {{"field": 1}}') from error
+
+
 def parse_parts(parts: Any) -> tuple[tuple[str, Fields], ...]:
     """The parts as hashable pairs, sorted by name.
 

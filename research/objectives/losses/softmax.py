@@ -103,7 +103,7 @@ def join_chunks(chunks, positions):
     return joined.reshape(len(joined), -1, *joined.shape[3:])[:, :positions]
 
 
-def _sum_over_chunks(body, chunks, skip):
+def sum_over_chunks(body, chunks, skip):
     """Applies `body` to each chunk; sums its first results and stacks its second.
 
     Args:
@@ -135,7 +135,7 @@ def _chunked(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
         return _dense(options, feature, table_VE, bias_V, target, weight)
 
     chunks = split_chunks(feature_BKE, len(table_VE), target_BK, weight_BK)
-    total, correct = _sum_over_chunks(body, chunks, options.skip)
+    total, correct = sum_over_chunks(body, chunks, options.skip)
     return total, join_chunks(correct, target_BK.shape[1])
 
 
@@ -152,7 +152,7 @@ def _fused_forward(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK)
     feature32_BKE = feature_BKE.astype(jnp.float32)
     target_logit_BK = jnp.sum(feature32_BKE * target_row_BKE, axis=-1)
     target_logit_BK = target_logit_BK + bias_V[target_BK]
-    sums, each = _sum_over_chunks(
+    sums, each = sum_over_chunks(
         partial(_fused_chunk, options, table, bias_V),
         split_chunks(feature_BKE, len(table), target_BK, weight_BK, target_logit_BK),
         options.skip,

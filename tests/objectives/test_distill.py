@@ -1,0 +1,230 @@
+"""Distillation: what a student learns from a teacher, what is refused, and a run."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from research import networks, objectives
+from research.batch import CONSTANTS
+from research.errors import UserError
+from research.run.setup import build_program
+from tests.testing import tiny_runs
+from tests.testing.compiled_apply import apply
+from tests.testing.model_options import model_options
+from tests.testing.objective_cases import VOCAB, make_batch
+from tests.testing.tiny_runs import tiny_config
+from tests.testing.trees import parameter_shapes
+
+LENGTH = 16
+SIZES = {"layers": 4, "width": 16, "heads": 2, "feedforward": 24, "token_types": 2}
+TERMS = ("soft", "cosine", "hidden", "attention", "relation")
+
+
+def make(**fields):
+    """The objective, with a teacher of four layers."""
+    return objectives.make_objective("distill", teacher_model=SIZES, **fields)
+
+
+class Case:
+    """An objective, a student, and a batch with a teacher of random parameters."""
+
+    def __init__(self, objective, student=SIZES, dropout=0.0):
+        self.objective = objective
+        options = model_options(**{**student, "dropout": dropout})
+        self.network = networks.build(options, objective.needs(VOCAB), VOCAB)
+        _, batch = make_batch(objective, LENGTH)
+        batch["example"] = np.arange(8, dtype=np.int32)
+        self.batch = jax.tree.map(jnp.asarray, batch)
+        rng = np.random.default_rng(0)
+        shapes = networks.unbox(objective.constants(VOCAB)["teacher"].arrays)
+        self.teacher = jax.tree.map(
+            lambda leaf: jnp.asarray(rng.normal(0, 0.3, leaf.shape), leaf.dtype), shapes
+        )
+
+    def terms(self, params, dropout_key=None):
+        return networks.apply(self.network, params, self._loss, dropout_key)
+
+    def init(self):
+        """The shapes of the student's parameters."""
+        return parameter_shapes(self.network, self._loss)
+
+    def _loss(self, net):
+        batch = self.batch | {CONSTANTS: {"teacher": self.teacher}}
+        return self.objective.loss(net, batch, jax.random.key(0))[0]
+
+
+def test_a_student_that_is_the_teacher_has_no_loss_and_no_gradient():
+    factors = dict.fromkeys(TERMS, 1.0) | {"hard": 0.0}
+    other = {"temperature": 3.0, "soft_at": "text", "projection": "none"}
+    case = Case(make(**factors, **other), dropout=0.5)
+
+    @jax.jit
+    def grad(params, key=None):
+        def total(params):
+            terms = case.terms(params, key)
+            return sum(t.coef * t.total for t in terms.values()), terms
+
+        return jax.grad(total, has_aux=True)(params)
+
+    found, terms = grad(case.teacher)
+    for name in TERMS:
+        assert terms[name].weight > 0
+        assert abs(terms[name].total / terms[name].weight) < 1e-5, name
+    gradients = [np.abs(leaf).max() for leaf in jax.tree.leaves(found)]
+    other = grad(jax.tree.map(lambda leaf: 0.5 * leaf, case.teacher))
+    largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(other[0]))
+    assert largest > 1 and max(gradients) < 1e-5 * largest
+    one, two = (grad(case.teacher, jax.random.key(seed))[1] for seed in (1, 2))
+    for name in TERMS:  # with dropout the student is another one, the teacher is not
+        assert one[name].total > 1e-3 and one[name].total != two[name].total, name
+
+
+def test_hard_is_the_base_objectives_loss_and_without_soft_there_is_no_readout():
+    case = Case(make(hard=2.0, soft=0.0, cosine=1.0, base={"rate": 0.3}))
+    base = objectives.make_objective("mlm", rate=0.3)
+    _, batch = make_batch(base, LENGTH)
+    np.testing.assert_array_equal(batch["scored"], case.batch["scored"])
+    terms = jax.jit(case.terms)(case.teacher)
+    own = apply(
+        case.network, case.teacher, lambda net: base.loss(net, case.batch, None)[0]
+    )
+    assert terms["mlm"].coef == 2 and terms["accuracy"].coef == 0
+    np.testing.assert_allclose(terms["mlm"].total, own["mlm"].total, rtol=1e-5)
+    bare = Case(make(hard=0.0, soft=0.0, relation=1.0))
+    assert {"token", "output"} <= case.init().keys()
+    assert bare.init().keys() == bare.teacher.keys() == {"token", "embeddings", "stack"}
+    assert not bare.objective.score_methods and not bare.objective.fills_masks
+
+
+def test_a_student_of_another_size_learns_from_the_layers_of_its_map():
+    """Each other layer, by a projection to the teacher's width."""
+    small = {"layers": 2, "width": 12, "heads": 3, "token_types": 2}
+    fields = {"soft": 0.0, "relation": 1.0, "relation_heads": 4, "hidden": 1.0}
+    default, given, last = (
+        Case(make(**fields, layer_map=layers), small)
+        for layers in ((), (1, 3), (-1, 3))
+    )
+    params = jax.tree.map(
+        lambda leaf: 0.3 * np.random.default_rng(1).normal(size=leaf.shape),
+        default.init(),
+    )
+    assert params["head_hidden"]["out"]["kernel"].shape == (12, 16)
+    found = [jax.jit(case.terms)(params) for case in (default, given, last)]
+    for name in ("hidden", "relation"):
+        np.testing.assert_array_equal(found[0][name].total, found[1][name].total)
+        assert 0 < found[2][name].total < found[1][name].total
+
+
+@pytest.mark.parametrize(
+    ("base", "batch_has", "expected"),
+    [
+        ("sequence_classification", "label_weight", "soft_class"),
+        ("token_classification", "weight", "soft_class"),
+        ("dae", "weight", "soft"),
+    ],
+)
+def test_classes_tags_and_decoders_are_distilled(base, batch_has, expected):
+    case = Case(make(base_objective=base, teacher_dtype="bfloat16"))
+    types = {leaf.dtype for leaf in jax.tree.leaves(case.teacher)}
+    assert types == {jnp.bfloat16.dtype}
+    terms = jax.jit(case.terms)(
+        jax.tree.map(lambda leaf: leaf.astype(jnp.float32), case.teacher)
+    )
+    assert abs(terms[expected].total / terms[expected].weight) < 1e-3
+    assert terms[expected].weight == case.batch[batch_has].sum() > 0
+    assert case.objective.predicts == objectives.make_objective(base).predicts
+
+
+@pytest.mark.parametrize(
+    ("fields", "student", "words"),
+    [
+        ({"cosine": 1.0}, {"width": 8}, "model.width is 8 and the teacher's 16"),
+        (
+            {"hidden": 1.0, "projection": "none"},
+            {"width": 8},
+            "projection=none.*compares states of one width",
+        ),
+        ({"attention": 1.0}, {"heads": 4}, "heads is 4 and the teacher's 2"),
+        ({"attention": 1.0}, {"position": "t5"}, "biases of positions"),
+        ({"relation": 1.0}, {"heads": 4}, "relation_heads is 0, but model.heads is 4"),
+        ({"relation": 1.0, "relation_heads": 3}, {}, "divides the widths.* 16 and"),
+        ({"hidden": 1.0}, {"layers": 3}, "no multiple of the student's 3"),
+        (
+            {"hidden": 1.0, "layer_map": (1, 4)},
+            {"layers": 2},
+            "teacher has layers 0 to 3",
+        ),
+        ({"hidden": 1.0, "layer_map": (1,)}, {"layers": 2}, "layer_map has 1 layers"),
+        ({"base_objective": "question_answering"}, {}, "neither tokens nor classes"),
+        (
+            {"base_objective": "electra"},
+            {},
+            "electra is not distilled with a network with generator_discriminator",
+        ),
+        ({"base_objective": "plm", "cosine": 1.0}, {}, "queries"),
+        ({"base_objective": "dae", "hidden": 1.0}, {}, "network of one stack"),
+        (
+            {"base_objective": "lm", "base": {"mem_len": 8}},
+            {"position": "relative"},
+            "not distilled with mems",
+        ),
+    ],
+)
+def test_what_does_not_match_is_one_line(fields, student, words):
+    with pytest.raises(UserError, match=words) as caught:
+        Case(make(**fields), {**SIZES, **student}).init()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"base": {"ratio": 1}}, "unknown field of objective mlm 'ratio'"),
+        ({"base": {"rate": 2.0}}, "objective.base: objective mlm: rate is above 0"),
+        ({"base": "rate"}, "base maps names to values"),
+        ({"teacher_model": {"layer": 2}}, "objective.teacher_model: .*layer"),
+        ({"base_objective": "joint"}, "base_objective is "),
+        ({"layer_map": (1, -2)}, "layer_map has whole numbers from 0"),
+        ({"layer_map": (-1, -1)}, "layer_map names no layer"),
+        ({"hard": 0.0, "soft": 0.0}, "hard, soft, .* is above 0"),
+    ],
+)
+def test_wrong_fields_are_one_line(fields, words):
+    with pytest.raises(UserError, match=words) as caught:
+        objectives.make_objective("distill", **fields)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    folder = tiny_runs.write_corpus(tmp_path_factory.mktemp("data"))
+    workdir = tmp_path_factory.mktemp("teacher")
+    config = tiny_config(folder, "mlm", **{"model.layers": 2, "model.heads": 4})
+    return folder, tiny_runs.save_untrained(workdir, config)
+
+
+def test_a_run_takes_its_teachers_network_and_vocabulary(teacher):
+    folder, (source, state, _) = teacher
+    keys = {"objective.name": "distill", "objective.teacher": str(source)}
+    keys |= {"data.vocabulary": None, "data.sentinels": None}
+    keys |= {"objective.hidden": 1.0, "objective.layer_map": [1]}
+
+    def build(**changes):
+        config = tiny_config(folder, "mlm", **keys | changes)
+        return config, build_program(config, jax.devices()[:1])
+
+    config, program = build()
+    assert config.data.vocabulary == str(source)
+    assert config.objective.teacher_model.layers == 2
+    assert config.objective.teacher_model.heads == 4 and config.model.heads == 2
+    found = program.constants.arrays["constants"]["teacher"]
+    jax.tree.map(np.testing.assert_array_equal, found, state.params)
+    _, none = build(**{"objective.teacher": "", "data.vocabulary": str(source)})
+    with pytest.raises(UserError, match=r"objective\.teacher is not set"):
+        none.constants.arrays  # noqa: B018
+    _, other = build(**{"data.vocabulary": "unigram", "data.vocabulary_size": 380})
+    with pytest.raises(UserError, match="trained on another vocabulary"):
+        other.constants.arrays  # noqa: B018
+    with pytest.raises(UserError, match=r"objective\.teacher=nowhere: no checkpoint"):
+        build(**{"objective.teacher": "nowhere"})[1].constants.arrays  # noqa: B018
