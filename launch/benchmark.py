@@ -7,7 +7,10 @@ which all batches have here.
 
     python -m launch.benchmark --config=F --against=model.product_dtype=bfloat16
 
-times two steps in alternating turns: the config's, and the one with these keys.
+times two steps in alternating turns: the config's, and the one with these keys. A key
+that begins with `xla_` is a flag of XLA (`XLA_FLAGS=--help` lists them):
+
+    python -m launch.benchmark --config=F --against=xla_cpu_prefer_vector_width=512
 """
 
 import argparse
@@ -15,20 +18,27 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from launch.cli import Parser, main, whole
 from launch.config import load_config
+from research.errors import UserError
+
+BOOLEANS = {"true": True, "false": False}
 
 
 def run(args: argparse.Namespace) -> None:
     config = _timed_config(args, args.overrides)
     if args.against:
         own = dict(pair.partition("=")[::2] for pair in args.against)
-        other = _timed_config(args, args.overrides | own)
-        figures = {"against": own, **compare(config, other, args.turns, args.steps)}
+        flags = {key: own[key] for key in own if key.startswith("xla_")}
+        flags = {key: BOOLEANS.get(text, text) for key, text in flags.items()}
+        keys = {key: own[key] for key in own.keys() - flags}
+        other = _timed_config(args, args.overrides | keys)
+        figures = {"against": own}
+        figures |= compare(config, other, args.turns, args.steps, flags)
     else:
         with tempfile.TemporaryDirectory() as workdir:
             figures = measure(config, workdir, args.turns, args.steps)
@@ -46,8 +56,13 @@ def _timed_config(args: argparse.Namespace, overrides: dict[str, str]) -> Any:
     return config
 
 
-def compare(config: Any, other: Any, turns: int, steps: int) -> dict:
+def compare(
+    config: Any, other: Any, turns: int, steps: int, flags: Mapping[str, str] = {}
+) -> dict:
     """Times the compiled steps of two configs in `turns` alternating turns.
+
+    Args:
+      flags: of XLA, for the second step.
 
     Returns:
       tokens a second of each in its fastest turn, and the speedup: the first one's time
@@ -62,9 +77,14 @@ def compare(config: Any, other: Any, turns: int, steps: int) -> dict:
     from research.run.setup import build_program, first_state
 
     timed = []
-    for each in (config, other):
+    for each, options in ((config, {}), (other, flags)):
         program = build_program(each)
-        step, cost = compile_step(program)
+        try:
+            step, cost = compile_step(program, options)
+        except jax.errors.JaxRuntimeError as error:
+            if not options:
+                raise
+            raise UserError(f"--against: XLA says {error}") from error
         _, batch = next(steps_and_batches([Phase(1, each, program, step)], 0))
         with sharding.context(program.mesh):
             state = step(first_state(program, each), batch)
@@ -201,7 +221,7 @@ def parser() -> Parser:
     )
     parser.add_argument("--steps", type=whole(1), default=5, help="steps in a turn")
     parser.add_argument(
-        "--against", action="append", help="KEY=VALUE of a second config; repeatable"
+        "--against", action="append", help="KEY=VALUE of a second step; repeatable"
     )
     return parser
 

@@ -102,7 +102,7 @@ def format_rows(table: Table, grid: Grid) -> list[list[str]]:
 
 def is_compared(table: Table, column: Column, grid: Grid) -> bool:
     """Whether a column shows differences and verdicts, which need several seeds."""
-    if not (column.tested and table.baseline):
+    if not (column.tested and table.all_baselines):
         return False
     cells = filter(None, (row[column.name] for row in grid.values()))
     verdicts = {cell.comparison.verdict() for cell in cells if cell.comparison}

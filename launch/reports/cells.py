@@ -55,7 +55,7 @@ class Cell(NamedTuple):
     numbers: tuple[Number, ...]
     estimate: Estimate  # over pretraining seeds; of a single one, over its trials, and
     # of a single trial over its items
-    comparison: Comparison | None = None  # with the baseline
+    comparison: Comparison | None = None  # with the row's baseline
     paper: Paper | None = None
     direction: float = (
         0.0  # the sign of the paper's difference to the baseline; 0: none
@@ -107,8 +107,9 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
     """
     rows = table_rows(table, trials)
     _check_rows(rows)
-    if table.baseline and table.baseline not in rows:
-        raise unknown("baseline row", table.baseline, rows)
+    for name in table.all_baselines:
+        if name not in rows:
+            raise unknown("baseline row", name, rows)
     groups = _column_groups(table)
     ready = {column.name: column.ready for column in table.columns}
     numbers: dict[tuple[str, str], Numbers] = {}
@@ -120,7 +121,7 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
     comparisons = _comparisons(table, numbers)
     grid: Grid = {row: {} for row in rows}
     for (row, name), found in numbers.items():
-        key, baseline = (row, name), (table.baseline, name)
+        key, baseline = (row, name), (table.baseline_of(row), name)
         paper, other = table.papers.get(key), table.papers.get(baseline)
         direction = float(paper.number - other.number) if paper and other else 0.0
         members = [t for group in groups[name] for t in rows[row].get(group, ())]
@@ -309,12 +310,12 @@ def _pair(own: Sequence[Number], other: Sequence[Number]) -> list[list[Any]]:
 def _comparisons(
     table: Table, numbers: Mapping[tuple[str, str], Numbers]
 ) -> dict[tuple[str, str], Comparison]:
-    """All tested cells compared with the baseline's, corrected as one family."""
+    """All tested cells compared with their baselines', corrected as one family."""
     tested = {column.name for column in table.columns if column.tested}
     family = {}
     for (row, name), own in numbers.items():
-        other = numbers.get((table.baseline, name))
-        if name not in tested or row == table.baseline or not (own and other):
+        other = numbers.get((table.baseline_of(row), name))
+        if name not in tested or not (own and other):
             continue
         if not (_two_populations(own) or _two_populations(other)):
             family[row, name] = _pair(own, other)

@@ -180,7 +180,7 @@ def draw_bars(table: Table, grid: Grid, name: str) -> str:
                 va="center",
                 weight="bold",
             )
-            if row == table.baseline:
+            if row in table.all_baselines:
                 panel.axvline(mean, color=color, lw=0.8, ls=":")
         panel.set_yticks(range(len(drawn)), reversed(drawn))
         panel.tick_params(axis="y", length=0)

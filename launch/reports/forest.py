@@ -74,7 +74,7 @@ LEGEND = (
 
 
 def difference_groups(table: Table, grid: Grid) -> dict[str, list[Line]]:
-    """Each row's difference from the baseline, by tested column."""
+    """Each row's difference from its baseline, by tested column."""
     groups = {}
     for column in table.columns:
         lines = []
@@ -85,7 +85,7 @@ def difference_groups(table: Table, grid: Grid) -> dict[str, list[Line]]:
                 paper = cell.direction if known else math.nan
                 lines.append(_line(row, cell.comparison, cell.direction, paper))
         if lines:
-            groups[f"{column.header}: difference from {table.baseline}"] = lines
+            groups[f"{column.header}: difference from {table.baseline_text}"] = lines
     return groups
 
 

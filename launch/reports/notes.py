@@ -71,8 +71,11 @@ def _comparison_notes(table: Table, grid: Grid) -> Iterator[str]:
         yield "A ranking from one pretraining seed carries no verdict."
     if not set(verdicts) - {ONE_SEED}:
         return
+    baseline = table.baseline_text
+    if len(table.all_baselines) == 1:
+        baseline = f"“{baseline}”"
     yield (
-        f"difference: from “{table.baseline}”, paired by pretraining seed. verdict: on "
+        f"difference: from {baseline}, paired by pretraining seed. verdict: on "
         "further seeds (and items, where their scores are known), at "
         f"{100 * LEVEL:.0f} % for all {len(found)} together (Holm)."
     )

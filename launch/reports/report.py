@@ -69,7 +69,8 @@ def _finished(rows: Rows) -> Rows:
 
 
 def _bars_caption(table: Table, name: str) -> str:
-    dotted = f"; dotted: {table.baseline}" if table.baseline else ""
+    names = ", ".join(table.all_baselines)
+    dotted = f"; dotted: {names}" if names else ""
     return f"{name}: mean, {CONFIDENCE} confidence interval, seeds as dots{dotted}"
 
 

@@ -82,10 +82,28 @@ class Table(NamedTuple):
     rows: Callable[[list[Trial]], Rows]
     columns: tuple[Column, ...]
     baseline: str = ""  # name of a row
+    baselines: Mapping[str, str] = {}  # row -> its own baseline; "": it has none
     papers: Mapping[tuple[str, str], Paper] = {}  # (row, column) -> the paper's number
     claims: tuple[Claimed, ...] = ()
     curves: tuple[Curve, ...] = ()  # figures of the report
     bars: tuple[str, ...] = ()  # columns that the report also draws as bars
+
+    def baseline_of(self, row: str) -> str:
+        """The row with which a row is compared; "": with none."""
+        found = self.baselines.get(row, self.baseline)
+        return "" if found == row else found
+
+    @property
+    def all_baselines(self) -> tuple[str, ...]:
+        """The baselines of all rows, each once."""
+        found = (self.baseline, *self.baselines.values())
+        return tuple(dict.fromkeys(filter(None, found)))
+
+    @property
+    def baseline_text(self) -> str:
+        """What the rows are compared with; "": nothing."""
+        several = len(self.all_baselines) > 1
+        return "the row's own baseline" if several else "".join(self.all_baselines)
 
 
 def table_rows(table: Table, trials: list[Trial]) -> Rows:

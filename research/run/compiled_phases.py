@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,17 @@ def _build_each(
     return program, phases
 
 
-def compile_step(program: Program) -> tuple[Any, Cost]:
-    """The compiled step of (state, batch), for data.length, and its cost."""
+def compile_step(
+    program: Program, xla_options: Mapping[str, Any] | None = None
+) -> tuple[Any, Cost]:
+    """The compiled step of (state, batch), for data.length, and its cost.
+
+    Args:
+      xla_options: XLA's flags and their values, for this step alone.
+    """
     with sharding.context(program.mesh):
-        compiled = program.step.lower(*program.step_shapes).compile()
+        lowered = program.step.lower(*program.step_shapes)
+        compiled = lowered.compile(compiler_options=xla_options)
     key_data = program.key_data()
 
     def step(state: State, batch: dict) -> State:

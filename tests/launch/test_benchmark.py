@@ -1,12 +1,15 @@
 """The figures of `launch.benchmark` agree with each other."""
 
+import json
+
 import pytest
 
 from launch import benchmark
 from launch.config import load_config
+from research.errors import UserError
 
 
-def test_the_figures_agree(tmp_path):
+def test_the_figures_agree(tmp_path, capsys):
     words = ("red", "cat", "sat", "mat", "old", "hat", "ran", "far", "sea", "sun")
     lines = [" ".join(words[i % n] for i in range(20)) for n in range(1, 11)]
     (tmp_path / "text.txt").write_text("\n".join(lines * 20))
@@ -25,6 +28,13 @@ def test_the_figures_agree(tmp_path):
         "train.batch": 8,
         "train.steps": 200,
     }
+    argv = [f"--config.{key}={value}" for key, value in tiny.items()]
+    argv += ["--config=experiments/mlm.py", "--turns=2", "--steps=1"]
+    parse = benchmark.parser().parse_args
+    benchmark.run(parse([*argv, "--against=xla_cpu_enable_fast_math=true"]))
+    assert json.loads(capsys.readouterr().out)["speedup_median"] > 0
+    with pytest.raises(UserError, match="No such compile option: 'xla_nope'"):
+        benchmark.run(parse([*argv, "--against=xla_nope=1"]))
     config = load_config("experiments/mlm.py", tiny)
     figures = benchmark.measure(config, str(tmp_path), turns=2, steps=2)
     assert {"mfu", "peak_bytes", "compile_seconds", "overhead"} <= figures.keys()

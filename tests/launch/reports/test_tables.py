@@ -271,6 +271,20 @@ def test_a_single_run_has_the_margin_of_its_items(tmp_path):
     assert "over 2 seeds" in " ".join(notes.notes(table, grid))
 
 
+def test_each_row_has_its_own_baseline(tmp_path):
+    table = fake_sweep.TABLE._replace(baselines={"mlm": "lm"})
+    grid = _grid(tmp_path, table)
+    means = {row: grid[row]["score"].estimate.mean for row in grid}
+    for row, other in (("mlm", "lm"), ("lm", "none")):
+        found = grid[row]["score"].comparison.difference.mean
+        assert found == pytest.approx(means[row] - means[other])
+    assert grid["none"]["score"].comparison is None
+    text = " ".join(notes.notes(table, grid))
+    assert "difference: from the row's own baseline" in text and "2 together" in text
+    with pytest.raises(UserError, match="unknown baseline row 'nothing'"):
+        cells.fill_table(table._replace(baselines={"mlm": "nothing"}), _plan(tmp_path))
+
+
 def test_two_trials_of_one_seed_are_refused(tmp_path):
     fake_sweep.finished(tmp_path)
     trials = sweep_plan.read_plan(tmp_path)
