@@ -33,14 +33,14 @@ from research.run.identity import read_run_config
 from research.run.restored import RestoredRun, run_checkpoint
 from research.run.setup import zero_batch
 
-NUM_SENTINELS = 100
-"""T5's, behind its pieces."""
 OBJECTIVES = {
     "full": ("mlm", {}),
     "causal": ("lm", {}),
     "general": ("plm", {"format": "pair"}),
     "t5": ("dae", {}),
+    "mt5": ("dae", {}),
     "bart": ("bart", {}),
+    "marian": ("sequence_to_sequence", {"target_length": 512}),
 }
 """What a model of Hugging Face was trained by: by its attention mask or its family."""
 READOUT = {"output", "query_embedding"}
@@ -99,7 +99,8 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
     if not restore.has_vocabulary(own):
         raise UserError(f"{own} has no tokenizer; put its tokenizer.json there")
     family = model.family.model_type
-    vocabulary = load_vocabulary(own, NUM_SENTINELS if family == "t5" else 0)
+    restore.check_tokenizer(model)
+    vocabulary = load_vocabulary(own, model.family.sentinels)
     rows = model.config["vocab_size"]
     num_pieces = len(vocabulary.model.pieces)
     vocab = _resize(vocabulary.vocab, rows)

@@ -1,6 +1,8 @@
 """The transformer: BERT, GPT, XLNet, T5, ELECTRA and the like."""
 
 import dataclasses
+import math
+import numbers
 from typing import ClassVar
 
 from flax import linen as nn
@@ -46,6 +48,12 @@ class Network(networks.Network):
     head_width: int = dim(0, least=0)  # of one head; 0: width / heads
     num_kv_heads: int = dim(0, least=0)  # heads of keys and values, each of which
     # serves heads / num_kv_heads queries (Ainslie et al. 2023); 0: heads
+    qkv_bias: bool = False  # biases of queries, keys and values without model.bias, too
+    # (Qwen; Bai et al. 2023, section 2.3)
+    qk_norm: bool = False  # a norm of each head's queries and of its keys (Henry et al.
+    # 2020; of rmsnorm as in Qwen3, of layernorm as in Dehghani et al. 2023)
+    parallel_residual: bool = False  # a block adds its attention and its feed-forward
+    # layer to the same states (GPT-J; Black et al. 2022, section 2.1.2)
     feedforward: int = dim(1024, least=1)  # width inside the feed-forward layer
     shared_embeddings: bool = True  # encoder and decoder have one token table
     shared_stacks: bool = False  # encoder and decoder have the same parameters, but for
@@ -61,7 +69,15 @@ class Network(networks.Network):
     position: str = choice(
         "learned", ("learned", "sinusoidal", "rotary", "t5", "relative", "none")
     )  # relative: Transformer-XL's, which mems need
+    position_bias: str = choice("auto", ("auto", "t5"))  # of attention logits, one for
+    # each bucket of distances; t5: beside any position (MPNet, Song et al. 2020); auto:
+    # with position t5 alone
     rope_theta: float = number(10_000.0, above=0)  # base of the wavelengths of rotary
+    rope_scaling: list = dataclasses.field(default_factory=list)  # [factor, low, high,
+    # length]: wavelengths beyond length / low grow by a factor, those below length /
+    # high stay (Llama 3.1, apply_scaling of the released code); []: all stay
+    rotary_fraction: float = number(1.0, above=0, most=1)  # of a head's width that
+    # rotary rotates, its first part (Black et al. 2022, section 2.1.1: 0.25)
     window: int = dim(0, least=0)  # positions to each side to which a query attends, in
     # rows that are full or causal; 0: all. Of ModernBERT 64, of its width of 128
     global_every: int = depth(0, least=0)  # layers 0, n, 2n, ... have no window; 0: all
@@ -109,6 +125,7 @@ class Network(networks.Network):
 
     def __post_init__(self):
         super().__post_init__()
+        object.__setattr__(self, "rope_scaling", tuple(self.rope_scaling))
         self._check_heads()
         self._check_positions()
         self._check_window()
@@ -116,6 +133,10 @@ class Network(networks.Network):
         self._check_attention()
 
     def _check_heads(self):
+        if self.parallel_residual and self.norm_placement == "post":
+            raise UserError(
+                "model.parallel_residual needs model.norm_placement pre, not post"
+            )
         if not self.head_width and self.width % self.heads:
             raise UserError(
                 f"model.heads is {self.heads}; it must divide model.width "
@@ -129,11 +150,12 @@ class Network(networks.Network):
 
     def _check_positions(self):
         """Checks positions and token types, which may both be relative."""
-        if self.position == "rotary" and self.key_width % 2:
+        if self.position == "rotary" and self.rotary_width % 2:
             raise UserError(
-                f"model.position rotary needs an even width of heads, "
-                f"not {self.key_width}"
+                f"model.position rotary needs an even width of heads that is rotated, "
+                f"not {self.rotary_width}"
             )
+        self._check_rotary()
         if self.position == "relative" and self.width % 2:
             raise UserError(
                 f"model.position relative needs an even model.width, not {self.width}"
@@ -149,6 +171,30 @@ class Network(networks.Network):
             raise UserError(
                 "model.shared_relative_biases needs model.position relative, "
                 f"not {self.position}"
+            )
+
+    def _check_rotary(self):
+        for key, value in (("rope_scaling", ()), ("rotary_fraction", 1)):
+            if self.position != "rotary" and getattr(self, key) != value:
+                raise UserError(
+                    f"model.{key} needs model.position rotary, not {self.position}"
+                )
+        if not self.rope_scaling:
+            return
+        values = self.rope_scaling
+        is_legal = len(values) == 4 and all(
+            isinstance(each, numbers.Real) and not isinstance(each, bool)
+            for each in values
+        )
+        if not is_legal or not (values[0] >= 1 and 0 < values[1] < values[2]):
+            raise UserError(
+                "model.rope_scaling is [factor, low, high, length] with factor >= 1 "
+                f"and 0 < low < high, not {list(values)}"
+            )
+        if not (values[3] > 0 and math.isfinite(sum(values))):
+            raise UserError(
+                "model.rope_scaling ends with a length above 0, of finite numbers, "
+                f"not {list(values)}"
             )
 
     def _check_window(self):
@@ -195,8 +241,8 @@ class Network(networks.Network):
             "dropout of attention weights (model.attention_dropout)": (
                 attention == "library" and self.dropout_rate("attention") > 0
             ),
-            "bias of relative positions (model.position t5)": (
-                attention == "library" and self.position == "t5"
+            "bias of relative positions (model.position, model.position_bias)": (
+                attention == "library" and self.has_position_bias
             ),
         }
         return next((what for what, is_needed in needs.items() if is_needed), "")
@@ -211,6 +257,11 @@ class Network(networks.Network):
     def has_relative_terms(self) -> bool:
         """Whether attention logits have terms of relative positions or token types."""
         return "relative" in (self.position, self.token_type_encoding)
+
+    @property
+    def has_position_bias(self) -> bool:
+        """Whether attention logits have T5's bias of relative positions."""
+        return "t5" in (self.position, self.position_bias)
 
     @property
     def drops_distances(self) -> bool:
@@ -229,6 +280,11 @@ class Network(networks.Network):
     def key_width(self) -> int:
         """Width of the queries, keys and values of one head."""
         return self.head_width or self.width // self.heads
+
+    @property
+    def rotary_width(self) -> int:
+        """Width of a head's first part, which rotary positions rotate."""
+        return int(self.key_width * self.rotary_fraction)
 
     @property
     def attention_width(self) -> int:
@@ -310,6 +366,11 @@ class Network(networks.Network):
                 "model.position_dropout_unit distance needs rows in the order of their "
                 f"positions, but the pattern of this objective is {needs.pattern}; set "
                 "model.position_dropout_unit=position"
+            )
+        if self.parallel_residual and needs.stacks == "encoder_decoder":
+            raise UserError(
+                "model.parallel_residual is for networks of one stack: a decoder has "
+                "cross-attention; set it to false"
             )
         if self.cutoffs and needs.stacks == "encoder_decoder":
             raise UserError("model.cutoffs is for networks of one stack; set it to []")

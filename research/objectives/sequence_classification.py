@@ -56,9 +56,9 @@ class Objective(task_input.Task):
     task: str = choice("single", tuple(LABEL_TYPES))
     head: str = choice("tanh", task_input.HEADS)  # tanh: a dense layer with tanh,
     # and the last layer (BERT, RoBERTa, ALBERT, XLNet, BART); linear: the last layer
-    # alone (GPT, ELECTRA); gelu: as tanh, but with gelu and a layer of its own
-    # (transformers' ElectraClassificationHead). Dropout before the last layer:
-    # model.head_dropout
+    # alone (GPT, ELECTRA); gelu, relu: as tanh, but with these and a layer of its own
+    # (transformers' ElectraClassificationHead, DistilBertForSequenceClassification).
+    # Dropout before the last layer: model.head_dropout
     pool: str = choice("token", ("token", "mean"))  # the state that the head reads:
     # that of the format's token; or the mean over all tokens, of the encoder with
     # format bart, which needs no token that stands for the whole text

@@ -21,7 +21,7 @@ from research.errors import UserError
 from research.files.json_files import read_json
 from research.files.output_files import new_folder
 from research.networks.modules.electra import generator_options
-from research.objectives.inputs.task_input import ENCODER_FORMATS, Task
+from research.objectives.inputs.task_input import ENCODER_FORMATS, HEADS, Task
 from research.run.identity import read_run_config
 from research.run.metric_writer import BEST_STEP, latest_metrics, read_metrics
 from research.run.restored import run_checkpoint
@@ -202,7 +202,8 @@ def exported_networks(
             out = {p for p in params if p.startswith("head_label/out/")}
             scale = np.float32(objective.label_scale)
             params = params | {path: params[path] * scale for path in out}
-        rest = vocabulary.vocab, prefers, labels, problem
+        head = HEADS.get(getattr(objective, "head", ""), "")
+        rest = vocabulary.vocab, prefers, labels, problem, head
         return {"": Network(options, params, pattern, *rest)}
     discriminator, generator = part(DISCRIMINATOR), part(GENERATOR)
     tied = SHARED_WITH_GENERATOR[objective.tie]

@@ -61,7 +61,12 @@ def states_by_hand(name, ids):
 
 @pytest.mark.parametrize(
     ("name", "before", "after", "class_token"),
-    [("bert", [2], [3], 0), ("xlnet", [], [3, 2], -1), ("gpt2", [2], [], -1)],
+    [
+        ("bert", [2], [3], 0),
+        ("xlnet", [], [3, 2], -1),
+        ("gpt2", [2], [], -1),
+        ("t5-encoder", [], [3], -1),
+    ],
 )
 def test_vectors_are_those_of_the_states(tmp_path, name, before, after, class_token):
     """With the special tokens of the family, and whatever text stands beside."""

@@ -15,12 +15,13 @@ PREFIX = 5
 LENGTH = 9
 
 DECODERS = {
-    "learned": {"num_kv_heads": 1},
+    "learned": {"num_kv_heads": 1, "qk_norm": True, "position_bias": "t5"},
     "rotary": {"position": "rotary", "norm_placement": "post", "scan_unroll": 2},
     "t5": {"position": "t5", "init": "t5", "bias": False, "shared_layers": True},
     "window": {
         **{"position": "rotary", "window": 2, "global_every": 2},
-        "rope_theta_local": 100.0,
+        **{"rope_theta_local": 100.0, "parallel_residual": True},
+        **{"rotary_fraction": 0.5, "rope_scaling": [4, 0.5, 2, 16]},
     },
     "relative": {
         **{"position": "relative", "shared_relative_biases": True, "scan_unroll": 3},

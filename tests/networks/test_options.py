@@ -19,6 +19,29 @@ KEY = jax.random.key(0)
         ({"position_dropout": 0.1}, r"model\.position relative, not learned"),
         ({"attention_dropout": -0.1}, r"attention_dropout is at least 0, or -1.*-0\.1"),
         ({"position": "rotary", "width": 6}, r"rotary needs an even width"),
+        (
+            {"position": "rotary", "head_width": 8, "rotary_fraction": 0.4},
+            r"even width of heads that is rotated, not 3",
+        ),
+        ({"rotary_fraction": 0.5}, r"rotary_fraction needs model\.position rotary"),
+        ({"rope_scaling": [8, 1, 4, 64]}, r"rope_scaling needs model\.position rotary"),
+        (
+            {"position": "rotary", "rope_scaling": [8, 4, 1, 64]},
+            r"factor >= 1 and 0 < low < high, not \[8, 4, 1, 64\]",
+        ),
+        ({"position": "rotary", "rope_scaling": [8]}, r"\[factor, low, high, length\]"),
+        (
+            {"position": "rotary", "rope_scaling": [8, 1, 4, 0]},
+            r"a length above 0, of finite numbers",
+        ),
+        (
+            {"parallel_residual": True, "norm_placement": "post"},
+            r"parallel_residual needs model\.norm_placement pre, not post",
+        ),
+        (
+            {"position_bias": "t5", "attention": "library"},
+            r"library has no bias of relative positions",
+        ),
         ({"global_every": 3}, r"global_every is 3, but there is no window; set model"),
         ({"window": 4, "rope_theta_local": 9.0}, r"local needs model\.position rotary"),
         ({"position": "relative", "width": 15, "heads": 3}, r"an even model\.width"),

@@ -74,6 +74,17 @@ XLNET = {
     "mem_len": 8,
 }
 
+SMALL = {"num_hidden_layers": 2}
+SCALED = {
+    "rope_type": "llama3",
+    "rope_theta": 10_000.0,
+    "factor": 8.0,
+    "low_freq_factor": 0.5,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+SHORT_T5 = T5 | {"num_layers": 2, "num_decoder_layers": 1}
+
 CASES = {  # name -> class, its config's keys, the inputs, whether SGD takes a step
     "bert": ("BertForPreTraining", ENCODER, "pairs", True),
     "bert-label": ("BertForSequenceClassification", ENCODER, "labels", False),
@@ -153,6 +164,58 @@ CASES = {  # name -> class, its config's keys, the inputs, whether SGD takes a s
         "choice",
         False,
     ),
+    "distilbert": (
+        "DistilBertForMaskedLM",
+        {
+            **{"vocab_size": VOCAB, "dim": WIDTH, "n_layers": 2, "n_heads": 2},
+            **{"hidden_dim": 24, "max_position_embeddings": 20},
+        },
+        "masked",
+        False,
+    ),
+    "distilbert-label": (
+        "DistilBertForSequenceClassification",
+        {
+            **{"vocab_size": VOCAB, "dim": WIDTH, "n_layers": 2, "n_heads": 2},
+            **{"hidden_dim": 24, "max_position_embeddings": 20},
+        },
+        "labels",
+        False,
+    ),
+    "mpnet": ("MPNetForMaskedLM", ENCODER | SMALL, "masked", False),
+    "gpt-neox": (
+        "GPTNeoXForCausalLM",
+        ENCODER | SMALL | {"rotary_pct": 0.5},
+        "causal",
+        False,
+    ),
+    "llama3": (
+        "LlamaForCausalLM",
+        LLAMA | SMALL | {"max_position_embeddings": 128, "rope_parameters": SCALED},
+        "causal",
+        False,
+    ),
+    "mistral": (
+        "MistralForCausalLM",
+        LLAMA | SMALL | {"sliding_window": 4},
+        "causal",
+        False,
+    ),
+    "qwen2": ("Qwen2ForCausalLM", LLAMA | SMALL, "causal", False),
+    "qwen3": ("Qwen3ForCausalLM", LLAMA | SMALL, "causal", False),
+    "gemma": ("GemmaForCausalLM", LLAMA | SMALL, "causal", False),
+    "mt5": ("MT5ForConditionalGeneration", SHORT_T5, "seq2seq", False),
+    "t5-encoder": ("T5EncoderModel", SHORT_T5, "states", False),
+    "marian": (
+        "MarianMTModel",
+        {
+            **(BART | {"encoder_layers": 2, "decoder_layers": 1}),
+            **{"activation_function": "swish", "scale_embedding": True},
+            **{"pad_token_id": 1, "decoder_start_token_id": 1},
+        },
+        "seq2seq",
+        False,
+    ),
     "roberta-choice": (
         "RobertaForMultipleChoice",
         ENCODER | {"type_vocab_size": 1},
@@ -170,7 +233,8 @@ def make(name: str) -> torch.nn.Module:
     if name == "t5-v1_1":  # the published files have two tables
         model.config.tie_word_embeddings = False
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
-    for key, parameter in model.named_parameters():
+    trained = [each for each in model.named_parameters() if each[1].requires_grad]
+    for key, parameter in trained:  # Marian's positions are none
         is_scale = parameter.ndim == 1 and key.endswith("weight")
         with torch.no_grad():
             parameter.normal_(1.0 if is_scale else 0.0, 0.2)
@@ -277,6 +341,11 @@ def run(model: torch.nn.Module, inputs: dict) -> dict[str, torch.Tensor]:
     names = ("prediction_logits", "seq_relationship_logits", "sop_logits", "logits")
     names += ("start_logits", "end_logits")
     found = {name: outputs[name] for name in names if name in outputs}
+    if "last_hidden_state" in outputs:  # of a body alone: the mean square of its states
+        states = outputs["last_hidden_state"]
+        weight = inputs["attention_mask"][..., None].float()
+        loss = (states**2 * weight).sum() / weight.sum()
+        return {"loss": loss, "states": states}
     return {"loss": outputs["loss"], **found}
 
 

@@ -33,7 +33,6 @@ HEADS = {
     "BertForTokenClassification": {"tag": networks.HeadSpec(5, "none")},
     "GPT2ForTokenClassification": {"tag": networks.HeadSpec(5, "none")},
     "BertForQuestionAnswering": {"span": networks.HeadSpec(2, "none")},
-    "ElectraForSequenceClassification": {"label": networks.HeadSpec(2, "gelu")},
     "ElectraForMultipleChoice": {"choice": networks.HeadSpec(1, "gelu")},
     "RobertaForMultipleChoice": {"choice": networks.HeadSpec(1, "tanh")},
 }
@@ -65,6 +64,7 @@ def load(name: str, **changes: Any) -> Golden:
     heads = HEADS.get(architecture, {})
     if not heads and "SequenceClassification" in architecture:
         hidden = "none" if architecture.startswith("Llama") else "tanh"
+        hidden = model.family.head_activation or hidden
         heads = {"label": networks.HeadSpec(2, hidden)}
     size = model.config["vocab_size"]
     if not model.family.patterns:
@@ -110,6 +110,8 @@ def _kind(architecture, model):
         return "labels"
     if architecture == "ElectraForPreTraining":
         return "replaced"
+    if architecture.endswith("EncoderModel"):
+        return "states"
     of_class = {
         "TokenClassification": "tags",
         "QuestionAnswering": "span",

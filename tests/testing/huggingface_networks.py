@@ -30,5 +30,6 @@ def network_of(golden, **changes):
         "pattern": patterns[0] if patterns else "",
         "vocab": vocab_of(model),
         "prefers": (model.family.model_type,),
+        "head_activation": model.family.head_activation,
     }
     return export.Network(**(fields | changes))

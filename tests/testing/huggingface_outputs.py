@@ -118,7 +118,7 @@ def _seq2seq(model, inputs):
         | _group(before, ones, causal=True, prefix="decoder_")
         | {"target": target, "weight": (labels != IGNORED).astype(np.float32)}
     )
-    module = dae if model.family.model_type == "t5" else bart
+    module = dae if model.family.model_type in ("t5", "mt5") else bart
     decoder = {k.removeprefix("decoder_"): v for k, v in batch.items()}
     encoder = {k.removeprefix("encoder_"): v for k, v in batch.items()}
 
@@ -246,7 +246,21 @@ def _choice(model, inputs):
     return outputs, None
 
 
+def _states(model, inputs):
+    """The states of a body alone, and their mean square."""
+    mask = inputs["attention_mask"]
+    group = _group(inputs["input_ids"], mask)
+
+    def outputs(net):
+        states = net.states(group)
+        total = jnp.sum(states**2 * mask[..., None])
+        return total / mask.sum(), {"states": states}
+
+    return outputs, mask > 0
+
+
 OUTPUTS = {
+    "states": _states,
     "tags": _tags,
     "span": _span,
     "choice": _choice,

@@ -1,7 +1,9 @@
-"""T5 and BART beside our parameters.
+"""T5, BART and those like them beside our parameters.
 
 Keys are those of Hugging Face's modeling files (transformers 5, models/*/modeling_*).
 """
+
+import dataclasses
 
 import numpy as np
 
@@ -32,7 +34,8 @@ def _t5_attention(key, path):
     return sum(rows, ())
 
 
-def _t5_stack(stack, cross):
+def _t5_stack(stack, cross, path=""):
+    path = path or stack
     feedforward = f"layer.{1 + cross}.DenseReluDense"
     rows = [
         *_t5_attention("layer.0.SelfAttention", "attention"),
@@ -53,9 +56,9 @@ def _t5_stack(stack, cross):
         rows += norm("layer.1.layer_norm", "cross_norm", bias=False)
     first = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     return (
-        *layers(f"{stack}.block.{{n}}.", stack, rows),
-        row(first, f"{stack}/relative"),
-        *norm(f"{stack}.final_layer_norm", f"{stack}/norm", bias=False),
+        *layers(f"{stack}.block.{{n}}.", path, rows),
+        row(first, f"{path}/relative"),
+        *norm(f"{stack}.final_layer_norm", f"{path}/norm", bias=False),
     )
 
 
@@ -75,8 +78,11 @@ def _decide_t5(config, tensors):
             "scaled as those of a tied table"
         )
     tied = not differs and scaled is not False
-    rows = "table" if config["vocab_size"] % 128 == 0 else "vocabulary"
-    return {"tie_embeddings": tied, "output_rows": rows}
+    return {"tie_embeddings": tied, "output_rows": _t5_rows(config)}
+
+
+def _t5_rows(config):
+    return "table" if config["vocab_size"] % 128 == 0 else "vocabulary"
 
 
 T5 = Family(
@@ -136,12 +142,55 @@ T5 = Family(
         "lm_head.weight": "shared.weight",
     },
     decide=_decide_t5,
+    sentinels=100,
 )
 
 
 def _bart_attention(key, path):
     names = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "out"}
     return sum((dense(f"{key}.{a}", f"{path}/{b}") for a, b in names.items()), ())
+
+
+TIED = ("tie_word_embeddings", "scale_decoder_outputs")
+
+MT5 = dataclasses.replace(
+    T5,
+    model_type="mt5",
+    sentinels=0,
+    keys=tuple(each for each in T5.keys if each.key not in TIED),
+    architectures=(("MT5ForConditionalGeneration", ("readout",)),),
+    # Its outputs have no scale (modeling_mt5.py), as with a table of their own.
+    decide=lambda config, tensors: {
+        "tie_embeddings": False,
+        "output_rows": _t5_rows(config),
+    },
+)
+
+
+def _t5_encoder(family, name):
+    """The encoder of a T5 alone."""
+    return dataclasses.replace(
+        family,
+        patterns=("full",),
+        keys=tuple(
+            each
+            for each in family.keys
+            if each.key not in ("num_decoder_layers", *TIED)
+        ),
+        body=(
+            row("shared.weight", "token/embedding", VOCAB),
+            *_t5_stack("encoder", cross=False, path="stack"),
+        ),
+        heads={},
+        architectures=((name, ()),),
+        copies={"encoder.embed_tokens.weight": "shared.weight"},
+        extra={"is_encoder_decoder": False},
+        decide=lambda config, tensors: {"output_rows": _t5_rows(config)},
+    )
+
+
+T5_ENCODER = _t5_encoder(T5, "T5EncoderModel")
+MT5_ENCODER = _t5_encoder(MT5, "MT5EncoderModel")
 
 
 def _bart_stack(stack, cross):
@@ -243,4 +292,21 @@ BART = Family(
         "lm_head.weight": "model.shared.weight",
     },
     decide=_decide_bart,
+)
+
+MARIAN = dataclasses.replace(
+    BART,
+    model_type="marian",
+    options={
+        "norm_placement": "post",
+        "embedding_norm": "never",
+        "position": "sinusoidal",
+        "norm_epsilon": 1e-5,
+    },
+    constants={"tie_word_embeddings": True, "share_encoder_decoder_embeddings": True},
+    body=tuple(r for r in BART.body if "_embeddings/" not in r.paths[0]),
+    heads={"readout": BART.heads["readout"]},
+    architectures=(("MarianMTModel", ("readout",)),),
+    pad_id=58100,
+    tokenizer="source.spm",
 )

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, XLM-R, ALBERT and ELECTRA beside our parameters.
+"""Encoders of masked tokens (BERT, RoBERTa, MPNet, ...) beside our parameters.
 
 Keys are those of Hugging Face's modeling files (transformers 5, models/*/modeling_*).
 """
@@ -71,17 +71,18 @@ ALBERT_BLOCK = (
 )
 
 
-def _embeddings(prefix, positions=None):
+def _embeddings(prefix, positions=None, *, token_types=True):
     positions = {} if positions is None else {"change": positions}
     name = f"{prefix}embeddings"
+    types = row(
+        f"{name}.token_type_embeddings.weight",
+        "embeddings/token_type",
+        zeros=lambda sizes: (1, sizes.table_width),
+    )
     return (
         row(f"{name}.word_embeddings.weight", "token/embedding", VOCAB),
         row(f"{name}.position_embeddings.weight", "embeddings/position", **positions),
-        row(
-            f"{name}.token_type_embeddings.weight",
-            "embeddings/token_type",
-            zeros=lambda sizes: (1, sizes.table_width),
-        ),
+        *([types] if token_types else []),
         *norm(f"{name}.LayerNorm", "embeddings/norm"),
     )
 
@@ -153,7 +154,7 @@ BERT = Family(
 )
 
 
-def _roberta(model_type, name):
+def _roberta(model_type, name, tokenizer=""):
     return Family(
         model_type,
         ("full",),
@@ -180,11 +181,13 @@ def _roberta(model_type, name):
         },
         pad_id=1,
         after_pad=True,
+        tokenizer=tokenizer,
     )
 
 
 ROBERTA = _roberta("roberta", "Roberta")
 XLM_ROBERTA = _roberta("xlm-roberta", "XLMRoberta")
+CAMEMBERT = _roberta("camembert", "Camembert", "tokenizer.json")
 
 ALBERT = Family(
     "albert",
@@ -241,6 +244,7 @@ ELECTRA = Family(
     constants=CONSTANTS,
     readout=("transform",),
     readout_activation="gelu",  # modeling_electra.py, ElectraGeneratorPredictions
+    head_activation="gelu",  # ElectraClassificationHead
     body=(
         *_bert_body("electra."),
         *dense("electra.embeddings_project", "stack/project"),
@@ -274,4 +278,108 @@ ELECTRA = Family(
     copies={
         "generator_lm_head.weight": "electra.embeddings.word_embeddings.weight",
     },
+)
+
+DISTILBERT = Family(
+    "distilbert",
+    ("full",),
+    prefix="distilbert.",
+    keys=(
+        Key("dim", "width"),
+        Key("n_layers", "layers"),
+        Key("n_heads", "heads"),
+        Key("hidden_dim", "feedforward"),
+        Key("activation", "activation", ACTIVATIONS, "gelu"),
+        Key("max_position_embeddings", "max_length", default=512),
+        Key("dropout", "dropout", default=0.1, place="residual"),
+        Key("attention_dropout", "attention_dropout", default=0.1, place="attention"),
+        Key("seq_classif_dropout", "head_dropout", default=0.2, place="head"),
+    ),
+    options=OPTIONS | {"norm_epsilon": 1e-12},
+    constants={"tie_word_embeddings": True},
+    readout=("transform",),
+    head_activation="relu",  # modeling_distilbert.py, ForSequenceClassification
+    body=(
+        *_embeddings("distilbert.", token_types=False),
+        *layers(
+            "distilbert.transformer.layer.{n}.",
+            "stack",
+            (
+                *dense("attention.q_lin", "attention/query"),
+                *dense("attention.k_lin", "attention/key"),
+                *dense("attention.v_lin", "attention/value"),
+                *dense("attention.out_lin", "attention/out"),
+                *norm("sa_layer_norm", "attention_norm"),
+                *dense("ffn.lin1", "feedforward/in"),
+                *dense("ffn.lin2", "feedforward/out"),
+                *norm("output_layer_norm", "feedforward_norm"),
+            ),
+        ),
+    ),
+    heads={
+        "readout": _readout(
+            "vocab_transform", "vocab_layer_norm", "vocab_projector.bias"
+        ),
+        "label": (
+            *dense("pre_classifier", "head_label/dense"),
+            *dense("classifier", "head_label/out"),
+        ),
+        "choice": (
+            *dense("pre_classifier", "head_choice/dense"),
+            *dense("classifier", "head_choice/out"),
+        ),
+        **TOKEN_HEADS,
+    },
+    architectures=(
+        ("DistilBertForMaskedLM", ("readout",)),
+        *_tasks("DistilBert"),
+        ("DistilBertModel", ()),
+    ),
+    copies={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
+)
+
+MPNET = Family(
+    "mpnet",
+    ("full",),
+    prefix="mpnet.",
+    keys=tuple(key for key in KEYS if key.option != "token_types"),
+    options=OPTIONS | {"position_bias": "t5"},
+    constants={"relative_attention_num_buckets": 32, "tie_word_embeddings": True},
+    readout=("transform",),
+    readout_activation="gelu",  # modeling_mpnet.py, MPNetLMHead
+    body=(
+        *_embeddings("mpnet.", AFTER_PAD, token_types=False),
+        row("mpnet.encoder.relative_attention_bias.weight", "stack/relative"),
+        *layers(
+            "mpnet.encoder.layer.{n}.",
+            "stack",
+            (
+                *dense("attention.attn.q", "attention/query"),
+                *dense("attention.attn.k", "attention/key"),
+                *dense("attention.attn.v", "attention/value"),
+                *dense("attention.attn.o", "attention/out"),
+                *norm("attention.LayerNorm", "attention_norm"),
+                *dense("intermediate.dense", "feedforward/in"),
+                *dense("output.dense", "feedforward/out"),
+                *norm("output.LayerNorm", "feedforward_norm"),
+            ),
+        ),
+    ),
+    heads={
+        "readout": _readout("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+        "label": _pooled("classifier.dense", "classifier.out_proj", "head_label"),
+        "choice": _pooled("mpnet.pooler.dense", "classifier", "head_choice"),
+        **TOKEN_HEADS,
+    },
+    architectures=(
+        ("MPNetForMaskedLM", ("readout",)),
+        *_tasks("MPNet"),
+        ("MPNetModel", ()),
+    ),
+    copies={
+        "lm_head.decoder.weight": "mpnet.embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    },
+    pad_id=1,
+    after_pad=True,
 )

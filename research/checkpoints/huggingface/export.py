@@ -29,6 +29,7 @@ class Network:
       prefers: model types that are chosen before others with the same network.
       labels: the names of the values of its head; (): they have none.
       problem_type: of a classifier, a value of Hugging Face's key; "": another network.
+      head_activation: that of its head's own hidden layer; "": there is none.
     """
 
     options: Any
@@ -38,6 +39,7 @@ class Network:
     prefers: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     problem_type: str = ""
+    head_activation: str = ""
 
 
 def write_network(
@@ -125,9 +127,7 @@ def _choose_family(network: Network) -> tuple[Family, dict[str, Any], list[str]]
 
 
 def _candidates(network: Network) -> list[Family]:
-    return sorted(
-        FAMILIES.values(), key=lambda family: family.model_type not in network.prefers
-    )
+    return sorted(FAMILIES, key=lambda family: family.model_type not in network.prefers)
 
 
 def _read_again(family: Family, config: dict, network: Network) -> Any:
@@ -153,6 +153,9 @@ def _differences(family: Family, network: Network, again: Any) -> list[str]:
         for name, value in before.items()
         if after[name] != value
     ]
+    if family.head_activation and network.head_activation:
+        own, theirs = network.head_activation, family.head_activation
+        differ += [f"objective.head {theirs} (not {own})"] if own != theirs else []
     readout, activation = _readout(network), network.options.activation
     if readout and readout not in family.readout:
         differ.append(f"model.output_head {family.readout[0]} (not {readout})")
@@ -176,11 +179,14 @@ def _computes(options: Any, network: Network) -> dict[str, Any]:
         values["max_length"] = None
     if options.position != "rotary":
         values["rope_theta"] = None
+    if options.bias:
+        values["qkv_bias"] = True
     if _readout(network) is None or network.vocab.size % 128 == 0:
         values["output_rows"] = None
     return values | {
         "head_width": options.key_width,
         "num_kv_heads": options.num_kv_heads or options.heads,
+        "position_bias": options.has_position_bias,
         "embedding_width": options.table_width,
         "decoder_layers": options.decoder_layers or options.layers,
         "embedding_norm": options.has_embedding_norm,

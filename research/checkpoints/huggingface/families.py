@@ -1,40 +1,59 @@
-"""The families that are known, by the `model_type` of Hugging Face's config."""
+"""The families that are known, and which of them a config is of."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from research.checkpoints.huggingface import decoders, encoder_decoders, encoders
-from research.checkpoints.huggingface.family import Family
+from research.checkpoints.huggingface.family import Family, class_names
 from research.errors import UserError
 
-FAMILIES = {
-    family.model_type: family
-    for family in (
-        encoders.BERT,
-        encoders.ROBERTA,
-        encoders.XLM_ROBERTA,
-        encoders.ALBERT,
-        encoders.ELECTRA,
-        decoders.XLNET,
-        decoders.GPT,
-        decoders.GPT2,
-        decoders.LLAMA,
-        encoder_decoders.T5,
-        encoder_decoders.BART,
-    )
-}
+FAMILIES = (
+    encoders.BERT,
+    encoders.ROBERTA,
+    encoders.XLM_ROBERTA,
+    encoders.CAMEMBERT,
+    encoders.ALBERT,
+    encoders.ELECTRA,
+    encoders.DISTILBERT,
+    encoders.MPNET,
+    decoders.XLNET,
+    decoders.GPT,
+    decoders.GPT2,
+    decoders.GPT_NEOX,
+    decoders.LLAMA,
+    decoders.MISTRAL,
+    decoders.QWEN2,
+    decoders.QWEN3,
+    decoders.GEMMA,
+    encoder_decoders.T5,
+    encoder_decoders.MT5,
+    encoder_decoders.T5_ENCODER,
+    encoder_decoders.MT5_ENCODER,
+    encoder_decoders.BART,
+    encoder_decoders.MARIAN,
+)
 
 
 def family_of(config: Mapping[str, Any], where: Any) -> Family:
-    """The family of a config.json.
+    """The family of a config.json; of several of a type that with the config's class.
+
+    Args:
+      where: the folder, for errors.
 
     Raises:
       UserError: it is of no family that is known.
     """
     model_type = config.get("model_type")
-    if not isinstance(model_type, str) or model_type not in FAMILIES:
+    found = [family for family in FAMILIES if family.model_type == model_type]
+    if not found:
+        known = ", ".join(dict.fromkeys(family.model_type for family in FAMILIES))
         raise UserError(
             f"{where} is a model of type {model_type!r}, which has no counterpart "
-            f"here; known: {', '.join(FAMILIES)}"
+            f"here; known: {known}"
         )
-    return FAMILIES[model_type]
+    try:
+        classes = {*class_names(config)}
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+    own = [each for each in found if classes & dict(each.architectures).keys()]
+    return (own or found)[0]

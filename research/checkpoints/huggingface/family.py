@@ -19,7 +19,10 @@ ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
     "relu": "relu",
+    "swish": "silu",
+    "silu": "silu",
     "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
     "gelu_python": "gelu",
 }
 """Hugging Face's activations -> ours; the first of those that mean the same is
@@ -47,6 +50,18 @@ ONLY_TRAINED_WITH = tuple(name for name in COMMON if name.endswith("dropout"))
 """Options that do not change what a trained network computes."""
 
 
+def class_names(config: Mapping[str, Any]) -> list[str]:
+    """The classes that a config names.
+
+    Raises:
+      UserError: its architectures are no list of names.
+    """
+    names = config.get("architectures") or []
+    if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
+        raise UserError(f"config.json: architectures is {names!r}, no list of names")
+    return names
+
+
 @dataclasses.dataclass(frozen=True)
 class Key:
     """A key of config.json that stands for one option.
@@ -55,6 +70,7 @@ class Key:
       names: their value -> ours; None: the same.
       default: what a config without the key means, or a function of the config.
       source: the value that is written, of the options; None: the option's.
+      parse: the option's value, of the config; None: that of the key.
       place: the place of dropout whose rate is written.
     """
 
@@ -63,6 +79,7 @@ class Key:
     names: Mapping[Any, Any] | None = None
     default: Any = REQUIRED
     source: Callable[[Any], Any] | None = None
+    parse: Callable[[Mapping[str, Any]], Any] | None = None
     place: str = ""
 
     def read(self, config: Mapping[str, Any]) -> Any:
@@ -71,6 +88,8 @@ class Key:
         Raises:
           UserError: the key is missing, or has a value that no option has.
         """
+        if self.parse:
+            return self.parse(config)
         value = config.get(self.key)
         if value is None:
             if self.default is REQUIRED:
@@ -112,9 +131,12 @@ class Family:
       decide: options that the tensors decide: (config, tensors) -> options.
       readout: the values of `output_head` that its readouts may have.
       readout_activation: the only one of the readout's transform; "": the network's.
+      head_activation: that of a classifier's own hidden layer; "": it has none.
       pad_id: what a config without pad_token_id means.
       after_pad: positions start behind the padding id's row, and the table of positions
         has so many more rows.
+      sentinels: how many it has behind its pieces.
+      tokenizer: the only file of a vocabulary that has its ids; "": any.
     """
 
     model_type: str
@@ -131,13 +153,16 @@ class Family:
     decide: Callable[[Mapping, Mapping], dict] | None = None
     readout: tuple[str, ...] = ("table",)
     readout_activation: str = ""
+    head_activation: str = ""
     pad_id: int = 0
     after_pad: bool = False
+    sentinels: int = 0
+    tokenizer: str = ""
 
     def heads_of(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """The heads that a config's class may have; of an unknown class all."""
         known = dict(self.architectures)
-        named = [n for n in config.get("architectures") or () if n in known]
+        named = [name for name in class_names(config) if name in known]
         own = {head for n, heads in self.architectures if n in named for head in heads}
         return tuple(
             name

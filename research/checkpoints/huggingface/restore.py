@@ -132,6 +132,17 @@ def has_vocabulary(path: Path) -> bool:
     return any((path / name).is_file() for name in (*MODEL_FILES, "merges.txt"))
 
 
+def check_tokenizer(model: Model) -> None:
+    """Raises UserError: the folder lacks the one file that has the model's ids."""
+    name = model.family.tokenizer
+    if name and not (model.path / name).is_file():
+        raise UserError(
+            f"{model.path} has no {name}; other files of a vocabulary do not have the "
+            f"ids of a {model.family.model_type} model. Write one where transformers "
+            "is: AutoTokenizer.from_pretrained(DIR).save_pretrained(NEW)"
+        )
+
+
 def config_overrides(source: str, objective: str) -> dict[str, Any]:
     """Config keys of a run that starts from `hf:DIR`: its model and its vocabulary.
 
@@ -152,9 +163,10 @@ def config_overrides(source: str, objective: str) -> dict[str, Any]:
         model = open_model(path)
     changes |= {f"model.{name}": value for name, value in model.options.items()}
     if has_vocabulary(path):
+        check_tokenizer(model)
         changes["data.vocabulary"] = str(path)
-    if model.family.model_type != "t5":
-        changes["data.sentinels"] = 0  # T5's are added behind its pieces
+    if not model.family.sentinels:
+        changes["data.sentinels"] = 0
     return changes
 
 

@@ -63,6 +63,24 @@ HEADS_OUT = Change(
     lambda x, sizes: _join_heads(x, sizes).T, lambda x, sizes: _split_heads(x.T, sizes)
 )
 """A kernel [D, H, K] is [H * K, D] here."""
+ONE_LESS = Change(lambda x, sizes: x + 1, lambda x, sizes: x - 1)
+"""A scale that is stored as its difference from 1."""
+
+
+def _read_qkv(x: np.ndarray, sizes: Sizes) -> np.ndarray:
+    by_head = x.reshape(sizes.heads, 3, sizes.key_width, -1)
+    joined = by_head.swapaxes(0, 1).reshape(len(x), -1)
+    return joined.T if x.ndim == 2 else joined[:, 0]
+
+
+def _write_qkv(x: np.ndarray, sizes: Sizes) -> np.ndarray:
+    by_part = x.T.reshape(3, sizes.heads, sizes.key_width, -1)
+    return by_part.swapaxes(0, 1).reshape(x.T.shape)
+
+
+QKV_OF_HEADS = Change(_read_qkv, _write_qkv)
+"""A weight [H * 3 * K, D] or its bias, each head's query, key and value in turn; here
+those of all heads follow each other: kernels [D, H * K]."""
 AFTER_TWO = _offset(lambda sizes: 2)
 """BART's positions start at row 2 (BartLearnedPositionalEmbedding.offset)."""
 AFTER_PAD = _offset(lambda sizes: sizes.pad_id + 1)

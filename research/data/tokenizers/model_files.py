@@ -22,6 +22,11 @@ from research.files.existence import is_file
 FAIRSEQ_FILE = "sentencepiece.bpe.model"
 """XLM-R's file: a SentencePiece model whose ids fairseq moved."""
 FAIRSEQ_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
+MARIAN_FILE = "source.spm"
+"""Marian's file: a SentencePiece model whose pieces have the ids of vocab.json."""
+NEVER_BEST = -1e4
+"""The score of a piece that SentencePiece does not have: the pieces of its letters are
+always better."""
 MODEL_FILES = (
     "tokenizer.model",
     "tokenizer.json",
@@ -29,6 +34,7 @@ MODEL_FILES = (
     "spiece.model",
     "spm.model",
     FAIRSEQ_FILE,
+    MARIAN_FILE,
 )
 """Names that the model file in a folder may have, in order of preference."""
 
@@ -41,7 +47,7 @@ def read_model(path: Path) -> TokenizerModel:
     beside merges.txt.
 
     Raises:
-      FileNotFoundError: there is no such file.
+      FileNotFoundError: there is no such file, or none that it needs beside it.
       UserError: it is not of a known type.
     """
     file = path
@@ -53,6 +59,9 @@ def read_model(path: Path) -> TokenizerModel:
     merges = file.with_name("merges.txt")
     try:
         data = file.read_bytes()
+        if file.name == MARIAN_FILE:
+            ids = file.with_name("vocab.json").read_bytes()
+            return parse_model(_marian_json(data, ids), "tokenizer.json")
         if file.name == "vocab.json" and is_file(merges):
             data = _bpe_json(data, merges.read_text("utf-8"))
         return parse_model(data, file.name)
@@ -152,6 +161,32 @@ def _bpe_json(vocab_json: bytes, merges: str) -> bytes:
     return model.to_str().encode("utf-8")
 
 
+def _marian_json(data: bytes, vocab_json: bytes) -> bytes:
+    """A `tokenizer.json` of Marian's files source.spm and vocab.json.
+
+    SentencePiece cuts a text, and a piece has its id in vocab.json, which also has
+    the pieces of the target (transformers, models/marian/tokenization_marian.py). Two
+    differences remain: in a run of letters that source.spm lacks, those that the target
+    has keep their ids; codes of languages in front of a text (>>fr<<) are text.
+
+    Raises:
+      UserError: the model is no unigram model, or vocab.json lacks one of its pieces.
+    """
+    proto = sentencepiece_model_pb2.ModelProto.FromString(data)
+    if proto.trainer_spec.model_type != 1:
+        raise UserError("it is no unigram model; Marian's are")
+    ids = json.loads(vocab_json)
+    scores = {each.piece: each.score for each in proto.pieces if each.type == 1}
+    names = sorted(ids, key=ids.get)
+    if [ids[name] for name in names] != list(range(len(ids))) or "<unk>" not in ids:
+        raise UserError("vocab.json beside it has no <unk>, or ids with gaps")
+    if missing := [piece for piece in scores if piece not in ids]:
+        raise UserError(f"vocab.json beside it lacks the piece {missing[0]!r}")
+    pieces = [(name, scores.get(name, NEVER_BEST)) for name in names]
+    special = [name for name in ("</s>", "<unk>", "<pad>") if name in ids]
+    return _unigram_json(proto, pieces, special)
+
+
 def _fairseq_json(data: bytes) -> bytes:
     """A `tokenizer.json` of XLM-R's SentencePiece model, with its model's ids.
 
@@ -162,13 +197,22 @@ def _fairseq_json(data: bytes) -> bytes:
     pieces = [(piece, 0.0) for piece in FAIRSEQ_SPECIALS]
     pieces += [(each.piece, each.score) for each in proto.pieces[3:]]
     pieces += [("<mask>", 0.0)]
-    unknown = FAIRSEQ_SPECIALS.index("<unk>")
-    model = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=unknown))
+    return _unigram_json(proto, pieces, [*FAIRSEQ_SPECIALS, "<mask>"])
+
+
+def _unigram_json(
+    proto: sentencepiece_model_pb2.ModelProto,
+    pieces: Sequence[tuple[str, float]],
+    special: Sequence[str],
+) -> bytes:
+    """A `tokenizer.json` of pieces in the order of their ids, with their scores."""
+    unknown = [name for name, _ in pieces].index("<unk>")
+    model = tokenizers.Tokenizer(models.Unigram(list(pieces), unk_id=unknown))
     if charsmap := proto.normalizer_spec.precompiled_charsmap:
         model.normalizer = normalizers.Precompiled(charsmap)
     model.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
     )
     model.decoder = decoders.Metaspace()
-    model.add_special_tokens([*FAIRSEQ_SPECIALS, "<mask>"])
+    model.add_special_tokens(list(special))
     return model.to_str().encode("utf-8")

@@ -18,7 +18,7 @@ from flax import linen as nn
 
 from research.errors import UserError
 from research.networks.layers.cache import KeyValues
-from research.networks.layers.dense import Dense, dropout, gather_positions
+from research.networks.layers.dense import Dense, Norm, dropout, gather_positions
 from research.networks.layers.dense_attention import (
     AttentionInputs,
     DenseMask,
@@ -136,7 +136,8 @@ def choose_inputs(
 def _rotary(options: Options, inputs: AttentionInputs, theta: float) -> list[tuple]:
     """The angles of queries and of keys."""
     positions = inputs.query["position"], inputs.key["position"]
-    return [rotary_angles(each, options.key_width, theta) for each in positions]
+    width, scaling = options.rotary_width, options.rope_scaling
+    return [rotary_angles(each, width, theta, scaling) for each in positions]
 
 
 def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
@@ -223,12 +224,17 @@ class Attention(nn.Module):
         options = self.options
         num_heads, key_width = options.heads, options.key_width
         t5 = options.init == "t5"
-        dense = partial(Dense, options, bias=options.position != "relative")
+        bias = options.bias and options.position != "relative"
+        dense = partial(Dense, options)
 
         def project(name, state, count, init_scale=1.0):
             axes = ("embed", "heads")
-            layer = dense(count * key_width, axes, scale=init_scale, name=name)
-            return layer(state).reshape(*state.shape[:2], count, key_width)
+            own = {"bias": bias or options.qkv_bias, "scale": init_scale, "name": name}
+            layer = dense(count * key_width, axes, **own)
+            y = layer(state).reshape(*state.shape[:2], count, key_width)
+            if options.qk_norm and name != "value":
+                y = Norm(options, axis=None, name=f"{name}_norm")(y)
+            return y
 
         init_scale = key_width**-0.5 if t5 else 1.0
         query = project("query", states_BLD, num_heads, init_scale)
@@ -254,7 +260,7 @@ class Attention(nn.Module):
             query = query * scale
         out = self._attend(query, key, value, inputs.mask, relative)
         out = out.reshape(*out.shape[:2], options.attention_width)
-        out = self._project_out(dense, out, inputs.query.output)
+        out = self._project_out(partial(dense, bias=bias), out, inputs.query.output)
         if with_projections:
             return out, projections
         return (out, own) if with_keys else out

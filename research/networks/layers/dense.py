@@ -43,6 +43,7 @@ ACTIVATIONS = {
     "gelu": gelu,
     "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
     "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
     "geglu": lambda x: jax.nn.gelu(x, approximate=True),
     "swiglu": jax.nn.silu,
 }
@@ -142,6 +143,7 @@ class Dense(Module):
       residual: the output is added to the residual stream (GPT-2 scales its kernel).
       unspecified: ELECTRA's code names no initial values for it, so that the kernel has
         TensorFlow's default, Glorot's uniform.
+      bias: None: there is one with `model.bias`.
     """
 
     options: Options
@@ -150,7 +152,7 @@ class Dense(Module):
     scale: float = 1.0
     residual: bool = False
     unspecified: bool = False
-    bias: bool = True
+    bias: bool | None = None
 
     @nn.compact
     def __call__(self, x):
@@ -159,7 +161,7 @@ class Dense(Module):
         y = checkpoint_name(
             dense_matmul(x, kernel, options.operand_dtype), DENSE_PRODUCT
         )
-        if options.bias and self.bias:
+        if options.bias if self.bias is None else self.bias:
             init = bias_init(options, fan_in, self.axes[1])
             bias = self.param("bias", init, (self.size,))
             y += jnp.expand_dims(bias.astype(x.dtype), range(x.ndim - 1))
@@ -183,12 +185,13 @@ class Norm(Module):
     """LayerNorm or RMSNorm over the last dimension, computed in float32."""
 
     options: Options
+    axis: str | None = "embed"  # the logical name of that dimension
 
     @nn.compact
     def __call__(self, x):
         options = self.options
         leading_dims = range(x.ndim - 1)
-        scale = self.param("scale", constant(1.0, "embed"), (x.shape[-1],))
+        scale = self.param("scale", constant(1.0, self.axis), (x.shape[-1],))
         y = x.astype(jnp.float32)
         if options.norm == "layernorm":
             y = y - jnp.mean(y, axis=-1, keepdims=True)
@@ -196,7 +199,7 @@ class Norm(Module):
         y = y * jax.lax.rsqrt(mean_square + options.norm_epsilon)
         y = y * jnp.expand_dims(scale, leading_dims)
         if options.norm == "layernorm" and options.bias:
-            bias = self.param("bias", constant(0.0, "embed"), (x.shape[-1],))
+            bias = self.param("bias", constant(0.0, self.axis), (x.shape[-1],))
             y = y + jnp.expand_dims(bias, leading_dims)
         return y.astype(x.dtype)
 

@@ -65,7 +65,9 @@ class Options:
     scale_embeddings: bool = False  # token embeddings are multiplied by sqrt(width)
     norm: str = choice("layernorm", ("layernorm", "rmsnorm"))
     norm_epsilon: float = number(1e-6, above=0)
-    activation: str = choice("gelu", ("gelu", "gelu_tanh", "relu", "geglu", "swiglu"))
+    activation: str = choice(
+        "gelu", ("gelu", "gelu_tanh", "relu", "silu", "geglu", "swiglu")
+    )  # the last two with a gate (Shazeer 2020)
     bias: bool = True  # biases in dense layers and norms
     tie_embeddings: bool = True  # the output table is the token table
     cutoffs: list = dataclasses.field(default_factory=list)  # ids at which clusters of

@@ -3,6 +3,7 @@
 # B batch, L queries, M keys, D width, H heads, K head width, R buckets
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -21,17 +22,42 @@ def sinusoids(position_BL: jax.Array, width: int) -> jax.Array:
 
 
 def rotary_angles(
-    position_BL: jax.Array, head_width: int, theta: float = 10_000
+    position_BL: jax.Array,
+    width: int,
+    theta: float = 10_000,
+    scaling: Sequence[float] = (),
 ) -> tuple[jax.Array, jax.Array]:
-    """Cosines and sines [B, L, 1, head_width / 2], as `apply_rotary` takes them."""
-    angle_BLK = sinusoid_angles(position_BL, head_width // 2, theta)[:, :, None]
-    return jnp.cos(angle_BLK), jnp.sin(angle_BLK)
+    """Cosines and sines [B, L, 1, width / 2], as `apply_rotary` takes them.
+
+    Args:
+      scaling: of `model.rope_scaling`.
+    """
+    rate = _rates(width // 2, theta)
+    if scaling:
+        rate = rate * _llama3_factors(rate, *scaling)
+    angle_BLK = position_BL.astype(jnp.float32)[..., None] * rate[None, None]
+    return jnp.cos(angle_BLK[:, :, None]), jnp.sin(angle_BLK[:, :, None])
+
+
+def _llama3_factors(
+    rate: np.ndarray, factor: float, low: float, high: float, length: float
+) -> np.ndarray:
+    """What rates are multiplied by: 1 / factor where fewer than `low` wavelengths fit
+    into the length, 1 where more than `high` do, between them linear in their number.
+    """
+    num_waves = length * rate / (2 * math.pi)
+    kept = np.clip((num_waves - low) / (high - low), 0, 1)
+    return (kept + (1 - kept) / factor).astype(np.float32)
 
 
 def apply_rotary(state_BLHK: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
-    """Rotates pairs (k, k + K / 2) by their angle (Su et al. 2021, section 3.4.2)."""
-    first, second = jnp.split(state_BLHK.astype(jnp.float32), 2, axis=-1)
-    rotated = (first * cos - second * sin, second * cos + first * sin)
+    """Rotates pairs (k, k + W / 2) of the first W numbers of a head, twice as many as
+    there are angles, by their angle (Su et al. 2021, section 3.4.2)."""
+    width = cos.shape[-1]
+    first, second, rest = jnp.split(
+        state_BLHK.astype(jnp.float32), (width, 2 * width), axis=-1
+    )
+    rotated = (first * cos - second * sin, second * cos + first * sin, rest)
     return jnp.concatenate(rotated, axis=-1).astype(state_BLHK.dtype)
 
 
@@ -39,8 +65,13 @@ def sinusoid_angles(
     position_BL: jax.Array, count: int, theta: float = 10_000
 ) -> jax.Array:
     """[B, L, count]: position x theta^(-n / count), in radians."""
-    rate = np.exp(-math.log(theta) / count * np.arange(count), dtype=np.float32)
+    rate = _rates(count, theta)
     return position_BL.astype(jnp.float32)[..., None] * rate[None, None]
+
+
+def _rates(count: int, theta: float) -> np.ndarray:
+    """[count]: theta^(-n / count)."""
+    return np.exp(-math.log(theta) / count * np.arange(count), dtype=np.float32)
 
 
 def relative_bucket(distance: Any, *, causal: bool, numpy: Any = jnp) -> Any:

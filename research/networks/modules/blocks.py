@@ -118,12 +118,15 @@ class Block(nn.Module):
         y = before(with_mems, "attention_norm")
         source = y if num_keys is None else y[:, : num_mems + num_keys]
         y = attend("attention", at_scored(y[:, num_mems:]), self_inputs, source, cache)
-        x = add(at_scored(x), y, "attention_norm")
+        before_attention = x = at_scored(x)
+        x = add(x, y, "attention_norm")
         if cross is not None:
             encoded, cross_inputs = cross
             y = attend("cross", before(x, "cross_norm"), cross_inputs, encoded)
             x = add(x, y, "cross_norm")
-        y = FeedForward(options, name="feedforward")(before(x, "feedforward_norm"))
+        of_feedforward = before_attention if options.parallel_residual else x
+        y = before(of_feedforward, "feedforward_norm")
+        y = FeedForward(options, name="feedforward")(y)
         x = add(x, y, "feedforward_norm")
         x = nn.with_logical_constraint(x, STATE_AXES)
         if with_projections:
@@ -283,7 +286,7 @@ class Stack(Module):
           those with a window, None if all layers have the same.
         """
         options, bias_table = self.options, None
-        if options.position == "t5":
+        if options.has_position_bias:
             std = options.width**-0.5 if options.init == "t5" else 0.02
             init = normal(options, std, None, "heads")
             bias_table = self.param("relative", init, (NUM_BUCKETS, options.heads))

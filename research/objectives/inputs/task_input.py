@@ -29,7 +29,7 @@ from research.objectives.inputs import input_format
 
 FORMATS = ("bert", "roberta", "xlnet", "gpt", "bart")
 ENCODER_FORMATS = ("bert", "roberta", "xlnet")
-HEADS = {"tanh": "tanh", "linear": "none", "gelu": "gelu"}
+HEADS = {"tanh": "tanh", "linear": "none", "gelu": "gelu", "relu": "relu"}
 """`head` of a task -> the activation of the layer before its last one."""
 
 

@@ -113,7 +113,8 @@ def test_weights_that_may_not_be_read_are_not_missing(bert):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model_type": "distilbert"}, "'distilbert', which has no counterpart.*bert"),
+        ({"model_type": "deberta-v2"}, "'deberta-v2', which has no counterpart.*bert"),
+        ({"architectures": 5}, "architectures is 5, no list of names"),
         ({"hidden_act": "mish"}, "hidden_act is 'mish'; known: gelu"),
         ({"is_decoder": True}, "is_decoder is True; only False"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is"),
@@ -168,10 +169,49 @@ def test_weights_that_are_no_numbers_are_refused(bert, changed, words):
         Tensors(bert)[name]
 
 
-def test_rotary_angles_that_are_scaled_are_refused(tmp_path):
-    shutil.copytree(FOLDER / "llama", tmp_path / "llama")
-    change_config(tmp_path / "llama", rope_parameters={"rope_type": "llama3"})
-    assert_refused(tmp_path / "llama", "rope_type is 'llama3'; only 'default'")
+@pytest.mark.parametrize(
+    ("family", "changes", "words"),
+    [
+        ("llama3", {"rope_scaling": {"type": "yarn"}, "rope_parameters": None}, "yarn"),
+        ("llama", {"rope_parameters": {"rope_type": "llama3"}}, "llama3 has no factor"),
+        ("mistral", {"sliding_window": 1}, "sliding_window is 1; it is 2 or more"),
+        ("qwen2", {"use_sliding_window": True}, "use_sliding_window is True; only Fal"),
+        ("mpnet", {"relative_attention_num_buckets": 8}, "only 32 is known here"),
+    ],
+)
+def test_a_config_of_another_family_is_refused(family, changes, words, tmp_path):
+    shutil.copytree(FOLDER / family, tmp_path / family)
+    change_config(tmp_path / family, **changes)
+    assert_refused(tmp_path / family, words)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "option", "value"),
+    [
+        # As transformers 4 wrote them.
+        (
+            "llama3",
+            {"rope_parameters": None, "rope_theta": 5e5}
+            | {"rope_scaling": {"type": "default"}},
+            ("rope_theta", "rope_scaling"),
+            (5e5, ()),
+        ),
+        (
+            "gpt-neox",
+            {"rope_parameters": None, "rotary_pct": 0.25, "rotary_emb_base": 5e3},
+            ("rotary_fraction", "rope_theta"),
+            (0.25, 5e3),
+        ),
+        ("mistral", {"sliding_window": None}, ("window",), (0,)),
+        ("gemma", {"hidden_act": "gelu"}, ("activation",), ("geglu",)),
+        ("marian", {"activation_function": "swish"}, ("activation",), ("silu",)),
+    ],
+)
+def test_other_spellings_of_configs(family, changes, option, value, tmp_path):
+    shutil.copytree(FOLDER / family, tmp_path / family)
+    change_config(tmp_path / family, **changes)
+    options = restore.open_model(tmp_path / family).options
+    assert tuple(options[name] for name in option) == value
 
 
 def test_what_is_no_json_is_refused(bert):

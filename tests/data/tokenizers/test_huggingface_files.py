@@ -173,6 +173,37 @@ def test_the_ids_of_xlm_r_are_moved(tmp_path):
     assert vocab.mask_id == len(processor) + 1 and vocab.size == len(processor) + 2
 
 
+def test_marian_has_the_ids_of_vocab_json(tmp_path):
+    """Pieces of the target alone, which vocab.json has too, are never read, unless no
+    piece has their letter."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES[:-2]),
+        model_writer=model,
+        vocab_size=90,
+        minloglevel=2,
+    )
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    own = [processor.id_to_piece(i) for i in range(3, len(processor))]
+    names = ["</s>", "<unk>", *own[::-1], "raison", "\u2581raisons", "彼", "<pad>"]
+    ids = {name: i for i, name in enumerate(names)}
+    (tmp_path / "source.spm").write_bytes(model.getvalue())
+    (tmp_path / "vocab.json").write_text(json.dumps(ids))
+    vocabulary = load_vocabulary(tmp_path, 0)
+    for line in [*LINES[:-1], "彼 raisons"]:
+        pieces = processor.encode(line, out_type=str)
+        expected = [ids.get(piece, ids["<unk>"]) for piece in pieces]
+        assert vocabulary.encode(line)[0].tolist() == expected
+    vocab = vocabulary.vocab
+    assert (vocab.eos_id, vocab.unk_id, vocab.pad_id) == (0, 1, len(ids) - 1)
+    (tmp_path / "vocab.json").write_text(json.dumps({"<unk>": 0, "</s>": 1}))
+    with pytest.raises(UserError, match=r"vocab\.json beside it lacks the piece"):
+        load_vocabulary(tmp_path, 0)
+    (tmp_path / "vocab.json").unlink()
+    with pytest.raises(UserError, match="no such file"):
+        load_vocabulary(tmp_path, 0)
+
+
 def test_other_kinds_are_refused_by_name(tmp_path):
     path = tmp_path / "tokenizer.json"
     tokenizers.Tokenizer(models.WordLevel({"a": 0}, "a")).save(str(path))

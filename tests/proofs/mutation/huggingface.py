@@ -19,7 +19,89 @@ EXPORT_RUN, TEST_RUN = "research/run/export.py", "tests/run/test_export.py"
 
 LANGUAGE_MODEL = "research/inference/language_model.py"
 
+DECODERS = f"{FOLDER}/decoders.py"
+
 MUTANTS = [
+    Mutant(
+        "GPT-NeoX's queries, keys and values are not those of a head in turn",
+        ROWS,
+        "by_head = x.reshape(sizes.heads, 3, sizes.key_width, -1)",
+        "by_head = x.reshape(3, sizes.heads, sizes.key_width, -1).swapaxes(0, 1)",
+        TEST_GOLDENS,
+        "those_of_hugging_face and neox",
+    ),
+    Mutant(
+        "Gemma's norms multiply by the weight itself",
+        DECODERS,
+        "    scale=ONE_LESS,",
+        "    scale=SAME,",
+        TEST_GOLDENS,
+        "those_of_hugging_face and gemma",
+    ),
+    Mutant(
+        "a sliding window does not count the query itself",
+        DECODERS,
+        "return max(0, width - 1)",
+        "return max(0, width)",
+        TEST_GOLDENS,
+        "those_of_hugging_face and mistral",
+    ),
+    Mutant(
+        "Llama 3 scales the angles that turn fast, and keeps the slow ones",
+        "research/networks/layers/positions.py",
+        "return (kept + (1 - kept) / factor)",
+        "return (kept / factor + (1 - kept))",
+        TEST_GOLDENS,
+        "those_of_hugging_face and llama3",
+    ),
+    Mutant(
+        "a parallel feed-forward layer reads what attention has added",
+        "research/networks/modules/blocks.py",
+        "before_attention if options.parallel_residual else x",
+        "x",
+        TEST_GOLDENS,
+        "those_of_hugging_face and neox",
+    ),
+    Mutant(
+        "keys are not normalised, only queries",
+        "research/networks/layers/attention.py",
+        'if options.qk_norm and name != "value"',
+        'if options.qk_norm and name == "query"',
+        TEST_GOLDENS,
+        "those_of_hugging_face and qwen3",
+    ),
+    Mutant(
+        "MPNet's logits have no bias of distances",
+        f"{FOLDER}/encoders.py",
+        'options=OPTIONS | {"position_bias": "t5"},',
+        "options=OPTIONS,",
+        TEST_GOLDENS,
+        "those_of_hugging_face and mpnet",
+    ),
+    Mutant(
+        "outputs of mT5 are scaled as those of T5",
+        f"{FOLDER}/encoder_decoders.py",
+        '        "tie_embeddings": False,\n        "output_rows"',
+        '        "tie_embeddings": True,\n        "output_rows"',
+        TEST_GOLDENS,
+        "those_of_hugging_face and mt5",
+    ),
+    Mutant(
+        "the encoder of a T5 is read as a model with a decoder",
+        f"{FOLDER}/families.py",
+        "return (own or found)[0]",
+        "return found[0]",
+        TEST_OPEN,
+        "are_those_of_the_states and t5",
+    ),
+    Mutant(
+        "pieces of Marian have the ids of SentencePiece",
+        "research/data/tokenizers/model_files.py",
+        "names = sorted(ids, key=ids.get)",
+        "names = [*dict.fromkeys(['</s>', '<unk>', *scores, *ids])]",
+        TEST_FILES,
+        "marian",
+    ),
     Mutant(
         "a text of GPT-2 has no token before it",
         "research/inference/open_run.py",
