@@ -209,8 +209,8 @@ MUTANTS = [
     Mutant(
         "rotary angles have base 10,000 whatever rope_theta",
         "research/networks/layers/attention.py",
-        "rotary_angles(each, options.key_width, theta)",
-        "rotary_angles(each, options.key_width)",
+        "rotary_angles(each, width, theta, scaling)",
+        "rotary_angles(each, width, 10_000, scaling)",
         TEST_GOLDENS,
         "hugging_face and llama",
     ),
