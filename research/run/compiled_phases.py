@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from research.batch import CONSTANTS
 from research.data import cache
 from research.distributed import sharding
@@ -37,6 +39,11 @@ def _build_each(
     for phase in run_phases(config):
         own = phase.config
         built = program if own is config else build_program(own, devices)
+        if _parameter_shapes(built) != _parameter_shapes(program):
+            raise UserError(
+                "train.phases: the parameters of a phase have other shapes than those "
+                "of the config; leave out the key on which they depend"
+            )
         built = built._replace(constants=program.constants)  # read once
         phases.append(phase._replace(program=built))
     rows = {(phase.config.data.length, phase.config.train.batch) for phase in phases}
@@ -50,6 +57,12 @@ def _build_each(
         data = program.data._replace(fingerprint=cache.fingerprint(read))
         program = program._replace(data=data)
     return program, phases
+
+
+def _parameter_shapes(program: Program) -> dict[str, tuple[int, ...]]:
+    """The path of each parameter -> its shape."""
+    leaves = jax.tree_util.tree_leaves_with_path(program.abstract_state.params)
+    return {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
 
 
 def compile_step(

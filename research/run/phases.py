@@ -3,10 +3,12 @@
     config.train.phases = [[0.9, {"data.length": 128}]]
 
 trains the first nine tenths of the steps on rows of 128 tokens, the others on rows of
-data.length tokens, as BERT does. Parameters, optimizer state, step and schedule carry
-over. The example counter is the step times the phase's batch size, so step s reads the
-batch that it would read in a run with the phase's values from the start: a function of
-(data, seed, step), on any number of hosts and after a restart in any phase.
+data.length tokens, as BERT does. [[1, {"objective.rate": 0.4}]] hides 40 % of the
+tokens in training, and in evaluations as many as the config says. Parameters, optimizer
+state, step and schedule carry over. The example counter is the step times the phase's
+batch size, so step s reads the batch that it would read in a run with the phase's
+values from the start: a function of (data, seed, step), on any number of hosts and
+after a restart in any phase.
 """
 
 from collections.abc import Iterator
@@ -15,8 +17,8 @@ from typing import Any, NamedTuple
 from research.errors import UserError, unknown
 
 PHASE_KEYS = ("data.length", "train.batch", "train.accumulate")
-"""Keys that may change within a run, as may dropout rates: no parameter's shape depends
-on them."""
+"""Keys that may change within a run, as may rates of dropout and of the objective: no
+parameter's shape depends on them."""
 
 
 class Phase(NamedTuple):
@@ -69,7 +71,12 @@ def _with(config: Any, changes: dict[str, Any]) -> Any:
     if not changes:
         return config
     rates = (f"model.{key}" for key in config.model if "dropout" in key)
-    legal = [*PHASE_KEYS, *rates]
+    numbers = (
+        f"objective.{key}"
+        for key, value in config.objective.items()
+        if isinstance(value, float)
+    )
+    legal = [*PHASE_KEYS, *rates, *numbers]
     for key in changes:
         if key not in legal:
             raise unknown("key of train.phases", key, legal)

@@ -52,6 +52,23 @@ def test_each_phase_reads_the_batches_of_a_run_of_its_own_length(folder):
     assert len(both) == 2 and program.data.fingerprint not in both
 
 
+def test_a_phase_hides_other_tokens_than_evaluations(folder):
+    program, (phase,) = compiled_phases.build_phases(
+        tiny_config(folder, **{"train.phases": [[1, {"objective.rate": 0.6}]]})
+    )
+    hidden = [
+        (of.data.train.batch(0)["weight"] > 0).sum() for of in (phase.program, program)
+    ]
+    assert hidden[0] > 2 * hidden[1]
+
+
+def test_a_phase_with_other_parameters_is_refused(folder):
+    keys = {"train.phases": [[0.5, {"objective.generator_size": 1.0}]]}
+    config = tiny_config(folder, "electra", **keys)
+    with pytest.raises(UserError, match="parameters of a phase have other shapes"):
+        compiled_phases.build_phases(config)
+
+
 def test_a_run_resumes_in_any_of_its_phases(folder, tmp_path):
     """Stopped at step 1, in the first phase, and at step 5, in the last."""
     config = tiny_config(folder, **PHASES)

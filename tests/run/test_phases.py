@@ -61,6 +61,8 @@ def test_length_buckets_of_a_phase_are_those_below_its_length():
         ("[[0.5, {}], [0.5, {}]]", "ascending fractions"),
         ("[[1.5, {}]]", "ascending fractions"),
         ('[[0.5, {"model.width": 8}]]', "unknown key of train.phases 'model.width'"),
+        ('[[0.5, {"objective.rate": 1.5}]]', "mlm: rate is above 0 and below 1"),
+        ('[[0.5, {"objective.unit": "word"}]]', "unknown key of train.phases"),
         ('[[0.5, {"data.length": "x"}]]', r"train\.phases: .*length"),
         ('[[0.5, {"data.length": 0}]]', "data.length is at least 1 and at most"),
         ('[[0.5, {"model.dropout": 1.5}]]', "model.dropout is at least 0 and below 1"),
