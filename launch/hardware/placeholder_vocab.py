@@ -38,7 +38,20 @@ def placeholder_vocab(config: Any) -> VocabInfo:
     names, lower = tuple(range(5, num_special)), np.arange(size, dtype=np.int32)
     lower[num_special] += 1
     rest = ("0", "1"), _lexicon(ordinary), lower
-    return VocabInfo(size, 0, 1, 2, 3, 4, names, special, ordinary, *rest)
+    vocab = VocabInfo(size, 0, 1, 2, 3, 4, names, special, ordinary, *rest)
+    if data.vocabulary != "words":
+        return vocab
+    words = [_spell(number) for number in range(len(ordinary))]
+    return vocab._replace(spelling=(*[""] * num_special, *words))
+
+
+def _spell(number: int) -> str:
+    """A made-up word of three syllables, of one of more from 75^3 on."""
+    word = ""
+    while number or len(word) < 6:
+        number, syllable = divmod(number, 75)
+        word += "bcdfghklmnprstv"[syllable // 5] + "aeiou"[syllable % 5]
+    return word
 
 
 def _lexicon(ordinary: np.ndarray) -> Lexicon:

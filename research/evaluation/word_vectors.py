@@ -3,7 +3,7 @@
 # V words, D width, Q questions
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -44,10 +44,16 @@ class WordVectors:
     """Words with a vector each, the most frequent first.
 
     Of a word that is there twice the first vector counts.
+
+    Attributes:
+      words: [V].
+      vectors: [V, D] float32.
+      compose: word -> vector [D] of a word that is not among these; None: it has none.
     """
 
     words: Sequence[str]
-    vectors: np.ndarray  # [V, D] float32
+    vectors: np.ndarray
+    compose: Callable[[str], np.ndarray] | None = None
 
     def __post_init__(self):
         if len(self.words) != len(self.vectors):
@@ -62,14 +68,16 @@ class WordVectors:
         return word in self._index
 
     def __getitem__(self, word: str) -> np.ndarray:
-        """The vector [D] of a word.
+        """The vector [D] of a word; of another one by `compose`.
 
         Raises:
           UserError: it has none; names near ones.
         """
-        if word not in self._index:
+        if word in self._index:
+            return self.vectors[self._index[word]]
+        if self.compose is None:
             raise unknown("word", word, self.words[:50_000])
-        return self.vectors[self._index[word]]
+        return self.compose(word)
 
     @functools.cached_property
     def _index(self) -> dict[str, int]:
@@ -87,8 +95,8 @@ class WordVectors:
         Raises:
           UserError: `word` has no vector.
         """
-        self[word]
-        cosine = self.unit @ self.unit[self._index[word]]
+        vector = self[word]
+        cosine = self.unit @ (vector / (np.linalg.norm(vector) or 1))
         order = np.argsort(-cosine, kind="stable")[: count + 1]
         found = [(self.words[i], float(cosine[i])) for i in order]
         return [pair for pair in found if pair[0] != word][:count]
@@ -97,7 +105,7 @@ class WordVectors:
         """The first `count` words; 0: all."""
         if not count:
             return self
-        return WordVectors(self.words[:count], self.vectors[:count])
+        return WordVectors(self.words[:count], self.vectors[:count], self.compose)
 
     def answer_analogies(self, path: Path) -> dict[str, Count]:
         """Section -> its `Count`, as the tool of word2vec counts them.

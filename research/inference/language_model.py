@@ -88,6 +88,9 @@ class LanguageModel:
     def word_vectors(self) -> WordVectors:
         """The words of the vocabulary and their vectors, the most frequent first.
 
+        Words that the vocabulary lacks have vectors, too, if the network makes them of
+        n-grams (`model.buckets`).
+
         Raises:
           UserError: the vocabulary has other pieces than words, or the network has more
             than one token table.
@@ -98,12 +101,16 @@ class LanguageModel:
                 f"the vocabulary is {vocabulary.tokenizer_type}: its pieces are no "
                 "words; vectors of words need data.vocabulary=words"
             )
+        spelling = vocabulary.vocab.spelling
+        rows = self.run.network.options.word_rows(params, spelling)
+        if rows is not None:
+            params = {"token": {"embedding": rows.vectors}}
         table = self.run.objective.word_table(params)
         if table is None:
             raise UserError("the network has not one table with a vector for each word")
         token = vocabulary.vocab.ordinary_ids
         words = [vocabulary.piece_text(int(i)).strip(" ") for i in token]
-        return WordVectors(words, np.asarray(table)[token])
+        return WordVectors(words, np.asarray(table)[token], rows)
 
     def encode(
         self,

@@ -207,6 +207,7 @@ def _resize(vocab: VocabInfo, rows: int) -> VocabInfo:
         is_special=special,
         ordinary_ids=vocab.ordinary_ids[vocab.ordinary_ids < rows],
         lowercase_ids=lowercase,
+        spelling=None,
     )
 
 

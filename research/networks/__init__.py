@@ -7,6 +7,7 @@ the config chooses a network, and `build` checks that the network serves.
 
 import abc
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from flax import linen as nn
@@ -79,6 +80,15 @@ class Network(Options, abc.ABC):
         """The network without rematerialisation."""
         return self
 
+    def word_rows(self, params: Any, spelling: Sequence[str]) -> Callable | None:
+        """By which words that the vocabulary lacks have vectors, and its own have
+        theirs (`layers.subwords.WordRows`); None: words have a row of a table each.
+
+        Args:
+          spelling: as `Needs` has it.
+        """
+        del params, spelling
+
     def text_layout(self, pattern: str) -> str:
         """Where a tokenizer puts the special tokens of a single text.
 
@@ -121,6 +131,7 @@ def build(network: Network, needs: Needs, vocab: VocabInfo) -> nn.Module:
         incompatible with it.
     """
     check_abilities(network, needs)
+    needs = dataclasses.replace(needs, spelling=vocab.spelling or ())
     return network.module(needs, vocab.size)
 
 

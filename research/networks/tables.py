@@ -1,7 +1,8 @@
 """Tables: a vector for each word as input, another one as output, and nothing else.
 
-The networks of word2vec (Mikolov et al. 2013a, 2013b) and of GloVe (Pennington et al.
-2014), which has biases of words, too: the state of a position is the
+The networks of word2vec (Mikolov et al. 2013a, 2013b), of GloVe (Pennington et al.
+2014), which has biases of words, too, and of fastText (Bojanowski et al. 2017), whose
+vectors of words are means of those of their n-grams: the state of a position is the
 vector of its token. What is predicted from which state, and whether states are
 averaged, is the objective's.
 """
@@ -9,8 +10,8 @@ averaged, is the objective's.
 # B batch, L length, P scored positions, D width
 
 import dataclasses
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from flax import linen as nn
 
 from research import networks
 from research.errors import UserError
-from research.fields import choice
+from research.fields import choice, number
 from research.networks.layers.dense import (
     Module,
     constant,
@@ -28,15 +29,31 @@ from research.networks.layers.dense import (
 )
 from research.networks.layers.embeddings import TokenEmbedding
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.layers.subwords import (
+    Ngrams,
+    SubwordEmbedding,
+    WordNgrams,
+    WordRows,
+    find_ngrams,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network(networks.Network):
     """Two tables, or one if `tie_embeddings`; there are no layers between them."""
 
-    table_init: str = choice("init", ("init", "word2vec", "glove"))  # initial
-    # vectors; init: by model.init; word2vec: inputs are uniform within 1 / (2 width),
-    # outputs 0; glove: both are uniform so, and biases
+    table_init: str = choice("init", ("init", "word2vec", "glove", "fasttext"))  #
+    # initial vectors; init: by model.init; word2vec: inputs are uniform within
+    # 1 / (2 width), outputs 0; glove: both are uniform so, and biases; fasttext: as
+    # word2vec, but within 1 / width
+    buckets: int = number(0, least=0, most=2**31)  # numbers of n-grams of characters,
+    # whose vectors are part of those of words (fastText); 0: n-grams are not read
+    min_ngram: int = number(3, least=1, most=64)  # characters, < and > at a word's ends
+    # included
+    max_ngram: int = number(6, least=1, most=64)
+    piece_gradient: str = choice("sum", ("sum", "mean"))  # what each of n pieces, the
+    # word and its n-grams, gets of the gradient of their mean; sum: all of it
+    # (fastText's vectors); mean: an n-th, which is its derivative
 
     abilities: ClassVar = (networks.Ability.SELF, networks.Ability.TOKEN_BIAS)
 
@@ -50,8 +67,38 @@ class Network(networks.Network):
                 f"model.network tables have model.width, {self.width}; set it to 0"
             )
 
+        if self.min_ngram > self.max_ngram:
+            raise UserError(
+                f"model.min_ngram is {self.min_ngram}, but model.max_ngram "
+                f"{self.max_ngram}; it is at least as large"
+            )
+
+    @property
+    def ngrams(self) -> Ngrams:
+        """Which n-grams words have, if `buckets`."""
+        return Ngrams(self.min_ngram, self.max_ngram, self.buckets)
+
     def module(self, needs: networks.Needs, size: int) -> nn.Module:
-        return Tables(self, size, needs.transform, tuple(needs.heads.items()))
+        ngrams = None
+        if self.buckets and not needs.spelling:
+            raise UserError(
+                "model.buckets needs the spelling of words, which this vocabulary does "
+                "not have; set data.vocabulary=words, or model.buckets=0"
+            )
+        if self.buckets and needs.token_bias:
+            raise UserError(
+                "model.buckets gives vectors of n-grams, but no biases, which the "
+                "objective needs; set it to 0"
+            )
+        if self.buckets:
+            ngrams = find_ngrams(needs.spelling, self.ngrams)
+        heads = tuple(needs.heads.items())
+        return Tables(self, size, needs.transform, heads, ngrams)
+
+    def word_rows(self, params: Any, spelling: Sequence[str]) -> WordRows | None:
+        if not self.buckets:
+            return None
+        return WordRows(params["token"], spelling, self.ngrams)
 
     def text_layout(self, pattern: str) -> str:
         return "words"
@@ -64,12 +111,14 @@ class Tables(nn.Module):
       size: entries of the vocabulary.
       transform: the readout has BERT's layers before the table.
       heads: the layers of each named head.
+      ngrams: of words, if these are read.
     """
 
     options: Network
     size: int
     transform: bool = False
     heads: tuple[tuple[str, HeadSpec], ...] = ()
+    ngrams: WordNgrams | None = None
 
     def setup(self):
         # The names are those of the parameters in checkpoints.
@@ -80,8 +129,14 @@ class Tables(nn.Module):
             "init": (None, None),
             "word2vec": (drawn, none),
             "glove": (drawn, drawn),
+            "fasttext": (uniform(1 / options.width, "vocab", "embed"), none),
         }[options.table_init]
-        self.token = TokenEmbedding(options, self.size, token_init)
+        if self.ngrams is None:
+            self.token = TokenEmbedding(options, self.size, token_init)
+        else:
+            self.token = SubwordEmbedding(
+                options, self.size, token_init, self.ngrams, options.piece_gradient
+            )
         self.input_bias = TokenBias(options, self.token)
         self.output = VocabHead(options, self.size, self.transform, output_init)
         self.pooler, self.named_heads = make_heads(options, self.heads)

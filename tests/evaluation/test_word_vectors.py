@@ -1,5 +1,6 @@
 """Word vectors: neighbours, analogies by word2vec's protocol, similarities."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from research.data.tokenizers.vocabulary import Vocabulary, find_special_tokens
 from research.errors import UserError
 from research.evaluation.word_vectors import Count, WordVectors, sums
 from research.inference.language_model import LanguageModel
+from tests.testing.model_options import model_options
 
 WORDS = ["king", "man", "woman", "queen", "King", "apple"]
 ROWS = np.float32([[2, 0, 1], [2, 0, 0], [2, 2, 0], [2, 2, 1], [0, 9, 9], [-1, 0, 0]])
@@ -118,7 +120,9 @@ def test_a_run_has_the_vectors_of_its_words_without_specials():
     vocabulary = Vocabulary(model, find_special_tokens(model, 2))
     table = np.arange(256, dtype=np.float32).reshape(128, 2)
     params = {"token": {"embedding": table}, "output": {"embedding": 2 * table}}
+    tables = model_options(network="tables", buckets=0)
     run = SimpleNamespace(vocabulary=vocabulary, params=params)
+    run.network = SimpleNamespace(options=tables)
     run.objective = objectives.make_objective("skipgram")
     found = LanguageModel(run, needs=None).word_vectors
     assert found.words == ["the", "river", "of"]
@@ -126,6 +130,13 @@ def test_a_run_has_the_vectors_of_its_words_without_specials():
     run.objective = objectives.make_objective("glove")
     found = LanguageModel(run, needs=None).word_vectors
     np.testing.assert_array_equal(found["river"], 3 * table[len(special) + 1])
+    run.objective = objectives.make_objective("skipgram")
+    run.params = {"token": {"embedding": table, "ngrams": table}}
+    run.network.options = dataclasses.replace(tables, buckets=9)
+    found = LanguageModel(run, needs=None).word_vectors
+    assert "rivers" not in found and found["rivers"].any()
+    assert found.nearest("rivers", 1)[0][0] == "river"
+    run.network.options = tables
     run.objective = objectives.make_objective("lm")
     run.params = {"token": {"tail_1_embedding": table}}
     with pytest.raises(UserError, match="not one table"):

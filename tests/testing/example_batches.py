@@ -19,7 +19,8 @@ def vocab(size: int = 64, sentinels: int = 20, labels=LABELS) -> VocabInfo:
     lower = np.arange(size, dtype=np.int32)
     lower[ordinary[1::4]] = ordinary[: 4 * (len(ordinary[1::4])) : 4]
     count = np.where(special, 0, 1 + np.arange(size) % 7)
-    rest = labels, lexicon(ordinary), lower, count
+    spelling = tuple("" if s else f"w{n}" for n, s in enumerate(special))
+    rest = labels, lexicon(ordinary), lower, count, spelling
     return VocabInfo(size, *specials, ordinary, *rest)
 
 

@@ -166,7 +166,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"subsample": 0.0, "window": 3, "negatives_of": "centre", **TABLES},
         {"subsample": 0.0, "window": 2, "negatives": 2, **TABLES},
         {"subsample": 0.0, "window": 2, "output": "hierarchical", **TABLES},
-        {"subsample": 0.0, "equal_negatives": "redraw", "only": "corrupt", **TABLES},
+        {
+            **{"subsample": 0.0, "window": 2, "equal_negatives": "redraw"},
+            **{"negatives_of": "centre", "model": TABLES["model"] | {"buckets": 30}},
+        },
     ],
     "cbow": [
         {"subsample": 0.0, "window": 3, **TABLES},

@@ -289,7 +289,19 @@ def find_special_tokens(
         is_special=special,
         ordinary_ids=np.flatnonzero(ordinary).astype(np.int32),
         lowercase_ids=_lowercase_ids(model.piece_bytes, size),
+        spelling=_spelling(model, ordinary, size),
     )
+
+
+def _spelling(
+    model: tokenizer_models.TokenizerModel, ordinary: np.ndarray, size: int
+) -> tuple[str, ...] | None:
+    """The spelling of words, "" of other entries; None: pieces are no words."""
+    if model.tokenizer_type != "words":
+        return None
+    words = zip(model.piece_bytes, ordinary, strict=True)
+    spelled = [text.decode().strip(" ") if is_word else "" for text, is_word in words]
+    return (*spelled, *[""] * (size - len(spelled)))
 
 
 def _lowercase_ids(piece_bytes: Sequence[bytes], size: int) -> np.ndarray:

@@ -37,12 +37,16 @@ class TokenEmbedding(Module):
     init: Callable | None = None  # of the table, in place of that of `model.init`
 
     def setup(self):
-        options = self.options
         num_rows = -(-self.size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
+        shape = (num_rows, self.options.table_width)
+        self.table_VE = self.param("embedding", self.table_init, shape)
+
+    @property
+    def table_init(self) -> Callable:
+        """The initialiser of the table."""
+        options = self.options
         std = 1.0 if options.init == "t5" else table_std(options)
-        shape = (num_rows, options.table_width)
-        init = self.init or normal(options, std, "vocab", "embed")
-        self.table_VE = self.param("embedding", init, shape)
+        return self.init or normal(options, std, "vocab", "embed")
 
     def __call__(self, token_BL: jax.Array) -> jax.Array:
         """[B, L, E]."""

@@ -71,6 +71,8 @@ class Needs:
         (`batch.FEATURE`); 0: there are none.
       generator_size: the generator's width over the discriminator's.
       tie: one of `TIE_CHOICES`.
+      spelling: of the entries that are words, "" of others, for networks that read
+        characters; (): unknown. `networks.build` takes it from the vocabulary.
     """
 
     pattern: str
@@ -89,6 +91,7 @@ class Needs:
     input_features: int = 0
     generator_size: float = 1.0
     tie: str = "none"
+    spelling: tuple[str, ...] = ()
 
     @property
     def abilities(self) -> tuple[Ability, ...]:

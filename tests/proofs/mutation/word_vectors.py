@@ -14,10 +14,52 @@ TEST_ASKED = "tests/evaluation/test_word_vectors.py"
 
 GLOVE = "research/objectives/glove.py"
 CELLS = "research/data/cooccurrences.py"
+SUBWORDS = "research/networks/layers/subwords.py"
+TEST_SUBWORDS = "tests/networks/test_subwords.py"
 ADAGRAD = "research/optimizers/adagrad.py"
 TEST_GLOVE = "tests/objectives/test_glove.py"
 
 MUTANTS = [
+    Mutant(
+        "bytes of a hash have no sign",
+        SUBWORDS,
+        "signed = byte - 256 if byte > 127 else byte",
+        "signed = byte",
+        TEST_SUBWORDS,
+        "hashes",
+    ),
+    Mutant(
+        "the end of a word is an n-gram of its own",
+        SUBWORDS,
+        "if size > 1 or 0 < begin < end - 1",
+        "if size > 1 or 0 < begin",
+        TEST_SUBWORDS,
+        "ngrams_are",
+    ),
+    Mutant(
+        "pieces get their share of the gradient alone",
+        SUBWORDS,
+        'if self.gradient == "sum":',
+        'if self.gradient == "none":',
+        TEST_SUBWORDS,
+        "a_step",
+    ),
+    Mutant(
+        "a word that the text lacks has the vector of another n-gram",
+        SUBWORDS,
+        "        found[found] = self.numbers[at[found]] == np.array(numbers)[found]\n",
+        "",
+        TEST_SUBWORDS,
+        "the_text_lacks",
+    ),
+    Mutant(
+        "the mean is over n-grams without the word",
+        SUBWORDS,
+        "return 1 + np.bincount",
+        "return np.bincount",
+        TEST_SUBWORDS,
+        "a_step",
+    ),
     Mutant(
         "words meet as much at any distance",
         CELLS,

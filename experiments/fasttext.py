@@ -1,0 +1,44 @@
+"""fastText (Bojanowski et al. 2017): vectors of words from those of their n-grams.
+
+python -m launch.train --config=experiments/fasttext.py:tiny --workdir=runs/fasttext
+
+Skip-gram as experiments/word2vec.py has it, but the vector of a word is the mean of one
+of its own and of one for each of its n-grams of three to six characters; so words that
+the text lacks have vectors, too, which `launch.vectors` and `open_run` give. At base
+the released tool's defaults, for text8 (17 M words); one pass of a text of N words is
+N / (data.length x train.batch) steps.
+
+Look at: valid/skipgram, which begins at (negatives + 1) log 2, and at the neighbours of
+a word that is not in the text: `launch.vectors --nearest=unreadably`.
+
+Departs (docs/fidelity.md has the values): optimizer.name; optimizer.learning_rate;
+train.batch; data.separator; sigmoid; what predicts a word.
+"""
+
+from experiments import base, word2vec
+
+SIZES = ("tiny", "small", "base")
+
+
+def get_config(size: str = "small"):
+    config = base.get_config("small" if size == "base" else size)
+    data, model, optim = config.data, config.model, config.optimizer
+    data.update(vocabulary="words", separator="lines")
+    model.update(network="tables", tie_embeddings=False, output_head="table")
+    model.update(layers=1, width=100, table_init="fasttext", buckets=2_000_000)
+    optim.update(name="adagrad", warmup_steps=0, clip_norm=0.0)
+    optim.learning_rate = word2vec.PEAK
+    config.objective.update(name="skipgram", subsample=1e-4, power=0.5)
+    config.objective.update(equal_negatives="redraw", negatives_of="centre")
+    predictions = 1_800
+    if size == "small":
+        data.update(length=256, vocabulary_size=30_000)
+        config.train.update(steps=3000, batch=64, eval_every=1000, log_every=50)
+        predictions = 58_000
+    if size == "base":
+        data.update(length=1024, vocabulary_size=71_295, sentinels=0)
+        config.objective.negatives_of = "pair"
+        config.train.update(steps=5_190, batch=16)
+        predictions = 58_000
+    optim.initial_sum = word2vec.initial_sum(predictions)
+    return config
