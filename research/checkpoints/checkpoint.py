@@ -242,12 +242,15 @@ class Checkpoints:
 
 
 def _delete_folder(path: epath.Path) -> None:
-    """Deletes a folder to which threads of a failed save may still add files."""
+    """Deletes a folder; threads of a failed save may add files or delete some."""
     for attempts_left in reversed(range(20)):
         try:
             return path.rmtree()
         except OSError as error:
-            if error.errno != errno.ENOTEMPTY or not attempts_left:
+            if error.errno == errno.ENOENT and not path.exists():
+                return None
+            busy = error.errno in (errno.ENOTEMPTY, errno.ENOENT)
+            if not busy or not attempts_left:
                 raise
         time.sleep(0.1)
 

@@ -1,6 +1,7 @@
 """Checkpoints: unfinished or damaged ones are not read; a full disk loses nothing."""
 
 import contextlib
+import errno
 import resource
 import shutil
 
@@ -257,6 +258,24 @@ def test_a_full_disk_is_a_user_error_and_loses_nothing(workdir):
     found = restore(workdir)
     assert found.step == 3
     assert_equal(found.state, make_state(3))
+
+
+@pytest.mark.parametrize("code", [errno.ENOENT, errno.ENOTEMPTY])
+def test_what_a_failed_save_left_is_deleted_while_its_threads_end(
+    code, tmp_path, monkeypatch
+):
+    left = tmp_path / "checkpoints" / "4.orbax-checkpoint-tmp"
+    left.mkdir(parents=True)
+    rmtree, failures = shutil.rmtree, iter([OSError(code, "a thread was faster")])
+
+    def interrupted(*args, **keys):
+        for error in failures:
+            raise error
+        rmtree(*args, **keys)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with open_checkpoints(tmp_path):
+        assert not left.exists()
 
 
 def test_another_run_starts_from_the_newest_undamaged_one(workdir, capsys):
