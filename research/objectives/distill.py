@@ -471,7 +471,7 @@ def _check_attention(student: networks.Network, teacher: networks.Network) -> No
             f"{student.heads} and the teacher's {teacher.heads}"
         )
     for name, network in (("model", student), ("the teacher", teacher)):
-        has_bias = network.has_relative_terms or network.position == "t5"
+        has_bias = network.has_relative_terms or network.has_position_bias
         if has_bias or network.window or network.init == "t5":
             raise UserError(
                 "objective.attention compares logits of queries and keys alone, but "
