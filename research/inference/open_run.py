@@ -72,7 +72,7 @@ def open_run(source: epath.PathLike, *, product_dtype: str = "") -> LanguageMode
     objective = objectives.make_objective(**config["objective"])
     model = networks.from_config({**config["model"], **computation})
     params = load_on_host(checkpoint, "params")["params"]
-    if objective.family == "supervised":
+    if objective.family == "supervised" and objective.predicts != "span":
         needs = _without_heads(objective, vocabulary.vocab)
     else:
         needs = objective.needs(vocabulary.vocab)
@@ -109,6 +109,9 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
     vocabulary = dataclasses.replace(vocabulary, vocab=vocab)
     options = transformer.Network(**{"scan_unroll": 1} | model.options | computation)
     name, fields = OBJECTIVES[(*model.family.patterns, family)[0]]
+    classes = model.config.get("architectures") or [""]
+    if "ForQuestionAnswering" in classes[0]:
+        name, fields = "question_answering", {"format": _task_format(model)}
     if has_two:
         given = restore.config_overrides(source, "electra")
         size = given.get("objective.generator_size", 1.0)
@@ -134,6 +137,13 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
     if objective.writers:
         opened = dataclasses.replace(opened, writing=_writing(path, objective, vocab))
     return _with_recipe(opened, recipe) if recipe else opened
+
+
+def _task_format(model: restore.Model) -> str:
+    """The rows of a task: those of XLNet, of RoBERTa's tokenizers, or BERT's."""
+    if model.family.model_type == "xlnet":
+        return "xlnet"
+    return "roberta" if model.family.after_pad else "bert"
 
 
 def _writing(path: epath.Path, objective: Any, vocab: VocabInfo) -> dict[str, Any]:

@@ -1,0 +1,118 @@
+"""Answers questions from documents: passages are found, then read."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from research.inference.span_reader import SpanReader
+from research.retrieval.passages import Passage, sentence_spans, terms
+from research.retrieval.search import Hit, Index
+
+PASSAGES = 20
+"""Passages that are read for a question."""
+
+
+class Answer(NamedTuple):
+    """An answer and where it is from."""
+
+    text: str
+    score: float  # its probability, beside the other answers and none; of a sentence
+    # the fraction of the question's words that it has, weighted by their idf
+    passage: str
+    document: str
+    start: int  # its characters [start, end) in the document
+    end: int
+
+
+class Reply(NamedTuple):
+    """What a bot says to a question."""
+
+    answers: list[Answer]  # best first; empty: no answer
+    passages: list[Hit]  # that were read, best first
+    kind: str  # span, or sentence where there is no reader
+
+
+@dataclasses.dataclass(frozen=True)
+class Bot:
+    """Answers from the passages of an index.
+
+    Attributes:
+      reader: None: an answer is the sentence that has most of the question.
+      threshold: the least score of an answer.
+    """
+
+    index: Index
+    reader: SpanReader | None = None
+    threshold: float = 0.05
+    num_passages: int = PASSAGES
+
+    def ask(self, questions: Sequence[str], top_k: int = 5) -> list[Reply]:
+        """The answers to questions, at most `top_k` each; they do not depend on each
+        other."""
+        found = [self.index.search(each, self.num_passages) for each in questions]
+        if self.reader is None:
+            answers = [
+                self._sentences(question, hits)
+                for question, hits in zip(questions, found, strict=True)
+            ]
+        else:
+            texts = [[hit.passage.text for hit in hits] for hits in found]
+            spans = self.reader.read(list(zip(questions, texts, strict=True)))
+            answers = []
+            for hits, own in zip(found, spans, strict=True):
+                chances = _probabilities([span.margin for span in own])
+                answers.append(
+                    [
+                        _answer(hits[span.passage].passage, span.start, span.end, p)
+                        for span, p in zip(own, chances, strict=True)
+                    ]
+                )
+        kind = "sentence" if self.reader is None else "span"
+        return [
+            Reply(self._best(own, top_k), hits, kind)
+            for own, hits in zip(answers, found, strict=True)
+        ]
+
+    def _best(self, answers: Sequence[Answer], top_k: int) -> list[Answer]:
+        """Answers at other places and of enough score, best first."""
+        kept: list[Answer] = []
+        for each in sorted(answers, key=lambda answer: -answer.score):
+            if each.score < self.threshold or len(kept) == top_k:
+                break
+            if not any(_overlap(each, other) for other in kept):
+                kept.append(each)
+        return kept
+
+    def _sentences(self, question: str, hits: Sequence[Hit]) -> list[Answer]:
+        """All sentences of the passages; of equal ones those of better passages
+        first."""
+        weight = {term: self.index.words.idf(term) for term in terms(question)}
+        total = sum(weight.values()) or 1.0
+        answers = []
+        for hit in hits:
+            text = hit.passage.text
+            for start, end in sentence_spans(text):
+                shared = weight.keys() & set(terms(text[start:end]))
+                score = sum(weight[term] for term in shared) / total
+                answers.append(_answer(hit.passage, start, end, score))
+        return answers
+
+
+def _answer(passage: Passage, start: int, end: int, score: float) -> Answer:
+    at = passage.start
+    text = passage.text[start:end]
+    return Answer(text, score, passage.text, passage.document, at + start, at + end)
+
+
+def _overlap(one: Answer, other: Answer) -> bool:
+    same = one.document == other.document
+    return same and one.start < other.end and other.start < one.end
+
+
+def _probabilities(margins: Sequence[float]) -> list[float]:
+    """The softmax of log odds against no answer, which has 0."""
+    largest = max([0.0, *margins])
+    odds = [math.exp(margin - largest) for margin in margins]
+    total = math.exp(-largest) + sum(odds)
+    return [each / total for each in odds]

@@ -1,0 +1,1 @@
+"""Passages of documents, and which of them a question is about."""

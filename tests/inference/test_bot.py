@@ -1,0 +1,113 @@
+"""Answers are slices of documents, of the best span that the network says there is."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from research import networks
+from research.errors import UserError
+from research.inference.bot import Bot
+from research.inference.open_run import open_run
+from research.inference.span_reader import SpanReader
+from research.retrieval.passages import cut_document
+from research.retrieval.search import make_index
+from tests.testing import huggingface_goldens
+
+QUESTIONS = ["old river", "a small stone reads?", "river", "the 石 stone"]
+TEXTS = {
+    "one": "The old river reads a stone.\r\n\r\nA small e\u0301 river. " * 3,
+    "two": "a stone 石。 small old the river reads",
+    "three": "stone",
+}
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    """BERT's golden of question answering, which reads 20 tokens."""
+    folder = tmp_path_factory.mktemp("reader")
+    path = huggingface_goldens.copy_with_vocabulary("bert-span", folder)
+    reader = SpanReader(open_run(f"hf:{path}"))
+    reader.warm_up()
+    return reader
+
+
+@pytest.fixture(scope="module")
+def index():
+    return make_index([p for name in TEXTS for p in cut_document(name, TEXTS[name])])
+
+
+def test_the_margin_is_that_of_the_best_span(reader):
+    """By hand, from the logits of one row: bos, question, eos, passage, eos."""
+    question, passage = "old river", "the stone reads a small river"
+    golden = huggingface_goldens.load("bert-span")
+    encode = reader._run.vocabulary.encode
+    first, token = (encode(text)[0].tolist() for text in (question, passage))
+    row = np.array([[2, *first, 3, *token, 3]], np.int32)
+    group = {
+        **{name: np.zeros_like(row) for name in ("rank", "reach")},
+        "token": row,
+        "position": np.arange(row.size, dtype=np.int32)[None],
+        "segment": np.ones_like(row),
+        "token_type": (np.arange(row.size) > len(first) + 1).astype(np.int32)[None],
+    }
+    params = huggingface_goldens.params_of(golden)
+
+    def span(net):
+        return net.head("span", net.states(group))
+
+    logits = np.asarray(
+        jax.jit(partial(networks.apply, golden.network, fn=span))(params)
+    )
+    start, end = logits[0].T
+    begin = len(first) + 2
+    best = max(
+        (start[i] + end[j] - start[0] - end[0], i - begin, j - begin)
+        for i in range(begin, begin + len(token))
+        for j in range(i, begin + len(token))
+    )
+    ((found,),) = reader.read([(question, [passage])])
+    np.testing.assert_allclose(found.margin, best[0], atol=1e-5)
+    words = passage.split()
+    assert passage[found.start : found.end] == " ".join(words[best[1] : best[2] + 1])
+
+
+def test_answers_are_the_same_alone_and_together_and_nothing_is_compiled(reader, index):
+    bot = Bot(index, reader, threshold=0.0)
+    alone = [bot.ask([question])[0] for question in QUESTIONS]
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda name, *_, **__: compiled.append(name) if "backend_compile" in name else 0
+    )
+    together = bot.ask(QUESTIONS * 4)
+    assert not compiled
+    jax.jit(lambda x: x + 3)(np.float32(1))
+    assert compiled  # the listener hears what is compiled
+    assert together == alone * 4
+    for reply in alone:
+        assert reply.kind == "span" and reply.answers
+        assert sum(answer.score for answer in reply.answers) < 1
+        for answer in reply.answers:
+            text = TEXTS[answer.document]
+            assert answer.text == text[answer.start : answer.end] == answer.text.strip()
+            assert answer.text in answer.passage
+
+
+def test_a_threshold_leaves_no_answer_but_the_passages(reader, index):
+    reply = Bot(index, reader, threshold=0.999).ask(["old river"])[0]
+    assert reply.answers == [] and reply.passages
+    assert Bot(index).ask(["nothing"])[0].answers == []
+
+
+def test_without_a_reader_the_best_sentence_is_the_answer(index):
+    best, *_ = Bot(index).ask(["Which river is small?"], top_k=2)[0].answers
+    assert best.text == "A small e\u0301 river." and best.document == "one"
+    assert TEXTS["one"][best.start : best.end] == best.text
+    assert 0 < best.score < 1
+
+
+def test_a_model_that_reads_no_spans_is_refused(tmp_path):
+    path = huggingface_goldens.copy_with_vocabulary("bert", tmp_path)
+    with pytest.raises(UserError, match="objective mlm reads no answers: a reader is"):
+        SpanReader(open_run(f"hf:{path}"))
