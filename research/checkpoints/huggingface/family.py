@@ -91,7 +91,8 @@ class Key:
         if self.parse:
             return self.parse(config)
         value = config.get(self.key)
-        if value is None:
+        is_name = self.names is not None and self.key in config  # null names nothing
+        if value is None and not is_name:
             if self.default is REQUIRED:
                 raise UserError(f"config.json has no {self.key}")
             return self.default(config) if callable(self.default) else self.default

@@ -116,6 +116,7 @@ def test_weights_that_may_not_be_read_are_not_missing(bert):
         ({"model_type": "deberta-v2"}, "'deberta-v2', which has no counterpart.*bert"),
         ({"architectures": 5}, "architectures is 5, no list of names"),
         ({"hidden_act": "mish"}, "hidden_act is 'mish'; known: gelu"),
+        ({"hidden_act": None}, "hidden_act is None; known: gelu"),
         ({"is_decoder": True}, "is_decoder is True; only False"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is"),
         ({"hidden_size": None}, "config.json has no hidden_size"),
