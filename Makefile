@@ -27,7 +27,13 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 # Bytecode is kept, also where the shell turns that off: a start takes a third.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: compare test long chaos fuzz mutants pod hopper docs claims slices performance roofline speed goldens-hf exports-hf tokens-hf published-hf env lint lock
+.PHONY: compare demo test long chaos fuzz mutants pod hopper docs claims slices performance roofline speed goldens-hf exports-hf tokens-hf published-hf env lint lock
+
+# A bot that answers from the documentation of Python's standard library, at
+# http://127.0.0.1:8080/ until Ctrl-C.
+PORT ?= 8080
+demo: env
+	$(BIN)/python -m launch.serve --documents=embedded --port=$(PORT)
 
 compare: env
 	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \

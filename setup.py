@@ -19,6 +19,7 @@ setup(
     entry_points={"console_scripts": ["palimpsest=palimpsest:main"]},
     package_data={
         "experiments": ["claims/*.toml", "claims/results/*.json", "tables/*.toml"],
+        "launch": ["serving/page.html"],
         "research": ["run/first_keys.json"],
     },
     install_requires=[

@@ -23,6 +23,7 @@ class Answer(NamedTuple):
     document: str
     start: int  # its characters [start, end) in the document
     end: int
+    passage_start: int  # the passage's first character there
 
 
 class Reply(NamedTuple):
@@ -61,7 +62,7 @@ class Bot:
             spans = self.reader.read(list(zip(questions, texts, strict=True)))
             answers = []
             for hits, own in zip(found, spans, strict=True):
-                chances = _probabilities([span.margin for span in own])
+                chances = probabilities([span.margin for span in own])
                 answers.append(
                     [
                         _answer(hits[span.passage].passage, span.start, span.end, p)
@@ -100,9 +101,8 @@ class Bot:
 
 
 def _answer(passage: Passage, start: int, end: int, score: float) -> Answer:
-    at = passage.start
-    text = passage.text[start:end]
-    return Answer(text, score, passage.text, passage.document, at + start, at + end)
+    at, text = passage.start, passage.text[start:end]
+    return Answer(text, score, passage.text, passage.document, at + start, at + end, at)
 
 
 def _overlap(one: Answer, other: Answer) -> bool:
@@ -110,7 +110,7 @@ def _overlap(one: Answer, other: Answer) -> bool:
     return same and one.start < other.end and other.start < one.end
 
 
-def _probabilities(margins: Sequence[float]) -> list[float]:
+def probabilities(margins: Sequence[float]) -> list[float]:
     """The softmax of log odds against no answer, which has 0."""
     largest = max([0.0, *margins])
     odds = [math.exp(margin - largest) for margin in margins]

@@ -193,6 +193,19 @@ class LanguageModel:
             )
         return length
 
+    def texts_of_all_widths(self) -> list[str]:
+        """Texts of which each is read in another of the widths that rows have."""
+        length = self._row_length(0)
+        texts, widths = [], set()
+        for count in range(1, length + 1):
+            text = " ".join(["a"] * count)
+            row, _ = self._with_specials(text, length)
+            width = _padded_width(len(row))
+            if width not in widths:
+                widths.add(width)
+                texts.append(text)
+        return texts
+
     @property
     def _has_encoder(self) -> bool:
         return self.needs.stacks == "encoder_decoder"

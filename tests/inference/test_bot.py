@@ -10,6 +10,7 @@ from research import networks
 from research.errors import UserError
 from research.inference.bot import Bot
 from research.inference.open_run import open_run
+from research.inference.serving import embedder
 from research.inference.span_reader import SpanReader
 from research.retrieval.passages import cut_document
 from research.retrieval.search import make_index
@@ -17,7 +18,7 @@ from tests.testing import huggingface_goldens
 
 QUESTIONS = ["old river", "a small stone reads?", "river", "the 石 stone"]
 TEXTS = {
-    "one": "The old river reads a stone.\r\n\r\nA small e\u0301 river. " * 3,
+    "one": "The old river reads a stone.\r\n\r\nA small e\u0301 river. " * 20,
     "two": "a stone 石。 small old the river reads",
     "three": "stone",
 }
@@ -31,6 +32,16 @@ def reader(tmp_path_factory):
     reader = SpanReader(open_run(f"hf:{path}"))
     reader.warm_up()
     return reader
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """Grows by an entry for each program that is compiled."""
+    found = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda name, *_, **__: found.append(name) if "backend_compile" in name else None
+    )
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -73,18 +84,16 @@ def test_the_margin_is_that_of_the_best_span(reader):
     assert passage[found.start : found.end] == " ".join(words[best[1] : best[2] + 1])
 
 
-def test_answers_are_the_same_alone_and_together_and_nothing_is_compiled(reader, index):
+def test_answers_are_the_same_together_and_compile_nothing(reader, index, compiled):
     bot = Bot(index, reader, threshold=0.0)
-    alone = [bot.ask([question])[0] for question in QUESTIONS]
-    compiled = []
-    jax.monitoring.register_event_duration_secs_listener(
-        lambda name, *_, **__: compiled.append(name) if "backend_compile" in name else 0
-    )
-    together = bot.ask(QUESTIONS * 4)
+    alone = [bot.ask([question], 50)[0] for question in QUESTIONS]
+    compiled.clear()
+    together = bot.ask(QUESTIONS * 4, 50)
     assert not compiled
     jax.jit(lambda x: x + 3)(np.float32(1))
     assert compiled  # the listener hears what is compiled
     assert together == alone * 4
+    assert any(each.passage_start for reply in alone for each in reply.answers)
     for reply in alone:
         assert reply.kind == "span" and reply.answers
         assert sum(answer.score for answer in reply.answers) < 1
@@ -111,3 +120,15 @@ def test_a_model_that_reads_no_spans_is_refused(tmp_path):
     path = huggingface_goldens.copy_with_vocabulary("bert", tmp_path)
     with pytest.raises(UserError, match="objective mlm reads no answers: a reader is"):
         SpanReader(open_run(f"hf:{path}"))
+
+
+def test_texts_of_all_widths_leave_nothing_to_compile(tmp_path, compiled):
+    path = huggingface_goldens.copy_with_vocabulary("bert", tmp_path)
+    model = open_run(f"hf:{path}")
+    encode, encode_one = embedder(model)
+    texts = [*TEXTS.values(), "a " * 30, "a"]
+    compiled.clear()
+    found = encode_one(texts)
+    assert not compiled
+    np.testing.assert_allclose(found, encode(texts), atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-6)
