@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -28,6 +28,7 @@ EVALUATED_TEXT = ("data.eval_split", "data.valid", "data.test")
 
 READ_WITH = {
     "train.init_scope": "train.init_from",
+    "train.init_layers": "train.init_from",
     "data.alpha": "data.mixture",
     "data.mixing": "data.mixture",
 }
@@ -61,6 +62,7 @@ def load_config(
     if not isinstance(overrides, Mapping):
         overrides = dict(_pair(item) for item in overrides)
     _complete(spec, config)
+    given = set(overrides)
     source = str(overrides.get("train.init_from", config.train.init_from))
     if reads_start and source and not source.startswith(SOURCE):
         overrides = _start_of(source, workdir, overrides) | dict(overrides)
@@ -77,6 +79,7 @@ def load_config(
         overrides = _teacher_keys(config, workdir, overrides) | dict(overrides)
     for key, value in overrides.items():
         override(config, key, value)
+    _set_num_layers(config, given)
     _check_sections(config)
     if reads_start:
         _tell_unread(config, overrides)
@@ -88,6 +91,24 @@ def load_config(
             _check_sections(phase.config, where="train.phases: ")
             objectives.config_objective(phase.config)
     return config
+
+
+def _set_num_layers(config: ConfigDict, given: Collection[str]) -> None:
+    """Gives a network as many layers as train.init_layers has, unless it is given.
+
+    Raises:
+      UserError: model.layers is given, and differs.
+    """
+    layers = config.train.init_layers
+    if not layers or not config.train.init_from:
+        return
+    if "model.layers" not in given:
+        config.model.layers = len(layers)
+    if config.model.layers != len(layers):
+        raise UserError(
+            f"train.init_layers has {len(layers)} layers, and model.layers is "
+            f"{config.model.layers}; it names a layer of train.init_from for each"
+        )
 
 
 def _tell_unread(config: ConfigDict, overrides: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from launch.config import load_config
 from research import networks, objectives
 from research.distributed import sharding
 from research.run.setup import build_program, train_batches
-from tests.testing.tiny_runs import random_state
+from tests.testing.tiny_runs import random_state, save_untrained
 
 FOLDER = Path(base.__file__).parent
 NAMES = sorted(
@@ -117,6 +117,10 @@ def test_it_trains(name, folder):
         settings |= {"data.vocabulary": "words", "data.vocabulary_size": 105 + 8}
     if load_config(spec(name, size)).data.mixture:
         settings["data.mixture"] = {settings.pop("data.corpus"): 1.0}
+    if hasattr(objective, "teacher"):
+        teacher = load_config(spec("bert", "tiny"), settings | {"model.layers": 2})
+        workdir, *_ = save_untrained(folder / f"teacher_of_{name}", teacher)
+        settings["objective.teacher"] = str(workdir)
     config = load_config(spec(name, size), settings)
     program = build_program(config, jax.devices()[:1])
     sums = []

@@ -1,6 +1,6 @@
 """Restores the parameters of another run, or a part of them, to start training from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +17,7 @@ from research.checkpoints.checkpoint import (
 )
 from research.checkpoints.huggingface import SOURCE
 from research.checkpoints.huggingface import restore as huggingface
+from research.checkpoints.huggingface.rows import BLOCKS
 from research.distributed import processes
 from research.errors import UserError
 from research.files import checksums
@@ -35,7 +36,13 @@ class Saved(NamedTuple):
 
 
 def restore_params(
-    source: str, scope: str, params: Any, *, vocabulary: str, num_pieces: int = 0
+    source: str,
+    scope: str,
+    params: Any,
+    *,
+    vocabulary: str,
+    num_pieces: int = 0,
+    layers: Sequence[int] = (),
 ) -> tuple[Any, list[str]]:
     """Replaces this run's parameters by those of the same name in another model.
 
@@ -48,6 +55,8 @@ def restore_params(
       vocabulary: hash of this run's vocabulary; the other run must have the same, since
         its token embeddings belong to those tokens.
       num_pieces: how many pieces the vocabulary's model file has.
+      layers: the source's layers, from 0, that this run's layers start from; (): it has
+        as many.
 
     Returns:
       the parameters, and the names of those that are missing in the source.
@@ -56,8 +65,8 @@ def restore_params(
       UserError: nothing there, nothing of that name, another shape or vocabulary.
     """
     checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
-    saved = saved_params(source, params, scope, **checks)
-    by_name, missing = saved.by_name, []
+    saved = saved_params(source, _with_layers(params, layers), scope, **checks)
+    by_name, missing = _pick_layers(source, saved.by_name, layers), []
 
     _check_shapes(source, scope, by_name, saved.parts, params)
 
@@ -86,7 +95,13 @@ def restore_params(
 
 
 def check_source(
-    source: str, scope: str, params: Any, *, vocabulary: str, num_pieces: int = 0
+    source: str,
+    scope: str,
+    params: Any,
+    *,
+    vocabulary: str,
+    num_pieces: int = 0,
+    layers: Sequence[int] = (),
 ) -> epath.Path | None:
     """Checks what `restore_params` checks, without reading a run's parameters.
 
@@ -101,15 +116,56 @@ def check_source(
     """
     if source.startswith(SOURCE):
         checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
-        saved = saved_params(source, params, scope, **checks)
-        _check_shapes(source, scope, saved.by_name, saved.parts, params)
+        saved = saved_params(source, _with_layers(params, layers), scope, **checks)
+        by_name = _pick_layers(source, saved.by_name, layers)
+        _check_shapes(source, scope, by_name, saved.parts, params)
         return None
     folder = _folder_with(vocabulary, source, "train.init_from")
     with ocp.Checkpointer(_handler()) as checkpointer:
         tree = checksums.item_metadata(checkpointer, folder)["params"].tree
     part = _part(rename_keys(tree, current_name), scope, source)
-    _check_shapes(source, scope, _by_name(part), sorted(part), params)
+    by_name = _pick_layers(source, _by_name(part), layers)
+    _check_shapes(source, scope, by_name, sorted(part), params)
     return folder
+
+
+def _with_layers(params: Any, layers: Sequence[int]) -> Any:
+    """The parameters, or their shapes with as many layers as are read of a source."""
+    if not layers:
+        return params
+
+    def shape(path, leaf):
+        if BLOCKS not in path_name(path).split("/"):
+            return leaf
+        return jax.ShapeDtypeStruct((max(layers) + 1, *leaf.shape[1:]), leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(shape, params)
+
+
+def _pick_layers(
+    source: str, by_name: Mapping[str, Any], layers: Sequence[int]
+) -> Mapping[str, Any]:
+    """The arrays, or their shapes, with these layers alone.
+
+    Raises:
+      UserError: the source has fewer.
+    """
+    picked = dict(by_name)
+    of_blocks = [name for name in by_name if BLOCKS in name.split("/")]
+    if layers and not of_blocks:
+        raise UserError(f"train.init_layers: {source} has no layer {max(layers)}")
+    for name in of_blocks if layers else ():
+        there = by_name[name].shape
+        if max(layers) >= there[0]:
+            raise UserError(
+                f"train.init_layers names layer {max(layers)}, but {source} has layers "
+                f"0 to {there[0] - 1}"
+            )
+        if isinstance(by_name[name], np.ndarray):
+            picked[name] = by_name[name][np.array(layers)]
+        else:
+            picked[name] = jax.ShapeDtypeStruct((len(layers), *there[1:]), np.float32)
+    return picked
 
 
 def _check_shapes(

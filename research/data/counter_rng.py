@@ -89,6 +89,24 @@ def choose_subset(key: np.ndarray, role: str, candidate: np.ndarray, count):
     return (score <= nth_smallest(score, count)) & (count > 0)[:, None]
 
 
+def choose_by_weight(
+    key: np.ndarray, role: str, weight: np.ndarray, count: np.ndarray
+) -> np.ndarray:
+    """[B, W] bool: `count` [B] drawn one after another, in proportion to their weights.
+
+    Rows with fewer positions of a weight above 0 choose all of them.
+
+    Args:
+      weight: [B, W] float.
+    """
+    # Exponential waiting times come in the order of such draws.
+    wait = -np.log1p(-uniform(key, role, weight.shape[1]))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wait = np.where(weight > 0, wait / weight, np.inf)
+    place = wait.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
+    return (place < count[:, None]) & (weight > 0)
+
+
 def candidate_scores(key: np.ndarray, role: str, candidate: np.ndarray) -> np.ndarray:
     """[B, W] uint64: random where `candidate` [B, W] is true, else MAX_UINT64."""
     not_candidate = candidate.astype(np.uint64) - np.uint64(1)

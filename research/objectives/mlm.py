@@ -28,6 +28,7 @@ from research.objectives.corruption.masking import (
     mask_budget,
     max_masked,
     num_trigrams,
+    ordinary_counts,
     replace_chosen,
     shuffle_trigrams,
     span_boundaries,
@@ -66,6 +67,9 @@ class Objective(objectives.Objective):
     entry_types: str = free_text("")  # of data.lexicon, separated by commas. Unit
     # lexicon: entries that are chosen before single words ("": all); other units:
     # entries that are words
+    count_exponent: float = number(0.0, least=0, most=8)  # tokens of the row are drawn
+    # one after another in proportion to how often they occur in the training text, to
+    # the power of minus this (DistilBERT: 0.7)
     draw_unit: str = choice("token", DRAW_UNITS)  # mask, random or stay is drawn once
     # for each token, or once for an unbroken run of chosen tokens
     candidates: str = choice("ordinary", TOKEN_SETS)  # what may be chosen; all:
@@ -99,6 +103,12 @@ class Objective(objectives.Objective):
             raise ValueError(
                 "rounding independent needs unit token, word or lexicon, not "
                 f"{self.unit}, of which a row has as many as fit its budget"
+            )
+        if self.count_exponent and (
+            self.unit != "token" or self.rounding == "independent"
+        ):
+            raise ValueError(
+                "count_exponent needs unit token, and a rounding other than independent"
             )
         if self.shuffle_rate and self.boundary_targets:
             raise ValueError(
@@ -230,6 +240,9 @@ class Objective(objectives.Objective):
             num_tokens, self.rate, most, rounding=self.rounding, key=key
         )
         which |= {"unit": self.unit, "max_words": self.max_words}
+        if exponent := self.count_exponent:
+            counts = ordinary_counts(vocab, "count_exponent", exponent)
+            which["weight"] = np.maximum(counts, 1) ** -exponent
         return mask_units.choose_units(key, text, vocab, count, **which)
 
     def score_rows(

@@ -149,6 +149,9 @@ class Train:
     # are those of the run, but for keys that are given
     init_scope: str = free_text("")  # path of the parameters to start from, such as
     # discriminator; "": all of them
+    init_layers: list = dataclasses.field(default_factory=list)  # the layers of that
+    # model, from 0, whose parameters this run's layers start from, as many as it has:
+    # [0, 2, 4, 7, 9, 11] of 12 (DistilBERT); []: its own, which are as many
     log_every: int = number(10, least=1)  # steps
     eval_every: int = number(200, least=0)  # steps; 0: only at the end
     checkpoint_every: int = number(200, least=0)  # steps; 0: only at the end
@@ -163,6 +166,11 @@ class Train:
     # slows these steps; []: none
 
     def __post_init__(self):
+        if not all(type(n) is int and n >= 0 for n in self.init_layers):
+            raise ValueError(
+                "train.init_layers has whole numbers from 0, as in [0, 2], not "
+                f"{[*self.init_layers]!r}"
+            )
         match self.profile_steps:
             case [] | ():
                 pass

@@ -278,6 +278,7 @@ def first_state(program: Program, config: Any) -> State:
         config.train.init_from,
         config.train.init_scope,
         state.params,
+        layers=config.train.init_layers,
         **program.data.vocabulary_facts,
     )
     return state._replace(params=params)

@@ -27,7 +27,8 @@ def check_start(program: Program, config: Any, workdir: epath.Path) -> None:
         return
     params, facts = program.abstract_state.params, program.data.vocabulary_facts
     try:
-        folder = check_source(source, scope, params, **facts)
+        layers = config.train.init_layers
+        folder = check_source(source, scope, params, layers=layers, **facts)
     except UserError as error:
         raise UserError(f"{error}{_different_keys(source, config)}") from error
     if folder and exists(folder.parent.parent / CONFIG_FILE):

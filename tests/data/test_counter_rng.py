@@ -37,6 +37,7 @@ def all_draws(key):
         counter_rng.choose_words(key, "a", start, candidate, 13 * ones),
         counter_rng.random_composition(key, "a", 12 * ones, 4 * ones),
         counter_rng.first_in_random_order(key, "a", candidate, 3 * ones),
+        counter_rng.choose_by_weight(key, "a", candidate / 3.0, 3 * ones),
     ]
 
 
@@ -103,6 +104,23 @@ def test_subsets_are_equally_likely():
     chosen = counter_rng.choose_subset(keys(5000), "a", candidate, np.full(5000, 2))
     assert not (chosen & ~candidate).any()
     assert_equally_likely(chosen, 10)
+
+
+def test_weighted_draws_follow_one_another():
+    """Of two draws without replacement, the second is among those that are left."""
+    weight, num = np.array([1.0, 0.0, 2.0, 3.0]), 20_000
+    drawn = counter_rng.choose_by_weight(
+        keys(num), "a", np.tile(weight, (num, 1)), np.full(num, 2)
+    )
+    found, share = [], weight / weight.sum()
+    for pair in itertools.combinations((0, 2, 3), 2):
+        first, second = share[[*pair]]
+        odds = first * second / (1 - first) + second * first / (1 - second)
+        found.append((odds * num, drawn[:, pair].all(axis=1).sum()))
+    expected, count = zip(*found, strict=True)
+    assert stats.chisquare(count, expected).pvalue > LEVEL
+    all_but_0 = counter_rng.choose_by_weight(keys(1), "a", weight[None], np.array([9]))
+    np.testing.assert_array_equal(all_but_0, weight[None] > 0)
 
 
 def test_subset_size_is_count_or_all_candidates():

@@ -70,6 +70,24 @@ def frequent_random_tokens(system: System):
     return np.mean(random == ids[0]), np.mean(theirs == ids[0])
 
 
+def commonest_tokens(system: System):
+    """Share of the commonest half of a row's tokens among the chosen, where these are
+    ten times as frequent as the others.
+    """
+    objective, length = objective_of(system)
+    text, ids = full_rows(objective, length), VOCAB.ordinary_ids
+    common = ids[: len(ids) // 2]
+    count = np.where(np.isin(np.arange(VOCAB.size), common), 1000, 100)
+    vocab = VOCAB._replace(token_count=count)
+    _, target = chosen_tokens(objective.corrupt(text, keys(NUM_ROWS), vocab, length))
+    rng, theirs = np.random.default_rng(0), []
+    for row in text.token[:50]:
+        odds = np.where(VOCAB.is_special[row], 0, np.maximum(count[row], 1) ** -0.7)
+        num = math.ceil(0.15 * len(row))
+        theirs.extend(rng.choice(row, num, replace=False, p=odds / odds.sum()))
+    return np.isin(target, common).mean(), np.isin(theirs, common).mean()
+
+
 def tokens_of_a_text(system: System):
     """Of MASS: sentences of 5 to 100 tokens."""
     objective, length = objective_of(system)
@@ -301,6 +319,7 @@ STATISTICS: dict[str, Callable] = {
     "tokens of a right-to-left row": tokens_of_a_row(3),
     "random tokens that are the most frequent one": frequent_random_tokens,
     "tokens of a text": tokens_of_a_text,
+    "share of the commonest tokens among the chosen": commonest_tokens,
     "distinct chosen positions of a full row": of_pair(
         electra_rows, lambda rows: rows[:, 0].mean()
     ),

@@ -272,6 +272,8 @@ def value_at(config, key: str) -> Any:
         if name not in value:
             if names[:2] == ["objective", "parts"] and depth == 3:
                 return _part_default(config, names[2], name)
+            if names[:2] == ["objective", "base"] and depth == 2:
+                return _field_default(config.objective.base_objective, name)
             raise KeyError(key)
         value = value[name]
     return value.to_dict() if hasattr(value, "to_dict") else value
@@ -280,6 +282,10 @@ def value_at(config, key: str) -> Any:
 def _part_default(config, part: str, field: str) -> Any:
     fields = config.objective.parts[part]
     name = fields.get("objective", config.objective.get("base_objective", part))
+    return _field_default(name, field)
+
+
+def _field_default(name: str, field: str) -> Any:
     made = objectives.objective_class(name)
     defaults = {f.name: f.default for f in dataclasses.fields(made)}
     return defaults[field]

@@ -7,13 +7,14 @@ import pytest
 
 from research import networks, objectives
 from research.batch import CONSTANTS
+from research.checkpoints.partial_restore import restore_params
 from research.errors import UserError
 from research.run.setup import build_program
 from tests.testing import tiny_runs
 from tests.testing.compiled_apply import apply
 from tests.testing.model_options import model_options
 from tests.testing.objective_cases import VOCAB, make_batch
-from tests.testing.tiny_runs import tiny_config
+from tests.testing.tiny_runs import random_state, tiny_config
 from tests.testing.trees import parameter_shapes
 
 LENGTH = 16
@@ -211,7 +212,7 @@ def test_a_run_takes_its_teachers_network_and_vocabulary(teacher):
     keys |= {"objective.hidden": 1.0, "objective.layer_map": [1]}
 
     def build(**changes):
-        config = tiny_config(folder, "mlm", **keys | changes)
+        config = tiny_config(folder, "mlm", **{**keys, "model.layers": 1, **changes})
         return config, build_program(config, jax.devices()[:1])
 
     config, program = build()
@@ -220,6 +221,23 @@ def test_a_run_takes_its_teachers_network_and_vocabulary(teacher):
     assert config.objective.teacher_model.heads == 4 and config.model.heads == 2
     found = program.constants.arrays["constants"]["teacher"]
     jax.tree.map(np.testing.assert_array_equal, found, state.params)
+    starts = {"train.init_from": str(source), "train.init_layers": [1]}
+    started, _ = build(**starts, **{"model.layers": None, "model.heads": None})
+    assert started.model.layers == 1 and started.model.heads == 4
+    student = random_state(program).params
+    for layer in (0, 1):
+        found, _ = restore_params(
+            str(source), "", student, layers=[layer], **program.data.vocabulary_facts
+        )
+        own = state.params["stack"]["blocks"]["feedforward"]["in"]["kernel"][layer]
+        kernel = found["stack"]["blocks"]["feedforward"]["in"]["kernel"]
+        np.testing.assert_array_equal(kernel, own[None])
+    with pytest.raises(UserError, match=r"has 2 layers, and model\.layers is 1"):
+        build(**starts | {"train.init_layers": [0, 1]})
+    with pytest.raises(UserError, match=r"names layer 2, but .* has layers 0 to 1"):
+        restore_params(
+            str(source), "", student, layers=[2], **program.data.vocabulary_facts
+        )
     _, none = build(**{"objective.teacher": "", "data.vocabulary": str(source)})
     with pytest.raises(UserError, match=r"objective\.teacher is not set"):
         none.constants.arrays  # noqa: B018

@@ -29,6 +29,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "only": "corrupt",
         },
         {"unit": "word", "rounding": "independent", "only": "corrupt"},
+        {"count_exponent": 0.7, "rounding": "up", "only": "corrupt"},
         {
             "format": "full_sentences",
             "rounding": "random",

@@ -43,6 +43,7 @@ def choose_units(
     max_words: int = 0,
     entry_types: str = "",
     candidates: str = "ordinary",
+    weight: np.ndarray | None = None,
 ) -> np.ndarray:
     """[B, L] bool: randomly chosen whole units of a text, at most `count` [B] tokens.
 
@@ -56,6 +57,8 @@ def choose_units(
         of these types are chosen first ("": all); with other units they count as one
         word.
       candidates: one of `masking.TOKEN_SETS`.
+      weight: [V], with unit token: tokens are drawn one after another in proportion to
+        it; None: all alike.
 
     Raises:
       UserError: there is no data.lexicon, or it has no such entry type.
@@ -69,6 +72,9 @@ def choose_units(
     start, candidate = find_units(
         text, vocab, unit, entry_types=entry_types, candidates=candidates
     )
+    if unit == "token" and weight is not None:
+        each = candidate * weight[text.token]
+        return counter_rng.choose_by_weight(key, "choose", each, count)
     if unit == "token":
         return counter_rng.choose_subset(key, "choose", candidate, count)
     if unit == "word":

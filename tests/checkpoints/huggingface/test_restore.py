@@ -61,6 +61,25 @@ def test_parameters_are_those_of_the_folder_on_any_mesh(params, capsys):
     assert "not used" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("layers", [[1], [1, 0], [0, 9]])
+def test_layers_start_from_those_that_are_chosen(params, layers):
+    expected, initial = params
+    small = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: leaf[: len(layers)] if "blocks" in path_name(path) else leaf,
+        initial,
+    )
+    restore = lambda: restore_params(  # noqa: E731
+        BERT, "", small, vocabulary="", num_pieces=99, layers=layers
+    )
+    if 9 in layers:
+        with pytest.raises(UserError, match=r"init_layers: .* has no layer 9"):
+            restore()
+        return
+    found = restore()[0]["stack"]["blocks"]["feedforward"]["in"]["kernel"]
+    own = expected["stack"]["blocks"]["feedforward"]["in"]["kernel"]
+    np.testing.assert_array_equal(found, own[np.array(layers)])
+
+
 def test_what_does_not_match_is_named(params, capsys):
     _, initial = params
     answer = initial["head_nsp"]

@@ -20,8 +20,11 @@ from tests.fidelity.our_batches import VOCAB, full_rows
 from tests.fidelity.table import System
 from tests.testing import compiled_apply, fast_key
 from tests.testing.example_batches import keys
+from tests.testing.objective_cases import make_constants
 
 LENGTH, WIDTH, EMBEDDING_WIDTH = 32, 128, 64
+SMALL_KEYS = ("layers", "width", "heads", "feedforward", "dtype", "remat")
+"""Keys of `model` by which a network here is smaller than its system's."""
 GELU = {"gelu": False, "gelu_tanh": True}
 """Activation -> whether it is the approximation by tanh."""
 
@@ -63,10 +66,16 @@ def small(name: str, size: str = "") -> Small:
     model |= {"feedforward": 4 * WIDTH, "dtype": "float32", "remat": "none"}
     model["embedding_width"] = EMBEDDING_WIDTH if model["embedding_width"] else 0
     model["cutoffs"] = [100, 200] if model["cutoffs"] else []
-    objective = objectives.make_objective(**config.objective.to_dict())
+    fields = config.objective.to_dict()
+    if "teacher_model" in fields:
+        fields["teacher_model"] |= {name: model[name] for name in SMALL_KEYS}
+        fields["layer_map"] = fields["layer_map"] and (-1, 1)
+        fields["relation_heads"] = fields["relation_heads"] and 4
+    objective = objectives.make_objective(**fields)
     batch = objective.corrupt(full_rows(objective, LENGTH, 4), keys(4), VOCAB, LENGTH)
     batch = jax.tree.map(jnp.asarray, batch)
     batch |= {"example": jnp.arange(4, dtype=jnp.int32), "carry": None}
+    batch |= make_constants(objective, VOCAB)
     options = networks.from_config(model)
     network = networks.build(options, objective.needs(VOCAB), VOCAB)
     key = fast_key.key(0)

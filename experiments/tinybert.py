@@ -1,0 +1,62 @@
+"""TinyBERT (Jiao et al. 2020): a thin BERT learns the states and attention of another.
+
+    python -m launch.train --config=experiments/bert.py:tiny --workdir=runs/bert
+    python -m launch.train --config=experiments/tinybert.py:tiny \
+        --workdir=runs/tinybert --config.objective.teacher=runs/bert
+
+General distillation, the first of its stages. Nothing is predicted: each layer of the
+student learns the attention logits and the states of every third layer of the teacher,
+and its embeddings those of the teacher, by one dense layer to the teacher's width. The
+next stages are the same on a task, then the teacher's classes:
+
+    python -m launch.train --config=experiments/finetune.py --workdir=runs/teacher \
+        --config.train.init_from=runs/bert
+    python -m launch.train --config=experiments/finetune.py --workdir=runs/layers \
+        --config.train.init_from=runs/tinybert --config.objective.name=distill \
+        --config.objective.base_objective=sequence_classification \
+        --config.objective.teacher=runs/teacher --config.objective.soft=0 \
+        --config.objective.hard=0 --config.objective.hidden=1 \
+        --config.objective.attention=1
+    python -m launch.train --config=experiments/finetune.py --workdir=runs/student \
+        --config.train.init_from=runs/layers --config.objective.name=distill \
+        --config.objective.base_objective=sequence_classification \
+        --config.objective.teacher=runs/teacher --config.objective.hard=0
+
+Look at: valid/hidden and valid/attention; the accuracy on a task beside that of the
+same network trained as experiments/bert.py, and beside that of the second stage alone.
+
+The released text has no masks, as its authors say, but for one chosen token a row: its
+code rounds the number up to 1.
+
+Departs (docs/fidelity.md has the values): attention of padding; dropout of the
+teacher; clipping.
+"""
+
+from experiments import base, bert
+
+SIZES = ("tiny", "small", "base")
+THIN = {
+    "tiny": {"layers": 1, "width": 32, "feedforward": 64},
+    "small": {"layers": 2, "width": 128, "feedforward": 512},
+    "base": {"layers": 4, "width": 312, "feedforward": 1200},
+}
+
+
+def get_config(size: str = "small"):
+    config = base.get_config(size)
+    bert.use_bert_settings(config)
+    teacher = bert.get_config(size).model.to_dict()
+    pairs = {"format": "segment_pair", "sentence_task": "nsp"}
+    one_mask = {"rate": 0.001, "random_tokens": "all"}
+    config.objective.update(name="distill", teacher_model=teacher)
+    config.objective.update(base=pairs | one_mask, hard=0.0, soft=0.0)
+    config.objective.update(hidden=1.0, attention=1.0)
+    config.data.update(dupe_factor=3, pairs="each_copy")
+    config.model.update(token_types=2, **THIN[size])
+    config.model.init = "normal"
+    if size in base.PUBLISHED:
+        config.data.update(length=128, vocabulary_size=30_522)
+        config.train.update(steps=300_000, batch=256)
+        config.optimizer.learning_rate = 5e-5
+        config.optimizer.warmup_steps = config.train.steps // 10
+    return config
