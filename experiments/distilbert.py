@@ -25,6 +25,7 @@ drawing of masked tokens; rate of the second step, in parts of peak / warm-up.
 from experiments import base, bert
 
 SIZES = ("tiny", "small", "base")
+SLICES = {"base": ("v5e:4x4", {"mesh.fsdp": 4, "train.accumulate": 10})}
 LAYERS = {"tiny": [1], "small": [1, 3], "base": [0, 2, 4, 7, 9, 11]}
 
 
@@ -43,7 +44,7 @@ def get_config(size: str = "small"):
     config.optimizer.update(clip_norm=5.0, epsilon_place="before", decay_from="warmup")
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 30_522
-        config.train.update(steps=100_000, batch=250)
+        config.train.update(steps=6300, batch=4000)
         config.optimizer.update(learning_rate=5e-4)
-        config.optimizer.warmup_steps = config.train.steps // 20
+        config.optimizer.warmup_steps = config.train.steps // 20  # 5 %
     return config

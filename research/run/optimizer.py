@@ -12,6 +12,7 @@ from research.errors import UserError
 from research.moving_average import with_moving_average
 from research.optimizers import OPTIMIZERS
 from research.parameter_names import current_name
+from research.pruning import Pruner
 from research.run.layer_rates import depths_and_top, scale_by_depth, unfreeze_gradually
 from research.run.schedule import make_schedule
 
@@ -82,9 +83,29 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
             optax.set_to_zero(), partial(is_frozen, parts=config.frozen)
         )
         optimizer = optax.chain(freeze, optimizer)
+    if config.prune != "none":
+        optimizer = _make_pruner(config, steps).wrap(optimizer)
     if config.ema_decay:
         optimizer = with_moving_average(optimizer, config.ema_decay)
     return optimizer
+
+
+def _make_pruner(config: Any, steps: int) -> Pruner:
+    """Raises UserError: pruning ends before it begins."""
+    if config.prune_end < config.prune_begin:
+        raise UserError(
+            f"optimizer.prune_end is {config.prune_end:g}; it is at least "
+            f"optimizer.prune_begin, {config.prune_begin:g}"
+        )
+    rate, peak = make_schedule(config, steps), config.learning_rate or 1.0
+    return Pruner(
+        config.prune,
+        config.prune_scope,
+        config.prune_kept,
+        begin=round(config.prune_begin * steps),
+        end=round(config.prune_end * steps),
+        score_rate=lambda count: config.prune_score_rate * rate(count) / peak,
+    )
 
 
 def _without_frozen(

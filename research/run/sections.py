@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from research import objectives
+from research import objectives, pruning
 from research.data.formats import FORMATS
 from research.data.tokenizers.normalization import NORMALIZERS
 from research.errors import unknown
@@ -120,6 +120,16 @@ class Optimizer:
     clip_norm: float = number(1.0, least=0)  # global norm of the gradient; 0: none
     frozen: str = free_text("")  # paths of parameters that do not change and take no
     # gradient, as in token,embeddings,stack/blocks/attention; network: all but heads
+    prune: str = choice("none", pruning.METHODS)  # which weights of the kernels of
+    # blocks become 0: small ones for good, or those that training moves towards 0
+    prune_scope: str = choice("matrix", pruning.SCOPES)  # of what prune_kept is left:
+    # of each matrix, or of all together
+    prune_kept: float = number(0.15, above=0, most=1)  # fraction of these weights that
+    # is left at the end
+    prune_begin: float = fraction(0.1)  # of the steps, after which pruning begins
+    prune_end: float = fraction(0.8)  # of the steps, after which prune_kept is left
+    prune_score_rate: float = number(1e-2, above=0)  # peak learning rate of movement's
+    # scores, on the schedule of the others
     ema_decay: float = number(0.0, least=0, below=1)  # of an exponential moving average
     # of the parameters, a step, as in 0.999: it is evaluated, and is what opens a run;
     # 0: none

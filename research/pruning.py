@@ -1,0 +1,186 @@
+"""Pruning while a network trains: the weights that are left, by a schedule, and masks.
+
+Pruned weights are zeros in the parameters, so that whatever reads these sees the pruned
+network: evaluations, exports, other runs. Arrays keep their sizes, and dense products
+of zeros take as long as before: fewer weights are not more speed. The masks are part of
+the optimizer's state, and so of checkpoints.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+METHODS = ("none", "magnitude", "movement")
+"""How weights are chosen.
+
+magnitude  those with the smallest absolute values are pruned, for good (Zhu and Gupta
+           2017).
+movement   those with the smallest scores, which add up minus gradient x weight: weights
+           that training moves towards 0. One may come back (Sanh et al. 2020, section
+           4; huggingface/transformers-research-projects, movement-pruning/emmental/
+           modules/masked_nn.py, topK).
+"""
+
+SCOPES = ("matrix", "global")
+"""Of what the fraction that is left is the same: of each matrix, or of all together."""
+
+SCORE_BETAS = 0.9, 0.999
+"""Adam's decays of the moments of scores."""
+
+
+class Pruning(NamedTuple):
+    """The state of a pruning optimizer. Leaves that are not pruned have none."""
+
+    count: jax.Array  # [] int32, number of updates
+    mask: Any  # bool: weights that are left
+    score: Any  # of movement, likewise; () of magnitude
+    score_moments: Any  # Adam's, of the scores; () of magnitude
+    weight: Any  # of movement: the weights also where they are pruned; () of magnitude
+    inner: Any  # the optimizer's
+
+
+@dataclass(frozen=True)
+class Pruner:
+    """What is pruned, and when.
+
+    Attributes:
+      method, scope: of METHODS and SCOPES.
+      kept: the fraction of weights that is left at the end.
+      begin, end: the steps between which weights are pruned.
+      score_rate: the learning rate of scores by step.
+    """
+
+    method: str
+    scope: str
+    kept: float
+    begin: int
+    end: int
+    score_rate: Callable[[jax.Array], Any] = lambda count: 1e-2
+
+    def fraction_kept(self, step: jax.Array) -> jax.Array:
+        """The fraction of weights that is left after a step, counted from 1.
+
+        It falls from 1 to `kept` as a cubic that is flat at its end (Zhu and Gupta
+        2017, equation 1; Sanh et al. 2020, equation 3; emmental's schedule_threshold
+        with initial_threshold 1).
+        """
+        span = max(1, self.end - self.begin)
+        left = 1 - jnp.clip((step - self.begin) / span, 0, 1)
+        return self.kept + (1 - self.kept) * left**3
+
+    def wrap(
+        self, optimizer: optax.GradientTransformation
+    ) -> optax.GradientTransformation:
+        """The optimizer, after whose updates pruned weights are 0."""
+        moves = self.method == "movement"
+        moments = optax.scale_by_adam(*SCORE_BETAS)
+
+        def init(params: Any) -> Pruning:
+            pruned = select(params)
+            zeros = jax.tree.map(jnp.zeros_like, pruned) if moves else ()
+            return Pruning(
+                count=jnp.zeros((), jnp.int32),
+                mask=jax.tree.map(lambda leaf: jnp.ones(leaf.shape, bool), pruned),
+                score=zeros,
+                score_moments=moments.init(zeros) if moves else (),
+                weight=jax.tree.map(jnp.copy, pruned) if moves else (),
+                inner=optimizer.init(params),
+            )
+
+        def update(grads: Any, state: Pruning, params: Any) -> tuple[Any, Pruning]:
+            count = optax.safe_increment(state.count)
+            dense, score, score_moments = params, (), ()
+            if moves:
+                # To scores gradients pass as if they were the mask's (straight through)
+                slope = jax.tree.map(jnp.multiply, select(grads), state.weight)
+                change, score_moments = moments.update(slope, state.score_moments)
+                rate = self.score_rate(state.count)
+                score = jax.tree.map(lambda s, c: s - rate * c, state.score, change)
+                dense = merge(params, state.weight)
+                grads = merge(grads, _masked(select(grads), state.mask))
+            updates, inner = optimizer.update(grads, state.inner, dense)
+            after = select(optax.apply_updates(dense, updates))
+            mask = self._mask(score, after, state.mask, count)
+            own = jax.tree.map(
+                lambda kept, new, old, step: jnp.where(
+                    kept, new - old if moves else step, -old
+                ),
+                mask,
+                after,
+                select(params),
+                select(updates),
+            )
+            weight = after if moves else ()
+            state = Pruning(count, mask, score, score_moments, weight, inner)
+            return merge(updates, own), state
+
+        return optax.GradientTransformation(init, update)
+
+    def _mask(self, score: Any, weight: Any, before: Any, count: jax.Array) -> Any:
+        """The mask after an update."""
+        fraction = self.fraction_kept(count)
+        if self.method == "movement":
+            return self._largest(score, fraction)
+        sizes = jax.tree.map(jnp.abs, _masked(weight, before))
+        largest = self._largest(sizes, fraction)
+        return jax.tree.map(jnp.logical_and, largest, before)
+
+    def _largest(self, values: Any, fraction: jax.Array) -> Any:
+        """Bool: the largest values, of each matrix or of all; equal ones all or none
+        above the last of them."""
+        if self.scope == "matrix":
+            return jax.tree.map(
+                lambda leaf: jax.vmap(lambda x: x >= _quantile(x, fraction))(leaf),
+                values,
+            )
+        every = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(values)])
+        least = _quantile(every, fraction)
+        return jax.tree.map(lambda leaf: leaf >= least, values)
+
+
+def _quantile(values: jax.Array, fraction: jax.Array) -> jax.Array:
+    """The smallest of the largest round(fraction x size) values, of at least one."""
+    count = jnp.round(fraction * values.size).astype(jnp.int32)
+    order = jnp.sort(values.ravel())
+    return order[values.size - jnp.maximum(count, 1)]
+
+
+def is_pruned(params: Any) -> Any:
+    """True for the kernels of blocks: no embeddings, heads, biases and norms.
+
+    Their first dim is the layer.
+    """
+
+    def of_blocks(path: Any, _: Any) -> bool:
+        names = [str(key.key) for key in path]
+        return "blocks" in names and names[-1] == "kernel"
+
+    return jax.tree_util.tree_map_with_path(of_blocks, params)
+
+
+def select(tree: Any) -> Any:
+    """The leaves that are pruned; the others are no leaves."""
+    return jax.tree.map(
+        lambda pruned, leaf: leaf if pruned else optax.MaskedNode(),
+        is_pruned(tree),
+        tree,
+    )
+
+
+def merge(tree: Any, selected: Any) -> Any:
+    """The tree with its pruned leaves replaced by those of the result of `select`."""
+    return jax.tree.map(
+        lambda pruned, leaf, own: own if pruned else leaf,
+        is_pruned(tree),
+        tree,
+        selected,
+        is_leaf=lambda leaf: isinstance(leaf, optax.MaskedNode),
+    )
+
+
+def _masked(values: Any, mask: Any) -> Any:
+    return jax.tree.map(lambda leaf, kept: jnp.where(kept, leaf, 0), values, mask)

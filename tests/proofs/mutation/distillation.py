@@ -1,0 +1,143 @@
+"""Distillation and pruning: what is compared, how it is scaled, and which masks stay."""
+
+from tests.proofs.mutation import Mutant
+
+LOSSES = "research/objectives/losses/distillation.py"
+DISTILL = "research/objectives/distill.py"
+PRUNING = "research/pruning.py"
+RESTORE = "research/checkpoints/partial_restore.py"
+TEST_LOSSES = "tests/objectives/losses/test_distillation.py"
+TEST_DISTILL = "tests/objectives/test_distill.py"
+TEST_PRUNING = "tests/test_pruning.py"
+TEST_NETWORK = "tests/networks/test_projections.py"
+
+MUTANTS = [
+    Mutant(
+        "the divergence at a temperature is not scaled by its square",
+        LOSSES,
+        "return temperature**2 * jnp.sum(each, axis=-1)",
+        "return jnp.sum(each, axis=-1)",
+        TEST_LOSSES,
+        "three_classes",
+    ),
+    Mutant(
+        "the divergence is that of the teacher from the student",
+        LOSSES,
+        "each = jnp.exp(log_p_T) * (log_p_T - log_p_S)",
+        "each = jnp.exp(log_p_S) * (log_p_S - log_p_T)",
+        TEST_LOSSES,
+        "three_classes",
+    ),
+    Mutant(
+        "the gradient of the divergence of tokens lacks the temperature",
+        LOSSES,
+        "factor_BC = temperature * weight_BC",
+        "factor_BC = weight_BC",
+        TEST_LOSSES,
+        "divergence_of_tokens",
+    ),
+    Mutant(
+        "mean squared errors count positions, not elements",
+        LOSSES,
+        "return Term(total, jnp.sum(weight) * states_S.shape[-1])",
+        "return Term(total, jnp.sum(weight))",
+        TEST_LOSSES,
+        "squared_errors",
+    ),
+    Mutant(
+        "attention logits of padding are compared",
+        LOSSES,
+        "return jnp.sum(jnp.where(mask_BLM[:, None], squared_BHLM, 0.0))",
+        "return jnp.sum(squared_BHLM)",
+        TEST_LOSSES,
+        "errors_of_attention_logits",
+    ),
+    Mutant(
+        "relations are scaled by the width of all heads together",
+        LOSSES,
+        "    width = joined.shape[-1]\n",
+        "    width = joined.shape[-1] * heads\n",
+        TEST_LOSSES,
+        "relations_of_joined_heads",
+    ),
+    Mutant(
+        "padding has relations",
+        LOSSES,
+        "    hide = partial(jnp.where, mask_BLM[:, None])\n",
+        "    hide = lambda logits, _: logits\n",
+        TEST_LOSSES,
+        "padding_has_no_relations",
+    ),
+    Mutant(
+        "states are compared with the layer before that of the map",
+        DISTILL,
+        "call.layers.states[np.array([*first, *(numbers + 1)])]",
+        "call.layers.states[np.array([*first, *numbers])]",
+        TEST_DISTILL,
+        "another_size",
+    ),
+    Mutant(
+        "the first teacher layers are learned, not every nth",
+        DISTILL,
+        "numbers = range(step - 1, teacher, step)",
+        "numbers = range(student)",
+        TEST_DISTILL,
+        "another_size",
+    ),
+    Mutant(
+        "the base objective's loss has its own factor",
+        DISTILL,
+        "name: term._replace(coef=self.hard * term.coef)",
+        "name: term",
+        TEST_DISTILL,
+        "hard_is_the_base",
+    ),
+    Mutant(
+        "queries are given scaled",
+        "research/networks/layers/attention.py",
+        "projections = Projections(query, key, value)",
+        "projections = Projections(query * key_width**-0.5, key, value)",
+        TEST_NETWORK,
+        "projections_give",
+    ),
+    Mutant(
+        "a student starts from the first layers, whichever are chosen",
+        RESTORE,
+        "picked[name] = by_name[name][np.array(layers)]",
+        "picked[name] = by_name[name][: len(layers)]",
+        TEST_DISTILL,
+        "run_takes_its_teachers",
+    ),
+    Mutant(
+        "pruned weights of magnitude come back",
+        PRUNING,
+        "return jax.tree.map(jnp.logical_and, largest, before)",
+        "return jax.tree.map(lambda x: x >= 0.3, jax.tree.map(jnp.abs, weight))",
+        TEST_PRUNING,
+        "for_good",
+    ),
+    Mutant(
+        "scores learn by the sign of the mask's gradient reversed",
+        PRUNING,
+        "score = jax.tree.map(lambda s, c: s - rate * c, state.score, change)",
+        "score = jax.tree.map(lambda s, c: s + rate * c, state.score, change)",
+        TEST_PRUNING,
+        "movement_keeps",
+    ),
+    Mutant(
+        "pruned weights of movement go on learning",
+        PRUNING,
+        "grads = merge(grads, _masked(select(grads), state.mask))",
+        "grads = merge(grads, select(grads))",
+        TEST_PRUNING,
+        "movement_keeps",
+    ),
+    Mutant(
+        "the schedule of pruning is linear",
+        PRUNING,
+        "(1 - self.kept) * left**3",
+        "(1 - self.kept) * left",
+        TEST_PRUNING,
+        "cubic_schedule",
+    ),
+]

@@ -1,0 +1,141 @@
+"""Pruning: the schedule, which weights are left, and that masks are part of a state."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from research import pruning
+from research.errors import UserError
+from research.pruning import Pruner, Pruning
+from research.run.optimizer import make_optimizer
+from research.run.setup import build_program
+from tests.testing import tiny_runs
+from tests.testing.optimizer_section import section
+from tests.testing.tiny_runs import random_state, tiny_config
+
+LAYERS, SIZE = 2, (4, 5)
+
+
+def make_params(seed=0):
+    """Two kernels of two layers, of different sizes of weights, and what stays."""
+    rng = np.random.default_rng(seed)
+    draw = lambda scale, *shape: jnp.float32(scale * rng.normal(size=shape))  # noqa: E731
+    blocks = {
+        "in": {"kernel": draw(1, LAYERS, *SIZE), "bias": draw(1, LAYERS, SIZE[1])},
+        "out": {"kernel": draw(3, LAYERS, *SIZE)},
+    }
+    return {"stack": {"blocks": blocks}, "token": {"embedding": draw(1, 6, 3)}}
+
+
+def run(optimizer, params, num_steps, seed=1):
+    """The state and the parameters after each step, with random gradients."""
+    state, found = optimizer.init(params), []
+    step = jax.jit(optimizer.update)
+    for number in range(num_steps):
+        updates, state = step(make_params(seed + number), state, params)
+        params = optax.apply_updates(params, updates)
+        found.append((state, params))
+    return found
+
+
+def kernels(params):
+    blocks = params["stack"]["blocks"]
+    return [np.asarray(blocks[name]["kernel"]) for name in ("in", "out")]
+
+
+def test_the_cubic_schedule_has_plateaus():
+    """Emmental's, of 100 steps with 10 of warm-up, once at first and twice at last."""
+    pruner = Pruner("magnitude", "matrix", 0.15, begin=10, end=80)
+    found = [pruner.fraction_kept(step) for step in (1, 10, 11, 45, 80, 81, 100)]
+    expected = [1, 1, 0.15 + 0.85 * (69 / 70) ** 3, 0.25625, 0.15, 0.15, 0.15]
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("scope", pruning.SCOPES)
+def test_the_smallest_weights_are_pruned_for_good(scope):
+    pruner = Pruner("magnitude", scope, 0.3, begin=2, end=8)
+    history = run(pruner.wrap(optax.adam(0.1)), make_params(), 10)
+    before = [np.ones(kernel.shape, bool) for kernel in kernels(history[0][1])]
+    for number, (_, params) in enumerate(history, 1):
+        now = [kernel != 0 for kernel in kernels(params)]
+        for old, new in zip(before, now, strict=True):
+            assert not (new & ~old).any()
+        fraction = float(pruner.fraction_kept(number))
+        if scope == "global":
+            assert sum(map(np.sum, now)) == round(fraction * 2 * LAYERS * 20)
+        else:
+            counts = {int(n) for each in now for n in each.sum(axis=(1, 2))}
+            assert counts == {round(fraction * 20)}
+        before = now
+    if scope == "global":  # weights of "out" are three times as large
+        assert before[1].sum() > before[0].sum()
+    _, params = history[-1]
+    assert np.all(params["token"]["embedding"] != 0)
+    assert np.all(params["stack"]["blocks"]["in"]["bias"] != 0)
+
+
+def test_unpruned_weights_and_other_parameters_train_as_without_pruning():
+    pruner = Pruner("magnitude", "matrix", 0.5, begin=0, end=1)
+    plain, pruned = (
+        run(optimizer, make_params(), 4)[-1][1]
+        for optimizer in (optax.sgd(0.1), pruner.wrap(optax.sgd(0.1)))
+    )
+    for own, other in zip(kernels(pruned), kernels(plain), strict=True):
+        assert (own == 0).mean() == 0.5
+        np.testing.assert_array_equal(own[own != 0], other[own != 0])
+    jax.tree.map(np.testing.assert_array_equal, pruned["token"], plain["token"])
+
+
+def test_movement_keeps_what_training_moves_away_from_0():
+    """Step by step as the released code: scores learn by gradient x weight with Adam,
+    the weight by gradient x mask, and the mask is the largest scores'."""
+    rate = lambda count: 0.01  # noqa: E731
+    pruner = Pruner("movement", "matrix", 0.4, begin=1, end=4, score_rate=rate)
+    params = make_params()
+    history = run(pruner.wrap(optax.sgd(0.1)), params, 6)
+    weight = kernels(params)[0].astype(np.float64)
+    mask, score = np.ones_like(weight), np.zeros_like(weight)
+    first, second, came_back = 0.0, 0.0, False
+    for number, (state, found) in enumerate(history, 1):
+        grad = kernels(make_params(number))[0]
+        slope = grad * weight
+        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
+        mean, square = first / (1 - 0.9**number), second / (1 - 0.999**number)
+        score = score - 0.01 * mean / (np.sqrt(square) + 1e-8)
+        weight = weight - 0.1 * grad * mask
+        count = round(float(pruner.fraction_kept(number)) * 20)
+        after = np.zeros_like(mask)
+        for layer in range(LAYERS):
+            chosen = np.argsort(score[layer].ravel())[-count:]
+            after[layer].flat[chosen] = 1
+        came_back |= bool((after > mask).any())
+        mask = after
+        np.testing.assert_allclose(kernels(found)[0], weight * mask, atol=1e-5)
+        assert isinstance(state, Pruning)
+    assert came_back and mask.mean() == 0.4
+
+
+def test_pruning_ends_after_it_begins():
+    with pytest.raises(UserError, match=r"prune_end is 0\.2; it is at least .*, 0\.5"):
+        keys = {"prune": "magnitude", "prune_begin": 0.5, "prune_end": 0.2}
+        make_optimizer(section(warmup_steps=0, **keys), 9)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_runs.write_corpus(tmp_path_factory.mktemp("data"))
+
+
+@pytest.mark.parametrize("method", ["magnitude", "movement"])
+def test_masks_are_sharded_as_their_parameters_and_checkpointed(folder, method):
+    keys = {"optimizer.prune": method, "mesh.data": 1, "mesh.fsdp": 2}
+    config = tiny_config(folder, "mlm", **keys)
+    program = build_program(config, jax.devices()[:2])
+    state = program.abstract_state
+    mask = state.opt_state.mask["stack"]["blocks"]["feedforward"]["in"]["kernel"]
+    kernel = state.params["stack"]["blocks"]["feedforward"]["in"]["kernel"]
+    assert mask.dtype == bool and mask.shape == kernel.shape
+    assert mask.sharding == kernel.sharding and not mask.sharding.is_fully_replicated
+    assert random_state(program).opt_state.count.shape == ()
