@@ -297,7 +297,8 @@ def test_a_size_of_a_file_that_has_sizes(tmp_path):
 @pytest.mark.parametrize("key", config.READ_WITH)
 def test_a_key_that_is_not_read_without_another_is_told(key, capsys):
     needed = config.READ_WITH[key]
-    values = {"train.init_scope": "stack", "data.alpha": 0.5, "data.mixing": "batches"}
+    values = {"train.init_scope": "stack", "train.init_layers": [1]}
+    values |= {"data.alpha": 0.5, "data.mixing": "batches"}
     given = {"train.init_from": "/nowhere", "data.mixture": {"embedded": 1.0}}
     own = {key: values[key]}
     config.load_config(MLM, own)
