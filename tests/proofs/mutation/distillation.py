@@ -1,4 +1,4 @@
-"""Distillation and pruning: what is compared, how it is scaled, and which masks stay."""
+"""Distillation and pruning: what is compared, its scale, and which masks stay."""
 
 from tests.proofs.mutation import Mutant
 
