@@ -12,9 +12,11 @@ POST /question-answering   Hugging Face's task: {"inputs": {"question", "context
                            "end"}]
 POST /v1/embeddings        OpenAI's: {"input": a text or several} -> vectors
 
-An error is {"error": {"message", "type"}}: 400 no JSON, 404, 405, 411 no length, 413 a
-body that is too long, 415 another type than JSON, 422 a value that is not legal, 501
-what this server lacks, 503 a full queue (Retry-After), 504 no answer in time.
+An error is {"error": {"message", "type"}}: 400 no JSON, 403 another host's name where
+the server is for this machine alone (a site whose name was made to lead here), 404,
+405, 411 no length, 413 a body that is too long, 415 another type than JSON, 422 a value
+that is not legal, 501 what this server lacks, 503 a full queue (Retry-After), 504 no
+answer in time.
 """
 
 import http.server
@@ -31,6 +33,7 @@ from launch.serving.worker import BusyError, Worker
 MAX_BODY, MAX_QUESTION, MAX_TOP_K, MAX_INPUTS = 64 * 2**10, 1000, 50, 16
 TIMEOUT_S, SOCKET_TIMEOUT_S, RETRY_AFTER_S = 30.0, 10.0, 1
 PAGE = Path(__file__).with_name("page.html")
+LOOPBACK = ("127.0.0.1", "localhost")
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -100,6 +103,7 @@ class Server(http.server.ThreadingHTTPServer):
     ):
         self.worker, self.kinds, self.facts = worker, kinds, facts
         self.counts, self.page = Counts(), PAGE.read_bytes()
+        self.hosts = LOOPBACK if address[0] in LOOPBACK else ()
         super().__init__(address, _Handler)
 
 
@@ -122,6 +126,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         known = path if path in GET or path in POST else "other"
         headers = {"Content-Type": "application/json; charset=utf-8"}
         try:
+            hosts, host = self.server.hosts, self.headers.get("Host", "")
+            if hosts and host.partition(":")[0] not in hosts:
+                raise HttpError(403, f"this server is none of {host}")
             if path not in routes:
                 if path in other:
                     raise HttpError(405, f"{path} takes another method")

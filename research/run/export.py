@@ -113,8 +113,10 @@ def _export(
         raise UserError(f"Hugging Face has no architecture of an {options.name}")
     labels = tuple(saved["facts"].get("labels", ()))
     parts, lines = exported_networks(config, options, params, vocabulary, labels), {}
+    objective = objectives.make_objective(**config["objective"])
     for part, network in parts.items():
-        lines[part] = write_network(to / part, network, start_ids(network))
+        start = start_ids(network, objective)
+        lines[part] = write_network(to / part, network, start)
         pattern = network.pattern
         write_tokenizer(
             to / part,
@@ -218,12 +220,16 @@ def exported_networks(
     }
 
 
-def start_ids(network: Network) -> dict[str, int]:
-    """The token with which a decoder starts: pad for T5, eos for BART."""
+def start_ids(network: Network, objective: Any) -> dict[str, int]:
+    """The token with which a decoder starts, by the objective's own prompt; eos, as in
+    BART, where it writes no text."""
     if network.pattern:
         return {}
-    vocab, is_t5 = network.vocab, network.options.position == "t5"
-    return {"decoder_start_token_id": vocab.pad_id if is_t5 else vocab.eos_id}
+    vocab, start = network.vocab, network.vocab.eos_id
+    for writer in objective.writers.values():
+        prompt = writer.prompt([[int(vocab.ordinary_ids[0])]], vocab)
+        start = int(prompt.group["token"][0, 0])
+    return {"decoder_start_token_id": start}
 
 
 def model_card(

@@ -12,7 +12,8 @@ from research.generation.options import Options
 from research.inference.open_run import open_run
 from tests.testing import huggingface_goldens
 
-WRITERS = ("bart", "gpt2", "llama", "t5")
+WRITERS = ("bart", "gpt2", "llama", "t5", "marian")
+WRITERS += ("gemma", "gpt-neox", "mistral", "qwen3")
 SEARCHES = ("greedy", "repetition", "ngrams", "forced", "beam", "beam, first")
 SEARCHES += ("beam, never", "beam, summary")
 SHORT = {("gpt2", "beam, never"), ("llama", "forced"), ("llama", "beam, first")}
@@ -28,6 +29,7 @@ def opened(tmp_path_factory):
         if name not in made:
             folder = tmp_path_factory.mktemp("writers")
             path = huggingface_goldens.copy_with_vocabulary(name, folder)
+            (path / "source.spm").touch()  # without which Marian's is refused
             found = json.loads((path / "written.json").read_text())
             made[name] = open_run(f"hf:{path}"), found
         return made[name]

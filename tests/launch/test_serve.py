@@ -121,6 +121,9 @@ def test_a_wrong_request_gets_its_status(server, status, path, body, words):
 
 def test_a_form_of_another_site_is_refused(server):
     """A browser sends text/plain there without asking the server first."""
+    for host in ("evil.example", "evil.example:80", ""):
+        assert ask(server, "/health", headers={"Host": host}, method="GET")[0] == 403
+    assert ask(server, "/", headers={"Host": "localhost:1"}, method="GET")[0] == 200
     headers = {"Content-Type": "text/plain"}
     assert ask(server, "/answer", QUESTION, headers=headers)[0] == 415
     assert ask(server, "/answer", b"", headers=JSON | {"Content-Length": "x"})[0] == 411

@@ -349,7 +349,8 @@ def run(model: torch.nn.Module, inputs: dict) -> dict[str, torch.Tensor]:
     return {"loss": outputs["loss"], **found}
 
 
-WRITERS = ("bart", "gpt2", "llama", "t5")
+WRITERS = ("bart", "gpt2", "llama", "t5", "marian")
+WRITERS += ("gemma", "gpt-neox", "mistral", "qwen3")
 BEGIN, NUM_PROMPTS, PROMPT_LENGTH, NEW_TOKENS = 2, 20, 5, 10
 NEVER_WRITTEN = [0, 2, 3, 4]
 """Ids of special tokens, which this project never writes; so are those past the 99

@@ -12,6 +12,7 @@ import tokenizers
 from research.checkpoints.partial_restore import load_on_host, restore_params
 from research.errors import UserError
 from research.networks.transformer import Network
+from research.objectives import make_objective
 from research.run.export import (
     export_run,
     exported_networks,
@@ -85,16 +86,18 @@ def test_a_full_disk_leaves_no_half_of_a_folder(electra, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "layout", "start"),
+    ("name", "objective", "layout", "start"),
     [
-        ("bert", "both", None),
-        ("gpt2", "none", None),
-        ("xlnet", "last", None),
-        ("t5", "eos", "pad_id"),
-        ("bart", "both", "eos_id"),
+        ("bert", "mlm", "both", None),
+        ("gpt2", "lm", "none", None),
+        ("xlnet", "plm", "last", None),
+        ("t5", "dae", "eos", "pad_id"),
+        ("bart", "bart", "both", "eos_id"),
+        ("bart-label", "sequence_classification", "both", "eos_id"),
+        ("marian", "sequence_to_sequence", "both", "pad_id"),
     ],
 )
-def test_texts_begin_and_end_as_in_the_family(name, layout, start):
+def test_texts_begin_and_end_as_in_the_family(name, objective, layout, start):
     """T5's decoder begins with pad and its text has eos alone; BART's begins with
     eos."""
     network = network_of(huggingface_goldens.load(name))
@@ -102,7 +105,7 @@ def test_texts_begin_and_end_as_in_the_family(name, layout, start):
     expected = (
         {"decoder_start_token_id": getattr(network.vocab, start)} if start else {}
     )
-    assert start_ids(network) == expected
+    assert start_ids(network, make_objective(objective)) == expected
 
 
 EXPORTED_TASKS = [  # tests/proofs/huggingface_exports.py has the others

@@ -98,6 +98,17 @@ def test_parameters_without_a_place_are_refused_but_for_heads(bert, tmp_path):
         )
 
 
+def test_a_head_of_another_activation_is_left_out(tmp_path):
+    """ELECTRA's classifier has a gelu, DistilBERT's a relu; neither file says it."""
+    network = network_of(huggingface_goldens.load("distilbert-label"))
+    changed = dataclasses.replace(network, head_activation="gelu", prefers=())
+    first, *_ = export.write_network(tmp_path / "gelu", changed)
+    assert first.startswith("ElectraForSequenceClassification")
+    changed = dataclasses.replace(changed, head_activation="relu")
+    first, *_ = export.write_network(tmp_path / "relu", changed)
+    assert first.startswith("DistilBertForSequenceClassification")
+
+
 def test_dropout_without_a_key_is_named(bert, tmp_path):
     options = dataclasses.replace(bert.options, feedforward_dropout=0.25)
     lines = export.write_network(tmp_path, dataclasses.replace(bert, options=options))
