@@ -12,6 +12,9 @@ claims = ["babylm2023"]       # of experiments/claims: what they say of these co
 [metrics]                     # further columns: task -> its metric
 "SST-2" = "accuracy"
 
+[baselines]                   # rows that are compared with another one than `baseline`
+"No NSP, large" = "No NSP"    # "": with none
+
 title and note are needed. Rows are those that the sweep names; before the columns stand
 those of what a pretraining cost.
 """
@@ -50,7 +53,7 @@ from research.files.json_files import check_object
 DEFAULTS = {
     **{name: "" for name in ("row_header", "baseline", "paper")},
     **{name: [] for name in ("columns", "bars", "claims")},
-    "metrics": {},
+    **{name: {} for name in ("metrics", "baselines")},
 }
 FIELDS = {"title": str, "note": str} | {k: type(v) for k, v in DEFAULTS.items()}
 
@@ -153,6 +156,7 @@ def _table(content: Mapping[str, Any]) -> Table:
         rows=labelled_rows,
         columns=(*COSTS, *_benchmark_columns(probes, True), *columns),
         baseline=content["baseline"],
+        baselines=content["baselines"],
         papers=_papers(paper) if paper else {},
         claims=tuple(claim for each in claims for claim in _claimed(each, shown)),
         curves=LOSS_CURVES,

@@ -35,6 +35,9 @@ IN_PLACE = ("mask", "bert", "shuffle")
 RANDOM_FRACTION = 0.1
 """Fraction of random tokens in the replacement "bert" (T5: 10 %, the rest masks)."""
 
+SHUFFLED = "the input has every token of the target, in another order"
+"""What `shown_answers` says where tokens are shuffled and none is hidden."""
+
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
@@ -126,6 +129,8 @@ class Objective(objectives.Objective):
 
     @property
     def shown_answers(self) -> dict[str, str]:
+        if self.replacement == "shuffle":
+            return {"dae": SHUFFLED}
         whole = {"dae": "the target is the text, hidden or not"}
         return whole if self.target == "whole" else {}
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from research.data import counter_rng
+from research.objectives import dae
 from tests.testing.example_batches import keys
 from tests.testing.instrumented_network import target_weights
 from tests.testing.objective_cases import (
@@ -138,6 +139,8 @@ def test_no_target_is_seen_by_what_predicts_it(name, fields):
         shown = all(
             term.rpartition("/")[2] in objective.shown_answers for term in terms
         )
+        if shown and {*objective.shown_answers.values()} == {dae.SHUFFLED}:
+            return  # no token is hidden
         check_targets(case, text, batch, weight, terms, may_be_shown=shown)
 
 

@@ -118,7 +118,7 @@ CASES = {
         "tlm",
         MASKS | {"rate": 0.5},
         markov_chain.optimal_tlm,
-        1000,
+        1500,
         TOKEN_TYPES,
         markov_chain.translated_texts,
         markov_chain.BILINGUAL_VOCAB,
