@@ -117,6 +117,21 @@ def test_a_student_of_another_size_learns_from_the_layers_of_its_map():
         assert 0 < found[2][name].total < found[1][name].total
 
 
+def test_a_layers_states_are_those_after_it():
+    """The last layer's are the states of the network, of width 16."""
+    fields = {"hidden": 1.0, "hidden_from": "blocks", "projection": "none"}
+    case = Case(make(**fields, hard=0.0, soft=0.0, layer_map=(-1, -1, -1, 3)))
+    params = jax.tree.map(lambda leaf: 0.5 * leaf, case.teacher)
+    (term,) = jax.jit(case.terms)(params).values()
+    own, other = (
+        apply(case.network, each, lambda net: net.states(case.batch))
+        for each in (params, case.teacher)
+    )
+    is_text = np.asarray(case.batch["segment"]) > 0
+    error = ((own - other) ** 2)[is_text]
+    np.testing.assert_allclose(term.total / term.weight, error.mean(), rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("base", "batch_has", "expected"),
     [

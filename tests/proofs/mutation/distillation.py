@@ -74,7 +74,7 @@ MUTANTS = [
         "call.layers.states[np.array([*first, *(numbers + 1)])]",
         "call.layers.states[np.array([*first, *numbers])]",
         TEST_DISTILL,
-        "another_size",
+        "those_after_it",
     ),
     Mutant(
         "the first teacher layers are learned, not every nth",
