@@ -1,6 +1,7 @@
-"""An exponential moving average of the parameters, kept in the optimizer's state."""
+"""Averages of the parameters over steps, kept in the optimizer's state."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -29,14 +30,43 @@ def with_moving_average(
     (models/ema/ema.py) and timm (utils/model_ema.py) begin with the initial parameters.
     """
 
+    def weight(count: jax.Array) -> jax.Array:
+        return (1 - decay) / -jnp.expm1(count * math.log(decay))
+
+    return _with_average(optimizer, weight)
+
+
+def with_average_of_steps(
+    optimizer: optax.GradientTransformation, start: int
+) -> optax.GradientTransformation:
+    """The optimizer, which also averages the parameters after update `start` + 1.
+
+    Before, the average is the parameters. The first ones after `start` are left out, as
+    in PyTorch's ASGD with t0 = 0 (torch/optim/asgd.py), by which AWD-LSTM is trained.
+    """
+
+    def weight(count: jax.Array) -> jax.Array:
+        return 1 / jnp.maximum(1, count - start - 1).astype(jnp.float32)
+
+    return _with_average(optimizer, weight)
+
+
+def _with_average(
+    optimizer: optax.GradientTransformation, weight: Callable
+) -> optax.GradientTransformation:
+    """The optimizer, whose last state is an average of the parameters.
+
+    Args:
+      weight: number of an update, from 1 -> the weight of its parameters.
+    """
+
     def init(params: Any) -> MovingAverage:
         return MovingAverage(jnp.zeros((), jnp.int32), jax.tree.map(jnp.copy, params))
 
     def update(updates: Any, state: MovingAverage, params: Any) -> tuple:
         count = optax.safe_increment(state.count)
-        weight = (1 - decay) / -jnp.expm1(count * math.log(decay))
         average = optax.incremental_update(
-            optax.apply_updates(params, updates), state.average, weight
+            optax.apply_updates(params, updates), state.average, weight(count)
         )
         return updates, MovingAverage(count, average)
 

@@ -6,7 +6,12 @@ import numpy as np
 import optax
 import pytest
 
-from research.moving_average import exchange_average, with_moving_average
+from research.moving_average import (
+    exchange_average,
+    with_average_of_steps,
+    with_moving_average,
+)
+from research.run import sections
 from research.run.optimizer import make_optimizer
 from research.step import State
 from tests.testing.optimizer_section import section
@@ -51,3 +56,25 @@ def test_exchanged_twice_is_unchanged_and_training_does_not_see_it():
     exchanged = exchange_average(averaged)
     assert (kernel(exchanged) != kernel(averaged)).all()
     jax.tree.map(np.testing.assert_array_equal, exchange_average(exchanged), averaged)
+
+
+def test_an_average_of_steps_is_that_of_pytorch():
+    """Iterates 1, 2, 4, 8: the first one is left out where a second one follows; before
+    the start the average is the parameters."""
+    updates = [1.0, 1.0, 2.0, 4.0]
+    for start, expected in ((0, [1, 2, 3, 14 / 3]), (1, [1, 2, 4, 6])):
+        optimizer, params = (
+            with_average_of_steps(optax.identity(), start),
+            jnp.zeros(()),
+        )
+        state, found = optimizer.init(params), []
+        for update in map(jnp.asarray, updates):
+            _, state = optimizer.update(update, state, params)
+            params += update
+            found.append(float(state[-1].average))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_two_averages_are_refused():
+    with pytest.raises(ValueError, match=r"two averages; set ema_decay to 0"):
+        sections.Optimizer(ema_decay=0.9, average_from=0.5)

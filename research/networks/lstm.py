@@ -20,6 +20,9 @@ from flax import linen as nn
 from jax import lax
 
 from research import networks
+from research.errors import UserError
+from research.fields import choice, number
+from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.networks.layers.adaptive import (
     AdaptiveEmbedding,
     AdaptiveHead,
@@ -38,6 +41,7 @@ from research.networks.layers.embeddings import TokenEmbedding
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
 from research.networks.layers.options import dim, dropout_rate
 from research.networks.layers.products import dense_matmul, matmul
+from research.networks.modules.protocol import Undropped
 
 UNROLL = 4
 """Number of positions in one step of the scan."""
@@ -48,22 +52,53 @@ class Network(networks.Network):
     """A stack of LSTM layers.
 
     The state is reset where a segment begins. Dropout is applied to embeddings, between
-    layers and to the output, never to the recurrent state (Zaremba et al. 2014). `init`
-    applies to tables, readouts and heads; kernels of layers are uniform within
+    layers and to the output, never to the recurrent state (Zaremba et al. 2014), and to
+    recurrent kernels and words of the table where it is asked for. `init` applies to
+    tables, readouts and heads; kernels of layers are uniform within
     1 / sqrt(cells).
     """
 
     cell_width: int = dim(0, least=0)  # cells of a layer, which are projected to width;
     # 0: width, without a projection
+    inner_width: int = dim(0, least=0)  # width of all layers but the last (AWD-LSTM);
+    # 0: width
+    cell: str = choice("standard", ("standard", "pytorch"))  # pytorch: the forget gate
+    # has no 1 of its own; two biases are added, which begin uniform as kernels do
+    table_range: float = number(0.0, least=0)  # the token table begins uniform within
+    # it; 0: as model.init says
+    dropout_mask: str = choice("each", ("each", "locked"))  # what a mask of dropout is
+    # of; locked: a unit of a row, at all positions (Gal and Ghahramani 2016)
     layer_dropout: float = dropout_rate(-1.0)  # of the output of a layer to the next
+    weight_dropout: float = dropout_rate(0.0)  # of entries of recurrent kernels, in all
+    # steps of a batch alike (Merity et al. 2018, section 2)
+    word_dropout: float = dropout_rate(0.0)  # of whole rows of the token table where it
+    # is read (section 4.3)
 
-    dropout_places: ClassVar = ("embedding", "layer", "output", "head")
-    abilities: ClassVar = (networks.Ability.CAUSAL, networks.Ability.MEMS)
+    dropout_places: ClassVar = (
+        *("embedding", "layer", "weight", "word", "output", "head"),
+    )
+    abilities: ClassVar = (
+        networks.Ability.CAUSAL,
+        networks.Ability.MEMS,
+        networks.Ability.UNDROPPED,
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.cell_width and self.inner_width:
+            raise UserError(
+                "model.cell_width projects to model.width in all layers, so "
+                "model.inner_width has no meaning; set one of them to 0"
+            )
 
     @property
-    def cells(self) -> int:
-        """C."""
-        return self.cell_width or self.width
+    def widths(self) -> tuple[int, ...]:
+        """D of each layer."""
+        return (self.inner_width or self.width,) * (self.layers - 1) + (self.width,)
+
+    def cells(self, width: int) -> int:
+        """C of a layer of some width."""
+        return self.cell_width or width
 
     def module(self, needs: networks.Needs, size: int) -> nn.Module:
         return LSTM(self, size, needs.transform, tuple(needs.heads.items()))
@@ -72,8 +107,8 @@ class Network(networks.Network):
 class State(NamedTuple):
     """The recurrent state after the positions so far; it is also the cache."""
 
-    hidden: jax.Array  # [B, N, D]
-    cell: jax.Array  # [B, N, C] float32
+    hidden: jax.Array  # [B, N, largest D], zeros behind that of a layer
+    cell: jax.Array  # [B, N, largest C] float32
     segment: jax.Array  # [B] segment of the last position outside padding; 0: none
 
     def select_rows(self, row: jax.Array) -> "State":
@@ -109,8 +144,12 @@ class LSTM(nn.Module):
     def setup(self):
         # The names are those of the parameters in checkpoints.
         options = self.options
-        embedding = AdaptiveEmbedding if options.cutoffs else TokenEmbedding
-        self.token = embedding(options, self.size)
+        if options.cutoffs:
+            self.token = AdaptiveEmbedding(options, self.size)
+        else:
+            init = uniform(options.table_range, "vocab", "embed")
+            init = init if options.table_range else None
+            self.token = TokenEmbedding(options, self.size, init)
         self.stack = Stack(options)
         if options.cutoffs:
             self.output = AdaptiveHead(options, self.size, self.token)
@@ -125,6 +164,7 @@ class LSTM(nn.Module):
         *,
         mems: Mapping | None = None,
         cache: State | None = None,
+        undropped: bool = False,
     ) -> Any:
         """States [B, L, D], 0 at padding, or [B, P, D] at `scored`.
 
@@ -138,8 +178,10 @@ class LSTM(nn.Module):
             state = state._replace(segment=first_B)
         if state is None:
             state = self.empty_cache(len(group["segment"]), 0)
-        x, state = self.stack(self.token(group["token"]), group["segment"], state)
-        x = x if scored is None else gather_positions(x, scored)
+        x, state = self.stack(self.token(group["token"]), group, state)
+        if scored is not None:
+            x = Undropped(*(gather_positions(each, scored) for each in x))
+        x = x if undropped else x.states
         if cache is not None:
             return x, state
         if mems is None:
@@ -167,10 +209,10 @@ class LSTM(nn.Module):
 
     def empty_cache(self, rows: int, slots: int) -> State:
         """The zero state; it needs no slots."""
-        options = self.options
+        options, width = self.options, max(self.options.widths)
         return State(
-            hidden=jnp.zeros((rows, options.layers, options.width), options.dtype),
-            cell=jnp.zeros((rows, options.layers, options.cells), jnp.float32),
+            hidden=jnp.zeros((rows, options.layers, width), options.dtype),
+            cell=jnp.zeros((rows, options.layers, options.cells(width)), jnp.float32),
             segment=jnp.zeros((rows,), jnp.int32),
         )
 
@@ -182,47 +224,113 @@ class Stack(Module):
 
     @nn.compact
     def __call__(
-        self, x_BLE: jax.Array, segment_BL: jax.Array, state: State
-    ) -> tuple[jax.Array, State]:
+        self, x_BLE: jax.Array, group: Mapping, state: State
+    ) -> tuple[Undropped, State]:
         """States [B, L, D], and the state after the last position."""
-        options = self.options
-        x = dropout(self, x_BLE.astype(options.dtype), "embedding")
+        options, segment_BL = self.options, group["segment"]
+        x = self._drop_words(x_BLE.astype(options.dtype), group["token"])
+        x = self._dropout(x, "embedding")
         if x.shape[-1] != options.width:
             axes = (None, "embed")
             x = Dense(options, options.width, axes, name="project")(x)
         steps, last_B = _steps(segment_BL, state.segment)
         hidden, cell = [], []
-        for number, params in enumerate(Blocks(options, name="blocks")()):
-            x = dropout(self, x, "layer") if number else x
-            before = state.hidden[:, number], state.cell[:, number]
-            x, after = _run_layer(params, x, steps, before, options.operand_dtype)
+        for n, (params, width) in enumerate(
+            zip(self._layers(), options.widths, strict=True)
+        ):
+            x = self._dropout(x, "layer") if n else x
+            before = state.hidden[:, n], state.cell[:, n]
+            before = before[0][:, :width], before[1][:, : options.cells(width)]
+            params |= {"recurrent_kernel": self._drop(params["recurrent_kernel"])}
+            x, after = _run_layer(params, x, steps, before, options)
             x = nn.with_logical_constraint(x, STATE_AXES)
-            hidden.append(after[0])
-            cell.append(after[1])
-        x = jnp.where((segment_BL > 0)[..., None], dropout(self, x, "output"), 0)
+            hidden.append(_pad(after[0], state.hidden.shape[-1]))
+            cell.append(_pad(after[1], state.cell.shape[-1]))
+        is_text = (segment_BL > 0)[..., None]
+        dropped = self._dropout(x, "output")
+        x = Undropped(jnp.where(is_text, dropped, 0), jnp.where(is_text, x, 0))
         return x, State(jnp.stack(hidden, 1), jnp.stack(cell, 1), last_B)
+
+    def _layers(self) -> list[dict[str, jax.Array]]:
+        """The parameters of each layer; those of equal widths are stacked."""
+        options = self.options
+        if len({*options.widths}) == 1:
+            width = options.width
+            return Blocks(options, options.layers, width, width, name="blocks")()
+        before = (options.width, *options.widths[:-1])
+        sizes = enumerate(zip(before, options.widths, strict=True))
+        named = [
+            Blocks(options, 1, *size, name=f"block_{number}") for number, size in sizes
+        ]
+        return [block()[0] for block in named]
+
+    def _dropout(self, x: jax.Array, place: str) -> jax.Array:
+        """Dropout of x [B, L, D] at a place."""
+        if self.options.dropout_mask == "each":
+            return dropout(self, x, place)
+        position = jnp.zeros((1, 1, 1), jnp.int32)  # as if all were one
+        unit = lax.broadcasted_iota(jnp.int32, (1, 1, x.shape[-1]), 2)
+        return self._hashed(x, place, x.shape[:1], position, unit)
+
+    def _drop_words(self, x: jax.Array, token_BL: jax.Array) -> jax.Array:
+        """x [B, L, E] of tokens, without those of some words."""
+        zero = jnp.zeros((1, 1, 1), jnp.int32)
+        return self._hashed(x, "word", (), token_BL[..., None], zero)
+
+    def _drop(self, kernel: jax.Array) -> jax.Array:
+        """A recurrent kernel [D, 4C] without some of its entries."""
+        row, column = (lax.broadcasted_iota(jnp.int32, kernel.shape, n) for n in (0, 1))
+        return self._hashed(kernel, "weight", (), row, column)
+
+    def _hashed(self, x, place, seeds, row, column) -> jax.Array:
+        """Dropout by a hash of row and column, with seeds for the first dims."""
+        rate = self.options.dropout_rate(place)
+        if not rate or not self.has_rng("dropout"):
+            return x
+        seed = dropout_seeds(self.make_rng("dropout"), *seeds)
+        seed = jnp.expand_dims(seed, range(len(seeds), x.ndim))
+        return counter_dropout(x, seed, row, column, rate)
+
+
+def _pad(x: jax.Array, width: int) -> jax.Array:
+    """x [B, D] with zeros behind."""
+    return jnp.pad(x, ((0, 0), (0, width - x.shape[-1])))
 
 
 class Blocks(Module):
-    """The parameters of all layers, stacked over the layers."""
+    """The parameters of layers of equal widths, stacked over them.
+
+    Attributes:
+      count: number of layers.
+      read, width: widths of their inputs and outputs.
+    """
 
     options: Network
+    count: int
+    read: int
+    width: int
 
     @nn.compact
     def __call__(self) -> list[dict[str, jax.Array]]:
         """The parameters of each layer."""
-        options = self.options
-        count, width, cells = options.layers, options.width, options.cells
+        options, count, width = self.options, self.count, self.width
+        cells = options.cells(width)
         draw = partial(uniform, cells**-0.5, "layers")
-        kernel = draw("embed", "feedforward"), (count, width, 4 * cells)
+        kernel = draw("embed", "feedforward")
+        bias = (constant(0.0, "layers", "feedforward"), (count, 4 * cells))
+        if options.cell == "pytorch":
+            bias = (draw("feedforward"), (count, 4 * cells))
         made = {
-            "input_kernel": kernel,
-            "recurrent_kernel": kernel,
-            "bias": (constant(0.0, "layers", "feedforward"), (count, 4 * cells)),
+            "input_kernel": (kernel, (count, self.read, 4 * cells)),
+            "recurrent_kernel": (kernel, (count, width, 4 * cells)),
+            "bias": bias,
+            "recurrent_bias": bias,
             "projection": (draw("feedforward", "embed"), (count, cells, width)),
         }
         if not options.bias:
             del made["bias"]
+        if not options.bias or options.cell != "pytorch":
+            del made["recurrent_bias"]
         if not options.cell_width:
             del made["projection"]
         stacked = {name: self.param(name, *each) for name, each in made.items()}
@@ -254,17 +362,19 @@ def _run_layer(
     x_BLD: jax.Array,
     steps: Steps,
     before: tuple[jax.Array, jax.Array],
-    operand_dtype: str,
+    options: Network,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """The states [B, L, D] of one layer, and its hidden [B, D] and cell [B, C] after.
 
     The input product is computed for all positions at once; a step of the scan computes
     the recurrent product and the projection.
     """
-    dtype = x_BLD.dtype
+    dtype, operand_dtype = x_BLD.dtype, options.operand_dtype
+    forget_bias = 1 if options.cell == "standard" else 0
     input_BLG = dense_matmul(x_BLD, params["input_kernel"], operand_dtype)
-    if "bias" in params:
-        input_BLG += params["bias"].astype(dtype)[None, None]
+    for name in ("bias", "recurrent_bias"):
+        if name in params:
+            input_BLG += params[name].astype(dtype)[None, None]
     # With fsdp they are gathered once, not in each step of the scan.
     recurrent_DG = nn.with_logical_constraint(
         params["recurrent_kernel"].astype(operand_dtype), (None, "feedforward")
@@ -282,7 +392,7 @@ def _run_layer(
             kept.astype(operand_dtype), recurrent_DG, preferred_element_type=jnp.float32
         )
         i, f, g, o = jnp.moveaxis(gates_BG.reshape(*cell.shape, 4), -1, 0)
-        new_cell = jax.nn.sigmoid(f + 1) * jnp.where(continues, cell, 0)
+        new_cell = jax.nn.sigmoid(f + forget_bias) * jnp.where(continues, cell, 0)
         new_cell += jax.nn.sigmoid(i) * jnp.tanh(g)
         new_hidden = (jax.nn.sigmoid(o) * jnp.tanh(new_cell)).astype(dtype)
         if projection_CD is not None:

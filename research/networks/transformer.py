@@ -120,7 +120,9 @@ class Network(networks.Network):
     )
 
     abilities: ClassVar[tuple[networks.Ability, ...]] = tuple(
-        each for each in networks.Ability if each is not networks.Ability.TOKEN_BIAS
+        each
+        for each in networks.Ability
+        if each not in (networks.Ability.TOKEN_BIAS, networks.Ability.UNDROPPED)
     )
 
     def __post_init__(self):

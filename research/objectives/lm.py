@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
@@ -67,6 +68,10 @@ class Objective(objectives.Objective):
     # data.length
     eval_clamp_len: int = number(0, least=0)  # the largest distance of an evaluation,
     # which larger ones are replaced by; 0: none
+    activation_penalty: float = number(0.0, least=0)  # of the mean square of the states
+    # that are read out (AR, Merity et al. 2018, section 4.6)
+    temporal_penalty: float = number(0.0, least=0)  # of that of the differences of two
+    # successive states, without dropout of the output (TAR)
     eval_same_length: bool = False  # in an evaluation each position attends to itself
     # and the mem_len - 1 before it; else to all mems and to those before it
 
@@ -85,10 +90,18 @@ class Objective(objectives.Objective):
         for name, value in self._of_evaluation.items():
             if value and not self.mem_len:
                 raise ValueError(f"{name} needs mem_len above 0")
+        if self._has_penalties and self.direction == "both":
+            raise ValueError(
+                "activation_penalty and temporal_penalty need one direction, not both"
+            )
         if self.eval_length == 1:
             raise ValueError("eval_length is 0 or at least 2, not 1")
         if self.eval_same_length and (self.eval_mem_len or self.mem_len) == 1:
             raise ValueError("eval_same_length needs mems of at least 2 positions")
+
+    @property
+    def _has_penalties(self) -> bool:
+        return max(self.activation_penalty, self.temporal_penalty) > 0
 
     @property
     def _of_evaluation(self) -> dict[str, Any]:
@@ -97,10 +110,11 @@ class Objective(objectives.Objective):
 
     def for_evaluation(self) -> "Objective":
         """The objective with the mems of an evaluation, and their limits."""
+        fields = vars(self) | {"activation_penalty": 0.0, "temporal_penalty": 0.0}
         if not any(self._of_evaluation.values()):
-            return self
+            return replace(self, **fields) if self._has_penalties else self
         mem_len = self.eval_mem_len or self.mem_len
-        return _Evaluation(**vars(self) | {"mem_len": mem_len})
+        return _Evaluation(**fields | {"mem_len": mem_len})
 
     def evaluation_length(self, length: int) -> int:
         return self.eval_length or length
@@ -233,22 +247,45 @@ class Objective(objectives.Objective):
             stacks=stacks,
             mems=self.mem_len > 0,
             mem_limits=self.eval_same_length or self.eval_clamp_len > 0,
+            undropped=self._has_penalties,
         )
 
+    @property
+    def _undropped(self) -> dict[str, Any]:
+        """Arguments of `states`."""
+        return {"undropped": True} if self._has_penalties else {}
+
+    def _terms(self, net: Any, states: Any, batch: dict) -> dict[str, Term]:
+        """The terms of states in one direction, `Undropped` where that is asked for."""
+        if not self._has_penalties:
+            return masked_cross_entropy("lm", net.readout(states), batch)
+        terms = masked_cross_entropy("lm", net.readout(states.states), batch)
+        segment = batch["segment"]
+        same = (segment[:, 1:] == segment[:, :-1]) & (segment[:, 1:] > 0)
+        change = states.raw[:, 1:] - states.raw[:, :-1]
+        for name, values, counts, coef in (
+            ("activation", states.states, segment > 0, self.activation_penalty),
+            ("temporal", change, same, self.temporal_penalty),
+        ):
+            square = jnp.mean(jnp.square(values.astype(jnp.float32)), axis=-1)
+            weight = counts.astype(jnp.float32)
+            terms[name] = Term(jnp.sum(square * weight), jnp.sum(weight), coef)
+        return terms
+
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: lm, and accuracy (not differentiated).
+        """Terms: lm, accuracy (not differentiated), and penalties if there are any.
 
         With direction "both" their names are `forward/lm` and so on.
         """
         if self.mem_len:
             mems = recurrence.mems_from_carry(net, batch, self.mem_len)
-            states, mems = net.states(batch, mems=mems, **self._mem_limits)
+            limits = self._mem_limits | self._undropped
+            states, mems = net.states(batch, mems=mems, **limits)
             length = batch["token"].shape[1]
             carry = recurrence.carry_from_mems(batch, mems, length)
-            return masked_cross_entropy("lm", net.readout(states), batch), carry
+            return self._terms(net, states, batch), carry
         if self.direction != "both":
-            readout = net.readout(net.states(batch))
-            return masked_cross_entropy("lm", readout, batch), ()
+            return self._terms(net, net.states(batch, **self._undropped), batch), ()
         terms = {}
         for direction, prefix in self._array_prefixes.items():
             names = (*INPUT_ARRAYS, "target", "weight")

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 
 from research.errors import UserError
-from research.moving_average import with_moving_average
+from research.moving_average import with_average_of_steps, with_moving_average
 from research.optimizers import OPTIMIZERS
 from research.parameter_names import current_name
 from research.pruning import Pruner
@@ -87,6 +87,9 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
         optimizer = _make_pruner(config, steps).wrap(optimizer)
     if config.ema_decay:
         optimizer = with_moving_average(optimizer, config.ema_decay)
+    if config.average_from < 1:
+        start = round(config.average_from * steps)
+        optimizer = with_average_of_steps(optimizer, start)
     return optimizer
 
 

@@ -133,6 +133,16 @@ class Optimizer:
     ema_decay: float = number(0.0, least=0, below=1)  # of an exponential moving average
     # of the parameters, a step, as in 0.999: it is evaluated, and is what opens a run;
     # 0: none
+    average_from: float = fraction(1.0)  # of the steps: parameters of all steps from
+    # there on have the same weight in an average, which is evaluated and opens a run
+    # (ASGD, Polyak and Juditsky 1992); 1: none
+
+    def __post_init__(self):
+        if self.ema_decay and self.average_from < 1:
+            raise ValueError(
+                "optimizer.ema_decay and optimizer.average_from are two averages; set "
+                "ema_decay to 0 or average_from to 1"
+            )
 
 
 @dataclass

@@ -174,6 +174,7 @@ def test_each_ability_is_served_by_a_variant_and_others_are_refused(name):
         Ability.MEM_LIMITS: some(mem_limits=True),
         Ability.QUERIES: some(queries=True),
         Ability.TOKEN_BIAS: some(token_bias=True),
+        Ability.UNDROPPED: some(undropped=True),
         Ability.BOUNDARIES: some(boundary_offsets=3),
         Ability.FEATURES: some(features="mix"),
         Ability.LAYERS: some(layers=True),

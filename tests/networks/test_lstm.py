@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from launch.config import load_config
 from research import networks
 from research.networks import Needs
 from research.networks.lstm import Network, State
@@ -103,7 +104,8 @@ def test_each_place_of_dropout_has_a_rate_of_its_own(place):
     (states, label), (dropped, dropped_label) = run(), run(**{f"{place}_dropout": -1})
     assert np.abs(dropped_label - label).max() > 0
     assert (np.abs(dropped - states).max() > 0) == (place != "head")
-    assert (np.mean(dropped == 0) > 0.2) == (place == "output")
+    # A text that begins with words without vectors keeps a state of 0.
+    assert (np.mean(dropped == 0) > 0.2) == (place in ("output", "word"))
 
 
 def test_a_projection_and_a_bias_are_parameters_only_where_they_are_asked_for():
@@ -118,6 +120,96 @@ def test_a_projection_and_a_bias_are_parameters_only_where_they_are_asked_for():
     assert count() == 2 * 4 * 16 * (16 + 16 + 1)
     assert count(bias=False) == 2 * 4 * 16 * (16 + 16)
     assert count(cell_width=24) == 2 * (4 * 24 * (16 + 16 + 1) + 24 * 16)
+    assert count(cell="pytorch") == 2 * 4 * 16 * (16 + 16 + 2)
+
+
+def run_awd(group, key=None, **keys):
+    """Module, parameters and states of three layers of widths 24, 24 and 16."""
+    keys = {"layers": 3, "width": 16, "inner_width": 24, "cell": "pytorch", **keys}
+    module = make_module(table_range=0.1, dropout_mask="locked", **keys)
+    fn = lambda net: net.states(group)  # noqa: E731
+    init = jax.jit(lambda key: networks.unbox(networks.init(module, fn, key)))
+    params = init(jax.random.key(0))
+    return module, params, apply(module, params, fn, key)
+
+
+def test_layers_of_other_widths_have_a_state_each():
+    """A text in two parts has the states of the whole."""
+    group = group_of([1, 1, 1, 2, 2, 0])
+    module, params, whole = run_awd(group)
+    cache = module.empty_cache(1, 0)
+    assert cache.hidden.shape == cache.cell.shape == (1, 3, 24)
+    parts = []
+    for part in (slice(0, 2), slice(2, 6)):
+        here = {name: array[:, part] for name, array in group.items()}
+        run = lambda net, here=here, cache=cache: net.states(here, cache=cache)  # noqa: E731
+        states, cache = apply(module, params, run)
+        parts.append(states)
+    np.testing.assert_allclose(np.concatenate(parts, 1), whole, atol=1e-6)
+    blocks = [params["stack"][f"block_{n}"] for n in range(3)]
+    shapes = [(b["input_kernel"].shape, b["recurrent_kernel"].shape) for b in blocks]
+    assert shapes == [
+        ((1, 16, 96), (1, 24, 96)),
+        ((1, 24, 96), (1, 24, 96)),
+        ((1, 24, 64), (1, 16, 64)),
+    ]
+    assert np.abs(params["token"]["embedding"]).max() <= 0.1
+    depths = [
+        networks.layer_depths(params)["stack"][f"block_{n}"]["bias"].tolist()
+        for n in range(3)
+    ]
+    assert depths == [[1], [2], [3]], "rates of layers know the order"
+
+
+def test_a_locked_mask_is_one_for_all_positions():
+    group = group_of([1] * 6)
+    *_, states = run_awd(group, jax.random.key(1), output_dropout=0.5)
+    dropped = np.asarray(states[0] == 0)
+    assert 0 < dropped[0].sum() < 16 and (dropped == dropped[0]).all()
+
+
+def test_a_dropped_word_has_no_vector_anywhere_in_the_batch():
+    """Rows of one word each: a word that is dropped leaves the biases alone."""
+    word = np.array([[7], [8], [7], [9], [10], [8], [11], [12]], np.int32)
+    group = {"token": word, "segment": np.ones_like(word)}
+    rates = {"layers": 1, "inner_width": 0, "word_dropout": 0.5}
+    *_, dropped = run_awd(group, jax.random.key(3), **rates)
+    _, rows = np.unique(np.asarray(dropped[:, 0]), axis=0, return_inverse=True)
+    row_of = {}
+    for token, row in zip(word[:, 0].tolist(), rows.ravel().tolist(), strict=True):
+        assert row_of.setdefault(token, row) == row, "once dropped, once not"
+    assert 1 < len({*row_of.values()}) < len(row_of), "some are alike, not all"
+
+
+def test_weight_dropout_drops_other_entries_each_time_and_the_kernel_learns():
+    group = group_of([1] * 4)
+    module, params, _ = run_awd(group, weight_dropout=0.5)
+    score = lambda net: net.states(group).sum()  # noqa: E731
+
+    @jax.jit
+    def loss(params, key):
+        return networks.apply(module, params, score, key)
+
+    grad = jax.grad(loss)
+    first, second = (grad(params, jax.random.key(n)) for n in (1, 2))
+    of = lambda tree: np.asarray(tree["stack"]["block_1"]["recurrent_kernel"])  # noqa: E731
+    zero = [np.mean(of(tree) == 0) for tree in (first, second)]
+    assert np.allclose(zero, 0.5, atol=0.05) and (of(first) != of(second)).any()
+
+
+@pytest.mark.parametrize(
+    ("size", "published"), [(10_000, 24_221_600), (33_278, 33_556_078)]
+)
+def test_awd_lstm_has_the_published_number_of_parameters(size, published):
+    """But for rows that pad tables to a multiple of 128, of a vector and a bias."""
+    options = networks.from_config(load_config("experiments/awd_lstm.py:base").model)
+    info = vocab(size=size, sentinels=0)
+    module = networks.build(options, Needs(pattern="causal"), info)
+    group = group_of([1, 1])
+    use = lambda net: net.readout(net.states(group)).feature  # noqa: E731
+    shapes = networks.unbox(jax.eval_shape(lambda: networks.init(module, use, KEY)))
+    total = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    assert total - (-size % 128) * 401 == published
 
 
 KEY = jax.random.key(0)

@@ -1,5 +1,6 @@
 """Flax's init, apply and logical axes as functions: only networks import flax."""
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -80,17 +81,20 @@ def layer_depths(params: Any) -> Any:
 
     In a network of n layers: 0 for embeddings (and a projection before the first
     block), 1 to n for blocks, n + 1 for a final norm, n + 2 for readouts and heads. The
-    parameters of blocks are stacked, so their depths are an array [layers]; all others
-    are arrays [].
+    parameters of blocks are stacked, so their depths are an array [layers]; those of
+    block_0, block_1, ... are one each; all others are arrays [].
     """
     leaves = jax.tree_util.tree_leaves_with_path(params)
     names = {path: {str(key.key) for key in path} for path, _ in leaves}
     num_layers = [len(leaf) for path, leaf in leaves if "blocks" in names[path]]
-    max_layers = max(num_layers, default=0)
+    single = {path: _block_number(names[path]) for path, _ in leaves}
+    max_layers = max([*num_layers, *(n + 1 for n in single.values())], default=0)
 
     def depth(path, leaf):
         if "blocks" in names[path]:
             return np.arange(1, len(leaf) + 1)
+        if single[path] >= 0:
+            return np.array([single[path] + 1])
         in_embeddings = names[path] & {*EMBEDDINGS}
         if in_embeddings or names[path] & {*STACKS}:
             is_final_norm = "norm" in names[path] and not in_embeddings
@@ -98,6 +102,12 @@ def layer_depths(params: Any) -> Any:
         return np.array(max_layers + 2)
 
     return jax.tree_util.tree_map_with_path(depth, params)
+
+
+def _block_number(names: set[str]) -> int:
+    """n, if block_n is among the names of modules; else -1."""
+    found = (re.fullmatch(r"block_(\d+)", name) for name in names)
+    return max((int(match[1]) for match in found if match), default=-1)
 
 
 def logical_rules(rules: Sequence[tuple[str, Any]]) -> AbstractContextManager:

@@ -23,6 +23,7 @@ class Ability(enum.StrEnum):
     MEM_LIMITS = "limits of distances to mems"
     QUERIES = "queries that are no keys"
     TOKEN_BIAS = "biases of input tokens"
+    UNDROPPED = "states without dropout of the output"
     BOUNDARIES = "readouts of spans from their boundaries"
     FEATURES = "features of several layers"
     LAYERS = "states and projections of each layer"
@@ -64,6 +65,7 @@ class Needs:
       boundary_offsets: number of offsets in a span that `boundary` distinguishes; 0: it
         is not called.
       token_bias: `token_bias` is called.
+      undropped: `states` is called with `undropped`.
       features: one of `layers.features.FEATURES`, which `features` returns.
       feature_lstm_layers: layers of the BiLSTM on top of the features.
       layers: `layers` is called.
@@ -85,6 +87,7 @@ class Needs:
     queries: bool = False
     boundary_offsets: int = 0
     token_bias: bool = False
+    undropped: bool = False
     features: str = "last"
     feature_lstm_layers: int = 0
     layers: bool = False
@@ -106,6 +109,7 @@ class Needs:
             Ability.LAYERS: self.layers,
             Ability.INPUT_FEATURES: self.input_features > 0,
             Ability.TOKEN_BIAS: self.token_bias,
+            Ability.UNDROPPED: self.undropped,
             Ability.FEATURES: self.features != "last" or self.feature_lstm_layers > 0,
         }
         return tuple(ability for ability, is_needed in needed.items() if is_needed)
@@ -135,7 +139,7 @@ def _merge(name: str, values: list[Any]) -> Any:
             return "general"
         case "heads":
             return _merge_heads(values)
-        case "transform" | "mems" | "mem_limits" | "queries" | "token_bias" | "layers":
+        case _ if all(isinstance(value, bool) for value in values):
             return True
         case "token_types":
             return max(values)

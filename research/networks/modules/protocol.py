@@ -56,6 +56,13 @@ class Cache(Protocol):
         """
 
 
+class Undropped(NamedTuple):
+    """States [B, L, D] with and without dropout of the output."""
+
+    states: jax.Array
+    raw: jax.Array
+
+
 class BoundNetwork(Protocol):
     """The methods that a loss or a search calls.
 
@@ -87,6 +94,7 @@ class BoundNetwork(Protocol):
         cache: Cache | None = None,
         same_length: bool = False,
         clamp_len: int = 0,
+        undropped: bool = False,
     ) -> Any:
         """States [B, L, D]; that of a query depends only on the keys it attends to.
 
@@ -108,6 +116,7 @@ class BoundNetwork(Protocol):
           same_length, clamp_len: with mems of N positions and `Needs.mem_limits`, a
             query attends to itself and the N - 1 tokens before it, in place of all; the
             distance that larger ones are replaced by, 0: none.
+          undropped: with `Needs.undropped`, the states are `Undropped`.
         """
 
     def features(self, group: Group, scored: jax.Array | None = None) -> jax.Array:

@@ -5,8 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from ml_collections import ConfigDict
 
+from research.moving_average import with_average_of_steps
 from research.run import sections
 from research.run.optimizer import make_optimizer
 from research.run.schedule import make_schedule
@@ -164,3 +166,26 @@ def adafactor_factored(system: System):
         if (size,) in shapes and (size, size) not in shapes:
             return size
     return 0
+
+
+@guard("rate of a batch")
+def rate_of_a_batch(system: System):
+    """Of a gradient of 1: the update does not know how long rows are."""
+    config = system.config(system.sizes[0])
+    first, second = (
+        make_schedule(config.optimizer, config.train.steps)(step) for step in (0, 1000)
+    )
+    return phrase({"the same for all": float(first) == float(second)})
+
+
+@guard("average of steps")
+def average_of_steps(system: System):
+    """Of the iterates 1, 2 and 4 from the first step on."""
+    optimizer = with_average_of_steps(optax.identity(), 0)
+    params = np.zeros(())
+    state = optimizer.init(params)
+    for update in (1.0, 1.0, 2.0):
+        _, state = optimizer.update(np.float32(update), state, params)
+        params = params + update
+    average = float(state[-1].average)
+    return phrase({"without the first iterate": average == 3.0, "of all": average < 3})

@@ -4,13 +4,71 @@ from tests.proofs.mutation import Mutant
 
 LSTM = "research/networks/lstm.py"
 TEST_LSTM = "tests/networks/test_lstm.py"
+LM = "research/objectives/lm.py"
+TEST_PENALTIES = "tests/objectives/test_lm_penalties.py"
 TEST_LAWS = "tests/laws/test_network.py"
 
 MUTANTS = [
     Mutant(
+        "weight dropout has one mask for all time",
+        LSTM,
+        'seed = dropout_seeds(self.make_rng("dropout"), *seeds)',
+        "seed = dropout_seeds(jax.random.key(0), *seeds)",
+        TEST_LSTM,
+        "weight_dropout",
+    ),
+    Mutant(
+        "weight dropout is silently inactive",
+        LSTM,
+        'params |= {"recurrent_kernel": self._drop(params["recurrent_kernel"])}',
+        "pass",
+        TEST_LSTM,
+        "weight_dropout or each_place",
+    ),
+    Mutant(
+        "a locked mask differs by position",
+        LSTM,
+        "position = jnp.zeros((1, 1, 1), jnp.int32)",
+        "position = jnp.arange(x.shape[1], dtype=jnp.int32)[:, None]",
+        TEST_LSTM,
+        "locked_mask",
+    ),
+    Mutant(
+        "a word is dropped in some places and not in others",
+        LSTM,
+        'self._hashed(x, "word", (), token_BL[..., None], zero)',
+        'self._hashed(x, "word", x.shape[:1], token_BL[..., None], zero)',
+        TEST_LSTM,
+        "dropped_word",
+    ),
+    Mutant(
+        "changes of states are of those with dropout",
+        LM,
+        "change = states.raw[:, 1:] - states.raw[:, :-1]",
+        "change = states.states[:, 1:] - states.states[:, :-1]",
+        TEST_PENALTIES,
+        "released_code",
+    ),
+    Mutant(
+        "changes count from one text to the next",
+        LM,
+        "same = (segment[:, 1:] == segment[:, :-1]) & (segment[:, 1:] > 0)",
+        "same = segment[:, 1:] > 0",
+        TEST_PENALTIES,
+        "released_code",
+    ),
+    Mutant(
+        "the average of steps has the first iterate",
+        "research/moving_average.py",
+        "jnp.maximum(1, count - start - 1)",
+        "jnp.maximum(1, count - start)",
+        "tests/test_moving_average.py",
+        "of_pytorch",
+    ),
+    Mutant(
         "a forget gate begins half closed",
         LSTM,
-        "jax.nn.sigmoid(f + 1)",
+        "jax.nn.sigmoid(f + forget_bias)",
         "jax.nn.sigmoid(f)",
         TEST_LSTM,
         "formula or projection",
