@@ -13,9 +13,8 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from launch import cli
+from launch.reports.bars import curve_bars
 from launch.reports.run_differences import (
     MAY_DIFFER,
     Difference,
@@ -30,8 +29,7 @@ from research.errors import unknown
 from research.files.output_files import write_output
 
 FIGURES = ("svg", "png")
-BARS = "▁▂▃▄▅▆▇█"
-MOST_BARS, MOST_CHARACTERS = 40, 40
+MOST_CHARACTERS = 40
 
 
 def run(args: argparse.Namespace) -> int:
@@ -120,17 +118,9 @@ def _aligned(rows: Any) -> Iterator[str]:
 
 
 def _curve_lines(curves: Sequence[dict[int, float]]) -> Iterator[str]:
-    """Bars for each run, on one scale from the lowest value, and the largest gap."""
-    values = np.array([value for curve in curves for value in curve.values()])
-    low, high = values.min(), values.max()
-    last = max(max(curve) for curve in curves)
-    for number, curve in enumerate(curves, 1):
-        steps = np.linspace(last / MOST_BARS, last, MOST_BARS)
-        shown = np.interp(steps[steps <= max(curve)], [*curve], [*curve.values()])
-        levels = (shown - low) / ((high - low) or 1.0) * (len(BARS) - 1)
-        bars = "".join(BARS[round(float(level))] for level in levels)
-        first, *_, end = curve.values()
-        yield f"  {number} {bars} {first:.4g} to {end:.4g}"
+    """Bars for each run, and the largest gap."""
+    for number, bars in enumerate(curve_bars(curves), 1):
+        yield f"  {number} {bars}"
     one, two = curves
     gaps = {step: two[step] - one[step] for step in one if step in two}
     if any(gaps.values()):

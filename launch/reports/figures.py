@@ -4,17 +4,18 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
 
 from launch.reports.cells import Grid
+from launch.reports.run_costs import UNITS, cost_of_steps
 from launch.reports.run_differences import Run
 from launch.reports.tables import Curve, Rows, Table
 from launch.sweeps.trial import Trial
-from research.run.metric_writer import BEST_STEP, read_speed
+from research.run.metric_writer import BEST_STEP
 
 matplotlib.use("svg")
 from matplotlib import pyplot
@@ -29,6 +30,7 @@ ROW_COLORS = (
     "#8a8f99",
     "#c2a02e",
 )
+DASHES = ("-", "--", ":", "-.")
 MOST_PANELS = 6
 """The most panels in a line."""
 
@@ -87,6 +89,29 @@ def draw_curves(rows: Rows, curve: Curve) -> str:
         return svg_element(figure)
 
 
+def draw_overlaid(
+    curves: Mapping[str, Mapping[float, float]], title: str, x_label: str, form: str
+) -> bytes:
+    """The curves (x -> y) of several runs in one panel.
+
+    Args:
+      form: the image's format, "svg", "png" or "pdf".
+    """
+    with pyplot.rc_context(STYLE):
+        figure, panel = pyplot.subplots(figsize=(5.6, 3.4))
+        for number, (name, points) in enumerate(curves.items()):
+            dash = DASHES[number // len(ROW_COLORS) % len(DASHES)]
+            color = ROW_COLORS[number % len(ROW_COLORS)]
+            x, y = [*points], [*points.values()]
+            panel.plot(x, y, color=color, ls=dash, lw=1.4, label=name)
+        panel.set_title(title, loc="left")
+        panel.set_xlabel(x_label)
+        panel.set_xlim(left=0)
+        panel.grid(axis="y")
+        panel.legend(frameon=False, fontsize=8)
+        return image_bytes(figure, form)
+
+
 def draw_runs(runs: Sequence[Run], names: Sequence[str], form: str) -> bytes:
     """One panel for each metric, over steps: two runs.
 
@@ -106,39 +131,20 @@ def draw_runs(runs: Sequence[Run], names: Sequence[str], form: str) -> bytes:
             panel.grid(axis="y")
         if names:
             np.atleast_1d(axes)[0].legend(frameon=False, fontsize=8)
-        out = io.BytesIO()
-        metadata = {"Date": None} if form == "svg" else {}
-        figure.savefig(out, format=form, metadata=metadata, dpi=150)
-        pyplot.close(figure)
+        return image_bytes(figure, form)
+
+
+def image_bytes(figure: Any, form: str) -> bytes:
+    """A figure as a file; the bytes of "svg" and "pdf" are deterministic."""
+    out = io.BytesIO()
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    figure.savefig(out, format=form, metadata=dates.get(form, {}), dpi=150)
+    pyplot.close(figure)
     return out.getvalue()
 
 
-UNITS = {"tokens": "M tokens", "flops": "PFLOP", "time": "minutes"}
-"""`Curve.over` -> label of a figure's horizontal axis."""
-
-
-def cost_of_steps(trial: Trial, over: str) -> tuple[list[float], list[float]]:
-    """Steps, and the cost of the run up to each, in the unit of `over`.
-
-    Between known steps the cost is interpolated linearly, which is exact in a phase.
-    """
-    result, steps = trial.result, trial.result["steps"]
-    if over == "flops":
-        return [0, steps], [0, result["flops_per_step"] * steps / 1e15]
-    if over == "time":
-        lines = [{"step": 0, "seconds": 0}, *read_speed(trial.folder)]
-        return _column(lines, "step", 1), _column(lines, "seconds", 1 / 60)
-    lines = [line for line in trial.metrics if "tokens_seen" in line]
-    lines = [{"step": 0, "tokens_seen": 0}, *lines, result | {"step": steps}]
-    return _column(lines, "step", 1), _column(lines, "tokens_seen", 1e-6)
-
-
-def _column(lines: list[dict], name: str, factor: float) -> list[float]:
-    return [factor * line[name] for line in lines]
-
-
 def _draw_trial(panel: Any, trial: Trial, curve: Curve, color: str) -> None:
-    steps, costs = cost_of_steps(trial, curve.over)
+    steps, costs = cost_of_steps(trial.folder, trial.metrics, curve.over)
     for index, metric in enumerate(curve.metrics):
         points = [
             (np.interp(line["step"], steps, costs), line[metric])

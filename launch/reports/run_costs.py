@@ -1,0 +1,51 @@
+"""What a run's steps cost: tokens, FLOPs or time."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from etils import epath
+
+from research.errors import UserError
+from research.files.existence import exists
+from research.run.metric_writer import read_speed
+from research.run.workdir import read_result
+
+UNITS = {"tokens": "M tokens", "flops": "PFLOP", "time": "minutes"}
+"""What costs are counted in -> label of a figure's horizontal axis."""
+
+
+def cost_of_steps(
+    workdir: epath.Path, lines: Sequence[Mapping[str, Any]], over: str
+) -> tuple[list[float], list[float]]:
+    """Steps, and the cost of the run up to each, in the unit of `over`.
+
+    Between known steps the cost is interpolated linearly, which is exact in a phase.
+
+    Args:
+      lines: those of its metrics.jsonl.
+      over: a key of UNITS.
+
+    Raises:
+      UserError: FLOPs are asked of a run that has not ended.
+    """
+    result = read_result(workdir) if exists(workdir / "result.json") else {}
+    if over == "flops":
+        if not result:
+            raise UserError(
+                f"{workdir} has no result.json, which says its FLOPs: the run has not "
+                "ended"
+            )
+        steps = result["steps"]
+        return [0, steps], [0, result["flops_per_step"] * steps / 1e15]
+    if over == "time":
+        known = [{"step": 0, "seconds": 0}, *read_speed(workdir)]
+        return _column(known, "step", 1), _column(known, "seconds", 1 / 60)
+    known = [{"step": 0, "tokens_seen": 0}]
+    known += [line for line in lines if "tokens_seen" in line]
+    if result:
+        known.append(result | {"step": result["steps"]})
+    return _column(known, "step", 1), _column(known, "tokens_seen", 1e-6)
+
+
+def _column(lines: Sequence[Mapping[str, Any]], name: str, factor: float) -> list:
+    return [factor * line[name] for line in lines]
