@@ -14,6 +14,7 @@ from research import networks, objectives
 from research.batch import ArraySpec, VocabInfo
 from research.checkpoints.checkpoint import path_name
 from research.checkpoints.huggingface import SOURCE, restore
+from research.checkpoints.huggingface.folder import read_json
 from research.checkpoints.huggingface.generation_config import (
     FILE,
     read_generation_config,
@@ -140,10 +141,17 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
 
 
 def _task_format(model: restore.Model) -> str:
-    """The rows of a task: those of XLNet, of RoBERTa's tokenizers, or BERT's."""
+    """The rows of a task: XLNet's, RoBERTa's, whose tokenizers put two separators
+    between a pair, or BERT's."""
     if model.family.model_type == "xlnet":
         return "xlnet"
-    return "roberta" if model.family.after_pad else "bert"
+    file, is_roberta = model.path / "tokenizer.json", model.family.after_pad
+    post = (read_json(file).get("post_processor") or {}) if file.is_file() else {}
+    if pair := post.get("pair"):
+        kinds = ["SpecialToken" in each for each in pair]
+        first, second = (n for n, special in enumerate(kinds) if not special)
+        is_roberta = second - first > 2
+    return "roberta" if is_roberta else "bert"
 
 
 def _writing(path: epath.Path, objective: Any, vocab: VocabInfo) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Answers are slices of documents, of the best span that the network says there is."""
 
+import json
 from functools import partial
 
 import jax
@@ -14,7 +15,9 @@ from research.inference.serving import embedder
 from research.inference.span_reader import SpanReader
 from research.retrieval.passages import cut_document
 from research.retrieval.search import make_index
+from research.run.export import export_run
 from tests.testing import huggingface_goldens
+from tests.testing.tiny_runs import WORDS, save_untrained, tiny_config
 
 QUESTIONS = ["old river", "a small stone reads?", "river", "the 石 stone"]
 TEXTS = {
@@ -132,3 +135,32 @@ def test_texts_of_all_widths_leave_nothing_to_compile(tmp_path, compiled):
     assert not compiled
     np.testing.assert_allclose(found, encode(texts), atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-6)
+
+
+def test_a_run_and_its_export_read_alike(tmp_path):
+    """Rows have the separators of the run's format, which the tokenizer says."""
+    context, answer = " ".join(WORDS[:8]), WORDS[3]
+    golds = [{"text": answer, "answer_start": context.index(answer)}]
+    asked = [{"id": f"{n}", "question": WORDS[n], "answers": golds} for n in range(5)]
+    articles = [{"title": "t", "paragraphs": [{"context": context, "qas": asked}]}]
+    (tmp_path / "qa.json").write_text(json.dumps({"data": articles}))
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    (tmp_path / "vocab.txt").write_text("\n".join([*pieces, ""]))
+    settings = {
+        "objective": {"name": "question_answering", "format": "roberta"},
+        "model": {"norm_placement": "post", "position": "learned", "max_length": 48},
+        "data": dict.fromkeys(("train", "valid"), str(tmp_path / "qa.json"))
+        | {"vocabulary": str(tmp_path / "vocab.txt"), "sentinels": 0}
+        | {"format": "squad"},
+        "optimizer": {"warmup_steps": 2},
+    }
+    flat = {f"{a}.{b}": v for a, own in settings.items() for b, v in own.items()}
+    workdir, *_ = save_untrained(
+        tmp_path / "run", tiny_config(tmp_path, "finetune", **flat)
+    )
+    export_run(workdir, tmp_path / "to")
+    readers = [SpanReader(open_run(each)) for each in (workdir, f"hf:{tmp_path}/to")]
+    question = [(WORDS[0], [" ".join(WORDS[:12])])]
+    ((own,),), ((exported,),) = (reader.read(question) for reader in readers)
+    assert own[:3] == exported[:3]
+    np.testing.assert_allclose(own.margin, exported.margin, atol=1e-5)

@@ -75,6 +75,14 @@ MUTANTS = [
         "compile_nothing",
     ),
     Mutant(
+        "an exported reader has one separator between question and passage",
+        "research/inference/open_run.py",
+        "is_roberta = second - first > 2",
+        "is_roberta = False",
+        TEST_BOT,
+        "export_read_alike",
+    ),
+    Mutant(
         "answers below the threshold are given",
         "research/inference/bot.py",
         "if each.score < self.threshold or len(kept) == top_k:",
