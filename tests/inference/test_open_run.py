@@ -179,7 +179,7 @@ def test_the_examples_of_the_docs_run(folder, monkeypatch, capsys):
     """What docs/use.md shows, on runs of these names."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     ours = [block for block in blocks if "transformers" not in block]
-    assert len(ours) == 4
+    assert len(ours) == 5
     monkeypatch.chdir(folder)
     names = {}
     for block in ours:
@@ -188,6 +188,7 @@ def test_the_examples_of_the_docs_run(folder, monkeypatch, capsys):
     assert 0 < names["best"].probability < 1 and len(names["others"]) == 4
     assert names["first"].log_prob < 0 and names["first"].num_windows == 1
     assert names["text"].log_prob < 0
+    assert names["answer"].text == "The Elbe ends in the North Sea."
     for line in re.findall(r"`python -m (launch\.\w+) (.*?)`", PAGE.read_text()):
         if line[0] in COMMANDS:
             (folder / "texts.txt").write_text("The old [MASK] is a stone.\n")
