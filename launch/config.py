@@ -16,7 +16,7 @@ from research.checkpoints.huggingface import SOURCE
 from research.errors import UserError, unknown
 from research.files.existence import exists
 from research.files.json_files import digest, parse_json
-from research.parts import check_section
+from research.parts import check_section, default_of
 from research.run import sections
 from research.run.identity import CONFIG_FILE, read_run_config
 from research.run.phases import run_phases
@@ -25,6 +25,8 @@ from research.run.sections import OPEN_SECTIONS, SECTIONS
 EVALUATED_TEXT = ("data.eval_split", "data.valid", "data.test")
 """The keys that choose the evaluated text."""
 
+
+_UNKNOWN = object()
 
 READ_WITH = {
     "train.init_scope": "train.init_from",
@@ -180,12 +182,18 @@ def _teacher_keys(
             keys = ("data.sentinels", "data.whitespace", "data.vocabulary", key)
             found |= {k: v for k, v in flatten(begun).items() if k in keys}
         elif source:
-            found |= _keys_of_teacher(source, config.objective.name, key)
+            try:
+                found |= _keys_of_teacher(source, config.objective.name, key)
+            except UserError as error:
+                raise UserError(f"objective.{of}: {error}") from error
     return found
 
 
 def _keys_of_teacher(source: str, objective: str, key: str) -> dict[str, Any]:
-    """The teacher's keys of `model`, as the value of `key`, and those of `data`."""
+    """The teacher's keys of `model`, as the value of `key`, and those of `data`.
+
+    Those of `model` are the network, and what differs from its defaults.
+    """
     if source.startswith(SOURCE):
         from research.checkpoints.huggingface import restore  # imports all families
 
@@ -194,7 +202,11 @@ def _keys_of_teacher(source: str, objective: str, key: str) -> dict[str, Any]:
         keys = _start_of(source, "", {})
     model = {name: keys.pop(name) for name in [*keys] if name.startswith("model.")}
     own = {name.removeprefix("model."): value for name, value in model.items()}
-    return keys | ({key: own} if own else {})
+    name = own.setdefault("network", "transformer")
+    network = networks.FOLDER.part_class(name, "model.network")
+    default = {field.name: default_of(field) for field in dataclasses.fields(network)}
+    own = {k: v for k, v in own.items() if v != default.get(k, _UNKNOWN)}
+    return keys | ({key: own} if model else {})
 
 
 def start_keys(flat: Mapping[str, Any], run: str) -> dict[str, Any]:

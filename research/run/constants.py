@@ -122,11 +122,15 @@ def _select(like: Any, found: Mapping[str, np.ndarray], flag: str) -> Any:
 
     def select(path, leaf):
         name = path_name(path)
-        shape = found[name].shape if name in found else None
-        if shape != leaf.shape:
+        if name not in found:
             raise UserError(
-                f"{flag}: {name} has shape {shape} in its source, and {leaf.shape} in "
-                "this config"
+                f"{flag}: its source has no {name}, of shape {leaf.shape} in this "
+                "config"
+            )
+        if found[name].shape != leaf.shape:
+            raise UserError(
+                f"{flag}: {name} has shape {found[name].shape} in its source, and "
+                f"{leaf.shape} in this config"
             )
         return np.asarray(found[name], leaf.dtype)
 

@@ -232,8 +232,9 @@ def test_a_run_takes_its_teachers_network_and_vocabulary(teacher):
 
     config, program = build()
     assert config.data.vocabulary == str(source)
-    assert config.objective.teacher_model.layers == 2
-    assert config.objective.teacher_model.heads == 4 and config.model.heads == 2
+    own = networks.from_config(config.objective.teacher_model)
+    assert (own.layers, own.heads, config.model.heads) == (2, 4, 2)
+    assert "heads" not in config.objective.teacher_model  # as by default
     found = program.constants.arrays["constants"]["teacher"]
     jax.tree.map(np.testing.assert_array_equal, found, state.params)
     starts = {"train.init_from": str(source), "train.init_layers": [1]}

@@ -259,7 +259,7 @@ def test_a_source_that_cannot_be_read_is_told(folder, teacher, tmp_path):
     for content, words in [
         (None, "cannot be read .*No such file"),
         (b"text", "cannot be read"),
-        ({"other": np.zeros(2)}, r"table has shape None in .*, and \(4, 2\)"),
+        ({"other": np.zeros(2)}, r"source has no table, of shape \(4, 2\)"),
         ({"table": np.zeros((2, 4))}, r"table has shape \(2, 4\) in its source"),
     ]:
         if isinstance(content, dict):

@@ -1,6 +1,7 @@
 """Losses of a student against a teacher: predictions, states, attention, relations.
 
-All are sums with weights (`Term`), so they do not depend on meshes or micro-batches. No
+All are sums with weights (`Term`), so they do not depend on meshes or micro-batches.
+Weights count positions, whatever is averaged at each: elements, heads, keys. No
 gradient flows to the teacher.
 """
 
@@ -174,7 +175,7 @@ def squared_error(
         states_S, states_T = map(_unit, (states_S, states_T))
     error = (states_S.astype(jnp.float32) - states_T.astype(jnp.float32)) ** 2
     total = jnp.sum(error * weight[None, ..., None])
-    return Term(total, jnp.sum(weight) * states_S.shape[-1])
+    return Term(total / states_S.shape[-1], jnp.sum(weight))
 
 
 def attention_error(student: Layers, teacher: Layers, mask_BLM: jax.Array) -> Term:
@@ -194,9 +195,9 @@ def attention_error(student: Layers, teacher: Layers, mask_BLM: jax.Array) -> Te
         squared_BHLM = (_attention_logits(one) - _attention_logits(other)) ** 2
         return jnp.sum(jnp.where(mask_BLM[:, None], squared_BHLM, 0.0))
 
-    heads = student.query.shape[3]
-    weight = heads * jnp.sum(mask_BLM, dtype=jnp.float32)
-    return Term(_sum_over_layers(error, student, teacher), weight)
+    heads, num_keys = student.query.shape[3], mask_BLM.shape[2]
+    total = _sum_over_layers(error, student, teacher) / (heads * num_keys)
+    return Term(total, jnp.sum(mask_BLM, dtype=jnp.float32) / num_keys)
 
 
 def attention_divergence(student: Layers, teacher: Layers, mask_BLM: jax.Array) -> Term:
@@ -211,7 +212,7 @@ def attention_divergence(student: Layers, teacher: Layers, mask_BLM: jax.Array) 
 
     heads = student.query.shape[3]
     return Term(
-        _sum_over_layers(total, student, teacher), heads * _num_queries(mask_BLM)
+        _sum_over_layers(total, student, teacher) / heads, _num_queries(mask_BLM)
     )
 
 
@@ -246,7 +247,7 @@ def relation_divergence(
         )
 
     return Term(
-        _sum_over_layers(total, student, teacher), heads * _num_queries(mask_BLM)
+        _sum_over_layers(total, student, teacher) / heads, _num_queries(mask_BLM)
     )
 
 

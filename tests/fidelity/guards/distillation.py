@@ -46,13 +46,13 @@ def text_positions(system: System):
 @guard("attention of padding")
 def attention_of_padding(system: System):
     own = small(system.name)
-    segment, heads = padded(own), own.options.heads
+    segment = padded(own)
     terms = terms_of(own, segment=jnp.asarray(segment))
     pairs = ((segment > 0).sum(axis=1) ** 2).sum()
     return phrase(
         {
-            "left out": terms["attention"].weight == heads * pairs,
-            "counted": terms["attention"].weight == heads * segment.size * len(segment),
+            "left out": terms["attention"].weight == pairs / segment.shape[1],
+            "counted": terms["attention"].weight == segment.size,
         }
     )
 
@@ -87,10 +87,9 @@ def weight_of_a_row(system: System):
     own = small(system.name)
     segment = padded(own)
     (term,) = terms_of(own, segment=jnp.asarray(segment)).values()
-    heads = own.objective.relation_heads
     return phrase(
         {
-            "by its positions": term.weight == heads * (segment > 0).sum(),
+            "by its positions": term.weight == (segment > 0).sum(),
             "that of a full row": term.weight == len(segment),
         }
     )

@@ -129,7 +129,7 @@ def test_errors_of_attention_logits():
     pair = map(logits_as_layers, (STUDENT_LOGITS, TEACHER_LOGITS))
     term = distillation.attention_error(*pair, mask([1, 1, 0], [1, 1, 0], [0, 0, 0]))
     np.testing.assert_allclose(term.total / term.weight, 1.25, rtol=1e-5)
-    np.testing.assert_allclose(term.weight, 4)
+    np.testing.assert_allclose(term.weight, 4 / 3)  # of rows of three positions
 
 
 def test_divergence_of_attention_is_of_the_keys_that_a_query_attends_to():

@@ -39,7 +39,7 @@ MUTANTS = [
     Mutant(
         "mean squared errors count positions, not elements",
         LOSSES,
-        "return Term(total, jnp.sum(weight) * states_S.shape[-1])",
+        "return Term(total / states_S.shape[-1], jnp.sum(weight))",
         "return Term(total, jnp.sum(weight))",
         TEST_LOSSES,
         "squared_errors",
