@@ -37,6 +37,11 @@ def run(args: argparse.Namespace) -> None:
         )
     with folder_beside(to) as folder:
         cells = count_cells(iter_texts(source), words, args.window, folder)
+        if not len(cells):
+            raise UserError(
+                f"--texts={args.texts} has no line with two words that occur "
+                f"{args.min_count} times; give a text with more words to a line"
+            )
         parts = shuffle_cells(cells, args.seed, folder)
         write_output(to, _lines(parts, words), "--to")
         print(f"{args.to}: {len(cells)} pairs of {len(words)} words", file=sys.stderr)

@@ -134,7 +134,10 @@ def folder_beside(path: Path) -> Iterator[Path]:
       UserError: it cannot be written; says why.
     """
     path = Path(os.path.realpath(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror})") from error
     delete_unfinished(path)
     unfinished, lock = path.with_name(f".{path.name}.{secrets.token_hex(8)}"), -1
     try:

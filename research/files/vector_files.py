@@ -126,6 +126,7 @@ def _read_text(file: BinaryIO, name: str) -> tuple[list[str], np.ndarray]:
             )
     else:
         count, width = _header(first.pop(0)[1], name)
+        _check_width(first, width, name)
     words: list[str] = []
     parts: list[np.ndarray] = []
     rest = itertools.chain(first, lines)
@@ -138,6 +139,28 @@ def _read_text(file: BinaryIO, name: str) -> tuple[list[str], np.ndarray]:
             f"{name}: its first line announces {count} vectors, but it has {len(words)}"
         )
     return words, np.concatenate([*parts, np.zeros((0, width), np.float32)])
+
+
+def _check_width(lines: list[tuple[int, bytes]], width: int, name: str) -> None:
+    """Raises UserError: all lines have a number more than a header announces.
+
+    A word may have spaces, and its last part may be a number (route 66), but not so all
+    words.
+    """
+    split = [line.rsplit(b" ", width + 1) for _, line in lines]
+    if split and all(len(each) == width + 2 and _is_number(each[1]) for each in split):
+        raise UserError(
+            f"{name}: its first line announces vectors of {width} numbers, but line "
+            f"{lines[0][0]} has more"
+        )
+
+
+def _is_number(text: bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:

@@ -13,6 +13,7 @@ from etils import epath
 from research.errors import UserError
 from research.files.output_files import (
     delete_unfinished,
+    folder_beside,
     new_folder,
     replace_text,
     write_output,
@@ -119,6 +120,16 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
         assert not any((tmp_path / "to").iterdir())
     assert [path.name for path in tmp_path.iterdir()] == ["to"]
     assert (tmp_path / "to" / "config.json").exists()
+
+
+def test_a_folder_beside_a_path_inside_a_file_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("before")
+    with (
+        pytest.raises(UserError, match=r"file/to cannot be written \(.+\)"),
+        folder_beside(tmp_path / "file" / "to"),
+    ):
+        pass
+    assert (tmp_path / "file").read_text() == "before"
 
 
 def test_what_a_killed_writer_left_is_deleted_and_nothing_else(tmp_path):

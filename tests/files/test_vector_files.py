@@ -59,6 +59,7 @@ def test_files_of_other_tools_are_read(name, content, words, tmp_path):
     [
         ("a.txt", b"", "is empty"),
         ("a.txt", b"3 2\nthe 1 2\ncat 3 4\n", "announces 3 vectors, but it has 2"),
+        ("a.txt", b"2 2\nthe 1 2 3\ncat 3 4 5\n", "of 2 numbers, but line 2 has more"),
         ("a.txt", b"2 3\nthe 1 2\ncat 3 4\n", "line 2: 'the 1 2' ... is not a word an"),
         ("a.txt", b"the 1 2\ncat 3 x\n", "line 2: 'cat 3 x' ... is not a word and 2"),
         ("a.txt", b"the 1 2\ncat 3 nan\n", "vector of 'cat' is not finite"),

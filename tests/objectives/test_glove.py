@@ -182,6 +182,10 @@ def test_the_command_writes_what_the_format_reads(tmp_path, capsys):
         for n, x in enumerate(document.arrays["cooccurrence"])
     }
     assert found == {"aa": 1.0, "ab": 4.0, "ba": 4.0, "bb": 1.0}
+    source.write_text("a\nb\n")
+    with pytest.raises(UserError, match="no line with two words that occur 1 times"):
+        run(f"--texts={source}", f"--to={to}", "--min-count=1")
+    assert len(parse(to.read_bytes())) == 1, "what was there stays"
     with pytest.raises(UserError, match="no word that occurs 9 times"):
         run(f"--texts={source}", f"--to={to}", "--min-count=9")
     with pytest.raises(UserError, match=r"its name ends in \.cooccurrences"):
