@@ -79,8 +79,8 @@ SAME_PATTERN = {
     "mlm predict_at=previous mask_fraction=1.0 random_fraction=0.0",
     "wklm masks=dropped head=softmax text_unit=pieces",
     "mix",
-    "distill base_objective=dae soft_at=text teacher_model={'layers': 2, 'width': 32, "
-    "'heads': 2, 'token_types': 8}",
+    "distill base_objective=dae soft_at=text teacher_model={'width': 32, 'heads': 2, "
+    "'token_types': 8}",
     "mix base_objective=dae parts={'a': {'rate': 0.5}, 'b': {'mixing_rate': 2.0}}",
     "plm num_permutations=1 max_span=0",
     "mlm unit=span boundary_targets=4 packed=True",

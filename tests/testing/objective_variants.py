@@ -4,7 +4,7 @@ from typing import Any
 
 TABLES = {"model": {"network": "tables", "tie_embeddings": False}}
 
-TEACHER = {"teacher_model": {"layers": 2, "width": 32, "heads": 2, "token_types": 8}}
+TEACHER = {"teacher_model": {"width": 32, "heads": 2, "token_types": 8}}
 ALL_TERMS = dict.fromkeys(("cosine", "hidden", "attention", "relation"), 1.0)
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
@@ -180,7 +180,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "distill": [
         {**ALL_TERMS, "relation_heads": 4, **TEACHER},
         {"base_objective": "dae", "soft_at": "text", **TEACHER},
-        {"base_objective": "sequence_classification", "only": "corrupt"},
         {"only": "corrupt", "packed": True},
     ],
     "multiple_choice": [{}, {"format": "gpt"}, {"format": "xlnet", "only": "corrupt"}],
