@@ -8,8 +8,8 @@ N / (data.length x train.batch) steps. `launch.vectors` writes the vectors, and 
 them for neighbours, analogies and similarities.
 
 A step sums the gradients of thousands of pairs, with which the tool's own rate diverges
-for frequent words. AdaGrad's does not; `initial_sum` is such that rare words learn at
-about the tool's rate.
+for frequent words. AdaGrad's does not; by `initial_sum` rare words learn at about the
+tool's rate at base, and at four times that else.
 
 Look at: valid/skipgram, which begins at (negatives + 1) log 2, where outputs are 0.
 
@@ -21,12 +21,14 @@ from experiments import base
 SIZES = ("tiny", "small", "base")
 RATE, PEAK = 0.05, 0.4
 """The tool's rate of one prediction, and the largest step of an entry of a vector."""
+SMALL_RATE, SMALL_PEAK = 0.2, 0.8
+"""The best of four pairs on 2.8 M words (docs/word_vectors.md)."""
 
 
-def initial_sum(predictions: float) -> float:
+def initial_sum(predictions: float, rate: float = RATE, peak: float = PEAK) -> float:
     """Where AdaGrad's sums begin, for steps that average so many predictions (pairs or
     centres)."""
-    return (PEAK / (RATE * predictions)) ** 2
+    return (peak / (rate * predictions)) ** 2
 
 
 def get_config(size: str = "small"):
@@ -35,7 +37,7 @@ def get_config(size: str = "small"):
     data.update(vocabulary="words", separator="lines")
     model.update(network="tables", tie_embeddings=False, output_head="table")
     model.update(layers=1, width=100, table_init="word2vec")
-    optim.update(name="adagrad", learning_rate=PEAK, warmup_steps=0, clip_norm=0.0)
+    optim.update(name="adagrad", warmup_steps=0, clip_norm=0.0)
     optim.final_fraction = 1e-4
     config.objective.update(name="skipgram", negatives_of="centre")
     predictions = 1_800
@@ -50,5 +52,7 @@ def get_config(size: str = "small"):
         config.objective.update(name="cbow", window=8, negatives=25, subsample=1e-4)
         config.train.update(steps=15_942, batch=16)
         predictions = 8_000
-    optim.initial_sum = initial_sum(predictions)
+    rate, peak = (RATE, PEAK) if size == "base" else (SMALL_RATE, SMALL_PEAK)
+    optim.learning_rate = peak
+    optim.initial_sum = initial_sum(predictions, rate, peak)
     return config

@@ -115,6 +115,9 @@ def test_it_trains(name, folder):
     if objective.text_spec(32).arrays:  # of pairs of words
         settings["data.corpus"] = str(folder / "pairs.cooccurrences")
         settings |= {"data.vocabulary": "words", "data.vocabulary_size": 105 + 8}
+    elif load_config(spec(name, size)).data.vocabulary == "words":
+        settings |= {"data.vocabulary": "words", "data.sentinels": 0}
+        settings["data.vocabulary_size"] = 5 + len(WORDS)
     if load_config(spec(name, size)).data.mixture:
         settings["data.mixture"] = {settings.pop("data.corpus"): 1.0}
     if hasattr(objective, "teacher"):
