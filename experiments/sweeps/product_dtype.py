@@ -20,10 +20,11 @@ PROBE = "POS, frozen"
 
 
 def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
+    size = SCALES[scale]._replace(mask_rate=0.0)  # each experiment's own
     for family in FAMILIES:
         for seed in range(NUM_SEEDS):
             for row, dtype in DTYPES.items():
-                experiment, keys = pretraining(family, SCALES[scale])
+                experiment, keys = pretraining(family, size)
                 keys |= {"model.product_dtype": dtype, "seed": seed}
                 start = experiment, keys
                 yield (*start, (row, family))

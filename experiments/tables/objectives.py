@@ -15,18 +15,33 @@ NAMES = {
     "dae": "dae (T5)",
     "electra": "electra",
 }
-NO_PRETRAINING = "no pretraining"
+FRESH = {
+    "gpt": "no pretraining, left to right",
+    "bert": "no pretraining, both directions",
+    "bart": "no pretraining, encoder of two stacks",
+}
+"""The format of a classifier -> its row, if it does not start from a pretraining."""
+
+BASELINES = {
+    NAMES["lm"]: FRESH["gpt"],
+    NAMES["mlm"]: FRESH["bert"],
+    NAMES["plm"]: FRESH["bert"],
+    NAMES["dae"]: FRESH["bart"],
+    NAMES["electra"]: FRESH["bert"],
+}
+"""Family -> the same network without pretraining."""
 
 
 def rows(trials: list[Trial]) -> Rows:
     """Each family's pretraining, and the classifiers that start from it."""
     found = {name: {"pretraining": [], "tuning": []} for name in NAMES.values()}
-    found[NO_PRETRAINING] = {"tuning": []}
+    found |= {name: {"tuning": []} for name in FRESH.values()}
     for trial in trials:
         origin = trial.parents.get("train.init_from")
         name = trial.config["objective.name"]
         if name == "sequence_classification":
-            row = NAMES[origin.config["objective.name"]] if origin else NO_PRETRAINING
+            fresh = FRESH.get(trial.config["objective.format"])
+            row = NAMES[origin.config["objective.name"]] if origin else fresh
             found[row]["tuning"].append(trial)
         else:
             found[NAMES[name]]["pretraining"].append(trial)
@@ -76,7 +91,7 @@ TABLE = Table(
         Column("seconds", "pretraining", "train_seconds", digits=0),
         Column("docstrings, %", "tuning", docstring_accuracy, digits=1, tested=True),
     ),
-    baseline=NO_PRETRAINING,
+    baselines=BASELINES,
     curves=(
         Curve(
             "Own loss over tokens seen, in nats; each panel has its own scale",

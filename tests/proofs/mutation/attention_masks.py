@@ -104,8 +104,8 @@ MUTANTS = [
     Mutant(
         "an evaluation has no limits",
         LM,
-        "return _Evaluation(**vars(self)",
-        "return Objective(**vars(self)",
+        "return _Evaluation(**fields",
+        "return Objective(**fields",
         TEST_EVAL_LENGTH,
         "same_length",
     ),

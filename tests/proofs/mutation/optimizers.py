@@ -173,8 +173,8 @@ MUTANTS = [
     Mutant(
         "the moving average has the initial parameters in it",
         "research/moving_average.py",
-        "weight = (1 - decay) / -jnp.expm1(count * math.log(decay))",
-        "weight = 1 - decay",
+        "return (1 - decay) / -jnp.expm1(count * math.log(decay))",
+        "return 1 - decay",
         "tests/test_moving_average.py",
         "fall_with_age",
     ),
