@@ -15,7 +15,7 @@ EXCEPTIONS = {
     "candidates": {"mass", "roberta", "xlmr"},
     "random_tokens": {
         *("albert", "bert", "bert_wwm", "mbert", "structbert"),
-        *("ernie", "mass", "unilm", "xlm"),
+        *("ernie", "mass", "unilm", "xlm", "distilbert", "tinybert"),
     },
 }
 """Field -> the experiments in which it is "all": specials are chosen, or drawn."""

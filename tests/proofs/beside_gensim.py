@@ -14,6 +14,7 @@ since a machine may be shared: of ours all that the command does, from its start
 of gensim the training alone.
 """
 
+import argparse
 import gzip
 import itertools
 import json
@@ -201,9 +202,9 @@ def compare(folder: Path, model: str) -> None:
         )
 
 
-def main(command: str, folder: str, *rest: str) -> None:
-    path = Path(folder).absolute()
-    match command:
+def main(args: argparse.Namespace) -> None:
+    path, rest = Path(args.folder).absolute(), args.rest
+    match args.command:
         case "text":
             *sources, tasks = rest
             write_text(path, sources)
@@ -214,11 +215,22 @@ def main(command: str, folder: str, *rest: str) -> None:
             run(path, gensim, model, [int(seed) for seed in seeds])
         case "one-ours" | "one-gensim":
             model, seed, rate, to = rest
-            train = train_ours if command == "one-ours" else train_gensim
+            train = train_ours if args.command == "one-ours" else train_gensim
             train(path, model, int(seed), rate, Path(to))
         case "compare":
             compare(path, *rest)
 
 
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = ("text", "run", "one-ours", "one-gensim", "compare")
+    parser.add_argument("command", choices=commands)
+    parser.add_argument("folder")
+    parser.add_argument("rest", nargs="*")
+    return parser
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(parser().parse_args())
