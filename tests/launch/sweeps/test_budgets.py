@@ -68,7 +68,7 @@ def test_a_sweep_of_equal_flops_gives_each_family_what_lm_spends(monkeypatch):
         budgets, "step_flops", lambda experiment, keys: cost[Path(experiment).stem]
     )
     equal, tokens = (
-        dict(itertools.islice(objectives.sweep("smoke", budget), 5))
+        dict(itertools.islice(objectives.sweep("smoke", budget), 5 * 3))  # seeds
         for budget in ("flops", "tokens")
     )
     total = tokens["experiments/lm.py"]["train.steps"]
