@@ -134,7 +134,6 @@ def test_all_files_of_the_packages_are_installed(tmp_path):
         found = itertools.chain(*(package.rglob("*.*") for package in packages))
         return {str(path.relative_to(folder)) for path in found if path.is_file()}
 
-    expected = {
-        name for name in names(root) if name.endswith((".py", ".toml", ".json"))
-    }
+    kinds = (".py", ".toml", ".json", ".html")
+    expected = {name for name in names(root) if name.endswith(kinds)}
     assert names(tmp_path) == expected and len(expected) > 300
