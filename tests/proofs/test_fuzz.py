@@ -30,6 +30,7 @@ MENDED = {
     "an edited config opens another network": ("embed", "run", 0, "edited key", 0),
     "layers of hf: without end": ("embed", "hf", 0, "wrong key", 0),
     "integers as weights of hf:": ("fill", "hf", 1, "wrong weights", 0),
+    "texts of a pipe that nobody writes": ("embed", "texts", 0, "pipe", 0),
     "pieces of one id": ("embed", "hf", 0, "wrong tokenizer", 0),
     "rows without a label": ("evaluate", "rows", 63, "wrong", 0),
     "carriage returns alone end lines": ("evaluate", "rows", 1, "same", 1),

@@ -237,8 +237,11 @@ def iter_texts(file: Path) -> Iterator[str]:
     Either may be compressed.
 
     Raises:
-      UserError: the file cannot be read, or a line is no text.
+      UserError: the file cannot be read, or a line is no text; or it is a pipe, to
+        which nobody may ever write.
     """
+    if file.is_fifo():
+        raise UserError(f"{file} is a pipe; write its lines to a file first")
     is_json = file_suffixes(file)[0] == ".jsonl"
     parse = formats.by_suffix()[".jsonl"].parse if is_json else parse_lines
     for document in _parse_file(file, parse, AUTO):

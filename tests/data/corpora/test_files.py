@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from itertools import chain
 
 import pytest
@@ -194,3 +195,9 @@ def test_docstring_classes_are_balanced_and_texts_are_distinct():
     assert error < 5 * (0.25 * 0.75 / len(every)) ** 0.5 + 0.01
     source = corpus.vocabulary_source
     assert source.fingerprint() == load_corpus("embedded", 0.02).fingerprint()
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "texts.txt")
+    with pytest.raises(UserError, match=r"texts.txt is a pipe; write its lines to a"):
+        files.read_texts(tmp_path / "texts.txt")
