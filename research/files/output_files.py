@@ -7,6 +7,7 @@ import re
 import secrets
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,9 @@ SPECIAL_FOLDERS = ("/dev/", "/proc/")
 STREAM = re.compile(r"/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/(\d+)")
 """Streams that are open already: a file to which a shell redirects one (`>> all.jsonl`)
 keeps what it has."""
+
+NEWLY_MADE_S = 60
+"""Seconds in which a writer locks what it has made beside its target."""
 
 
 def write_output(
@@ -160,8 +164,8 @@ def folder_beside(path: Path) -> Iterator[Path]:
 def delete_unfinished(path: epath.PathLike) -> None:
     """Deletes what processes that were killed as they wrote a path left beside it.
 
-    What is locked is being written and stays, and what is empty may be about to be; so
-    does what cannot be deleted.
+    What is locked is being written and stays, as does what cannot be deleted; what is
+    empty may be about to be locked, for a minute.
     """
     path = Path(path)
     left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}")
@@ -170,9 +174,10 @@ def delete_unfinished(path: epath.PathLike) -> None:
             descriptor = os.open(other, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if other.is_dir() and any(other.iterdir()):
+                is_old = time.time() - other.stat().st_mtime > NEWLY_MADE_S
+                if other.is_dir() and (is_old or any(other.iterdir())):
                     shutil.rmtree(other)
-                elif other.is_file() and other.stat().st_size:
+                elif other.is_file() and (is_old or other.stat().st_size):
                     other.unlink()
             finally:
                 os.close(descriptor)

@@ -152,3 +152,15 @@ def test_the_file_of_a_killed_writer_is_deleted_by_the_next(tmp_path):
     (tmp_path / ".v.npy.0123456789abcdef").write_bytes(b"half")
     write_output(tmp_path / "v.npy", b"whole", "--to")
     assert [path.name for path in tmp_path.iterdir()] == ["v.npy"]
+
+
+def test_what_is_empty_is_deleted_when_no_writer_can_be_about_to_lock_it(tmp_path):
+    file, folder = (tmp_path / f".v.{number:016x}" for number in range(2))
+    file.touch()
+    folder.mkdir()
+    delete_unfinished(tmp_path / "v")
+    assert file.exists() and folder.exists()
+    for path in (file, folder):
+        os.utime(path, (0, 0))
+    delete_unfinished(tmp_path / "v")
+    assert not [*tmp_path.iterdir()]

@@ -65,9 +65,11 @@ class Written(NamedTuple):
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Path -> content, of all files of a folder but cards."""
+    """Path -> content, of all files of a folder but cards, and but empty ones that a
+    writer has made beside its target: the next one after a minute deletes them."""
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != CARD)
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    return {p: c for p, c in found.items() if c or Path(p).name[0] != "."}
 
 
 def sizes(folder: Path) -> dict[str, int]:
