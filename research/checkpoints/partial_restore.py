@@ -318,13 +318,19 @@ def find_checkpoint(
       UserError: there is none that can be read.
     """
     path = epath.Path(source).expanduser().resolve()
-    if step := _best_step(path):
-        source = path = path / FOLDER / str(step)
+    best, last = _steps_of_result(path)
+    if best:
+        source = path = path / FOLDER / str(best)
     if exists(path / "params"):
         if damage := checksums.find_damage(path):
             raise UserError(f"{flag}={source} is damaged: {damage}")
         return path
-    for step in finished_steps(path / FOLDER):
+    steps = [*finished_steps(path / FOLDER)]
+    if last and steps and last not in steps:
+        processes.print_from_process_0(
+            f"warning: {path} ended at step {last}, whose checkpoint is missing"
+        )
+    for step in steps:
         folder = path / FOLDER / str(step)
         damage = checksums.find_damage(folder)
         if not damage:
@@ -336,12 +342,12 @@ def find_checkpoint(
     )
 
 
-def _best_step(workdir: epath.Path) -> int:
-    """The step that result.json names as the best; 0 if there is none."""
+def _steps_of_result(workdir: epath.Path) -> tuple[int, int]:
+    """The steps that result.json names as the best and as the last one; 0: none."""
     if not exists(workdir / "result.json"):
-        return 0
+        return 0, 0
     remedy = "delete it: the command of the run makes it again"
-    defaults = {"best_step": 0}  # of results of earlier versions
-    fields = {"best_step": int}
+    defaults = {"best_step": 0, "steps": 0}  # of results of earlier versions
+    fields = dict.fromkeys(defaults, int)
     result = read_json(workdir / "result.json", remedy, fields, defaults=defaults)
-    return result["best_step"]
+    return result["best_step"], result["steps"]

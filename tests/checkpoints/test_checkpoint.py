@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import resource
 import shutil
 
@@ -13,7 +14,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from research.checkpoints.checkpoint import Checkpoints, finished_steps
-from research.checkpoints.partial_restore import restore_params
+from research.checkpoints.partial_restore import find_checkpoint, restore_params
 from research.errors import UserError
 from research.files import checksums
 from research.step import State
@@ -276,6 +277,16 @@ def test_what_a_failed_save_left_is_deleted_while_its_threads_end(
     monkeypatch.setattr(shutil, "rmtree", interrupted)
     with open_checkpoints(tmp_path):
         assert not left.exists()
+
+
+@pytest.mark.parametrize("last, words", [(3, ""), (4, "step 4, whose checkpoint is")])
+def test_a_missing_last_checkpoint_of_a_finished_run_is_told(
+    last, words, workdir, capsys
+):
+    (workdir / "result.json").write_text(json.dumps({"steps": last}))
+    assert find_checkpoint(workdir).name == "3"
+    told = capsys.readouterr().err
+    assert words in told and bool(told) == bool(words)
 
 
 def test_another_run_starts_from_the_newest_undamaged_one(workdir, capsys):
