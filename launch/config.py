@@ -77,6 +77,11 @@ def load_config(
         from research.checkpoints.huggingface import restore  # imports all families
 
         overrides = restore.config_overrides(source, name) | dict(overrides)
+        if "data.vocabulary" not in overrides:
+            raise UserError(
+                f"train.init_from={source} has no vocabulary, such as a "
+                "tokenizer.json; give data.vocabulary"
+            )
     if reads_start:
         overrides = _teacher_keys(config, workdir, overrides) | dict(overrides)
     for key, value in overrides.items():

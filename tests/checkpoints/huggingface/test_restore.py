@@ -156,11 +156,15 @@ def test_a_folder_that_is_missing_is_refused(params):
 def test_the_model_of_a_config_is_that_of_the_folder():
     """Keys that are given win; others are the folder's, not the experiment's."""
     changes = {"train.init_from": BERT, "model.dropout": 0.3}
+    with pytest.raises(
+        UserError, match=r"bert has no vocabulary.*give data\.vocabulary"
+    ):
+        load_config("experiments/finetune.py", changes)
+    changes["data.vocabulary"] = "unigram"
     config = load_config("experiments/finetune.py", changes)
     assert (config.model.width, config.model.layers, config.model.heads) == (16, 3, 2)
     assert config.model.norm_placement == "post" and config.model.token_types == 2
     assert config.model.dropout == 0.3 and config.data.sentinels == 0
-    assert config.data.vocabulary == "unigram"  # the folder has none
 
 
 def test_the_vocabulary_of_a_config_is_that_of_the_folder(tmp_path):
