@@ -15,8 +15,8 @@ Look at: valid/mlm beside that of a student without a teacher, objective.soft=0 
 objective.cosine=0; without train.init_from, which the paper finds worth more than any
 term (table 4).
 
-The factors are those of the command for one GPU in the released README; that for
-several has .33 for each, and train.py .5, 0 and 0.
+The factors are those of the command for one GPU in the released README. The command for
+several has .33 for each, and train.py has .5, 0 and 0.
 
 Departs (docs/fidelity.md has the values): objective.base.format; model.position;
 drawing of masked tokens; rate of the second step, in parts of peak / warm-up.

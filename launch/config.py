@@ -74,14 +74,7 @@ def load_config(
     config.lock()
     name = config.objective.name
     if source.startswith(SOURCE):
-        from research.checkpoints.huggingface import restore  # imports all families
-
-        overrides = restore.config_overrides(source, name) | dict(overrides)
-        if "data.vocabulary" not in overrides:
-            raise UserError(
-                f"train.init_from={source} has no vocabulary, such as a "
-                "tokenizer.json; give data.vocabulary"
-            )
+        overrides = _folder_keys("train.init_from", source, name, overrides)
     if reads_start:
         overrides = _teacher_keys(config, workdir, overrides) | dict(overrides)
     for key, value in overrides.items():
@@ -188,21 +181,44 @@ def _teacher_keys(
             found |= {k: v for k, v in flatten(begun).items() if k in keys}
         elif source:
             try:
-                found |= _keys_of_teacher(source, config.objective.name, key)
+                found |= _keys_of_teacher(source, config.objective.name, key, overrides)
             except UserError as error:
                 raise UserError(f"objective.{of}: {error}") from error
     return found
 
 
-def _keys_of_teacher(source: str, objective: str, key: str) -> dict[str, Any]:
+def _folder_keys(
+    flag: str, source: str, objective: str, overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The overrides, and the keys that a run takes from hf:DIR and that these lack.
+
+    Args:
+      flag: the key that names the folder.
+
+    Raises:
+      UserError: the folder cannot be read, or has no vocabulary and none is given.
+    """
+    from research.checkpoints.huggingface import restore  # imports all families
+
+    keys = restore.config_overrides(source, objective) | dict(overrides)
+    if "data.vocabulary" not in keys:
+        raise UserError(
+            f"{flag}={source} has no vocabulary, such as a tokenizer.json; give "
+            "data.vocabulary"
+        )
+    return keys
+
+
+def _keys_of_teacher(
+    source: str, objective: str, key: str, overrides: Mapping[str, Any]
+) -> dict[str, Any]:
     """The teacher's keys of `model`, as the value of `key`, and those of `data`.
 
     Those of `model` are the network, and what differs from its defaults.
     """
     if source.startswith(SOURCE):
-        from research.checkpoints.huggingface import restore  # imports all families
-
-        keys = restore.config_overrides(source, objective)
+        given = {k: v for k, v in overrides.items() if k == "data.vocabulary"}
+        keys = _folder_keys("teacher", source, objective, given)
     else:
         keys = _start_of(source, "", {})
     model = {name: keys.pop(name) for name in [*keys] if name.startswith("model.")}

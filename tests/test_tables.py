@@ -90,6 +90,7 @@ def test_a_sweep_of_pretrainings_alone_plans_without_tasks(name):
 
 
 OURS = ("objectives", "babylm", "tasks", "chinese", "xnli", "product_dtype")
+OURS += ("electra_and_t5",)
 PAPERS = [name for name in NAMES if not name.startswith(OURS)]
 
 

@@ -3,7 +3,6 @@
 import csv
 import json
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,12 @@ import pytest
 from launch import curves
 from launch.cli import DONE, MISTAKE, main
 from launch.reports.bars import curve_bars
-
-GOLDEN = Path(__file__).parents[1] / "goldens" / "runs" / "first_runs.tar.gz"
+from tests.testing import earlier_runs
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(GOLDEN) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
+    return earlier_runs.extract(tmp_path_factory.mktemp("earlier"))
 
 
 @pytest.fixture(scope="module")

@@ -2,24 +2,18 @@
 
 import json
 import shutil
-import tarfile
-from pathlib import Path
 
 import pytest
 
 from launch import diff
 from launch.cli import DONE, FAILED, main
 from research.run.workdir import CHANGEABLE_KEYS
-
-GOLDEN = Path(__file__).parents[1] / "goldens" / "runs" / "first_runs.tar.gz"
-"""Runs of an earlier version: their configs lack keys."""
+from tests.testing import earlier_runs
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(GOLDEN) as archive:
-        archive.extractall(folder, filter="data")
+    folder = earlier_runs.extract(tmp_path_factory.mktemp("earlier"))
     return [path.parent for path in sorted(folder.glob("sweep/*/metrics.jsonl"))]
 
 

@@ -208,6 +208,14 @@ LLAMA_QK_NORMS = (
 )
 
 
+ROPE_SCALING = Key(
+    "rope_scaling",
+    "rope_scaling",
+    parse=_read_rope_scaling,
+    source=_write_rope_scaling,
+)
+
+
 def _llama_keys(tied=False, head_width=0, activations=None):
     """The keys of Llama's config, with defaults of others."""
     return (
@@ -234,12 +242,7 @@ def _llama_keys(tied=False, head_width=0, activations=None):
             "rope_theta",
             default=lambda config: _rope(config).get("rope_theta", 10_000.0),
         ),
-        Key(
-            "rope_scaling",
-            "rope_scaling",
-            parse=_read_rope_scaling,
-            source=_write_rope_scaling,
-        ),
+        ROPE_SCALING,
         Key(
             "hidden_act",
             "activation",
@@ -380,12 +383,7 @@ GPT_NEOX = Family(
             "rotary_fraction",
             default=lambda config: _rope(config).get("partial_rotary_factor", 0.25),
         ),
-        Key(
-            "rope_scaling",
-            "rope_scaling",
-            parse=_read_rope_scaling,
-            source=_write_rope_scaling,
-        ),
+        ROPE_SCALING,
         Key("hidden_dropout", "dropout", default=0.0, place="residual"),
         Key("attention_dropout", "attention_dropout", default=0.0, place="attention"),
         Key("classifier_dropout", "head_dropout", default=0.1, place="head"),

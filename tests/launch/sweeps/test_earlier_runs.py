@@ -1,7 +1,6 @@
 """Runs of an earlier version resume, open and fill their table."""
 
 import json
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +14,13 @@ from launch.sweeps.sweep_plan import make_plan, read_plan
 from research import train as loop
 from research.inference.open_run import open_run
 from research.run.identity import read_run_config
+from tests.testing import earlier_runs
 from tests.testing.tiny_runs import train
-
-GOLDEN = Path(__file__).parents[2] / "goldens" / "runs" / "first_runs.tar.gz"
 
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(GOLDEN) as archive:
-        archive.extractall(folder, filter="data")
+    folder = earlier_runs.extract(tmp_path_factory.mktemp("earlier"))
     (folder / "experiments").symlink_to(Path(loop.__file__).parents[1] / "experiments")
     return folder
 
