@@ -1,10 +1,13 @@
 """Distillation: what a student learns from a teacher, what is refused, and a run."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from launch.config import load_config
 from research import networks, objectives
 from research.batch import CONSTANTS
 from research.checkpoints.partial_restore import restore_params
@@ -262,3 +265,13 @@ def test_a_run_takes_its_teachers_network_and_vocabulary(teacher):
         other.constants.arrays  # noqa: B018
     with pytest.raises(UserError, match=r"objective\.teacher=nowhere: no checkpoint"):
         build(**{"objective.teacher": "nowhere"})[1].constants.arrays  # noqa: B018
+
+
+def test_a_published_teacher_without_a_vocabulary_needs_one():
+    """Its ids are those of its own pieces, not of a vocabulary that is trained."""
+    folder = Path(__file__).parents[1] / "goldens" / "huggingface" / "bert"
+    keys = {"objective.name": "distill", "objective.teacher": f"hf:{folder}"}
+    with pytest.raises(UserError, match=r"objective\.teacher: .*has no vocabulary"):
+        load_config("experiments/mlm.py", keys)
+    config = load_config("experiments/mlm.py", keys | {"data.vocabulary": "unigram"})
+    assert dict(config.objective.teacher_model)["width"] == 16
