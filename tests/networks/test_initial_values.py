@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks
+from research.networks.layers.dense import ACTIVATIONS
 from research.networks.modules.transformer import Transformer
 
 KEY = jax.random.key(0)
@@ -63,6 +64,22 @@ def test_gpt2_scales_what_is_added_to_the_residual_stream(make_options, make_gro
         np.testing.assert_allclose(np.std(kernel), std, rtol=0.1)
     first, second = (block["feedforward"]["in"]["kernel"][n] for n in (0, 1))
     assert np.abs(first - second).max() > 0.01
+
+
+def test_blocks_without_residual_kernels_are_the_identity(make_options, make_group):
+    group = make_group()
+    options = make_options(init="zero_residual", activation="relu2")
+    params = initial_params(options, group)
+    block = params["stack"]["blocks"]
+    for kernel in (block["attention"]["out"], block["feedforward"]["out"]):
+        assert not np.any(kernel["kernel"])
+    for kernel in (block["attention"]["query"], block["feedforward"]["in"]):
+        np.testing.assert_allclose(np.std(kernel["kernel"]), 0.02, rtol=0.1)
+
+
+def test_relu2_is_the_square_of_what_is_above_0():
+    x = np.array([-2.0, 0.0, 0.5, 3.0], np.float32)
+    np.testing.assert_array_equal(ACTIVATIONS["relu2"](x), [0, 0, 0.25, 9])
 
 
 def test_t5_initialises_by_fan_in(make_options, make_group):

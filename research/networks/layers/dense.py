@@ -43,6 +43,7 @@ ACTIVATIONS = {
     "gelu": gelu,
     "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
     "relu": jax.nn.relu,
+    "relu2": lambda x: jnp.square(jax.nn.relu(x)),
     "silu": jax.nn.silu,
     "geglu": lambda x: jax.nn.gelu(x, approximate=True),
     "swiglu": jax.nn.silu,
@@ -178,6 +179,8 @@ class Dense(Module):
             std = self.scale * fan_in**-0.5
         elif options.init == "gpt2" and self.residual:
             std = 0.02 * (2 * options.layers) ** -0.5
+        elif options.init == "zero_residual" and self.residual:
+            return constant(0.0, *self.axes)
         return normal(options, std, *self.axes)
 
 

@@ -17,7 +17,7 @@ dropout_rate = partial(number, least=-1, below=1)
 dim = partial(number, most=2**20)  # the size of a dim of an array
 depth = partial(number, most=2**10)  # number of layers
 
-INITS = ("normal", "truncated", "electra", "gpt2", "t5", "xlm")
+INITS = ("normal", "truncated", "electra", "gpt2", "zero_residual", "t5", "xlm")
 """Names of schemes of initial values."""
 
 CUTOFFS_NEED = {
@@ -44,6 +44,9 @@ class Options:
     - "gpt2": N(0, 0.02 / sqrt(2 layers)) for kernels whose output is added to the
       residual stream, N(0, 0.01) for positions (Radford et al. 2019, section 2.3; the
       released code).
+    - "zero_residual": 0 for kernels whose output is added to the residual stream, so
+      that a block is the identity at first (Zhang et al. 2019, Fixup, section 3), and
+      N(0, 0.02).
     - "t5": by fan-in, and N(0, 1) for embeddings. Attention logits then are not scaled
       by 1 / sqrt(head width), and features of a tied readout are scaled by
       1 / sqrt(width) (Raffel et al. 2020, the released code).
@@ -66,8 +69,9 @@ class Options:
     norm: str = choice("layernorm", ("layernorm", "rmsnorm"))
     norm_epsilon: float = number(1e-6, above=0)
     activation: str = choice(
-        "gelu", ("gelu", "gelu_tanh", "relu", "silu", "geglu", "swiglu")
-    )  # the last two with a gate (Shazeer 2020)
+        "gelu", ("gelu", "gelu_tanh", "relu", "relu2", "silu", "geglu", "swiglu")
+    )  # relu2: the square of relu (So et al. 2021); the last two with a gate (Shazeer
+    # 2020)
     bias: bool = True  # biases in dense layers and norms
     tie_embeddings: bool = True  # the output table is the token table
     cutoffs: list = dataclasses.field(default_factory=list)  # ids at which clusters of
@@ -82,7 +86,7 @@ class Options:
     # table: also those that pad the table to a multiple of 128 (T5)
     init: str = choice("normal", INITS)  # normal: std 0.02; truncated: at twice that;
     # electra: so, but last layers of heads by fan-in and fan-out; gpt2: residual
-    # projections scaled by depth; t5, xlm: by fan-in
+    # projections scaled by depth; zero_residual: these 0; t5, xlm: by fan-in
     dropout: float = number(0.0, least=0, below=1)  # at all places below that are -1
     embedding_dropout: float = dropout_rate(-1.0)  # of embeddings
     output_dropout: float = dropout_rate(0.0)  # of the output of a stack

@@ -144,6 +144,14 @@ MUTANTS = [
         "gpt2_scales",
     ),
     Mutant(
+        "with zero_residual the first layer of a feed-forward part is 0, too",
+        "research/networks/layers/dense.py",
+        'options.init == "zero_residual" and self.residual:',
+        'options.init == "zero_residual":',
+        "tests/networks/test_initial_values.py",
+        "residual_kernels",
+    ),
+    Mutant(
         "T5's logits are scaled, although its initialisation already does it",
         ATTENTION,
         "relative, scale = None, 1.0 if t5 else key_width**-0.5",
