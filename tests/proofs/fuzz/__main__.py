@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -35,6 +36,7 @@ def run_cases(
     *,
     drawn: SearchStrategy | None = None,
     seed_: int | None = None,
+    told: Callable[[Counter], None] = lambda counts: None,
 ) -> Counter:
     """Runs cases of one kind.
 
@@ -42,6 +44,7 @@ def run_cases(
       folder: for the files of the cases, which are made once.
       drawn: the cases; None: all of the kind.
       seed_: None: the same cases each time.
+      told: gets the counts after each case.
 
     Returns:
       how many went on, and how many were refused.
@@ -63,9 +66,22 @@ def run_cases(
     def check(case) -> None:
         code = module.check(case, folder).code
         counts["refused" if code else "went on"] += 1
+        told(counts)
 
     (check if seed_ is None else seed(seed_)(check))()
     return counts
+
+
+class Progress:
+    """Prints a line a minute: how many cases of a kind have passed."""
+
+    def __init__(self, name: str, total: int):
+        self._name, self._total, self._last = name, total, time.time()
+
+    def __call__(self, counts: Counter) -> None:
+        if time.time() - self._last > 60:
+            self._last = time.time()
+            print(f"{self._name}: {counts.total()} of {self._total}", flush=True)
 
 
 def main() -> int:
@@ -82,12 +98,14 @@ def main() -> int:
             folder, began = Path(name) / module.__name__.rpartition(".")[2], time.time()
             folder.mkdir()
             count = round(args.cases * fraction)
-            counts = run_cases(module, count, folder, seed_=args.seed)
+            told = Progress(folder.name, count)
+            counts = run_cases(module, count, folder, seed_=args.seed, told=told)
             if module is real_cases and args.every_damage:
                 rng = random.Random(args.seed)
                 for case in real_cases.every_damage(rng, folder):
                     code = real_cases.check(case, folder).code
                     counts["refused" if code else "went on"] += 1
+                    told(counts)
             print(
                 f"{folder.name}: {counts['went on']} went on, {counts['refused']} were "
                 f"refused, 0 failed; {time.time() - began:.0f} s",
