@@ -89,9 +89,13 @@ def test_a_sweep_of_pretrainings_alone_plans_without_tasks(name):
         assert [trial.id for trial in alone] == [trial.id for trial in trials]
 
 
-OURS = ("objectives", "babylm", "tasks", "chinese", "xnli", "product_dtype")
-OURS += ("electra_and_t5",)
-PAPERS = [name for name in NAMES if not name.startswith(OURS)]
+PAPERS = {
+    name: keys["paper"]
+    for name in NAMES
+    if FILES[name].endswith(".toml")
+    if "paper" in (keys := tomllib.loads((FOLDER.parent / FILES[name]).read_text()))
+}
+"""Tables that name a paper -> its ledger of experiments/claims."""
 
 
 @each_scale
@@ -100,7 +104,7 @@ def test_a_scale_does_not_change_the_question(name, scale):
     """At each scale the rows are the arms of the ledger, or those that probes tell
     apart."""
     table = load_table(FILES[name])
-    paper = published.read_published(name.replace("_", "-"))
+    paper = published.read_published(PAPERS[name])
     rows, first = (tables.labelled_rows(_plan(name, s)) for s in (scale, "smoke"))
     assert [row for row in first if row in rows] == list(rows)
     assert set(first) == set(paper.arms)
