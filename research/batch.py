@@ -88,6 +88,8 @@ class ConstantSpec(NamedTuple):
     arrays: Any  # a tree of their shapes and dtypes, with logical axes
     # (`research.networks.init`) or without: these are replicated. The source may have
     # more
+    spelling: tuple[str, ...] = ()  # of the vocabulary's words, "" of other entries: a
+    # file of word vectors, or `random`, then has rows for token/embedding
 
 
 EVALUATION_STEP = 2**31 - 1

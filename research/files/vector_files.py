@@ -26,6 +26,8 @@ from research.errors import UserError
 FORMATS = ("word2vec", "bin", "glove", "vec")
 SUFFIXES = {".bin": "bin", ".vec": "vec", ".txt": "word2vec"}
 """Suffix of a file that is written -> its format."""
+ENDINGS = tuple(suffix + end for suffix in SUFFIXES for end in ("", ".gz"))
+"""Ends of the names of files of word vectors."""
 SAMPLE = 100
 """Lines that tell the width of a file without a header."""
 MAX_WORD_BYTES = 2**16
@@ -56,6 +58,27 @@ def read_vectors(path: str | os.PathLike) -> tuple[list[str], np.ndarray]:
         word = words[int(wrong.argmax())]
         raise UserError(f"{name}: the vector of {word!r} is not finite")
     return words, vectors
+
+
+def rows_of(
+    spelling: Sequence[str], words: Sequence[str], vectors: np.ndarray
+) -> tuple[np.ndarray, int]:
+    """The vectors [V, D] of a vocabulary's words, and how many words a file has.
+
+    A word that the file lacks has the vector of its lower case, if that is there; else
+    numbers that are drawn uniformly, with the variance of the file's (Kim 2014, section
+    4.3), from one seed. An entry that is no word ("") has 0.
+    """
+    row = {word: number for number, word in reversed([*enumerate(words)])}
+    found = np.array(
+        [row.get(word, row.get(word.lower(), -1)) if word else -1 for word in spelling]
+    )
+    bound = 3**0.5 * float(vectors.std())
+    shape = (len(spelling), vectors.shape[1])
+    table = np.random.default_rng(0).uniform(-bound, bound, shape)
+    table[[not word for word in spelling]] = 0
+    table[found >= 0] = vectors[found[found >= 0]]
+    return table.astype(np.float32), int((found >= 0).sum())
 
 
 def _read_binary(file: BinaryIO, name: str) -> tuple[list[str], np.ndarray]:

@@ -13,6 +13,7 @@ from research import networks
 from research.batch import (
     PART,
     ArraySpec,
+    ConstantSpec,
     Example,
     VocabInfo,
     input_group,
@@ -22,7 +23,7 @@ from research.batch import (
 from research.data.documents import LABEL_SEPARATOR, label_key, single_labels
 from research.data.units import TextSpec
 from research.errors import UserError
-from research.fields import choice, number
+from research.fields import choice, free_text, number
 from research.objectives.inputs import sentence_pairs, task_input
 from research.objectives.losses.cross_entropy import (
     Term,
@@ -33,6 +34,30 @@ from research.objectives.losses.cross_entropy import (
 MAX_LABELS = 31
 """The most labels of task "multi", whose sets of labels are the bits of an int32."""
 
+
+def _mean(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
+    """[B, D]: the mean of the states of non-padding positions."""
+    here_BL = (segment_BL > 0).astype(states_BLD.dtype)
+    total_BD = jnp.einsum("bld,bl->bd", states_BLD, here_BL)
+    return total_BD / jnp.maximum(here_BL.sum(axis=1), 1)[:, None]
+
+
+def _max(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
+    """[B, D]: the largest values at non-padding positions; 0 in rows without any."""
+    here_BL1 = (segment_BL > 0)[..., None]
+    largest_BD = jnp.max(jnp.where(here_BL1, states_BLD, -jnp.inf), axis=1)
+    return jnp.where(here_BL1.any(axis=1), largest_BD, 0)
+
+
+def _concat(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
+    """[B, 3 D]: the last state, the largest values, the mean."""
+    last_B = jnp.maximum(jnp.sum(segment_BL > 0, axis=1) - 1, 0)
+    last_BD = jnp.take_along_axis(states_BLD, last_B[:, None, None], axis=1)[:, 0]
+    pooled = [pool(states_BLD, segment_BL) for pool in (_max, _mean)]
+    return jnp.concatenate([last_BD, *pooled], axis=-1)
+
+
+POOLS = {"mean": _mean, "max": _max, "concat": _concat}
 LABEL_TYPES = {"single": "class", "multi": "set", "regression": "number"}
 
 
@@ -59,9 +84,13 @@ class Objective(task_input.Task):
     # alone (GPT, ELECTRA); gelu, relu: as tanh, but with these and a layer of its own
     # (transformers' ElectraClassificationHead, DistilBertForSequenceClassification).
     # Dropout before the last layer: model.head_dropout
-    pool: str = choice("token", ("token", "mean"))  # the state that the head reads:
-    # that of the format's token; or the mean over all tokens, of the encoder with
-    # format bart, which needs no token that stands for the whole text
+    head_width: int = number(0, least=0, most=2**20)  # of the layer before the last
+    # one; 0: model.width
+    pool: str = choice("token", ("token", *POOLS))  # the state that the head reads:
+    # that of the format's token; or, over all tokens (of the encoder with format bart,
+    # which needs no token that stands for the whole text), their mean; the largest
+    # value of each unit (max over time, Kim 2014); or concat: the last state, these
+    # and the mean (concat pooling, Howard and Ruder 2018, section 3.3)
     label_scale: float = number(1.0, above=0)  # of task regression
     lm_coef: float = number(0.0, least=0)  # of the LM loss of the same text, with
     # format gpt (GPT: 0.5)
@@ -73,21 +102,34 @@ class Objective(task_input.Task):
     features: str = choice("last", networks.FEATURES)  # states of which the head reads
     # that of the pooled position, as in token_classification; not with format bart
     lstm_layers: int = number(0, least=0, most=8)  # likewise
+    vectors: str = free_text("")  # of words, which the network reads beside its own
+    # (task_input.VECTORS); "": none
+    vectors_width: int = number(0, least=0, most=2**20)  # their width
 
     def __post_init__(self):
         super().__post_init__()
-        if self.lm_coef and (self.format != "gpt" or self.pool == "mean"):
-            raise ValueError("lm_coef is 0 with formats other than gpt, and pool mean")
+        if self.lm_coef and (self.format != "gpt" or self.pool != "token"):
+            raise ValueError(
+                "lm_coef is 0 with formats other than gpt, and pools other than token"
+            )
         has_features = self.features != "last" or self.lstm_layers
         if has_features and (self.format == "bart" or self.lm_coef):
             raise ValueError(
                 "features is last and lstm_layers 0 with format bart, and with lm_coef"
             )
-        if self.head == "tanh" and (self.features == "concat" or self.lstm_layers):
+        if self.head == "tanh" and (
+            self.features == "concat" or self.lstm_layers or self.pool == "concat"
+        ):
             raise ValueError(
-                "head is linear with features concat and with lstm_layers, since the "
-                "pooler of head tanh reads one state of the network"
+                "head is linear with features concat, pool concat and lstm_layers, "
+                "since the pooler of head tanh reads one state of the network"
             )
+        if self.head in ("tanh", "linear") and self.head_width:
+            raise ValueError(
+                "head_width is 0 with head tanh, whose layer is the pooler, and with "
+                "head linear, which has none"
+            )
+        task_input.check_vectors(self)
         if self.tail and self.stride:
             raise ValueError("tail is 0 with a stride, whose chunks are the whole text")
 
@@ -121,7 +163,7 @@ class Objective(task_input.Task):
         if self.lm_coef:
             specs |= scored_specs(length, gathered=False)
         prefixes = ("encoder_", "decoder_") if self.format == "bart" else ("",)
-        for prefix in prefixes[: 1 if self.pool == "mean" else None]:
+        for prefix in prefixes[: None if self.pool == "token" else 1]:
             specs |= input_specs(length, prefix)
         return specs
 
@@ -175,34 +217,40 @@ class Objective(task_input.Task):
         bits = [sum(bit[name] for name in {*names}) for names in sets]
         return np.array(bits, np.int32)
 
+    def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
+        return task_input.vector_constants(self, vocab)
+
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: there are no labels."""
         size = 1 if self.task == "regression" else len(label_classes(vocab))
         hidden = task_input.HEADS[self.head]
         return self.task_needs(
-            {"label": networks.HeadSpec(size, hidden, dropout=True)},
+            {"label": networks.HeadSpec(size, hidden, self.head_width, dropout=True)},
             features=self.features,
             feature_lstm_layers=self.lstm_layers,
+            input_features=self.vectors_width,
         )
 
     def _logits(self, net: Any, batch: dict) -> jax.Array:
         """[B, N] float32."""
         scored = batch.get("pooled")
         if self.format != "bart":
-            states, segment = net.features(batch, scored=scored), batch["segment"]
+            group = task_input.with_vectors(self, batch)
+            states, segment = net.features(group, scored=scored), batch["segment"]
         else:
             states, segment = encoded = net.encode(input_group(batch, "encoder_"))
             if scored is not None:
                 decoder = input_group(batch, "decoder_")
                 states = net.states(decoder, encoded=encoded, scored=scored)
-        state = _mean(states, segment) if scored is None else states[:, 0]
-        return net.head("label", state)
+        if scored is not None:
+            return net.head("label", states[:, 0])
+        return net.head("label", POOLS[self.pool](states, segment))
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: label, labels or squared_error, and lm; accuracy (a metric)."""
         weight, terms = batch["label_weight"], {}
         if self.lm_coef:
-            states = net.states(batch)
+            states = net.states(task_input.with_vectors(self, batch))
             row = jnp.arange(len(states))
             logits_BN = net.head("label", states[row, batch["pooled"][:, 0]])
             readout = net.readout(states)
@@ -230,13 +278,6 @@ class Objective(task_input.Task):
         """logits [B, N]; for regression, values in the labels' unit."""
         scale = self.label_scale if self.task == "regression" else 1.0
         return {"logits": scale * self._logits(net, batch)}
-
-
-def _mean(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
-    """[B, D]: the mean of the states of non-padding positions."""
-    here_BL = (segment_BL > 0).astype(states_BLD.dtype)
-    total_BD = jnp.einsum("bld,bl->bd", states_BLD, here_BL)
-    return total_BD / jnp.maximum(here_BL.sum(axis=1), 1)[:, None]
 
 
 def _join_tails(example: Example) -> Example:

@@ -13,6 +13,7 @@ from research import networks
 from research.batch import (
     PART,
     ArraySpec,
+    ConstantSpec,
     Example,
     VocabInfo,
     input_group,
@@ -20,7 +21,7 @@ from research.batch import (
     scored_specs,
 )
 from research.data.units import TextSpec
-from research.fields import choice, number
+from research.fields import choice, free_text, number
 from research.objectives.inputs import task_input
 from research.objectives.losses import crf
 from research.objectives.losses.cross_entropy import Term
@@ -50,6 +51,9 @@ class Objective(task_input.Task):
     # the last block; of the last four, joined; a learned mix of embeddings and blocks
     lstm_layers: int = number(0, least=0, most=8)  # of a BiLSTM that reads these, and
     # that the head reads, with model.width units a direction; 0: none
+    vectors: str = free_text("")  # of words, which the network reads beside its own
+    # (task_input.VECTORS); "": none
+    vectors_width: int = number(0, least=0, most=2**20)  # their width
 
     predicts = "tags"
 
@@ -57,6 +61,7 @@ class Objective(task_input.Task):
         super().__post_init__()
         if self.format == "bart" and (self.features != "last" or self.lstm_layers):
             raise ValueError("features is last and lstm_layers 0 with format bart")
+        task_input.check_vectors(self)
 
     def text_spec(self, length: int) -> TextSpec:
         room = length - self.num_specials(1)
@@ -99,13 +104,19 @@ class Objective(task_input.Task):
         }
         return {name: batch[name] for name in self.batch_spec(length)}
 
+    def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
+        return task_input.vector_constants(self, vocab)
+
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         num_tags = max(1, len(vocab.labels))
         heads = {"tag": networks.HeadSpec(num_tags, "none", dropout=True)}
         if self.head == "crf":
             heads["transition"] = networks.HeadSpec(num_tags + 1, "none")
         return self.task_needs(
-            heads, features=self.features, feature_lstm_layers=self.lstm_layers
+            heads,
+            features=self.features,
+            feature_lstm_layers=self.lstm_layers,
+            input_features=self.vectors_width,
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
@@ -136,7 +147,7 @@ class Objective(task_input.Task):
         if self.format == "bart":
             states, _ = net.encode(input_group(batch, "encoder_"))
         else:
-            states = net.features(batch)
+            states = net.features(task_input.with_vectors(self, batch))
         return net.head("tag", states)
 
     def _tags(self, net: Any, logits_BLN: jax.Array, word_BL: jax.Array) -> jax.Array:

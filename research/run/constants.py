@@ -18,8 +18,9 @@ from jax.sharding import Mesh
 
 from research import networks
 from research.batch import CONSTANTS, ConstantSpec
-from research.distributed import sharding
+from research.distributed import processes, sharding
 from research.errors import UserError
+from research.files import vector_files
 
 
 class Constants:
@@ -66,7 +67,9 @@ class Constants:
         arrays, origins = {}, {}
         for name, spec in self._specs.items():
             like, flag = self.abstract[CONSTANTS][name], f"objective.{name}"
-            found = _read(spec.source, like, flag, self._vocabulary)
+            found = _read_words(spec, like, flag)
+            if found is None:
+                found = _read(spec.source, like, flag, self._vocabulary)
             host = _select(like, found, flag)
             origins[name] = {"source": spec.source, "checksum": _checksum(host)}
             arrays[name] = jax.tree.map(_to_devices, host, like)
@@ -88,6 +91,48 @@ def _abstract(boxed: Any, mesh: Mesh) -> Any:
         networks.unbox(boxed),
         is_leaf=lambda leaf: leaf is None or sharding.is_logical_axes(leaf),
     )
+
+
+def _read_words(
+    spec: ConstantSpec, like: Any, flag: str
+) -> dict[str, np.ndarray] | None:
+    """The table of vectors that are drawn, or are in a file of words; None: the source
+    is neither.
+
+    Raises:
+      UserError: the vocabulary has no words, or the file's vectors another width.
+    """
+    kind, _, seed = spec.source.partition(":")
+    in_file = spec.source.endswith(vector_files.ENDINGS)
+    if not in_file and kind != "random":
+        return None
+    if not (spec.spelling or kind == "random"):
+        raise UserError(
+            f"{flag}={spec.source} needs the spelling of words, which this vocabulary "
+            "does not have; set data.vocabulary=words"
+        )
+    shape = like["token"]["embedding"].shape
+    if not in_file:
+        if seed and not seed.isdecimal():
+            raise UserError(f"{flag}={spec.source}: random:N has a whole number N")
+        table = np.random.default_rng(int(seed or 0)).uniform(-0.25, 0.25, shape)
+        return {"token/embedding": table}
+    words, vectors = vector_files.read_vectors(spec.source)
+    if vectors.shape[1] != shape[1]:
+        raise UserError(
+            f"{flag}={spec.source} has vectors of {vectors.shape[1]} numbers; set "
+            f"{flag}_width={vectors.shape[1]}, not {shape[1]}"
+        )
+    table, num_known = vector_files.rows_of(spec.spelling, words, vectors)
+    num_words = sum(map(bool, spec.spelling))
+    processes.print_from_process_0(
+        f"{flag}: {spec.source} has {num_known:,} of the vocabulary's {num_words:,} "
+        "words"
+    )
+    if not num_known:
+        raise UserError(f"{flag}={spec.source} has no word of the vocabulary")
+    missing = ((0, shape[0] - len(table)), (0, 0))
+    return {"token/embedding": np.pad(table, missing)}
 
 
 def _read(

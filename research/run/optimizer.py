@@ -14,6 +14,7 @@ from research.optimizers import OPTIMIZERS
 from research.parameter_names import current_name
 from research.pruning import Pruner
 from research.run.layer_rates import depths_and_top, scale_by_depth, unfreeze_gradually
+from research.run.max_norm import limit_norms
 from research.run.schedule import make_schedule
 
 NETWORK = "network"
@@ -71,6 +72,8 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
     if config.frozen:
         chain = [_without_frozen(each, config.frozen) for each in chain]
     chain.append(rate)
+    if config.max_norm:
+        chain.append(limit_norms(config.max_norm))
     if config.layer_decay < 1:
         chain.append(optax.stateless(partial(scale_by_depth, config.layer_decay)))
     if config.unfreeze_every:

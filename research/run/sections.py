@@ -118,6 +118,8 @@ class Optimizer:
     # to learn: heads at once, then the last block, ..., embeddings (gradual
     # unfreezing, ULMFiT); 0: all at once
     clip_norm: float = number(1.0, least=0)  # global norm of the gradient; 0: none
+    max_norm: float = number(0.0, least=0)  # of the weights of each output of a head,
+    # which are scaled down to it after each step (Kim 2014, section 2.1); 0: any
     frozen: str = free_text("")  # paths of parameters that do not change and take no
     # gradient, as in token,embeddings,stack/blocks/attention; network: all but heads
     prune: str = choice("none", pruning.METHODS)  # which weights of the kernels of

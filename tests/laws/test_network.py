@@ -43,6 +43,8 @@ SMALL = {
     **{"layers": 2, "width": 16, "max_length": 32, "token_types": 2},
     **{"heads": 2, "feedforward": 24, "scan_unroll": 1},  # of attention
     "cell_width": 24,  # of recurrences
+    "context": 12,  # of windows of words
+    "filter_widths": [9, 12],  # of filters, which are as wide as the texts
 }
 """Keys of which a network has some."""
 FIXED = ("attention", "remat")
@@ -178,7 +180,7 @@ def test_each_ability_is_served_by_a_variant_and_others_are_refused(name):
         Ability.BOUNDARIES: some(boundary_offsets=3),
         Ability.FEATURES: some(features="mix"),
         Ability.LAYERS: some(layers=True),
-        Ability.INPUT_FEATURES: some(input_features=3),
+        Ability.INPUT_FEATURES: some(input_features=SMALL["width"]),
     }
     for ability in Ability:
         errors = []
@@ -238,14 +240,14 @@ def test_a_state_depends_on_what_the_arrays_allow(network, needs):
     group["position"] = np.array([[*range(5), *range(5), 0, 0]], np.int32)
     group |= with_pattern(needs.pattern, group["position"])
     module, params = make_case(network, needs, group)
-    probe = np.random.default_rng(0).normal(size=network.width).astype(np.float32)
+    draw = np.random.default_rng(0).normal
 
     @jax.jit
     @jax.jacrev
     def reads(rows):
         changed = params | {"token": {"embedding": rows}}
         states = networks.apply(module, changed, lambda net: net.states(group))
-        return states[0] @ probe
+        return states[0] @ draw(size=states.shape[-1]).astype(np.float32)
 
     table = params["token"]["embedding"]
     found = np.any(np.array(reads(table))[:, :LENGTH] != 0, axis=-1)
@@ -264,10 +266,11 @@ def test_a_state_depends_on_what_the_arrays_allow(network, needs):
 @pytest.mark.parametrize(("network", "needs"), one_of_each(Ability.INPUT_FEATURES))
 def test_a_state_reads_the_vectors_of_the_positions_it_attends_to(network, needs):
     """A position whose vector is 0 reads its token alone."""
-    needs = dataclasses.replace(needs, input_features=3)
+    needs = dataclasses.replace(needs, input_features=network.table_width)
     group = make_group(needs.pattern, rows=1)
     group["segment"] = np.array([[1] * 5 + [2] * 5 + [0] * 2], np.int32)
-    vectors = np.random.default_rng(0).normal(size=(1, LENGTH, 3)).astype(np.float32)
+    shape = (1, LENGTH, needs.input_features)
+    vectors = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     module = networks.build(network, needs, VOCAB)
     params = make_params(module, lambda net: net.states(group | {FEATURE: vectors}))
     probe = np.random.default_rng(1).normal(size=network.width).astype(np.float32)

@@ -8,6 +8,7 @@ from research import networks, objectives
 from research.batch import PART
 from research.data.documents import LABEL_SEPARATOR
 from research.errors import UserError
+from research.objectives import sequence_classification
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
@@ -124,6 +125,15 @@ def test_fine_tuning_starts_from_the_pooler_of_pretraining(task):
         "['head_label']['out']['kernel']",
     }
     assert {name for name in saved if "pooler" in name} <= tuned.keys()
+
+
+def test_concat_pooling_is_the_last_state_the_largest_values_and_the_mean():
+    """ULMFiT's, without the padding that its code pools, and of an empty row 0."""
+    states = np.float32([[[1, -2], [3, 4], [-1, 1], [9, 9]], np.full((4, 2), 9)])
+    segment = np.array([[1, 1, 1, 0], [0, 0, 0, 0]])
+    pooled = sequence_classification.POOLS["concat"](states, segment)
+    np.testing.assert_allclose(pooled[0], [-1, 1, 3, 4, 1, 1])
+    np.testing.assert_allclose(pooled[1, 2:], 0)
 
 
 def test_pooling_excludes_padding():

@@ -275,6 +275,70 @@ def test_a_source_that_cannot_be_read_is_told(folder, teacher, tmp_path):
         read(tmp_path / "nowhere").origins  # noqa: B018
 
 
+def read_words(source, *, width=2, spelling=("", "The", "rain", "naïve")):
+    """The table of vectors of words, as a task of a vocabulary asks for it."""
+    objective = objectives.make_objective(
+        "token_classification", vectors=str(source), vectors_width=width
+    )
+    vocabulary = vocab(size=16, sentinels=2)._replace(spelling=spelling)
+    mesh = sharding.make_mesh({"data": 1, "fsdp": 1, "tensor": 1}, jax.devices()[:1])
+    specs = objective.constants(vocabulary)
+    found = Constants(specs, mesh, {}).arrays["constants"]["vectors"]
+    return np.asarray(found["token"]["embedding"])
+
+
+def test_vectors_of_a_file_are_those_of_the_vocabularys_words(tmp_path, capsys):
+    """The first vector of a word counts; a word that the file lacks has another one of
+    the same size, and no other entry has any."""
+    file = tmp_path / "vectors.txt"
+    file.write_text("the 1 2\nnaïve 3 4\nthe 5 6\nsun -1 -2\n")
+    table = read_words(file)
+    assert table.shape == (128, 2)
+    np.testing.assert_array_equal(table[[1, 3]], [[1, 2], [3, 4]])
+    assert not table[0].any() and not table[4:].any()
+    assert table[2].any() and np.abs(table[2]).max() <= 3**0.5 * 3.5
+    assert "has 2 of the vocabulary's 3 words" in capsys.readouterr().err
+    np.testing.assert_array_equal(table, read_words(file))
+
+
+def test_vectors_that_are_drawn_are_a_seeds():
+    table = read_words("random")
+    np.testing.assert_array_equal(table, read_words("random:0", spelling=None))
+    assert (table != read_words("random:1")).any() and np.abs(table).max() <= 0.25
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "words"),
+    [
+        ("the 1 2\n", {"width": 3}, r"of 2 numbers; set .*_width=2, not 3"),
+        ("sun 1 2\n", {}, "has no word of the vocabulary"),
+        ("the 1 2\n", {"spelling": None}, "set data.vocabulary=words"),
+        ("the 1 nan\n", {}, "is not finite"),
+    ],
+)
+def test_a_file_of_vectors_that_does_not_fit_is_told(text, keys, words, tmp_path):
+    file = tmp_path / "vectors.txt"
+    file.write_text(text)
+    with pytest.raises(UserError, match=words) as caught:
+        read_words(file, **keys)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"vectors": "random"}, "it is their width"),
+        ({"vectors_width": 3}, "it is their width"),
+        ({"vectors": "random", "vectors_width": 3, "format": "bart"}, "format bart"),
+    ],
+)
+def test_vectors_need_a_width_and_one_stack(fields, words):
+    with pytest.raises(UserError, match=words):
+        objectives.make_objective("token_classification", **fields)
+    with pytest.raises(UserError, match="random:N has a whole number"):
+        read_words("random:x")
+
+
 def test_composites_give_a_part_its_own_constants(monkeypatch):
     specs = {"teacher": ConstantSpec("runs/teacher", {})}
     monkeypatch.setattr(dae.Objective, "constants", lambda self, vocab: specs)

@@ -272,6 +272,33 @@ def muon(name, param, grads, *, shape_factor=None):
     return factor * ((left * singular) @ right) + 0.1 * param
 
 
+def test_adadelta_has_the_steps_of_the_released_code():
+    """Three steps of a gradient of 0.1 (yoonkim/CNN_sentence)."""
+    keys = dict(name="adadelta", learning_rate=1.0, clip_norm=0.0, warmup_steps=0)
+    optimizer = make_optimizer(section(**keys, schedule="constant"), 9)
+    params, found = {"a": np.zeros(())}, []
+    state = optimizer.init(params)
+    for _ in range(3):
+        updates, state = optimizer.update({"a": np.float32(0.1)}, state, params)
+        found.append(float(updates["a"]))
+    np.testing.assert_allclose(found, [-0.00446767, -0.00452453, -0.004563], rtol=1e-5)
+
+
+@pytest.mark.parametrize("most", [3.0, 9.0])
+def test_norms_of_heads_alone_are_limited(most):
+    """The kernel's columns have norms of 5 and the root of 5 after a step."""
+    kernel = np.float32([[3, 1], [4, 2]])
+    params = {name: {"out": {"kernel": kernel}} for name in ("head_label", "stack")}
+    keys = dict(name="sgd", beta1=0.0, learning_rate=1.0, clip_norm=0.0, warmup_steps=0)
+    optimizer = make_optimizer(section(**keys, schedule="constant", max_norm=most), 9)
+    grads = jax.tree.map(np.ones_like, params)
+    before = jax.tree.map(lambda x: x + np.float32(1), params)
+    after = train(optimizer, before, [grads])
+    expected = kernel * [[0.6, 1]] if most == 3 else kernel
+    np.testing.assert_allclose(after["head_label"]["out"]["kernel"], expected, 1e-5)
+    np.testing.assert_allclose(after["stack"]["out"]["kernel"], kernel, 1e-5)
+
+
 BERT_ADAM = {"bias_correction": False, "beta2": 0.99, "weight_decay": 0.1}
 
 

@@ -46,6 +46,13 @@ def test_t5s_rate_is_constant_and_then_falls_with_the_square_root_of_the_step():
         assert rate(step) == pytest.approx(max(step, 10_000) ** -0.5, rel=1e-6)
 
 
+def test_the_rate_of_nnlm_is_halved_after_as_many_steps_as_its_divisor_says():
+    """Bengio et al. 2003: 1e-3 / (1 + 1e-8 t), at t = 1e8 half."""
+    keys = dict(schedule="inverse", warmup_steps=0, learning_rate=1e-3)
+    rate = make_schedule(section(**keys, step_decay=1e-8), 10**9)
+    assert rate(10**8) == pytest.approx(5e-4) and rate(0) == pytest.approx(1e-3)
+
+
 def test_a_polynomial_decay_is_a_power_of_the_remaining_fraction():
     keys = dict(schedule="polynomial", power=2.0, final_fraction=0.1, warmup_steps=0)
     rate = make_schedule(section(learning_rate=1.0, **keys), 50)

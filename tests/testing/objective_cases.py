@@ -63,6 +63,10 @@ SAME_PATTERN = {
     "sequence_to_sequence target_length=12",
     "sequence_classification",
     "sequence_classification task=multi",
+    "sequence_classification pool=max head=linear vectors=random vectors_width=12 "
+    "model={'network': 'word_cnn', 'width': 32, 'embedding_width': 12, "
+    "'filter_widths': [60]}",
+    "token_classification vectors=random vectors_width=8",
     "sequence_classification format=bart pool=mean",
     "token_classification",
     "token_classification head=crf",

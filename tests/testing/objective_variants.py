@@ -4,6 +4,7 @@ from typing import Any
 
 TABLES = {"model": {"network": "tables", "tie_embeddings": False}}
 
+NARROW = {"width": 32, "embedding_width": 12, "filter_widths": [60]}
 TEACHER = {"teacher_model": {"width": 32, "heads": 2, "token_types": 8}}
 ALL_TERMS = dict.fromkeys(("cosine", "hidden", "attention", "relation"), 1.0)
 
@@ -143,6 +144,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"format": "xlnet", "head": "linear", "only": "corrupt"},
         {"format": "bart", "pool": "mean"},
         {"task": "multi"},
+        {
+            **{"pool": "max", "head": "linear", "vectors": "random"},
+            **{"vectors_width": 12, "model": {"network": "word_cnn", **NARROW}},
+        },
+        {"format": "gpt", "pool": "concat", "head": "relu", "only": "corrupt"},
     ],
     "sequence_to_sequence": [
         {"target_length": 12},
@@ -156,6 +162,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"format": "bart"},
         {"format": "gpt", "only": "corrupt"},
         {"format": "xlnet", "only": "corrupt"},
+        {"vectors": "random", "vectors_width": 8},
     ],
     "question_answering": [
         {},

@@ -15,6 +15,11 @@ VOCAB_MULTIPLE = 128
 """The rows of token tables are padded to a multiple of this."""
 
 
+def padded_rows(size: int) -> int:
+    """The rows of a table for `size` entries of a vocabulary."""
+    return -(-size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
+
+
 def lookup(table: jax.Array, index: jax.Array, rows: str | None = None) -> jax.Array:
     """Rows of a table.
 
@@ -37,8 +42,7 @@ class TokenEmbedding(Module):
     init: Callable | None = None  # of the table, in place of that of `model.init`
 
     def setup(self):
-        num_rows = -(-self.size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
-        shape = (num_rows, self.options.table_width)
+        shape = (padded_rows(self.size), self.options.table_width)
         self.table_VE = self.param("embedding", self.table_init, shape)
 
     @property

@@ -128,18 +128,21 @@ class VocabHead(Module):
       transform: BERT's layers (dense, activation, norm) come before the table, and a
         bias after it, unless `model.output_head` chooses something else.
       init: the initialiser of a table that is not tied; None: that of `model.init`.
+      width: of the table, if it is not tied; 0: that of the token table.
     """
 
     options: Options
     size: int
     transform: bool = False
     init: Callable | None = None
+    width: int = 0
 
     @nn.compact
     def __call__(self, states, token_table_VE):
         """The readout of states [..., D]; tied embeddings use the token table."""
         options, table_VE = self.options, token_table_VE
         num_rows, width = table_VE.shape
+        width = self.width or width
         x, layers = states, options.output_head
         if layers == "auto":
             layers = "transform" if self.transform else "table"
@@ -153,7 +156,8 @@ class VocabHead(Module):
             init = normal(options, std, "vocab", "embed")
             if options.init == "xlm":
                 init = uniform(width**-0.5, "vocab", "embed")
-            table_VE = self.param("embedding", self.init or init, table_VE.shape)
+            shape = (num_rows, width)
+            table_VE = self.param("embedding", self.init or init, shape)
         elif options.init == "t5":
             x = x * options.width**-0.5
         bias_V = jnp.zeros(num_rows)

@@ -21,14 +21,25 @@ bart     the encoder reads as roberta, the decoder the same shifted by one token
 
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
-from research.batch import Example, VocabInfo
+from research.batch import CONSTANTS, FEATURE, ConstantSpec, Example, VocabInfo
+from research.networks.layers.embeddings import padded_rows
 from research.objectives.inputs import input_format
 
 FORMATS = ("bert", "roberta", "xlnet", "gpt", "bart")
 ENCODER_FORMATS = ("bert", "roberta", "xlnet")
+VECTORS = ("a file of word vectors", "a run of word vectors", "random", "random:N")
+"""What `vectors` of a task may name.
+
+A file in a format of `research.files.vector_files`; a run, or an .npz file, with one
+row of token/embedding for each entry of the vocabulary; vectors that are drawn, by seed
+N. The network reads the vector of each token beside it (`batch.FEATURE`), and training
+never changes them.
+"""
 HEADS = {"tanh": "tanh", "linear": "none", "gelu": "gelu", "relu": "relu"}
 """`head` of a task -> the activation of the layer before its last one."""
 
@@ -80,6 +91,38 @@ class Task(objectives.Objective):
         """The rows, see the function `lay_out`, and their network inputs."""
         laid = lay_out(example, begin, size, vocab, length, self.format)
         return laid, network_input(laid.text, self.format)
+
+
+def check_vectors(task: Any) -> None:
+    """Raises ValueError: the fields for vectors of words do not go together."""
+    if bool(task.vectors) != (task.vectors_width > 0):
+        raise ValueError(
+            f"vectors is {task.vectors!r} and vectors_width {task.vectors_width}: with "
+            f"vectors, which are {', '.join(VECTORS)}, it is their width, else 0"
+        )
+    if task.vectors and task.format == "bart":
+        raise ValueError("vectors is empty with format bart")
+
+
+def vector_constants(task: Any, vocab: VocabInfo) -> dict[str, ConstantSpec]:
+    """The table of vectors that a task names, if it does."""
+    if not task.vectors:
+        return {}
+    shape = (padded_rows(vocab.size), task.vectors_width)
+    table = jax.ShapeDtypeStruct(shape, np.float32)
+    spelling = vocab.spelling or ()
+    arrays = {"token": {"embedding": table}}
+    return {"vectors": ConstantSpec(task.vectors, arrays, spelling)}
+
+
+def with_vectors(task: Any, batch: dict) -> dict[str, Any]:
+    """The network's input with the vectors of its tokens, if the task has vectors."""
+    if not task.vectors:
+        return batch
+    table = batch[CONSTANTS]["vectors"]["token"]["embedding"]
+    vector_BLF = jnp.take(table, batch["token"], axis=0, mode="clip")
+    is_text = (batch["segment"] > 0)[..., None]
+    return batch | {FEATURE: jnp.where(is_text, vector_BLF, 0.0)}
 
 
 class TaskInput(NamedTuple):

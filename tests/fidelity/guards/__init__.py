@@ -7,6 +7,15 @@ from tests.fidelity.guards import (
     optimizers,
     texts,
     vectors,
+    windows,
 )
 
-__all__ = ["batches", "distillation", "networks", "optimizers", "texts", "vectors"]
+__all__ = [
+    "batches",
+    "distillation",
+    "networks",
+    "optimizers",
+    "texts",
+    "vectors",
+    "windows",
+]

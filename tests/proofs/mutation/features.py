@@ -41,8 +41,8 @@ MUTANTS = [
     Mutant(
         "a classifier of texts reads the last states, whatever its features are",
         "research/objectives/sequence_classification.py",
-        "states, segment = net.features(batch, scored=scored)",
-        "states, segment = net.states(batch, scored=scored)",
+        "states, segment = net.features(group, scored=scored)",
+        "states, segment = net.states(group, scored=scored)",
         "tests/objectives/test_sequence_classification.py",
         "squared_error_of_scaled",
     ),
