@@ -3,7 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from research.checkpoints.huggingface import decoders, encoder_decoders, encoders
+from research.checkpoints.huggingface import (
+    decoders,
+    encoder_decoders,
+    encoders,
+    rotary_decoders,
+)
 from research.checkpoints.huggingface.family import Family, class_names
 from research.errors import UserError
 
@@ -19,12 +24,12 @@ FAMILIES = (
     decoders.XLNET,
     decoders.GPT,
     decoders.GPT2,
-    decoders.GPT_NEOX,
-    decoders.LLAMA,
-    decoders.MISTRAL,
-    decoders.QWEN2,
-    decoders.QWEN3,
-    decoders.GEMMA,
+    rotary_decoders.GPT_NEOX,
+    rotary_decoders.LLAMA,
+    rotary_decoders.MISTRAL,
+    rotary_decoders.QWEN2,
+    rotary_decoders.QWEN3,
+    rotary_decoders.GEMMA,
     encoder_decoders.T5,
     encoder_decoders.MT5,
     encoder_decoders.T5_ENCODER,

@@ -19,7 +19,7 @@ EXPORT_RUN, TEST_RUN = "research/run/export.py", "tests/run/test_export.py"
 
 LANGUAGE_MODEL = "research/inference/language_model.py"
 
-DECODERS = f"{FOLDER}/decoders.py"
+DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
