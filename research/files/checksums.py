@@ -62,10 +62,12 @@ def item_metadata(checkpointer: Any, folder: epath.Path) -> Any:
     Raises:
       UserError: a file that has no checksum is damaged.
     """
+    path = folder / UNCHECKED_FILES[0]
     try:
+        if exists(path) and not is_file(path):
+            raise OSError("a pipe, a device or a folder")
         return checkpointer.metadata(folder).item_metadata
     except Exception as error:  # its type depends on what the damage is
-        path = folder / UNCHECKED_FILES[0]
         raise UserError(f"{path} is damaged; delete it: nothing needs it") from error
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import json
+import os
 import resource
 import shutil
 
@@ -184,6 +185,14 @@ def test_checksums_that_are_none_are_damage(workdir, content):
 def test_a_damaged_file_without_checksum_is_named(workdir, content):
     path = workdir / "checkpoints" / "3" / checksums.UNCHECKED_FILES[0]
     path.write_text(content)
+    with pytest.raises(UserError, match=f"{path.name} is damaged; delete it"):
+        restore(workdir)
+
+
+def test_a_pipe_in_place_of_a_file_without_checksum_is_not_waited_for(workdir):
+    path = workdir / "checkpoints" / "3" / checksums.UNCHECKED_FILES[0]
+    path.unlink()
+    os.mkfifo(path)
     with pytest.raises(UserError, match=f"{path.name} is damaged; delete it"):
         restore(workdir)
 

@@ -16,6 +16,14 @@ TEST_DETECTOR = "tests/distributed/test_failure_detector.py"
 
 MUTANTS = [
     Mutant(
+        "a pipe in place of a checkpoint's file is waited for",
+        "research/files/checksums.py",
+        "if exists(path) and not is_file(path):",
+        "if False:",
+        "tests/checkpoints/test_checkpoint.py",
+        "pipe_in_place",
+    ),
+    Mutant(
         "two runs write one workdir",
         WORKDIR,
         "if jax.process_index() != 0:",
