@@ -65,6 +65,12 @@ setup(
         "harness": ["lm_eval>=0.4.9"],
         "mteb": ["mteb>=2.0"],
         "ray": ["ray[client]>=2.50"],
+        "serve": [
+            "bm25s>=0.3",
+            "prometheus-client>=0.20",
+            "starlette>=1.0",
+            "uvicorn>=0.40",
+        ],
         "slurm": ["submitit>=1.5"],
         "tpu": ["jax[tpu]"],
     },

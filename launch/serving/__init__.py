@@ -1,1 +1,1 @@
-"""The server of `launch.serve`: a queue before one thread, HTTP, and a page."""
+"""The server of `launch.serve`: an ASGI application, one working thread, a page."""

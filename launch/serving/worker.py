@@ -4,7 +4,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, NamedTuple
 
 MAX_BATCH, WAIT_S, QUEUE = 16, 0.005, 64
 """Requests of a batch, how long the first one waits for others, and how many may wait
@@ -15,44 +16,38 @@ class BusyError(Exception):
     """The queue is full."""
 
 
-class _Job:
-    def __init__(self, kind: str, item: Any):
-        self.kind, self.item = kind, item
-        self.done = threading.Event()
-        self.result: Any = None
-        self.error: BaseException | None = None
+class _Job(NamedTuple):
+    function: str
+    item: Any
+    future: Future
 
 
 class Worker:
     """Calls functions of lists, each with the items that wait for it.
 
     Args:
-      functions: kind -> a function of items to as many results.
+      functions: name -> a function of items to as many results.
     """
 
     def __init__(self, functions: Mapping[str, Callable[[Sequence[Any]], Sequence]]):
-        self._functions = functions
+        self.functions = functions
         self._queue: queue.Queue[_Job | None] = queue.Queue(QUEUE)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def do(self, kind: str, item: Any, timeout_s: float) -> Any:
-        """The result of one item.
+    def submit(self, function: str, item: Any) -> Future:
+        """The result of one item, when it is there. One that is cancelled while it
+        waits is not worked on.
 
         Raises:
           BusyError: the queue is full.
-          TimeoutError: there is no result in time.
         """
-        job = _Job(kind, item)
+        job = _Job(function, item, Future())
         try:
             self._queue.put_nowait(job)
         except queue.Full as error:
             raise BusyError from error
-        if not job.done.wait(timeout_s):
-            raise TimeoutError
-        if job.error is not None:
-            raise job.error
-        return job.result
+        return job.future
 
     def close(self) -> None:
         """Does what waits in the queue, then ends."""
@@ -69,18 +64,21 @@ class Worker:
                     break
                 is_last = job is None
                 jobs += [job] if job is not None else []
-            for kind in dict.fromkeys(job.kind for job in jobs):
-                self._do([job for job in jobs if job.kind == kind])
+            jobs = [job for job in jobs if job.future.set_running_or_notify_cancel()]
+            for function in dict.fromkeys(job.function for job in jobs):
+                self._do([job for job in jobs if job.function == function])
             if is_last:
                 return
 
     def _do(self, jobs: Sequence[_Job]) -> None:
         try:
-            results = self._functions[jobs[0].kind]([job.item for job in jobs])
+            results = self.functions[jobs[0].function]([job.item for job in jobs])
             for job, result in zip(jobs, results, strict=True):
-                job.result = result
+                if isinstance(result, Exception):  # what was wrong with this item
+                    job.future.set_exception(result)
+                else:
+                    job.future.set_result(result)
         except Exception as error:  # a bug: its requests fail, others do not
             for job in jobs:
-                job.error = error
-        for job in jobs:
-            job.done.set()
+                if not job.future.done():
+                    job.future.set_exception(error)

@@ -12,7 +12,7 @@ from jax import lax
 
 from research.batch import VocabInfo
 from research.generation import beams, texts
-from research.generation.next_token import begin_history
+from research.generation.next_token import Sampling, begin_history
 from research.generation.options import Options
 from research.generation.written import Written
 
@@ -34,6 +34,7 @@ def decode(
     prompt_BL: jax.Array,
     length_B: jax.Array,
     row_B: jax.Array,
+    sampling: Sampling | None = None,
 ) -> Written:
     """Continues each row until it ends.
 
@@ -43,6 +44,7 @@ def decode(
       prompt_BL: tokens that penalties look back on, beside new ones.
       length_B: int32, how many of them are tokens; the others are padding.
       row_B: int32, the rows' numbers, on which samples depend.
+      sampling: of each row, in place of the options' method, which is then greedy.
     """
     search = beams if options.search == "beam" else texts
     logits_RV, history = logits_BV, begin_history(options, prompt_BL, length_B)
@@ -53,6 +55,8 @@ def decode(
         )
         context = network.repeat_rows(context, count)
     state = search.start(options, vocab, row_B, history)
+    if sampling is not None:
+        state = state._replace(sampling=sampling)
 
     def body(carry):
         state, context = carry

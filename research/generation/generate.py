@@ -1,6 +1,6 @@
 """A run's network as a function from prompts to texts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from research.generation.decoding import Network, decode
 from research.generation.options import METHODS, Options
 from research.generation.rows import map_rows
 from research.generation.written import Written
+from research.objectives.inputs.prompt import pad_group
 
 
 class Text(NamedTuple):
@@ -37,14 +38,17 @@ def make_generate(
     options: Options,
     *,
     batch: int = 32,
-) -> Callable[[Sequence[Sequence[int]]], list[list[Text]]]:
+    width: int = 0,
+) -> Callable[..., list[list[Text]]]:
     """A function that continues prompts, each by one text or, by beam search, several.
 
     It takes prompts of token ids without specials and returns by prompt the new texts,
     the best first. What is read before a prompt and after it is the objective's choice;
     of an encoder-decoder the prompt is the encoder's text. A prompt's texts depend
     neither on the other prompts nor on `batch`, samples on its place among the prompts.
-    It compiles once for each length of the longest prompt of a call.
+    It compiles once for each length of the longest prompt of a call, or for `width`
+    alone. Its second argument, if it is given, is a `Sampling` of a row for each
+    prompt, and the third their numbers [prompts], on which samples depend.
 
     Args:
       objective: of the run; one that has `prompt` (lm, dae, bart, unilm, plm, ...),
@@ -53,6 +57,7 @@ def make_generate(
       params: its parameters, on the mesh.
       mesh: `Program.mesh`.
       batch: prompts that are continued at once.
+      width: the length that rows of prompts are padded to; 0: that of the longest.
 
     Raises:
       UserError: as `find_writer`; of the function: a prompt is empty where it cannot
@@ -71,18 +76,23 @@ def make_generate(
         )
         token_BL, row_B = arrays["group"]["token"], arrays["row"]
         length_B = (arrays["group"]["segment"] > 0).sum(axis=1)
-        return decode(options, vocab, steps, logits, context, token_BL, length_B, row_B)
+        prompts = token_BL, length_B, row_B
+        return decode(
+            options, vocab, steps, logits, context, *prompts, arrays["sampling"]
+        )
 
     replicated = sharding.replicated(mesh)
     run = jax.jit(run, static_argnums=(2, 3), out_shardings=replicated)
 
-    def generate(prompts):
+    def generate(prompts, sampling=None, numbers=None):
         if not len(prompts):
             return []
         prompt = objective.prompt(prompts, vocab)
         _check_length(network.options.max_positions, prompt, options)
-        arrays = {"group": prompt.group, "encoder": prompt.encoder, "end": prompt.end}
-        arrays["row"] = np.arange(len(prompts), dtype=np.int32)
+        group = pad_group(prompt.group, width) if width else prompt.group
+        arrays = {"group": group, "encoder": prompt.encoder, "end": prompt.end}
+        numbers = np.arange(len(prompts)) if numbers is None else numbers
+        arrays |= {"row": np.asarray(numbers, np.int32), "sampling": sampling}
         call = lambda rows: run(  # noqa: E731
             params, rows, prompt.token_type, prompt.appended
         )

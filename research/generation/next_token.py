@@ -30,6 +30,17 @@ class History(NamedTuple):
         return History(token, self.length + 1)
 
 
+class Sampling(NamedTuple):
+    """How each row's tokens are drawn, as arrays: one compiled function has them all.
+
+    See the fields of `Options` of these names.
+    """
+
+    temperature: jax.Array  # [R] float32; 0: the most probable token
+    top_p: jax.Array  # [R] float32, above 0
+    seed: jax.Array  # [R] int32
+
+
 def begin_history(
     options: Options, token_RL: jax.Array, length_R: jax.Array
 ) -> History | None:
@@ -110,14 +121,36 @@ def draw(
       row: [R] int32, the row's number among all that are asked for.
       count: [] int32, new tokens so far.
     """
-    key = jax.random.key(options.seed)
-
-    def noise(row):
-        each = jax.random.fold_in(jax.random.fold_in(key, row), count)
-        return jax.random.gumbel(each, log_p_RV.shape[1:])
-
     kept_RV = cut_tail(log_p_RV / options.temperature, options.top_k, options.top_p)
-    return jnp.argmax(kept_RV + jax.vmap(noise)(row), axis=-1).astype(jnp.int32)
+    seed = jnp.full_like(row, options.seed)
+    return jnp.argmax(kept_RV + _noise(kept_RV, seed, row, count), axis=-1).astype(
+        jnp.int32
+    )
+
+
+def draw_by_row(
+    sampling: Sampling, log_p_RV: jax.Array, row: jax.Array, count: jax.Array
+) -> jax.Array:
+    """[R] int32: `draw` with each row's own `sampling`."""
+    temperature_R1 = sampling.temperature[:, None]
+    warm_RV = log_p_RV / jnp.where(temperature_R1 > 0, temperature_R1, 1.0)
+    kept_RV = cut_nucleus(warm_RV, sampling.top_p[:, None])
+    noisy_RV = kept_RV + _noise(kept_RV, sampling.seed, row, count)
+    chosen_RV = jnp.where(temperature_R1 > 0, noisy_RV, log_p_RV)
+    return jnp.argmax(chosen_RV, axis=-1).astype(jnp.int32)
+
+
+def _noise(
+    log_p_RV: jax.Array, seed: jax.Array, row: jax.Array, count: jax.Array
+) -> jax.Array:
+    """Gumbel noise [R, V], a function of (seed, row, count) for each row."""
+
+    def noise(seed, row):
+        key = jax.random.fold_in(jax.random.key(seed), row)
+        key = jax.random.fold_in(key, count)
+        return jax.random.gumbel(key, log_p_RV.shape[1:])
+
+    return jax.vmap(noise)(seed, row)
 
 
 def cut_tail(log_p_RV: jax.Array, top_k: int, top_p: float) -> jax.Array:
@@ -129,11 +162,18 @@ def cut_tail(log_p_RV: jax.Array, top_k: int, top_p: float) -> jax.Array:
     if top_k:
         least = jax.lax.top_k(log_p_RV, min(top_k, log_p_RV.shape[1]))[0][:, -1:]
         log_p_RV = jnp.where(log_p_RV >= least, log_p_RV, -jnp.inf)
-    if top_p < 1:
-        sorted_RV = -jnp.sort(-log_p_RV, axis=-1)
-        p_RV = jax.nn.softmax(sorted_RV, axis=-1)
-        before_RV = jnp.cumsum(p_RV, axis=-1) - p_RV
-        kept_RV = jnp.where(before_RV < top_p, sorted_RV, jnp.inf)
-        least = jnp.min(kept_RV, axis=-1, keepdims=True)
-        log_p_RV = jnp.where(log_p_RV >= least, log_p_RV, -jnp.inf)
-    return log_p_RV
+    return cut_nucleus(log_p_RV, top_p) if top_p < 1 else log_p_RV
+
+
+def cut_nucleus(log_p_RV: jax.Array, top_p: Any) -> jax.Array:
+    """Log p that is -inf outside the best `top_p`, a number or [R, 1]; see `cut_tail`.
+
+    Where it is 1 nothing is cut.
+    """
+    sorted_RV = -jnp.sort(-log_p_RV, axis=-1)
+    p_RV = jax.nn.softmax(sorted_RV, axis=-1)
+    before_RV = jnp.cumsum(p_RV, axis=-1) - p_RV
+    is_kept_RV = (before_RV < top_p) | (jnp.asarray(top_p) >= 1)
+    kept_RV = jnp.where(is_kept_RV, sorted_RV, jnp.inf)
+    least = jnp.min(kept_RV, axis=-1, keepdims=True)
+    return jnp.where(log_p_RV >= least, log_p_RV, -jnp.inf)

@@ -8,7 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from research.batch import VocabInfo
-from research.generation.next_token import History, draw, next_log_p
+from research.generation.next_token import (
+    History,
+    Sampling,
+    draw,
+    draw_by_row,
+    next_log_p,
+)
 from research.generation.options import Options
 from research.generation.written import Written
 
@@ -23,6 +29,7 @@ class Texts(NamedTuple):
     log_p: jax.Array  # [B] float32
     done: jax.Array  # [B] bool
     history: History | None
+    sampling: Sampling | None = None  # None: as the options say
 
     @property
     def last(self) -> jax.Array:
@@ -51,7 +58,9 @@ def extend(
 ) -> Texts:
     """One token more for each text that has not ended."""
     log_p_BV = next_log_p(options, vocab, logits_BV, state.history, state.count)
-    if options.search == "sample":
+    if state.sampling is not None:
+        token_B = draw_by_row(state.sampling, log_p_BV, state.row, state.count)
+    elif options.search == "sample":
         token_B = draw(options, log_p_BV, state.row, state.count)
     else:
         token_B = jnp.argmax(log_p_BV, axis=-1).astype(jnp.int32)
@@ -69,6 +78,5 @@ def extend(
 
 def written(options: Options, state: Texts) -> Written:
     """The texts, each the only hypothesis of its row."""
-    _, _, token, length, log_p, ended, _ = state
-    one = (array[:, None] for array in (token, length, log_p, log_p, ended))
-    return Written(*one)
+    kept = state.token, state.length, state.log_p, state.log_p, state.done
+    return Written(*(array[:, None] for array in kept))

@@ -31,7 +31,7 @@ class Reply(NamedTuple):
 
     answers: list[Answer]  # best first; empty: no answer
     passages: list[Hit]  # that were read, best first
-    kind: str  # span, or sentence where there is no reader
+    answer_type: str  # span, or sentence where there is no reader
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Bot:
                         for span, p in zip(own, chances, strict=True)
                     ]
                 )
-        kind = "sentence" if self.reader is None else "span"
+        answer_type = "sentence" if self.reader is None else "span"
         return [
-            Reply(self._best(own, top_k), hits, kind)
+            Reply(self._best(own, top_k), hits, answer_type)
             for own, hits in zip(answers, found, strict=True)
         ]
 

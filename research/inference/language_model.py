@@ -178,6 +178,11 @@ class LanguageModel:
             vectors /= np.maximum(norm, np.finfo(np.float32).tiny)
         return vectors
 
+    def num_tokens(self, texts: Sequence[str]) -> int:
+        """The tokens that `encode` reads of texts, special ones included."""
+        length = self._row_length(0)
+        return sum(len(self._with_specials(text, length)[0]) for text in texts)
+
     def _row_length(self, max_length: int) -> int:
         """The tokens of a text that are read, with its special ones.
 
@@ -281,7 +286,7 @@ class LanguageModel:
             a text is too long or has no mask, or `texts` is a single text.
         """
         _check_list("texts", texts)
-        self._check_readout()
+        self.check_readout()
         fill = self._kept(("fill", top_k), lambda: make_fill(*self._parts, top_k=top_k))
         vocabulary = self.run.vocabulary
         rows = [encode_with_masks(vocabulary, text) for text in texts]
@@ -315,7 +320,7 @@ class LanguageModel:
         _check_list("texts", texts)
         if contexts is not None:
             _check_list("contexts", contexts)
-        self._check_readout()
+        self.check_readout()
         scorer = self._kept(("score", method), lambda: Scorer(self.run, method))
         return scorer(texts, contexts)
 
@@ -335,7 +340,7 @@ class LanguageModel:
             text.
         """
         _check_list("prompts", prompts)
-        self._check_readout()
+        self.check_readout()
         try:
             chosen = Options(**{**self.writing, **options})
         except (TypeError, ValueError) as error:
@@ -358,7 +363,7 @@ class LanguageModel:
     def _made(self) -> dict[Any, Any]:
         return {}
 
-    def _check_readout(self) -> None:
+    def check_readout(self) -> None:
         """Raises UserError: the model predicts no tokens, or none without a prompt."""
         if self.missing:
             raise UserError(

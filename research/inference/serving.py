@@ -1,7 +1,7 @@
 """What a server does with models, in shapes that are compiled before it is asked."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,31 @@ from research.inference.language_model import LanguageModel
 from research.inference.span_reader import SpanReader
 
 Encode = Callable[[Sequence[str]], np.ndarray]
+
+
+class QuestionInContext(NamedTuple):
+    """A question about a context of its own."""
+
+    question: str
+    context: str
+
+
+class Embedded(NamedTuple):
+    """Vectors of texts."""
+
+    vectors: np.ndarray  # float32 [texts, D], of length 1
+    num_tokens: int  # of all texts, special ones included
+
+
+def embed_function(
+    model: LanguageModel, encode: Encode
+) -> Callable[[Sequence[Sequence[str]]], list[Embedded]]:
+    """Lists of texts -> their vectors."""
+
+    def embed(lists: Sequence[Sequence[str]]) -> list[Embedded]:
+        return [Embedded(encode(each), model.num_tokens(each)) for each in lists]
+
+    return embed
 
 
 def embedder(model: LanguageModel) -> tuple[Encode, Encode]:
@@ -27,11 +52,13 @@ def embedder(model: LanguageModel) -> tuple[Encode, Encode]:
     return encode, encode_one
 
 
-def span_function(reader: SpanReader) -> Callable[[Sequence[Any]], list[list[dict]]]:
+def span_function(
+    reader: SpanReader,
+) -> Callable[[Sequence[QuestionInContext]], list[list[dict]]]:
     """Questions about contexts -> Hugging Face's question-answering results: the best
     span, with its probability beside no answer."""
 
-    def read(asked: Sequence[Any]) -> list[list[dict]]:
+    def read(asked: Sequence[QuestionInContext]) -> list[list[dict]]:
         spans = reader.read([(each.question, [each.context]) for each in asked])
         results = []
         for each, own in zip(asked, spans, strict=True):

@@ -1,13 +1,14 @@
 """BM25: scores of texts for a question, by the terms that they share."""
 
-# N texts, T terms
+# N texts
 
-import collections
+import logging
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from research.errors import UserError
 from research.retrieval.passages import terms
 
 K1, B = 1.5, 0.75
@@ -16,42 +17,44 @@ K1, B = 1.5, 0.75
 
 class BM25:
     """Lucene's variant (Robertson and Zaragoza 2009, section 3; Kamphuis et al. 2020,
-    table 1): a term that is in n of N texts counts log(1 + (N - n + .5) / (n + .5)),
-    times f / (f + K1 (1 - B + B length / mean length)) where it occurs f times.
+    table 1), by bm25s: a term that is in n of N texts counts
+    log(1 + (N - n + .5) / (n + .5)), times
+    f / (f + K1 (1 - B + B length / mean length)) where it occurs f times.
+
+    Raises:
+      UserError: bm25s is not installed.
     """
 
     def __init__(self, texts: Sequence[str]):
-        counts = [collections.Counter(terms(text)) for text in texts]
-        length_N = np.array([count.total() for count in counts], np.float64)
-        mean = max(1.0, length_N.mean()) if len(texts) else 1.0
-        norm_N = K1 * (1 - B + B * length_N / mean)
-        where: dict[str, list[int]] = collections.defaultdict(list)
-        often: dict[str, list[int]] = collections.defaultdict(list)
-        for number, count in enumerate(counts):
-            for term, frequency in count.items():
-                where[term].append(number)
-                often[term].append(frequency)
-        self.num_texts = len(texts)
-        self._postings: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        for term, numbers in where.items():
-            text = np.array(numbers, np.int32)
-            frequency = np.array(often[term], np.float64)
-            weight = self._idf(len(text)) * frequency / (frequency + norm_N[text])
-            self._postings[term] = text, weight.astype(np.float32)
+        try:
+            import bm25s
+        except ImportError as error:
+            raise UserError(
+                "answers from documents need the packages of the extra serve: "
+                "pip install 'palimpsest[serve]'"
+            ) from error
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG itself
+        self.num_texts, self._index = len(texts), None
+        found = [terms(text) for text in texts]
+        if any(found):
+            self._index = bm25s.BM25(method="lucene", k1=K1, b=B)
+            self._index.index(found, show_progress=False)
 
-    def _idf(self, count: int) -> float:
-        return math.log(1 + (self.num_texts - count + 0.5) / (count + 0.5))
+    def _ids(self, found: Sequence[str]) -> list[int]:
+        """The numbers of the terms that any text has."""
+        known = self._index.vocab_dict if self._index else {}
+        return [known[term] for term in found if term in known]
 
     def idf(self, term: str) -> float:
         """The weight of a term; of one that no text has, the largest."""
-        texts, _ = self._postings.get(term, ((), ()))
-        return self._idf(len(texts))
+        count = 0
+        for number in self._ids([term]):
+            first, last = self._index.scores["indptr"][number : number + 2]
+            count = int(last - first)
+        return math.log(1 + (self.num_texts - count + 0.5) / (count + 0.5))
 
     def scores(self, question: str) -> np.ndarray:
         """[N] float32: 0 where a text has no term of the question."""
-        scores_N = np.zeros(self.num_texts, np.float32)
-        for term in terms(question):
-            if term in self._postings:
-                text, weight = self._postings[term]
-                scores_N[text] += weight
-        return scores_N
+        if ids := self._ids(terms(question)):
+            return self._index.get_scores_from_ids(ids)
+        return np.zeros(self.num_texts, np.float32)

@@ -98,7 +98,7 @@ def test_answers_are_the_same_together_and_compile_nothing(reader, index, compil
     assert together == alone * 4
     assert any(each.passage_start for reply in alone for each in reply.answers)
     for reply in alone:
-        assert reply.kind == "span" and reply.answers
+        assert reply.answer_type == "span" and reply.answers
         assert sum(answer.score for answer in reply.answers) < 1
         for answer in reply.answers:
             text = TEXTS[answer.document]

@@ -43,6 +43,20 @@ def test_scores_are_those_of_the_definition(question):
     np.testing.assert_allclose(BM25(TEXTS).scores(question), expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("texts", [[], ["", "."]])
+def test_texts_without_a_term_have_no_scores(texts):
+    index = BM25(texts)
+    np.testing.assert_array_equal(index.scores("a a"), np.zeros(len(texts)))
+    assert index.idf("a") == math.log(1 + (len(texts) + 0.5) / 0.5)
+
+
+def test_idf_is_that_of_the_definition():
+    index = BM25(TEXTS)
+    assert index.idf("river") == math.log(1 + 2.5 / 2.5)
+    assert index.idf("stone") == index.idf("the") != index.idf("old")
+    assert index.idf("none") == math.log(1 + 4.5 / 0.5)
+
+
 def test_fusion_sums_reciprocal_ranks():
     fused = fuse([[(7, 9.0), (3, 8.0)], [(3, 0.5), (5, 0.4)]])
     assert [number for number, _ in fused] == [3, 7, 5]

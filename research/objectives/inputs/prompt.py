@@ -2,7 +2,7 @@
 
 # B batch, L length, M encoder length
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,17 @@ class Prompt(NamedTuple):
     token_type: int = 0  # token type of new tokens
     appended: str = "nothing"  # one of APPENDED
     end: Any = None  # [B] int32: the last position that a text may have; None: any
+
+
+def pad_group(group: Mapping[str, np.ndarray], width: int) -> dict[str, np.ndarray]:
+    """A group with more padding at the ends of its rows, [B, width]."""
+
+    def padded(name, array):
+        more = [(0, 0), (0, width - array.shape[1]), *[(0, 0)] * (array.ndim - 2)]
+        mode = "constant" if name == "segment" else "edge"
+        return np.pad(array, more, mode)
+
+    return {name: padded(name, array) for name, array in group.items()}
 
 
 def pad_rows(

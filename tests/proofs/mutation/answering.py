@@ -7,7 +7,9 @@ TEST_PASSAGES = "tests/retrieval/test_passages.py"
 TEST_SEARCH = "tests/retrieval/test_search.py"
 TEST_BOT = "tests/inference/test_bot.py"
 TEST_SERVE = "tests/launch/test_serve.py"
-HTTP, WORKER = "launch/serving/http.py", "launch/serving/worker.py"
+APP, BODIES = "launch/serving/app.py", "launch/serving/bodies.py"
+WORKER, COMPLETIONS = "launch/serving/worker.py", "research/inference/completions.py"
+TEST_COMPLETIONS = "tests/inference/test_completions.py"
 
 MUTANTS = [
     Mutant(
@@ -29,10 +31,18 @@ MUTANTS = [
     Mutant(
         "longer texts are not held down",
         "research/retrieval/bm25.py",
-        "norm_N = K1 * (1 - B + B * length_N / mean)",
-        "norm_N = K1 * (1 - B + B * length_N / length_N)",
+        'method="lucene", k1=K1, b=B',
+        'method="lucene", k1=K1, b=0',
         TEST_SEARCH,
         "of_the_definition",
+    ),
+    Mutant(
+        "a term counts as often as the first one",
+        "research/retrieval/bm25.py",
+        "count = int(last - first)",
+        "count = int(last)",
+        TEST_SEARCH,
+        "idf_is",
     ),
     Mutant(
         "ranks that are fused begin at 0",
@@ -108,18 +118,106 @@ MUTANTS = [
     ),
     Mutant(
         "a server that is asked to end does not wait for its responses",
-        HTTP,
-        "daemon_threads = False",
-        "daemon_threads = True",
+        "launch/serve.py",
+        "timeout_graceful_shutdown=DRAIN_S",
+        "timeout_graceful_shutdown=0",
         TEST_SERVE,
         "answers_first",
     ),
     Mutant(
+        "a server that was asked to end reports that a signal ended it",
+        "launch/serve.py",
+        "        signal.signal(number, server.handle_exit)",
+        "        assert number",
+        TEST_SERVE,
+        "killed_starts_again",
+    ),
+    Mutant(
         "a page of another site may ask without the browser's leave",
-        HTTP,
-        'if kind != "application/json":',
-        'if kind == "":',
+        APP,
+        'if media_type.strip().lower() != "application/json":',
+        'if media_type == "":',
         TEST_SERVE,
         "another_site",
+    ),
+    Mutant(
+        "a site whose name leads to this machine may ask",
+        APP,
+        'hosts = LOOPBACK if is_local else ("*",)',
+        'hosts = ("*",) if is_local else LOOPBACK',
+        TEST_SERVE,
+        "another_site",
+    ),
+    Mutant(
+        "questions that nobody waits for any more are answered",
+        WORKER,
+        "jobs = [job for job in jobs if job.future.set_running_or_notify_cancel()]",
+        "[job.future.set_running_or_notify_cancel() for job in jobs]",
+        TEST_SERVE,
+        "slow_answer_and_a_bug",
+    ),
+    Mutant(
+        "paths that there are not are labels of the metrics",
+        APP,
+        'path = scope["path"] if scope["path"] in self._paths else "other"',
+        'path = scope["path"]',
+        TEST_SERVE,
+        "page_loads_nothing",
+    ),
+    Mutant(
+        "the tokens of a prompt count once for each of its choices",
+        BODIES,
+        "for each, text in firsts if not each.choice)",
+        "for each, text in firsts)",
+        TEST_SERVE,
+        "completions_are",
+    ),
+    Mutant(
+        "fields of completions that are not known are ignored",
+        BODIES,
+        "if name not in NEUTRAL and name not in COMPLETIONS:",
+        "if not name:",
+        TEST_SERVE,
+        "completions_are",
+    ),
+    Mutant(
+        "choices of a prompt are the same sample",
+        COMPLETIONS,
+        "choices = [each.choice for each in asked]",
+        "choices = [0 for each in asked]",
+        TEST_COMPLETIONS,
+        "choices_differ",
+    ),
+    Mutant(
+        "all texts of a batch have the first one's temperature",
+        COMPLETIONS,
+        "np.array([each.temperature for each in asked], np.float32)",
+        "np.full(len(asked), asked[0].temperature, np.float32)",
+        TEST_COMPLETIONS,
+        "own_way",
+    ),
+    Mutant(
+        "prompts have widths that are not compiled at the start",
+        COMPLETIONS,
+        "            width=width,",
+        "            width=0,",
+        TEST_COMPLETIONS,
+        "own_way",
+    ),
+    Mutant(
+        "tokens beyond max_tokens are given",
+        COMPLETIONS,
+        "kept = text.tokens[: row.asked.max_tokens]",
+        "kept = text.tokens",
+        TEST_COMPLETIONS,
+        "own_way",
+    ),
+    Mutant(
+        "a nucleus of each row is cut at the first row's probability",
+        "research/generation/next_token.py",
+        "kept_RV = cut_nucleus(warm_RV, sampling.top_p[:, None])",
+        "kept_RV = cut_nucleus(warm_RV, sampling.top_p[0])",
+        TEST_COMPLETIONS,
+        "own_way",
     ),
 ]

@@ -1,0 +1,179 @@
+"""JSON objects of requests and responses: what they may say, in the schemas of
+`/answer`, of Hugging Face's question answering, and of OpenAI's API."""
+
+import base64
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from research.errors import UserError
+from research.inference.completions import CompletionRequest
+from research.inference.serving import QuestionInContext
+
+MAX_QUESTION, MAX_TOP_K, MAX_INPUTS, MAX_STOPS = 1000, 50, 16, 4
+NEUTRAL = {
+    "best_of": (None, 1),
+    "frequency_penalty": (None, 0),
+    "logit_bias": (None, {}),
+    "logprobs": (None,),
+    "presence_penalty": (None, 0),
+    "stream": (None, False),
+    "stream_options": (None,),
+    "suffix": (None, ""),
+}
+"""Fields of OpenAI's completions that mean nothing here, and the values that ask for
+nothing."""
+COMPLETIONS = ("echo", "max_tokens", "model", "n", "prompt", "seed", "stop")
+COMPLETIONS += ("temperature", "top_p", "user")
+
+
+def question(body: Mapping[str, Any]) -> str:
+    text = body.get("question")
+    if not isinstance(text, str) or not text.strip():
+        raise UserError("question is a text that is not blank")
+    if len(text) > MAX_QUESTION:
+        raise UserError(f"a question has at most {MAX_QUESTION} characters")
+    return text
+
+
+def top_k(body: Mapping[str, Any], default: int) -> int:
+    return _whole(body, "top_k", default, 1, MAX_TOP_K)
+
+
+def question_answering(body: Mapping[str, Any]) -> tuple[QuestionInContext, int]:
+    """The question with its context, and how many answers are asked for."""
+    inputs, parameters = body.get("inputs"), body.get("parameters", {})
+    if not isinstance(inputs, dict) or not isinstance(parameters, dict):
+        raise UserError('inputs is an object, as in {"question", "context"}')
+    context = inputs.get("context")
+    if not isinstance(context, str) or not context.strip():
+        raise UserError("inputs.context is a text")
+    return QuestionInContext(question(inputs), context), top_k(parameters, 1)
+
+
+def embeddings(body: Mapping[str, Any]) -> tuple[list[str], str]:
+    """The texts, and the form of their vectors: float or base64."""
+    form = body.get("encoding_format", "float")
+    if form not in ("float", "base64"):
+        raise UserError("encoding_format is float or base64")
+    if body.get("dimensions") is not None:
+        raise UserError("dimensions: vectors have those of the model")
+    texts = _texts(body, "input")
+    if not all(text.strip() for text in texts):
+        raise UserError("input has a blank text")
+    return texts, form
+
+
+def embeddings_response(model: str, embedded: Any, form: str) -> dict[str, Any]:
+    """Args:
+    embedded: `vectors`, float32 [texts, D], and `num_tokens`.
+    """
+
+    def spelled(vector: np.ndarray) -> Any:
+        if form == "float":
+            return vector.tolist()
+        return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+    data = [
+        {"object": "embedding", "index": index, "embedding": spelled(vector)}
+        for index, vector in enumerate(embedded.vectors)
+    ]
+    usage = {"prompt_tokens": embedded.num_tokens, "total_tokens": embedded.num_tokens}
+    return {"object": "list", "model": model, "data": data, "usage": usage}
+
+
+def completions(body: Mapping[str, Any]) -> tuple[list[CompletionRequest], bool]:
+    """The texts that are asked for, by prompt and choice, and whether they begin with
+    their prompts."""
+    for name, value in body.items():
+        if name in NEUTRAL and value not in NEUTRAL[name]:
+            raise UserError(f"{name}: this server has none")
+        if name not in NEUTRAL and name not in COMPLETIONS:
+            raise UserError(f"there is no field {name}; {', '.join(COMPLETIONS)} are")
+    prompts, count = _texts(body, "prompt"), _whole(body, "n", 1, 1, MAX_INPUTS)
+    if len(prompts) * count > MAX_INPUTS:
+        raise UserError(f"n times the prompts is at most {MAX_INPUTS}")
+    echo = body.get("echo") or False
+    if not isinstance(echo, bool):
+        raise UserError("echo is true or false")
+    stop = body.get("stop") or []
+    stop = [stop] if isinstance(stop, str) else stop
+    if not isinstance(stop, list) or len(stop) > MAX_STOPS or not _are_texts(stop):
+        raise UserError(f"stop is a text, or a list of at most {MAX_STOPS}")
+    seed = _whole(body, "seed", secrets.randbelow(2**31), 0, 2**31 - 1)
+    shared = {
+        "max_tokens": _whole(body, "max_tokens", 16, 1, 2**20),
+        "temperature": _number(body, "temperature", 1.0, 0.0, 2.0),
+        "top_p": _number(body, "top_p", 1.0, 0.0, 1.0),
+        "seed": seed,
+        "stop": tuple(filter(None, stop)),
+    }
+    choices = range(count)
+    asked = [CompletionRequest(p, choice=c, **shared) for p in prompts for c in choices]
+    return asked, echo
+
+
+def completions_response(
+    model: str, asked: Sequence[CompletionRequest], written: Sequence[Any], echo: bool
+) -> dict[str, Any]:
+    """Args:
+    written: by text `text`, `finish_reason`, and `prompt_tokens` and `new_tokens`.
+    """
+    choices = [
+        {
+            "text": (each.prompt if echo else "") + text.text,
+            "index": index,
+            "logprobs": None,
+            "finish_reason": text.finish_reason,
+        }
+        for index, (each, text) in enumerate(zip(asked, written, strict=True))
+    ]
+    firsts = zip(asked, written, strict=True)
+    of_prompts = sum(text.prompt_tokens for each, text in firsts if not each.choice)
+    new = sum(text.new_tokens for text in written)
+    return {
+        "id": f"cmpl-{secrets.token_hex(12)}",
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": choices,
+        "usage": {
+            "prompt_tokens": of_prompts,
+            "completion_tokens": new,
+            "total_tokens": of_prompts + new,
+        },
+    }
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _texts(body: Mapping[str, Any], name: str) -> list[str]:
+    texts = body.get(name)
+    texts = [texts] if isinstance(texts, str) else texts
+    is_list = isinstance(texts, list) and 0 < len(texts) <= MAX_INPUTS
+    if not is_list or not _are_texts(texts):
+        raise UserError(f"{name} is a text, or a list of 1 to {MAX_INPUTS}")
+    return texts
+
+
+def _whole(
+    body: Mapping[str, Any], name: str, default: int, least: int, most: int
+) -> int:
+    value = default if body.get(name) is None else body[name]
+    if type(value) is not int or not least <= value <= most:
+        raise UserError(f"{name} is a whole number from {least} to {most}")
+    return value
+
+
+def _number(
+    body: Mapping[str, Any], name: str, default: float, least: float, most: float
+) -> float:
+    value = default if body.get(name) is None else body[name]
+    if type(value) not in (int, float) or not least <= value <= most:
+        raise UserError(f"{name} is a number from {least:g} to {most:g}")
+    return float(value)
