@@ -66,6 +66,8 @@ class Network(networks.Network):
     norm_placement: str = choice("pre", ("pre", "post"))
     embedding_norm: str = choice("auto", ("auto", "always", "never"))  # auto: where
     # norm_placement is post
+    first_attention_norm: bool = True  # a norm before the first block's attention, too;
+    # False: none there (ModernBERT, whose embeddings have one)
     position: str = choice(
         "learned", ("learned", "sinusoidal", "rotary", "t5", "relative", "none")
     )  # relative: Transformer-XL's, which mems need
@@ -138,6 +140,11 @@ class Network(networks.Network):
         if self.parallel_residual and self.norm_placement == "post":
             raise UserError(
                 "model.parallel_residual needs model.norm_placement pre, not post"
+            )
+        if not self.first_attention_norm and self.norm_placement == "post":
+            raise UserError(
+                "model.first_attention_norm=False needs model.norm_placement pre, not "
+                "post"
             )
         if not self.head_width and self.width % self.heads:
             raise UserError(

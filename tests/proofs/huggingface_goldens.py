@@ -183,6 +183,17 @@ CASES = {  # name -> class, its config's keys, the inputs, whether SGD takes a s
         False,
     ),
     "mpnet": ("MPNetForMaskedLM", ENCODER | SMALL, "masked", False),
+    "modernbert": (
+        "ModernBertForMaskedLM",
+        {
+            **ENCODER,
+            **{"local_attention": 4, "global_attn_every_n_layers": 2},
+            **{"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3},
+            **{"cls_token_id": 2, "sep_token_id": 3},
+        },
+        "masked",
+        False,
+    ),
     "gpt-neox": (
         "GPTNeoXForCausalLM",
         ENCODER | SMALL | {"rotary_pct": 0.5},

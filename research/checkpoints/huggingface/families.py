@@ -21,6 +21,7 @@ FAMILIES = (
     encoders.ELECTRA,
     encoders.DISTILBERT,
     encoders.MPNET,
+    encoders.MODERNBERT,
     decoders.XLNET,
     decoders.GPT,
     decoders.GPT2,

@@ -98,6 +98,8 @@ class Row(NamedTuple):
     # where we have no such parameter, which is the same as zeros
     instead: str = ""  # key that is read where there is no tensor `key`
     needs: str = ""  # path of another parameter, without which it is not written
+    first: int = 0  # the first layer that has it; of those below, whose parameters have
+    # no effect, they are 1
 
 
 def row(key: str, path: str, change: Change = SAME, **rest: Any) -> Row:
@@ -156,9 +158,11 @@ def find(
         for key in filter(None, (candidate.key, candidate.instead)):
             keys = [key]
             if LAYER in key:
-                keys = [key.replace(LAYER, str(n)) for n in range(num_layers)]
-            if all(each in tensors for each in keys):
+                own_layers = range(candidate.first, num_layers)
+                keys = [key.replace(LAYER, str(n)) for n in own_layers]
+            if keys and all(each in tensors for each in keys):
                 parts = [_part(candidate, tensors[each], path, sizes) for each in keys]
+                parts = [np.ones_like(parts[0])] * candidate.first + parts
                 stacked = f"/{BLOCKS}/" in path
                 array = np.stack(parts) if stacked else parts[0]
                 return Found(array, candidate.change, tuple(keys))
@@ -197,7 +201,7 @@ def _write_row(
     r: Row, arrays: list[np.ndarray], sizes: Sizes
 ) -> Iterator[tuple[str, np.ndarray]]:
     is_stacked = f"/{BLOCKS}/" in r.paths[0]
-    for n in range(len(arrays[0]) if is_stacked else 1):
+    for n in range(r.first, len(arrays[0]) if is_stacked else 1):
         parts = [array[n] if is_stacked else array for array in arrays]
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
         tensor = r.change.write(joined, sizes)

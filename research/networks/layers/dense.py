@@ -46,9 +46,10 @@ ACTIVATIONS = {
     "relu2": lambda x: jnp.square(jax.nn.relu(x)),
     "silu": jax.nn.silu,
     "geglu": lambda x: jax.nn.gelu(x, approximate=True),
+    "geglu_exact": gelu,
     "swiglu": jax.nn.silu,
 }
-GATED = ("geglu", "swiglu")
+GATED = ("geglu", "geglu_exact", "swiglu")
 DENSE_PRODUCT = "product"
 """Name of a dense layer's product for `jax.checkpoint`, whose policies may save it."""
 STATE_AXES = ("batch", "length", None)

@@ -69,9 +69,19 @@ class Options:
     norm: str = choice("layernorm", ("layernorm", "rmsnorm"))
     norm_epsilon: float = number(1e-6, above=0)
     activation: str = choice(
-        "gelu", ("gelu", "gelu_tanh", "relu", "relu2", "silu", "geglu", "swiglu")
-    )  # relu2: the square of relu (So et al. 2021); the last two with a gate (Shazeer
-    # 2020)
+        "gelu",
+        (
+            "gelu",
+            "gelu_tanh",
+            "relu",
+            "relu2",
+            "silu",
+            "geglu",
+            "geglu_exact",
+            "swiglu",
+        ),
+    )  # relu2: the square of relu (So et al. 2021); the last three with a gate (Shazeer
+    # 2020), of geglu gelu_tanh, of geglu_exact gelu (ModernBERT)
     bias: bool = True  # biases in dense layers and norms
     tie_embeddings: bool = True  # the output table is the token table
     cutoffs: list = dataclasses.field(default_factory=list)  # ids at which clusters of

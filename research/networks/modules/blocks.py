@@ -71,6 +71,7 @@ class Block(nn.Module):
         scored: jax.Array | None = None,
         cache: tuple[KeyValues, jax.Array] | None = None,
         with_projections: bool = False,
+        skips_norm: jax.Array | None = None,
     ) -> Any:
         """States [B, L, D] after the block, or [B, P, D] at the scored positions alone.
 
@@ -86,6 +87,8 @@ class Block(nn.Module):
             and values of self-attention and of cross-attention.
           with_projections: the result is a pair, too: the states, and the `Projections`
             of self-attention.
+          skips_norm: [] bool, whether attention reads states without a norm, whose
+            parameter then has no effect; None: it does not.
         """
         options, kept = self.options, []
         pre_norm = options.norm_placement == "pre"
@@ -116,6 +119,8 @@ class Block(nn.Module):
         x, num_mems = x_BLD, 0 if mems is None else mems.shape[1]
         with_mems = x if mems is None else jnp.concatenate([mems, x], axis=1)
         y = before(with_mems, "attention_norm")
+        if skips_norm is not None:
+            y = jnp.where(skips_norm, with_mems, y)
         source = y if num_keys is None else y[:, : num_mems + num_keys]
         y = attend("attention", at_scored(y[:, num_mems:]), self_inputs, source, cache)
         before_attention = x = at_scored(x)
@@ -197,7 +202,8 @@ class Stack(Module):
             cross = encoded.states, self._cross_inputs(group, encoded)
 
         def run_block(x, layer, scored=None):
-            params, has_window, dropout_key, mems_BND, keys, cross_keys = layer
+            params, has_window, skips_norm, dropout_key, *others = layer
+            mems_BND, keys, cross_keys = others
             cross_of_layer = cross if cross_keys is None else (cross_keys, cross[1])
             own_inputs = self_inputs
             if windowed is not None:
@@ -212,6 +218,7 @@ class Stack(Module):
                 scored=scored,
                 cache=None if cache is None else (keys, cache.used),
                 with_projections=with_projections,
+                skips_norm=skips_norm,
                 rngs={} if dropout_key is None else {"dropout": dropout_key},
             )
             if cache is not None:
@@ -242,11 +249,14 @@ class Stack(Module):
         """The inputs that differ by layer, stacked over the layers.
 
         Returns:
-          whether the layer has a window, dropout keys, mems, and cached keys and values
-          of self-attention and of cross-attention; each None if there are none.
+          whether the layer has a window, and whether its attention has no norm; dropout
+          keys, mems, and cached keys and values of self-attention and of
+          cross-attention; each None if there are none.
         """
         options, dropout_keys, mems_state = self.options, None, None
         has_window = self._has_window if self._has_window.any() else None
+        is_first = np.arange(options.layers) == 0
+        skips_norm = None if options.first_attention_norm else is_first
         if options.has_dropout and self.has_rng("dropout"):
             dropout_keys = jax.random.split(self.make_rng("dropout"), options.layers)
         if mems is not None:
@@ -255,7 +265,7 @@ class Stack(Module):
         cross_keys = None if encoded is None else encoded.states
         if not isinstance(cross_keys, KeyValues):  # states, which all layers share
             cross_keys = None
-        return has_window, dropout_keys, mems_state, keys, cross_keys
+        return has_window, skips_norm, dropout_keys, mems_state, keys, cross_keys
 
     def _init_blocks(self, block, x, group, self_inputs, cross, key, *, mems, num_keys):
         """Parameters of all blocks, stacked over the layers."""

@@ -178,6 +178,22 @@ def test_weights_that_are_no_numbers_are_refused(bert, changed, words):
         ("mistral", {"sliding_window": 1}, "sliding_window is 1; it is 2 or more"),
         ("qwen2", {"use_sliding_window": True}, "use_sliding_window is True; only Fal"),
         ("mpnet", {"relative_attention_num_buckets": 8}, "only 32 is known here"),
+        ("modernbert", {"local_attention": 1}, "local_attention is 1; it is 2 or more"),
+        (
+            "modernbert",
+            {"layer_types": ["sliding_attention"] + ["full_attention"] * 2},
+            "full_attention at each n-th of all layers from the first on",
+        ),
+        (
+            "modernbert",
+            {"layer_types": None, "global_attn_every_n_layers": 0},
+            "global_attn_every_n_layers is 0, no whole number from 1 on",
+        ),
+        (
+            "modernbert",
+            {"rope_parameters": {"sliding_attention": {"rope_type": "yarn"}}},
+            "only the rope_type default is known here",
+        ),
     ],
 )
 def test_a_config_of_another_family_is_refused(family, changes, words, tmp_path):
@@ -204,6 +220,25 @@ def test_a_config_of_another_family_is_refused(family, changes, words, tmp_path)
             (0.25, 5e3),
         ),
         ("mistral", {"sliding_window": None}, ("window",), (0,)),
+        (
+            "modernbert",
+            {"rope_parameters": None, "layer_types": None, "global_rope_theta": 8e4}
+            | {"local_rope_theta": 5e3, "global_attn_every_n_layers": 3},
+            ("rope_theta", "rope_theta_local", "global_every", "window"),
+            (8e4, 5e3, 3, 2),
+        ),
+        (
+            "modernbert",
+            {"layer_types": ["full_attention"] * 3},
+            ("rope_theta", "rope_theta_local", "global_every", "window"),
+            (160_000.0, 0.0, 0, 0),
+        ),
+        (
+            "modernbert",
+            {"layer_types": ["sliding_attention"] * 3},
+            ("rope_theta_local", "global_every", "window"),
+            (10_000.0, 0, 2),
+        ),
         ("gemma", {"hidden_act": "gelu"}, ("activation",), ("geglu",)),
         ("marian", {"activation_function": "swish"}, ("activation",), ("silu",)),
     ],
