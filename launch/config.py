@@ -209,6 +209,41 @@ def _folder_keys(
     return keys
 
 
+def inherited_keys(
+    given: Mapping[str, Any], parents: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The keys that a run takes from those it starts from and learns from, and that are
+    not given.
+
+    Args:
+      given: dotted key -> value, the run's overrides.
+      parents: dotted key -> the flat config of the run that it names.
+    """
+    found: dict[str, Any] = {}
+    for key, flat in parents.items():
+        keys = start_keys(flat, str(flat["data.vocabulary"]))
+        if key == "train.init_from":
+            found |= keys
+            if "train.init_layers" in given:
+                del found["model.layers"]
+        else:
+            for name in _model_fields(given, key):
+                found[name] = _teacher_model(keys)
+    return {key: value for key, value in found.items() if key not in given}
+
+
+def _model_fields(given: Mapping[str, Any], teacher: str) -> list[str]:
+    """The keys of an objective that have the network of the run that a key names."""
+    if "objective.name" not in given:
+        return []
+    fields = dataclasses.fields(objectives.objective_class(given["objective.name"]))
+    return [
+        f"objective.{field.name}"
+        for field in fields
+        if f"objective.{field.metadata.get('model_of')}" == teacher
+    ]
+
+
 def _keys_of_teacher(
     source: str, objective: str, key: str, overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -222,12 +257,17 @@ def _keys_of_teacher(
     else:
         keys = _start_of(source, "", {})
     model = {name: keys.pop(name) for name in [*keys] if name.startswith("model.")}
-    own = {name.removeprefix("model."): value for name, value in model.items()}
+    return keys | ({key: _teacher_model(model)} if model else {})
+
+
+def _teacher_model(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The network, and what differs from its defaults, of dotted keys of `model`."""
+    prefix = "model."
+    own = {k.removeprefix(prefix): v for k, v in keys.items() if k.startswith(prefix)}
     name = own.setdefault("network", "transformer")
     network = networks.FOLDER.part_class(name, "model.network")
     default = {field.name: default_of(field) for field in dataclasses.fields(network)}
-    own = {k: v for k, v in own.items() if v != default.get(k, _UNKNOWN)}
-    return keys | ({key: own} if model else {})
+    return {k: v for k, v in own.items() if v != default.get(k, _UNKNOWN)}
 
 
 def start_keys(flat: Mapping[str, Any], run: str) -> dict[str, Any]:

@@ -182,5 +182,18 @@ def merge(tree: Any, selected: Any) -> Any:
     )
 
 
+def prune_smallest(params: Any, kept: float, scope: str) -> Any:
+    """The parameters, with the smallest weights of the kernels of blocks as zeros.
+
+    Args:
+      kept: the fraction that is left.
+      scope: of SCOPES.
+    """
+    pruned = select(params)
+    sizes = jax.tree.map(jnp.abs, pruned)
+    mask = Pruner("magnitude", scope, kept, 0, 0)._largest(sizes, jnp.float32(kept))
+    return merge(params, _masked(pruned, mask))
+
+
 def _masked(values: Any, mask: Any) -> Any:
     return jax.tree.map(lambda leaf, kept: jnp.where(kept, leaf, 0), values, mask)

@@ -13,8 +13,10 @@ import numpy as np
 from launch.reports.cells import Grid
 from launch.reports.run_costs import UNITS, cost_of_steps
 from launch.reports.run_differences import Run
+from launch.reports.shrink_page import frontier
 from launch.reports.tables import Curve, Rows, Table
 from launch.sweeps.trial import Trial
+from research.metrics import HIGHER
 from research.run.metric_writer import BEST_STEP
 
 matplotlib.use("svg")
@@ -110,6 +112,40 @@ def draw_overlaid(
         panel.grid(axis="y")
         panel.legend(frameon=False, fontsize=8)
         return image_bytes(figure, form)
+
+
+def draw_frontier(
+    names: Sequence[str],
+    values: Sequence[tuple[float, float | None]],
+    panels: Mapping[str, Sequence[float]],
+    metric: str,
+    better: str,
+) -> str:
+    """One panel for each cost: networks by cost and value, and their frontier.
+
+    Args:
+      values: of each network, with the margin of its interval if it has one.
+      panels: name of a cost -> that of each network.
+      better: of research.metrics, HIGHER or LOWER.
+    """
+    means = [mean for mean, _ in values]
+    with pyplot.rc_context(STYLE):
+        size = 3.6 * len(panels) + 0.4, 2.9
+        figure, axes = pyplot.subplots(1, len(panels), figsize=size, squeeze=False)
+        for panel, (name, costs) in zip(axes.flat, panels.items(), strict=True):
+            best = frontier(costs, means, 1 if better == HIGHER else -1)
+            x, y = [costs[n] for n in best], [means[n] for n in best]
+            panel.plot(x, y, color=ROW_COLORS[5], lw=1, ls="--")
+            for row, cost, (mean, margin) in zip(names, costs, values, strict=True):
+                color = row_color(names, row)
+                panel.errorbar(cost, mean, yerr=margin, fmt="o", color=color, ms=4)
+                at = {"xytext": (5, 4), "textcoords": "offset points"}
+                panel.annotate(row, (cost, mean), fontsize=7, color=color, **at)
+            panel.set_xlabel(name)
+            panel.set_xlim(left=0)
+            panel.grid(axis="y")
+        axes[0][0].set_ylabel(metric)
+        return svg_element(figure)
 
 
 def draw_runs(runs: Sequence[Run], names: Sequence[str], form: str) -> bytes:

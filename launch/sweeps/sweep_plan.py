@@ -233,6 +233,10 @@ def _add_trial(
     }
     overrides = {k: v for k, v in {**shared, **own}.items() if k not in parents}
     parent_ids = {key: parent.id for key, parent in parents.items()}
+    of_parents = {key: parent.config for key, parent in parents.items()}
+    inherited = config.inherited_keys(overrides, of_parents)
+    default = config.flatten(config.from_file(experiment)) if inherited else {}
+    overrides |= {k: v for k, v in inherited.items() if default.get(k) != v}
     keys = overrides | parent_ids
     loaded = config.load_config(experiment, keys, reads_start=False)
     resolved = config.flatten(loaded)

@@ -9,6 +9,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
+from research.checkpoints import int8_weights
 from research.checkpoints.checkpoint import (
     FOLDER,
     check_finite,
@@ -123,7 +124,8 @@ def check_source(
     folder = _folder_with(vocabulary, source, "train.init_from")
     with ocp.Checkpointer(_handler()) as checkpointer:
         tree = checksums.item_metadata(checkpointer, folder)["params"].tree
-    part = _part(rename_keys(tree, current_name), scope, source)
+    tree = int8_weights.float_shapes(rename_keys(tree, current_name))
+    part = _part(tree, scope, source)
     by_name = _pick_layers(source, _by_name(part), layers)
     _check_shapes(source, scope, by_name, sorted(part), params)
     return folder
@@ -266,13 +268,17 @@ def saved_params(
     return Saved(_by_name(saved), sorted(saved), {}, [])
 
 
-def load_on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
+def load_on_host(
+    folder: epath.Path, *items: str, keep_int8: bool = False
+) -> dict[str, Any]:
     """The content of a checkpoint as NumPy arrays: its devices may not be here.
 
     Parameters that an earlier version saved have today's names.
 
     Args:
       items: of "params", "rest" and "facts".
+      keep_int8: parameters that are stored as integers stay so (`int8_weights`); else
+        they are float32, of the same values.
 
     Raises:
       UserError: a parameter is not finite.
@@ -292,6 +298,8 @@ def load_on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
     restored = {item: rename_keys(restored[item], current_name) for item in items}
     if "params" in items:
         check_finite(folder, restored["params"])
+        if not keep_int8:
+            restored["params"] = int8_weights.as_float(restored["params"])
     return restored
 
 

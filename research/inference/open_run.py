@@ -72,7 +72,7 @@ def open_run(source: epath.PathLike, *, product_dtype: str = "") -> LanguageMode
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     objective = objectives.make_objective(**config["objective"])
     model = networks.from_config({**config["model"], **computation})
-    params = load_on_host(checkpoint, "params")["params"]
+    params = load_on_host(checkpoint, "params", keep_int8=True)["params"]
     if objective.family == "supervised" and objective.predicts != "span":
         needs = _without_heads(objective, vocabulary.vocab)
     else:

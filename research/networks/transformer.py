@@ -11,6 +11,7 @@ from research import networks
 from research.errors import UserError
 from research.fields import choice, number
 from research.networks.layers.options import depth, dim, dropout_rate
+from research.networks.layers.quantized import QUANTIZATIONS, RANGES, SCALES
 
 ONLY_BESIDE_AN_ENCODER = {
     "decoder_layers": 0,
@@ -101,6 +102,13 @@ class Network(networks.Network):
     # all logits at once; interval: a kernel for TPUs, and one for Hopper without
     # relative terms; library: cuDNN's, without these, T5's bias and attention_dropout;
     # auto: the kernel of TPUs, cuDNN's on GPUs, or dense
+    quantization: str = choice("none", QUANTIZATIONS)  # int8: dense layers multiply
+    # 8-bit integers, in training too (Q8BERT), and the token table has their values;
+    # attention itself, norms and softmaxes are as without
+    quantization_scale: str = choice("channel", SCALES)  # what of a kernel has a scale
+    # of its own: each output, or the matrix
+    quantization_range: str = choice("token", RANGES)  # of what a dense layer reads:
+    # of each token; or ema: one for the layer, measured by launch.shrink
     remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
     scan_unroll: int = depth(4, least=1)  # layers a scan step; layers or more: no scan
 

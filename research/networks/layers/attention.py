@@ -25,6 +25,7 @@ from research.networks.layers.dense_attention import (
     dense_attention,
     dense_mask,
 )
+from research.networks.layers.head_gates import HEAD_GATE, gate_heads
 from research.networks.layers.library_attention import library_mask
 from research.networks.layers.positions import apply_rotary, rotary_angles
 from research.networks.layers.relative import (
@@ -259,6 +260,8 @@ class Attention(nn.Module):
         else:
             query = query * scale
         out = self._attend(query, key, value, inputs.mask, relative)
+        if self.has_variable("params", HEAD_GATE):
+            out = gate_heads(out, self.get_variable("params", HEAD_GATE))
         out = out.reshape(*out.shape[:2], options.attention_width)
         out = self._project_out(partial(dense, bias=bias), out, inputs.query.output)
         if with_projections:

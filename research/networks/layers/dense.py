@@ -14,6 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.networks.layers.options import Options
 from research.networks.layers.products import dense_matmul
+from research.networks.layers.quantized import INPUT_RANGE, int8_matmul
 from research.parameter_names import earlier_name
 
 
@@ -160,14 +161,23 @@ class Dense(Module):
     def __call__(self, x):
         options, fan_in = self.options, x.shape[-1]
         kernel = self.param("kernel", self._kernel_init(fan_in), (fan_in, self.size))
-        y = checkpoint_name(
-            dense_matmul(x, kernel, options.operand_dtype), DENSE_PRODUCT
-        )
+        if options.quantization == "int8":
+            y = self._int8_product(x, kernel)
+        else:
+            y = dense_matmul(x, kernel, options.operand_dtype)
+        y = checkpoint_name(y, DENSE_PRODUCT)
         if options.bias if self.bias is None else self.bias:
             init = bias_init(options, fan_in, self.axes[1])
             bias = self.param("bias", init, (self.size,))
             y += jnp.expand_dims(bias.astype(x.dtype), range(x.ndim - 1))
         return y
+
+    def _int8_product(self, x, kernel):
+        options, limit = self.options, None
+        if options.quantization_range == "ema":
+            limit = self.param(INPUT_RANGE, constant(0.0), ())
+        scales, dtype = options.quantization_scale, options.operand_dtype
+        return int8_matmul(x, kernel, limit, scales, dtype)
 
     def _kernel_init(self, fan_in):
         options, std = self.options, 0.02

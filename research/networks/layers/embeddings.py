@@ -10,6 +10,12 @@ from flax import linen as nn
 
 from research.networks.layers.dense import STATE_AXES, Module, normal
 from research.networks.layers.options import Options
+from research.networks.layers.quantized import (
+    SCALE,
+    VALUES,
+    is_stored,
+    quantize_rows,
+)
 
 VOCAB_MULTIPLE = 128
 """The rows of token tables are padded to a multiple of this."""
@@ -43,7 +49,15 @@ class TokenEmbedding(Module):
 
     def setup(self):
         shape = (padded_rows(self.size), self.options.table_width)
-        self.table_VE = self.param("embedding", self.table_init, shape)
+        self.table = self.param("embedding", self.table_init, shape)
+
+    @property
+    def table_VE(self) -> jax.Array:  # noqa: N802 (an array, by its dims)
+        """The table, with the values of its integers if it is quantised."""
+        if is_stored(self.table):
+            return self.table[VALUES] * self.table[SCALE]
+        is_quantized = self.options.quantization == "int8"
+        return quantize_rows(self.table) if is_quantized else self.table
 
     @property
     def table_init(self) -> Callable:
@@ -54,8 +68,13 @@ class TokenEmbedding(Module):
 
     def __call__(self, token_BL: jax.Array) -> jax.Array:
         """[B, L, E]."""
-        x_BLE = lookup(self.table_VE, token_BL, "vocab")
         options = self.options
+        if is_stored(self.table):
+            found = (lookup(self.table[name], token_BL) for name in (VALUES, SCALE))
+            x_BLE = jnp.multiply(*found)
+        else:
+            x_BLE = lookup(self.table, token_BL, "vocab")
+            x_BLE = quantize_rows(x_BLE) if options.quantization == "int8" else x_BLE
         return x_BLE * options.width**0.5 if options.scale_embeddings else x_BLE
 
 

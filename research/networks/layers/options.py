@@ -109,6 +109,9 @@ class Options:
     dropout_places: ClassVar[tuple[str, ...]] = ("embedding", "output", "head")
     """Places of dropout; each has a key NAME_dropout for its rate."""
 
+    quantization: ClassVar[str] = "none"
+    """Networks that have it make it a key."""
+
     computation_keys: ClassVar[tuple[str, ...]] = ("dtype", "product_dtype")
     """Keys that say how the network is computed."""
 

@@ -107,7 +107,7 @@ class SubwordEmbedding(TokenEmbedding):
 
     def setup(self):
         super().setup()
-        ngrams, own_VE = self.ngrams, self.table_VE
+        ngrams, own_VE = self.ngrams, self.table
         num_rows = -(-len(ngrams.numbers) // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
         shape = (num_rows, self.options.table_width)
         table_UE = self.param("ngrams", self.table_init, shape)
@@ -121,7 +121,7 @@ class SubwordEmbedding(TokenEmbedding):
         mean = total / count[:, None]
         if self.gradient == "sum":
             mean = total + lax.stop_gradient(mean - total)
-        self.table_VE = nn.with_logical_constraint(mean, ("vocab", None))
+        self.table = nn.with_logical_constraint(mean, ("vocab", None))
 
 
 class WordRows:

@@ -7,6 +7,7 @@ import jax
 import optax
 
 from research.fields import choice, number
+from research.networks.layers.quantized import INPUT_RANGE
 
 QUERY_BIASES = ("content_bias", "position_bias", "segment_bias")
 """Parameters of `research.networks.layers.relative.RelativeTerms`."""
@@ -39,6 +40,8 @@ def decayed_params(params: Any, which: str = "matrices") -> Any:
     - "all": every parameter (fairseq/optim/adam.py, to which the trainer hands all
       parameters as one group).
 
+    What is measured and not learned never decays: ranges of quantised inputs.
+
     The parameters of blocks are stacked over layers, so a bias is recognised by its
     name, not by the number of its dims.
     """
@@ -47,6 +50,8 @@ def decayed_params(params: Any, which: str = "matrices") -> Any:
         name = str(path[-1].key)
         if which == "query_biases" and name in QUERY_BIASES:
             return True
+        if name == INPUT_RANGE:
+            return False
         return which == "all" or not (name == "scale" or name.endswith("bias"))
 
     return jax.tree_util.tree_map_with_path(is_decayed, params)

@@ -89,3 +89,26 @@ def test_a_trial_without_its_parents_is_refused(sweep_file, tmp_path):
     (tmp_path / "sweep.json").write_text(json.dumps(plan))
     with pytest.raises(UserError, match=r"another version .* are not those of"):
         sweep_plan.read_plan(tmp_path)
+
+
+def test_a_trial_has_the_network_of_the_run_that_it_starts_or_learns_from(tmp_path):
+    """As the run itself takes it (`load_config`); what a sweep sets stays."""
+    file = tmp_path / "sweep.py"
+    file.write_text(
+        "def sweep(scale):\n"
+        "    first = 'experiments/mlm.py', {'model.width': 96, 'model.heads': 3}\n"
+        "    own = {'train.init_from': first, 'model.heads': 6}\n"
+        "    yield 'experiments/lm.py', own\n"
+        "    own = {'train.init_from': first, 'train.init_layers': [1]}\n"
+        "    taught = {'objective.name': 'distill', 'objective.teacher': first}\n"
+        "    yield 'experiments/mlm.py', own | taught\n"
+    )
+    _, second, third = sweep_plan.make_plan(
+        str(file), tmp_path, scale="smoke", shared={}
+    )
+    keys = ("model.width", "model.heads", "model.layers")
+    assert [second.config[key] for key in keys] == [96, 6, 4]
+    assert [third.config[key] for key in keys] == [96, 3, 1]
+    teacher = {"network": "transformer", "width": 96, "heads": 3}
+    assert third.config["objective.teacher_model"] == teacher
+    assert third.overrides.keys() & {"model.norm", "data.vocabulary"} == set()

@@ -1,0 +1,119 @@
+"""The page of `launch.shrink`: what networks cost and what they reach, and a figure."""
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from launch.hardware.network_cost import BATCHES
+from launch.reports import formats
+from launch.reports.report_pages import HTML_TEMPLATE
+
+NONE = "–"
+HEADER = [
+    "network",
+    "recipe",
+    "parameters, M",
+    "not 0, M",
+    "MB on disk",
+    "GFLOP a row",
+    *(f"ms, {rows} row{'s' * (rows > 1)}" for rows in BATCHES),
+]
+NOTE = (
+    "Bytes are those of the parameters in their file. FLOPs and times are of a forward "
+    "pass with its loss and predictions, of rows of {length} tokens, on {device}; "
+    "times are the fastest of several turns. ± is a 95 % interval over the examples of "
+    "the evaluation, for these parameters: other seeds are not in it. Zeros of pruned "
+    "weights are stored and multiplied as other numbers are."
+)
+
+
+def table(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The rows of the table, its header first, from the records of shrink.json."""
+    metric = records[-1]["metric"]
+    header = [*HEADER, metric or "quality", "difference"] if metric else HEADER
+    return [header, *(_cells(record, metric) for record in records)]
+
+
+def _cells(record: Mapping[str, Any], metric: str) -> list[str]:
+    cost = record["cost"]
+    cells = [
+        record["name"],
+        record["recipe"] or NONE,
+        f"{cost['parameters'] / 1e6:.3f}",
+        f"{cost['nonzero'] / 1e6:.3f}",
+        f"{record['bytes'] / 1e6:.2f}",
+        f"{cost['flops'] / 1e9:.4g}",
+        *(f"{1e3 * cost[f'seconds_{rows}']:.2f}" for rows in BATCHES),
+    ]
+    if not metric:
+        return cells
+    if record["metric"] != metric:
+        return [*cells, NONE, NONE]
+    pair = (record[key] for key in ("value", "difference"))
+    return [*cells, *(_with_margin(*each) for each in pair)]
+
+
+def _with_margin(value: float | None, margin: float | None) -> str:
+    if value is None:
+        return NONE
+    return f"{value:.4g}" + ("" if margin is None else f" ± {margin:.2g}")
+
+
+def lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The table as text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(word.rjust(width) for word, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
+
+
+def page(records: Sequence[Mapping[str, Any]], *, length: int, device: str) -> str:
+    """One HTML page without scripts, links or external images."""
+    note = NOTE.format(length=length, device=device)
+    says = [["network", "recipe", "what it did"]]
+    says += [[each["name"], each["recipe"] or NONE, each["says"]] for each in records]
+    return HTML_TEMPLATE.format(
+        title=f"{html.escape(records[-1]['name'])}: made smaller",
+        table=f"{formats.html_rows(table(records))}<p>{html.escape(note)}</p>",
+        figures=_figure(records),
+        details=f"<details open><summary>What each is</summary>"
+        f"<div class='wide'>{formats.html_rows(says)}</div></details>",
+    )
+
+
+def _figure(records: Sequence[Mapping[str, Any]]) -> str:
+    metric = records[-1]["metric"]
+    shown = [each for each in records if metric and each["metric"] == metric]
+    if len(shown) < 2:
+        return ""
+    from launch.reports.figures import draw_frontier  # matplotlib, for it alone
+
+    panels = {
+        "MB on disk": [each["bytes"] / 1e6 for each in shown],
+        "ms, 1 row": [1e3 * each["cost"]["seconds_1"] for each in shown],
+    }
+    values = [each["value"] for each in shown]
+    names = [each["name"] for each in shown]
+    image = draw_frontier(names, values, panels, metric, records[-1]["better"])
+    caption = (
+        f"{metric} over size and over time. The line joins the networks that no other "
+        "one beats in both."
+    )
+    return f"<figure>{image}<figcaption>{html.escape(caption)}</figcaption></figure>"
+
+
+def frontier(costs: Sequence[float], values: Sequence[float], sign: int) -> list[int]:
+    """The networks, by cost, than which none is both cheaper and better, or equal.
+
+    Args:
+      sign: 1 where higher values are better, else -1.
+    """
+    best, found = -math.inf, []
+    by_cost = sorted(range(len(costs)), key=lambda n: (costs[n], -sign * values[n]))
+    for number in by_cost:
+        if sign * values[number] > best:
+            best = sign * values[number]
+            found.append(number)
+    return found

@@ -1,0 +1,147 @@
+"""Products of 8-bit integers, for training and for inference.
+
+Quantisation is symmetric: q = round(x / scale) within [-127, 127], where 127 x scale is
+the largest absolute value of a channel, a matrix or a token (Q8BERT, Zafrir et al.
+2019, section 3; nlp_architect/nn/torch/quantization.py). In training the same integers
+are multiplied as in inference, and gradients pass as if nothing was rounded (straight
+through, nothing clipped).
+
+qwix (0.1.8) is no help here: it patches `lax.dot_general` while a network is traced, so
+that it quantises the products of dense attention and none of dense layers, which have
+gradients of their own (`products.dense_matmul`).
+
+Scales have 16 significant bits. So q x scale is exact in float32, and quantising it
+again gives the same integers and the same scale: integers can be stored, and read as
+float32, without a difference.
+"""
+
+# D width of the operands, F width of the result
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from research.networks.layers.products import matmul, transposed_matmul
+
+QUANTIZATIONS = ("none", "int8")
+SCALES = ("channel", "tensor")
+"""What of a matrix has a scale of its own: each of its outputs, or all of it."""
+RANGES = ("token", "ema")
+"""Largest values of the inputs of dense layers: of each token, as it is read; or one
+for each layer, measured before (`MEASURED`)."""
+
+LARGEST = 127
+DROPPED_BITS = 8  # of the 24 significant ones of a float32
+VALUES, SCALE = "int8", "scale"
+"""The names of what is stored in place of a float32 parameter."""
+INPUT_RANGE = "input_range"
+"""The parameter that has the largest input of a dense layer; 0: not measured yet. It
+takes no gradient."""
+MEASURE = -1.0
+"""A range that asks for itself: its gradient is the largest absolute input."""
+
+
+def scale_of(x: jax.Array, axis: Any) -> jax.Array:
+    """The scale of the largest absolute value over `axis`, whose size then is 1."""
+    return scale_of_largest(jnp.max(jnp.abs(x), axis=axis, keepdims=True))
+
+
+def scale_of_largest(largest: jax.Array) -> jax.Array:
+    """The scale with which a value becomes 127; 1 for a value of 0."""
+    scale = largest.astype(jnp.float32) / LARGEST
+    bits = lax.bitcast_convert_type(scale, jnp.uint32)
+    half, unit = 1 << (DROPPED_BITS - 1), 1 << DROPPED_BITS
+    rounded = (bits + jnp.uint32(half)) & jnp.uint32(2**32 - unit)
+    scale = lax.bitcast_convert_type(rounded, jnp.float32)
+    return jnp.where(scale > 0, scale, 1.0)
+
+
+def to_int8(x: jax.Array, scale: jax.Array) -> jax.Array:
+    """The integers of x; those beyond the range are the largest ones."""
+    rounded = jnp.round(x.astype(jnp.float32) / scale)
+    return jnp.clip(rounded, -LARGEST, LARGEST).astype(jnp.int8)
+
+
+def is_stored(param: Any) -> bool:
+    """Whether a parameter is stored as integers."""
+    return isinstance(param, Mapping)
+
+
+def kernel_scale(kernel: jax.Array, scales: str) -> jax.Array:
+    """[..., 1, F] or [..., 1, 1] of kernels [..., D, F]; `scales` is one of SCALES."""
+    return scale_of(kernel, -2 if scales == "channel" else (-2, -1))
+
+
+def int8_matmul(
+    x: jax.Array, kernel: Any, limit: jax.Array | None, scales: str, dtype: Any
+) -> jax.Array:
+    """x [..., D] @ kernel [D, F] in x's dtype, of integers, whose sums are exact.
+
+    Args:
+      kernel: float32, or as it is stored.
+      limit: [] the largest absolute value of x; 0 and None: that of each token;
+        `MEASURE`: likewise, and its gradient is the largest value.
+      scales: one of SCALES.
+      dtype: of the operands of gradients.
+    """
+    limit = jnp.zeros(()) if limit is None else limit
+    if is_stored(kernel):
+        values, scale = kernel[VALUES], kernel[SCALE]
+        return _product(*_input(x, limit), values, scale).astype(x.dtype)
+    return _trained_matmul(x, kernel, limit, scales, jnp.dtype(dtype))
+
+
+def _input(x: jax.Array, limit: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Integers [..., D] and scales [..., 1]."""
+    own = jnp.max(jnp.abs(x), axis=-1, keepdims=True)
+    scale = scale_of_largest(jnp.where(limit > 0, limit, own))
+    return to_int8(x, scale), scale
+
+
+def _product(x_int8, x_scale, kernel_int8, kernel_scale_1F):
+    dims = (((x_int8.ndim - 1,), (0,)), ((), ()))
+    y = lax.dot_general(x_int8, kernel_int8, dims, preferred_element_type=jnp.int32)
+    scale = jnp.expand_dims(kernel_scale_1F, range(y.ndim - 2))
+    return y.astype(jnp.float32) * x_scale * scale
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def _trained_matmul(x, kernel, limit, scales, dtype):
+    return _forward(x, kernel, limit, scales, dtype)[0]
+
+
+def _forward(x, kernel, limit, scales, dtype):
+    scale = kernel_scale(kernel, scales)
+    read, stored = _input(x, limit), (to_int8(kernel, scale), scale)
+    largest = jnp.max(jnp.abs(x)).astype(jnp.float32)
+    y = _product(*read, *stored).astype(x.dtype)
+    return y, (read, stored, limit, largest)
+
+
+def _backward(scales, dtype, residuals, grad):
+    (x_int8, x_scale), (kernel_int8, scale), limit, largest = residuals
+    rounded = grad.astype(dtype)
+    x = (x_int8 * x_scale).astype(dtype)
+    kernel = (kernel_int8 * scale).astype(dtype)
+    grad_x = matmul(rounded, kernel.T, grad.dtype)
+    grad_limit = jnp.where(limit == MEASURE, largest, 0.0)
+    return grad_x, transposed_matmul(x, rounded), grad_limit
+
+
+_trained_matmul.defvjp(_forward, _backward)
+
+
+@jax.custom_vjp
+def quantize_rows(table: jax.Array) -> jax.Array:
+    """Rows [..., E] with the values that their integers have; its gradient is 1."""
+    scale = scale_of(table, -1)
+    return (to_int8(table, scale) * scale).astype(table.dtype)
+
+
+quantize_rows.defvjp(
+    lambda table: (quantize_rows(table), None), lambda _, grad: (grad,)
+)

@@ -1,0 +1,1 @@
+"""From a trained network to a smaller one: by heads, layers, weights and integers."""

@@ -1,0 +1,148 @@
+"""Recipes: each makes a smaller network of a trained one, without more training."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from research import pruning
+from research.checkpoints.checkpoint import path_name
+from research.errors import UserError
+from research.networks.layers.quantized import RANGES, SCALES
+from research.run.setup import Program
+from research.shrinking import heads, ranges
+
+BLOCKS = "blocks"
+
+
+class Request(NamedTuple):
+    """What is asked of a recipe; each reads some of it."""
+
+    kept: float = 0.5  # the fraction of heads, of layers, of weights
+    layers: tuple[int, ...] = ()  # those that stay, from 0; (): every nth
+    importance: str = heads.DEFINITIONS[0]
+    scope: str = pruning.SCOPES[0]
+    scale: str = SCALES[0]
+    range: str = RANGES[0]
+    batches: int = 8  # of the training text, to measure on
+
+
+class Shrunk(NamedTuple):
+    """A smaller network."""
+
+    keys: dict[str, Any]  # of the section `model`, that differ
+    params: Any  # on the host, float32
+    says: str  # what was done, for the report
+
+
+def keep_heads(program: Program, params: Any, request: Request) -> Shrunk:
+    """The most important heads of each layer stay, equally many in each.
+
+    Their number is the same since layers are one stacked array.
+    """
+    options = program.network.options
+    heads.check_heads(options, params)
+    count = max(1, round(request.kept * options.heads))
+    found = heads.head_importance(program, params, request.importance, request.batches)
+    chosen = heads.most_important(found, count)
+    keys = {"heads": count, "head_width": options.key_width}
+    if options.num_kv_heads:
+        keys["num_kv_heads"] = count
+    own = heads.keep_heads(_on_host(params), chosen, options.key_width)
+    numbers = "; ".join(" ".join(map(str, row)) for row in chosen)
+    return Shrunk(keys, own, f"heads that stay, by layer: {numbers}")
+
+
+def keep_layers(program: Program, params: Any, request: Request) -> Shrunk:
+    """Every nth layer stays (Fan et al. 2020, section 4.2), or those of the request.
+
+    Raises:
+      UserError: the network has no layers that can be dropped, or not these.
+    """
+    options = program.network.options
+    names = ("shared_layers", "decoder_layers", "window")
+    for name in ("layers", *names) if options.name != "transformer" else names:
+        if value := getattr(options, name, 0):
+            raise UserError(f"--recipe=layers is not for model.{name} {value}")
+    if "features" in params:
+        raise UserError("--recipe=layers is not for objective.features of all layers")
+    count = max(1, round(request.kept * options.layers))
+    chosen = request.layers or tuple(
+        (number + 1) * options.layers // count - 1 for number in range(count)
+    )
+    if max(chosen) >= options.layers:
+        raise UserError(
+            f"--layers names layer {max(chosen)}, but the network has layers 0 to "
+            f"{options.layers - 1}"
+        )
+
+    def keep(path: Any, leaf: Any) -> Any:
+        in_blocks = BLOCKS in {str(key.key) for key in path}
+        return leaf[np.array(chosen)] if in_blocks else leaf
+
+    own = jax.tree_util.tree_map_with_path(keep, _on_host(params))
+    numbers = " ".join(map(str, chosen))
+    return Shrunk({"layers": len(chosen)}, own, f"layers that stay, from 0: {numbers}")
+
+
+def prune(program: Program, params: Any, request: Request) -> Shrunk:
+    """The smallest weights of the kernels of blocks become zeros; arrays stay."""
+    del program
+    own = pruning.prune_smallest(params, request.kept, request.scope)
+    of = {"matrix": "of each matrix", "global": "of all matrices together"}
+    says = f"{request.kept:.0%} of the weights of blocks are left, {of[request.scope]}"
+    return Shrunk({}, _on_host(own), says)
+
+
+def to_int8(program: Program, params: Any, request: Request) -> Shrunk:
+    """Dense layers and the token table are 8-bit integers."""
+    options = program.network.options
+    if options.name != "transformer":
+        raise UserError(
+            f"--recipe=int8: model.network {options.name} has no model.quantization"
+        )
+    keys = {
+        "quantization": "int8",
+        "quantization_scale": request.scale,
+        "quantization_range": request.range,
+    }
+    says = f"a scale for each {request.scale}; inputs by {request.range}"
+    return Shrunk(keys, _on_host(params), says)
+
+
+RECIPES: Mapping[str, Callable[[Program, Any, Request], Shrunk]] = {
+    "heads": keep_heads,
+    "layers": keep_layers,
+    "prune": prune,
+    "int8": to_int8,
+}
+
+
+def fit(program: Program, params: Any, request: Request) -> Any:
+    """The parameters with those that the smaller network alone has: ranges of inputs,
+    which are measured if it reads them.
+
+    Args:
+      program: of the smaller network.
+      params: of the recipe.
+    """
+    shapes = program.abstract_state.params
+    of_recipe = {
+        path_name(path): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+    }
+    params = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: of_recipe.get(
+            path_name(path), np.zeros(leaf.shape, leaf.dtype)
+        ),
+        shapes,
+    )
+    if len(of_recipe) == len(jax.tree.leaves(shapes)):
+        return params
+    measured = ranges.measure_ranges(program, params, request.batches)
+    return ranges.with_ranges(params, measured)
+
+
+def _on_host(params: Any) -> Any:
+    return jax.tree.map(np.asarray, jax.device_get(params))

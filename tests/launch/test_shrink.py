@@ -1,0 +1,220 @@
+"""launch.shrink: what is left is what the larger network computes without the rest."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from launch import evaluate
+from launch.cli import DONE, MISTAKE, main
+from launch.hardware import timing
+from launch.reports.shrink_page import frontier
+from launch.shrink import parser, run
+from research import networks
+from research.checkpoints.partial_restore import find_checkpoint, load_on_host
+from research.inference.open_run import open_run
+from research.networks.layers.head_gates import gate_heads
+from research.networks.layers.quantized import INPUT_RANGE, SCALE, VALUES
+from research.run.export import export_run
+from research.shrinking import heads
+from tests.testing import tiny_runs
+
+TEXTS = ["the old river", "stone", "a small river sees the old stone"]
+KEYS = {
+    "data.fields": "0",
+    "data.label": "1",
+    "data.vocabulary": "bytebpe",
+    "data.vocabulary_size": 264,
+    "data.sentinels": 2,
+    "train.steps": 3,
+    "model.layers": 3,
+    "model.heads": 4,
+    "model.max_length": 32,
+    "model.norm_placement": "post",
+    "model.token_types": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A run on a task, in `run`, and smaller ones by each recipe."""
+    folder = tiny_runs.write_corpus(tmp_path_factory.mktemp("shrink"))
+    rows = [("the old stone", "x"), ("a small river", "y"), ("by and by", "x")] * 8
+    lines = "".join(f"{text}\t{label}\n" for text, label in rows)
+    files = {f"data.{name}": str(folder / f"{name}.tsv") for name in ("train", "valid")}
+    for file in files.values():
+        Path(file).write_text(lines)
+    config = tiny_runs.tiny_config(folder, "finetune", **files, **KEYS)
+    tiny_runs.train(config, folder / "run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timing, "TURN_SECONDS", 0.001)
+        _shrink(folder)
+    return folder
+
+
+def _shrink(folder):
+    for recipe, flags in {
+        "heads": ("--kept=0.5", "--importance=token", "--batches=2"),
+        "layers": ("--kept=0.67",),
+        "prune": ("--kept=0.25",),
+        "int8": ("--range=ema", "--batches=2"),
+    }.items():
+        own = [f"--workdir={folder}/run", f"--recipe={recipe}", *flags]
+        more = [f"--beside={folder}/heads"] if recipe == "int8" else []
+        with pytest.raises(SystemExit) as stop:
+            main(run, parser(), [*own, *more, f"--to={folder}/{recipe}"])
+        assert stop.value.code == DONE
+
+
+def params_of(workdir, **options):
+    checkpoint = find_checkpoint(workdir)
+    return load_on_host(checkpoint, "params", **options)["params"]
+
+
+def states(workdir, params=None):
+    opened = open_run(workdir)
+    if params is not None:
+        params = jax.tree.map(jnp.asarray, params)
+    group = {
+        "token": jnp.array([[5, 9, 7, 6, 8, 3]], jnp.int32),
+        "position": jnp.arange(6, dtype=jnp.int32)[None],
+        "segment": jnp.ones((1, 6), jnp.int32),
+    }
+    group |= dict.fromkeys(("rank", "reach", "token_type"), 0 * group["segment"])
+    return networks.apply(
+        opened.run.network,
+        opened.run.params if params is None else params,
+        lambda net: net.states(group),
+    )
+
+
+def test_a_network_without_heads_is_the_larger_one_with_their_output_at_0(folder):
+    large, small = params_of(folder / "run"), params_of(folder / "heads")
+    attention = large["stack"]["blocks"]["attention"]
+    kernel = attention["out"]["kernel"].reshape(3, 4, -1, 32).copy()
+    width = kernel.shape[2]
+    kept = small["stack"]["blocks"]["attention"]["out"]["kernel"]
+    assert kept.shape == (3, 2 * width, 32)  # smaller, not masked
+    for layer, rows in enumerate(kept.reshape(3, 2, width, 32)):
+        for head in range(4):
+            stays = any(np.array_equal(kernel[layer, head], row) for row in rows)
+            kernel[layer, head] *= stays
+    assert (np.abs(kernel).sum((2, 3)) > 0).sum(1).tolist() == [2, 2, 2]
+    attention["out"]["kernel"] = kernel.reshape(3, -1, 32)
+    expected = states(folder / "run", large)
+    np.testing.assert_allclose(states(folder / "heads"), expected, atol=2e-6)
+    with pytest.raises(ValueError, match="head_width"):  # its layout has no such key
+        export_run(folder / "heads", folder / "exported")
+
+
+def test_layers_that_stay_are_every_nth(folder):
+    large, small = params_of(folder / "run"), params_of(folder / "layers")
+    for one, other in zip(
+        jax.tree.leaves(large["stack"]["blocks"]),
+        jax.tree.leaves(small["stack"]["blocks"]),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one[np.array([0, 2])], other)
+    assert states(folder / "layers").shape == (1, 6, 32)
+    export_run(folder / "layers", folder / "exported_layers")
+    config = json.loads((folder / "exported_layers/config.json").read_text())
+    assert config["num_hidden_layers"] == 2
+
+
+def test_pruned_weights_are_zeros(folder):
+    large, small = params_of(folder / "run"), params_of(folder / "prune")
+    one, other = (
+        each["stack"]["blocks"]["feedforward"]["in"]["kernel"]
+        for each in (large, small)
+    )
+    for before, after in zip(one, other, strict=True):
+        left = after != 0
+        assert left.mean() == pytest.approx(0.25, abs=1e-3)
+        np.testing.assert_array_equal(before[left], after[left])
+        assert np.abs(before[left]).min() >= np.abs(before[~left]).max()
+    np.testing.assert_array_equal(
+        large["token"]["embedding"], small["token"]["embedding"]
+    )
+
+
+def test_integers_are_stored_read_and_multiplied(folder):
+    stored = params_of(folder / "int8", keep_int8=True)
+    dense = stored["stack"]["blocks"]["feedforward"]["in"]
+    assert dense["kernel"][VALUES].dtype == np.int8
+    assert stored["token"]["embedding"][VALUES].dtype == np.int8
+    assert (dense[INPUT_RANGE] > 0).all()
+    large = params_of(folder / "run")["stack"]["blocks"]["feedforward"]["in"]["kernel"]
+    half = dense["kernel"][SCALE] / 1.99
+    read = dense["kernel"][VALUES] * dense["kernel"][SCALE]
+    assert (np.abs(large - read) <= half).all()
+    # Read as float32 they are quantised anew, to the same bits.
+    again = params_of(folder / "int8")
+    assert again["token"]["embedding"].dtype == np.float32
+    np.testing.assert_array_equal(
+        states(folder / "int8"), states(folder / "int8", again)
+    )
+    with pytest.raises(SystemExit) as stop:
+        main(evaluate.run, evaluate.parser(), [f"--workdir={folder}/int8"])
+    assert stop.value.code == DONE
+    (file,) = (folder / "int8").glob("evaluations/*/metrics.json")
+    metrics = json.loads(file.read_text())["metrics"]
+    ours = json.loads((folder / "int8/shrink.json").read_text())["networks"][-1]
+    assert metrics == ours["metrics"]
+
+
+def test_the_page_and_its_figures(folder):
+    records = json.loads((folder / "int8/shrink.json").read_text())["networks"]
+    names = [Path(record["name"]).name for record in records]
+    assert names == ["run", "heads", "int8"]
+    run, heads_, int8 = records
+    assert heads_["cost"]["parameters"] < run["cost"]["parameters"]
+    assert heads_["cost"]["flops"] < run["cost"]["flops"] == int8["cost"]["flops"]
+    assert int8["cost"]["parameters"] == run["cost"]["parameters"] + 3 * 6 + 2
+    assert int8["bytes"] < run["bytes"]
+    assert int8["metric"] == "accuracy"
+    gap = np.mean(int8["scores"]) - np.mean(run["scores"])
+    assert int8["difference"][0] == pytest.approx(gap)
+    page = (folder / "int8/shrink.html").read_text()
+    assert page.count("<svg") == 1 and "MB on disk" in page
+    assert frontier([3, 1, 2, 2], [9, 5, 4, 7], 1) == [1, 3, 0]
+    assert frontier([3, 1, 2], [9, 5, 4], -1) == [1, 2]
+
+
+def test_importance_of_a_head_is_that_of_its_gate_or_its_tokens():
+    """reference/compression_modern.md, D7, and the derivative by a factor."""
+    out = jnp.array([[[[1.0, 2.0]], [[0.0, 1.0]]]])
+    grad = jnp.array([[[[0.5, -1.0]], [[2.0, 3.0]]]])
+    gate = jnp.ones((1, 2))
+    value, pull = jax.vjp(gate_heads, out, gate)
+    np.testing.assert_array_equal(value, out)
+    of_out, of_gate = pull(grad)
+    np.testing.assert_array_equal(of_out, grad)
+    np.testing.assert_allclose(of_gate, [[1.5, 4.5]])
+    by_factor = jax.grad(lambda factor: jnp.sum(out * factor * grad))(1.0)
+    assert by_factor == of_gate[0, 0]
+    importance = np.array([[3.0, 4.0, 0.0], [1.0, 2.0, 3.0]])
+    assert heads.most_important(importance, 2).tolist() == [[0, 1], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--recipe=heads", "--kept=0"], "a fraction above 0 and at most 1, not 0"),
+        (["--recipe=layers", "--layers=2,9"], "layers 0 to 2"),
+        (["--recipe=layers", "--layers=2,1"], "ascending numbers of layers"),
+        (["--recipe=layers", "--layers=1", "--kept=.5"], "give one"),
+        (["--recipe=int8", "--kept=0.5"], "--kept is not read by --recipe=int8"),
+        (["--recipe=int8", "--beside=nowhere"], "nowhere has no shrink.json"),
+    ],
+)
+def test_wrong_flags_are_one_line(folder, capsys, flags, says):
+    own = [f"--workdir={folder}/run", f"--to={folder}/wrong", *flags]
+    with pytest.raises(SystemExit) as stop:
+        main(run, parser(), own)
+    error = capsys.readouterr().err
+    assert stop.value.code == MISTAKE and says in error
+    assert error.splitlines()[-1].startswith("error: ") and "Traceback" not in error
+    assert not (folder / "wrong").exists()

@@ -1,0 +1,144 @@
+"""Products of 8-bit integers: NumPy's integers, rounding to and fro, gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from research import networks
+from research.checkpoints import int8_weights
+from research.networks import transformer
+from research.networks.layers import quantized
+from research.networks.layers.quantized import SCALE, VALUES
+
+
+def draw(*shape, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal(shape).astype(np.float32) * 3
+
+
+def numpy_scale(x, axis):
+    """`scale_of`, of 16 significant bits, by NumPy."""
+    scale = np.max(np.abs(x), axis=axis, keepdims=True) / np.float32(127)
+    mantissa, exponent = np.frexp(scale)
+    rounded = np.floor(np.ldexp(mantissa.astype(np.float64), 16) + 0.5)
+    scale = np.ldexp(rounded, exponent - 16).astype(np.float32)
+    return np.where(scale > 0, scale, np.float32(1))
+
+
+def numpy_int8(x, scale):
+    return np.clip(np.round(x / scale), -127, 127).astype(np.int64)
+
+
+@pytest.mark.parametrize("scales", quantized.SCALES)
+@pytest.mark.parametrize("limit", [0.0, 2.5])
+def test_fake_quantisation_is_integer_arithmetic_bit_by_bit(scales, limit):
+    """Of 1536 inputs, as in a feed-forward layer; sums stay exact in float32."""
+    x, kernel = draw(7, 1536), draw(1536, 5, seed=1)
+    kernel[:, 3] = 0
+    x_scale = numpy_scale(np.full((7, 1), limit) if limit else x, -1)
+    kernel_scale = numpy_scale(kernel, 0 if scales == "channel" else (0, 1))
+    x_int, kernel_int = numpy_int8(x, x_scale), numpy_int8(kernel, kernel_scale)
+    expected = (x_int @ kernel_int).astype(np.float32) * x_scale * kernel_scale
+
+    @jax.jit
+    def product(x, kernel, limit):
+        return quantized.int8_matmul(x, kernel, limit, scales, jnp.float32)
+
+    np.testing.assert_array_equal(product(x, kernel, np.float32(limit)), expected)
+    stored = {VALUES: kernel_int.astype(np.int8), SCALE: kernel_scale}
+    np.testing.assert_array_equal(product(x, stored, np.float32(limit)), expected)
+    # The values that the integers have, multiplied as float32 integers: nothing rounds.
+    fake = (x_int.astype(np.float32) @ kernel_int.astype(np.float32)) * x_scale
+    np.testing.assert_array_equal(fake * kernel_scale, expected)
+
+
+def test_quantising_twice_changes_nothing():
+    kernel = draw(40, 30) * np.geomspace(1e-6, 1e4, 30, dtype=np.float32)
+    scale = quantized.kernel_scale(kernel, "channel")
+    values = quantized.to_int8(kernel, scale)
+    once = np.asarray(values, np.float32) * scale
+    assert (np.float64(values) * np.float64(scale) == once).all()  # exact
+    again = quantized.kernel_scale(once, "channel")
+    np.testing.assert_array_equal(again, scale)
+    np.testing.assert_array_equal(quantized.to_int8(once, again), values)
+    assert np.abs(values).max(0).min() == 127
+    assert (np.abs(once - kernel).max(0) <= np.asarray(scale)[0] / 1.99).all()
+
+
+def test_published_integers():
+    """reference/compression_modern.md, D9, without the values between two integers."""
+    for x, expected in (
+        ((-1, -0.26, 0, 0.1, 0.333, 0.75), (-127, -33, 0, 13, 42, 95)),
+        ((0.3, -2.54), (15, -127)),
+    ):
+        x = jnp.array(x, jnp.float32)
+        integers = quantized.to_int8(x, quantized.scale_of(x, 0))
+        np.testing.assert_array_equal(integers, expected)
+
+
+def test_gradients_pass_as_if_nothing_was_rounded():
+    """Those of the product of the values that the integers have; none is clipped."""
+    x, kernel, grad = draw(6, 8), draw(8, 5, seed=1), draw(6, 5, seed=2)
+
+    def product(x, kernel, limit):
+        return quantized.int8_matmul(x, kernel, limit, "channel", jnp.float32)
+
+    def values(x, axis):
+        scale = numpy_scale(x, axis)
+        return numpy_int8(x, scale) * scale
+
+    _, pull = jax.vjp(product, x, kernel, jnp.float32(0))
+    of_x, of_kernel, of_limit = pull(grad)
+    np.testing.assert_allclose(of_x, grad @ values(kernel, 0).T, rtol=1e-5)
+    np.testing.assert_allclose(of_kernel, values(x, -1).T @ grad, rtol=1e-5, atol=1e-5)
+    assert of_limit == 0  # a range is not learned
+    _, pull = jax.vjp(product, x, kernel, jnp.float32(quantized.MEASURE))
+    assert pull(grad)[2] == np.abs(x).max()
+    _, pull = jax.vjp(product, x, kernel, jnp.float32(0.5))  # beyond the range, too
+    clipped = np.clip(np.round(x / numpy_scale(np.float32([[0.5]]), 0)), -127, 127)
+    assert (np.abs(clipped) == 127).any()
+    np.testing.assert_allclose(pull(grad)[0], grad @ values(kernel, 0).T, rtol=1e-5)
+
+
+def test_rows_of_a_table():
+    table = draw(5, 8)
+    scale = numpy_scale(table, -1)
+    np.testing.assert_array_equal(
+        quantized.quantize_rows(table), numpy_int8(table, scale) * scale
+    )
+    grad = jax.grad(lambda t: jnp.sum(quantized.quantize_rows(t) * table))(table)
+    np.testing.assert_array_equal(grad, table)
+
+
+def test_a_network_multiplies_integers_alone_in_its_dense_layers():
+    """Stored and trained parameters have the same states; attention is float32."""
+    options = transformer.Network(
+        layers=2, width=16, heads=2, feedforward=32, quantization="int8"
+    )
+    network = options.module(networks.Needs(pattern="full"), 40)
+    shape = (2, 6)
+    group = {
+        "token": jnp.arange(12).reshape(shape),
+        "position": jnp.tile(jnp.arange(6), (2, 1)),
+        "segment": jnp.ones(shape, jnp.int32),
+    }
+    group |= dict.fromkeys(("rank", "reach", "token_type"), jnp.zeros(shape, jnp.int32))
+
+    def states(params):
+        return networks.apply(network, params, lambda net: net.states(group))
+
+    params = networks.unbox(
+        networks.init(network, lambda net: net.states(group), jax.random.key(0))
+    )
+    stored = int8_weights.stored(params, "channel")
+    np.testing.assert_array_equal(jax.jit(states)(stored), jax.jit(states)(params))
+    products = [
+        equation.invars[0].aval.dtype.name
+        for equation in jax.make_jaxpr(states)(
+            stored
+        ).jaxpr.eqns  # attention has its own
+        if equation.primitive.name == "dot_general"
+    ]
+    # Those of attention are inside a function with a gradient of its own.
+    assert products == 12 * ["int8"]

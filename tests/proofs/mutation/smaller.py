@@ -1,0 +1,94 @@
+"""Smaller networks: integers and their scales, heads that stay, what is stored."""
+
+from tests.proofs.mutation import Mutant
+
+QUANTIZED = "research/networks/layers/quantized.py"
+HEADS = "research/shrinking/heads.py"
+GATES = "research/networks/layers/head_gates.py"
+RECIPES = "research/shrinking/recipes.py"
+TEST_QUANTIZED = "tests/networks/test_quantized.py"
+TEST_SHRINK = "tests/launch/test_shrink.py"
+
+MUTANTS = [
+    Mutant(
+        "integers go down to -128",
+        QUANTIZED,
+        "jnp.clip(rounded, -LARGEST, LARGEST)",
+        "jnp.clip(rounded, -LARGEST - 1, LARGEST)",
+        TEST_QUANTIZED,
+        "bit_by_bit",
+    ),
+    Mutant(
+        "scales keep all bits, so that integers are not read exactly",
+        QUANTIZED,
+        "DROPPED_BITS = 8 ",
+        "DROPPED_BITS = 1 ",
+        TEST_QUANTIZED,
+        "twice",
+    ),
+    Mutant(
+        "values are cut off, not rounded",
+        QUANTIZED,
+        "jnp.round(x.astype(jnp.float32) / scale)",
+        "jnp.trunc(x.astype(jnp.float32) / scale)",
+        TEST_QUANTIZED,
+        "published",
+    ),
+    Mutant(
+        "the gradient is clipped where inputs are beyond their range",
+        QUANTIZED,
+        "    grad_x = matmul(rounded, kernel.T, grad.dtype)\n",
+        "    grad_x = matmul(rounded, kernel.T, grad.dtype)\n"
+        "    grad_x = jnp.where(jnp.abs(x_int8) < LARGEST, grad_x, 0)\n",
+        TEST_QUANTIZED,
+        "gradients",
+    ),
+    Mutant(
+        "a kernel that is stored as integers is multiplied as float32",
+        QUANTIZED,
+        "return _product(*_input(x, limit), values, scale).astype(x.dtype)",
+        "return (x @ (values * scale)).astype(x.dtype)",
+        TEST_QUANTIZED,
+        "integers_alone",
+    ),
+    Mutant(
+        "ranges are learned",
+        QUANTIZED,
+        "jnp.where(limit == MEASURE, largest, 0.0)",
+        "largest",
+        TEST_QUANTIZED,
+        "gradients",
+    ),
+    Mutant(
+        "the least important heads stay",
+        HEADS,
+        "np.argsort(-importance, axis=1",
+        "np.argsort(importance, axis=1",
+        TEST_SHRINK,
+        "importance_of_a_head",
+    ),
+    Mutant(
+        "importance by tokens lets their signs cancel",
+        GATES,
+        "(by_token_BLH, jnp.abs(by_token_BLH))",
+        "(by_token_BLH, by_token_BLH)",
+        TEST_SHRINK,
+        "importance_of_a_head",
+    ),
+    Mutant(
+        "output kernels keep the rows of other heads",
+        HEADS,
+        'np.take_along_axis(own["out"]["kernel"], index[:, :, None], axis=1)',
+        'own["out"]["kernel"][:, : index.shape[1]]',
+        TEST_SHRINK,
+        "without_heads",
+    ),
+    Mutant(
+        "the first layers stay in place of every nth",
+        RECIPES,
+        "(number + 1) * options.layers // count - 1 for number",
+        "number for number",
+        TEST_SHRINK,
+        "every_nth",
+    ),
+]
