@@ -32,6 +32,7 @@ TASKS = dict.fromkeys(
     ("MNLI", "OCNLI", "XNLI de"), Task("SICK", KEYS | {"data.label": "1"})
 )
 TASKS["POS, frozen"] = Task("", {"data.train": "a.conll", "data.valid": "b.conll"})
+TASKS["IMDb"] = Task("", {"data.train": "a.tsv", "data.valid": "b.tsv"})
 QUESTIONS = Task("", KEYS | {"objective.name": "question_answering"})
 
 
@@ -124,6 +125,28 @@ def test_a_fine_tuning_has_the_network_of_its_pretraining(tmp_path):
                 if key.startswith("model.") and key != "model.dropout":
                     assert trial.config[key] == value, key
             assert trial.config["data.length"] == start.config["data.length"]
+
+
+def test_ulmfit_has_three_stages_and_lacks_the_first_two_one_by_one():
+    """All classifiers have one network, vocabulary and budget."""
+    trials = [t for t in _plan("ulmfit", "smoke") if t.config["seed"] == 0]
+    (tuned,) = (t for t in trials if t.group == "pretraining")
+    general = tuned.parents["train.init_from"]
+    found = {t.row: t for t in trials if t.group == "IMDb"}
+    assert [*found] == ["three stages", "without the second stage", "no pretraining"]
+    starts = [t.parents.get("train.init_from") for t in found.values()]
+    assert starts == [tuned, general, None]
+    assert found["no pretraining"].parents["data.vocabulary"] == general
+    assert tuned.config["data.train"] == "a.tsv" and not general.config["data.train"]
+    same = [
+        {
+            key: value
+            for key, value in trial.config.items()
+            if key not in ("train.init_from", "data.vocabulary")
+        }
+        for trial in found.values()
+    ]
+    assert same[0] == same[1] == same[2]
 
 
 def test_a_mixture_is_the_text_of_pretrainings_alone():

@@ -1,4 +1,4 @@
-"""The LSTM: a recurrent network that reads a text from its start.
+"""The LSTM: a recurrent network that reads a text from its start, or from both ends.
 
 z = W x + U h + b has the gates i, f, g and o of each cell; then
 c' = sigmoid(f + 1) c + sigmoid(i) tanh(g) and h' = P (sigmoid(o) tanh(c'))
@@ -10,7 +10,7 @@ et al. 2015, section 2, the projection P from Sak et al. 2014, section 2.2).
 # E width of the token table; G gates, four consecutive ones for each cell
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,6 +20,7 @@ from flax import linen as nn
 from jax import lax
 
 from research import networks
+from research.batch import FEATURE
 from research.errors import UserError
 from research.fields import choice, number
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
@@ -27,6 +28,11 @@ from research.networks.layers.adaptive import (
     AdaptiveEmbedding,
     AdaptiveHead,
     AdaptiveReadout,
+)
+from research.networks.layers.characters import (
+    CharacterEmbedding,
+    Characters,
+    spell,
 )
 from research.networks.layers.dense import (
     STATE_AXES,
@@ -38,6 +44,7 @@ from research.networks.layers.dense import (
     uniform,
 )
 from research.networks.layers.embeddings import TokenEmbedding
+from research.networks.layers.features import FeatureLayers
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
 from research.networks.layers.options import dim, dropout_rate
 from research.networks.layers.products import dense_matmul, matmul
@@ -73,14 +80,33 @@ class Network(networks.Network):
     # steps of a batch alike (Merity et al. 2018, section 2)
     word_dropout: float = dropout_rate(0.0)  # of whole rows of the token table where it
     # is read (section 4.3)
+    residual: bool = False  # a layer after the first adds its input to its output
+    # (ELMo; what the next position reads is without it)
+    cell_clip: float = number(0.0, least=0)  # values of cells beyond it are cut (ELMo:
+    # 3); 0: none
+    projection_clip: float = number(0.0, least=0)  # likewise of projected outputs
+    input: str = choice("table", ("table", "characters"))  # the vectors of words; of
+    # characters: a convolution over the bytes of each word (ELMo), which needs
+    # data.vocabulary=words
+    character_filters: list = dataclasses.field(
+        default_factory=lambda: [32, 32, 64, 128, 256, 512, 1024]
+    )  # numbers of filters of 1, 2, 3, ... bytes
+    character_width: int = dim(16, least=1)  # of the vector of a byte
+    word_bytes: int = number(50, least=4, most=1024)  # that are read of a word, with a
+    # mark at each end
+    highways: int = number(2, least=0, most=16)  # layers between filters and projection
 
     dropout_places: ClassVar = (
         *("embedding", "layer", "weight", "word", "output", "head"),
     )
     abilities: ClassVar = (
+        networks.Ability.FULL,
         networks.Ability.CAUSAL,
         networks.Ability.MEMS,
         networks.Ability.UNDROPPED,
+        networks.Ability.FEATURES,
+        networks.Ability.INPUT_FEATURES,
+        networks.Ability.TWO_DIRECTIONS,
     )
 
     def __post_init__(self):
@@ -89,6 +115,30 @@ class Network(networks.Network):
             raise UserError(
                 "model.cell_width projects to model.width in all layers, so "
                 "model.inner_width has no meaning; set one of them to 0"
+            )
+        if self.residual and self.inner_width not in (0, self.width):
+            raise UserError(
+                f"model.residual adds what a layer reads, of model.inner_width "
+                f"{self.inner_width}, to what it gives; set model.inner_width=0"
+            )
+        if self.projection_clip and not self.cell_width:
+            raise UserError(
+                "model.projection_clip cuts projected outputs, but there is no "
+                "projection; set model.cell_width, or model.projection_clip=0"
+            )
+        filters = tuple(self.character_filters)
+        object.__setattr__(self, "character_filters", filters)
+        fits = all(type(n) is int and 0 < n <= 2**20 for n in filters)
+        if not (filters and fits) or len(filters) > self.word_bytes:
+            raise UserError(
+                f"model.character_filters is {[*filters]!r}; it has numbers of filters "
+                "of 1, 2, 3, ... bytes, at most model.word_bytes of them, as in [32, "
+                "32, 64]"
+            )
+        if self.input == "characters" and (self.cutoffs or self.tie_embeddings):
+            raise UserError(
+                "model.input characters has no table of words that a readout could "
+                "share; set model.tie_embeddings=False and model.cutoffs=[]"
             )
 
     @property
@@ -101,7 +151,36 @@ class Network(networks.Network):
         return self.cell_width or width
 
     def module(self, needs: networks.Needs, size: int) -> nn.Module:
-        return LSTM(self, size, needs.transform, tuple(needs.heads.items()))
+        from research.networks.modules.two_lstms import TwoLSTMs  # imports this class
+
+        characters = None
+        if self.input == "characters":
+            if not needs.spelling:
+                raise UserError(
+                    "model.input characters needs the spelling of words, which this "
+                    "vocabulary does not have; set data.vocabulary=words"
+                )
+            characters = spell(needs.spelling, self.word_bytes)
+        if needs.features != "last" and len({*self.widths}) > 1:
+            raise UserError(
+                "features of several layers need layers of one width; set "
+                "model.inner_width=0"
+            )
+        both = needs.pattern == "full" or needs.stacks == "two_directions"
+        if both and needs.mems:
+            raise UserError(
+                "a row goes on from the row before it in one direction alone, but this "
+                "objective reads texts from both ends"
+            )
+        return (TwoLSTMs if both else LSTM)(
+            self,
+            size,
+            needs.transform,
+            tuple(needs.heads.items()),
+            characters=characters,
+            feature_states=needs.features,
+            lstm_layers=needs.feature_lstm_layers,
+        )
 
 
 class State(NamedTuple):
@@ -134,28 +213,40 @@ class LSTM(nn.Module):
       size: entries of the vocabulary.
       transform: the readout has BERT's layers before the table.
       heads: the layers of each named head.
+      characters: of the entries, if `model.input` reads these.
+      feature_states, lstm_layers: `Needs.features` and `Needs.feature_lstm_layers`.
+      shared_token, shared_output: of a network of which this is one direction.
     """
 
     options: Network
     size: int
     transform: bool = False
     heads: tuple[tuple[str, HeadSpec], ...] = ()
+    characters: Characters | None = None
+    feature_states: str = "last"
+    lstm_layers: int = 0
+    shared_token: Any = None
+    shared_output: Any = None
 
     def setup(self):
         # The names are those of the parameters in checkpoints.
         options = self.options
-        if options.cutoffs:
-            self.token = AdaptiveEmbedding(options, self.size)
-        else:
-            init = uniform(options.table_range, "vocab", "embed")
-            init = init if options.table_range else None
-            self.token = TokenEmbedding(options, self.size, init)
+        token = self.shared_token
+        if token is None:
+            token = self.token = make_token(options, self.size, self.characters)
         self.stack = Stack(options)
-        if options.cutoffs:
-            self.output = AdaptiveHead(options, self.size, self.token)
-        else:
+        if self.shared_output is None and options.cutoffs:
+            self.output = AdaptiveHead(options, self.size, token)
+        elif self.shared_output is None:
             self.output = VocabHead(options, self.size, self.transform)
+        self.feature_layers = FeatureLayers(
+            options, self.feature_states, self.lstm_layers, name="features"
+        )
         self.pooler, self.named_heads = make_heads(options, self.heads)
+
+    @property
+    def _token(self) -> Any:
+        return self.token if self.shared_token is None else self.shared_token
 
     def states(
         self,
@@ -178,7 +269,8 @@ class LSTM(nn.Module):
             state = state._replace(segment=first_B)
         if state is None:
             state = self.empty_cache(len(group["segment"]), 0)
-        x, state = self.stack(self.token(group["token"]), group, state)
+        result = self.stack(read_words(self._token, group), group, state)
+        x, state = Undropped(result.states, result.raw), result.state
         if scored is not None:
             x = Undropped(*(gather_positions(each, scored) for each in x))
         x = x if undropped else x.states
@@ -189,14 +281,21 @@ class LSTM(nn.Module):
         return x, state._replace(segment=state.segment[:, None])._asdict()
 
     def features(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
-        """The inputs of fine-tuning heads, which are the states."""
-        return self.states(group, scored)
+        """The inputs of fine-tuning heads: the states, or what `Needs` asks for."""
+        if self.feature_states == "last" and not self.lstm_layers:
+            return self.states(group, scored)
+        state = self.empty_cache(len(group["segment"]), 0)
+        result = self.stack(read_words(self._token, group), group, state)
+        inputs = inputs_of_layers(result.inputs, self.feature_states)
+        x = self.feature_layers(result.states, inputs, group["segment"])
+        return x if scored is None else gather_positions(x, scored)
 
     def readout(self, states: jax.Array) -> Readout | AdaptiveReadout:
         """The vocabulary head at states [..., D]."""
+        output = self.output if self.shared_output is None else self.shared_output
         if self.options.cutoffs:
-            return self.output(states)
-        return self.output(states, self.token.table_VE)
+            return output(states)
+        return output(states, self._token.table_VE)
 
     def head(self, name: str, states: jax.Array) -> jax.Array:
         """Float32 [..., n]: the head `name` at states [..., D]."""
@@ -217,24 +316,71 @@ class LSTM(nn.Module):
         )
 
 
+def make_token(options: Network, size: int, characters: Characters | None) -> nn.Module:
+    """The embeddings of a vocabulary of `size` entries, to be made in a `setup`."""
+    if options.cutoffs:
+        return AdaptiveEmbedding(options, size, name="token")
+    if characters is not None:
+        return CharacterEmbedding(
+            options,
+            characters,
+            options.character_width,
+            options.character_filters,
+            options.highways,
+            name="token",
+        )
+    init = uniform(options.table_range, "vocab", "embed")
+    init = init if options.table_range else None
+    return TokenEmbedding(options, size, init, name="token")
+
+
+class Words(NamedTuple):
+    """What a stack reads."""
+
+    token: jax.Array  # [B, L, E] embeddings
+    feature: jax.Array | None  # [B, L, F] vectors beside the tokens, if there are any
+
+
+def read_words(token: nn.Module, group: Mapping) -> Words:
+    """The embeddings of a group's tokens, and the vectors beside them."""
+    return Words(token(group["token"]), group.get(FEATURE))
+
+
+def inputs_of_layers(inputs: Sequence[jax.Array], features: str) -> jax.Array:
+    """[N, B, L, D]: what all layers read, for `FeatureLayers`; if it reads the last
+    states alone, there may be no such array."""
+    return jnp.stack(inputs) if features != "last" else inputs[0][None]
+
+
+class StackResult(NamedTuple):
+    """What all layers give."""
+
+    states: jax.Array  # [B, L, D]
+    raw: jax.Array  # the states without dropout of the output
+    inputs: tuple[jax.Array, ...]  # [B, L, D_n] of each layer
+    state: State  # after the last position
+
+
 class Stack(Module):
     """All layers, with dropout between them."""
 
     options: Network
 
     @nn.compact
-    def __call__(
-        self, x_BLE: jax.Array, group: Mapping, state: State
-    ) -> tuple[Undropped, State]:
-        """States [B, L, D], and the state after the last position."""
+    def __call__(self, words: Words, group: Mapping, state: State) -> StackResult:
         options, segment_BL = self.options, group["segment"]
-        x = self._drop_words(x_BLE.astype(options.dtype), group["token"])
+        is_text = (segment_BL > 0)[..., None]
+        x = self._drop_words(words.token.astype(options.dtype), group["token"])
+        if words.feature is not None:
+            axes = (None, "embed")
+            project = Dense(options, x.shape[-1], axes, bias=False, name=FEATURE)
+            x += project(words.feature.astype(x.dtype))
         x = self._dropout(x, "embedding")
         if x.shape[-1] != options.width:
             axes = (None, "embed")
             x = Dense(options, options.width, axes, name="project")(x)
         steps, last_B = _steps(segment_BL, state.segment)
-        hidden, cell = [], []
+        hidden, cell, inputs = [], [], []
         for n, (params, width) in enumerate(
             zip(self._layers(), options.widths, strict=True)
         ):
@@ -242,14 +388,17 @@ class Stack(Module):
             before = state.hidden[:, n], state.cell[:, n]
             before = before[0][:, :width], before[1][:, : options.cells(width)]
             params |= {"recurrent_kernel": self._drop(params["recurrent_kernel"])}
-            x, after = _run_layer(params, x, steps, before, options)
+            inputs.append(jnp.where(is_text, x, 0))
+            y, after = _run_layer(params, x, steps, before, options)
+            x = x + y if n and options.residual else y
             x = nn.with_logical_constraint(x, STATE_AXES)
             hidden.append(_pad(after[0], state.hidden.shape[-1]))
             cell.append(_pad(after[1], state.cell.shape[-1]))
-        is_text = (segment_BL > 0)[..., None]
-        dropped = self._dropout(x, "output")
-        x = Undropped(jnp.where(is_text, dropped, 0), jnp.where(is_text, x, 0))
-        return x, State(jnp.stack(hidden, 1), jnp.stack(cell, 1), last_B)
+        dropped, raw = (
+            jnp.where(is_text, each, 0) for each in (self._dropout(x, "output"), x)
+        )
+        after = State(jnp.stack(hidden, 1), jnp.stack(cell, 1), last_B)
+        return StackResult(dropped, raw, tuple(inputs), after)
 
     def _layers(self) -> list[dict[str, jax.Array]]:
         """The parameters of each layer; those of equal widths are stacked."""
@@ -394,9 +543,11 @@ def _run_layer(
         i, f, g, o = jnp.moveaxis(gates_BG.reshape(*cell.shape, 4), -1, 0)
         new_cell = jax.nn.sigmoid(f + forget_bias) * jnp.where(continues, cell, 0)
         new_cell += jax.nn.sigmoid(i) * jnp.tanh(g)
+        new_cell = _cut(new_cell, options.cell_clip)
         new_hidden = (jax.nn.sigmoid(o) * jnp.tanh(new_cell)).astype(dtype)
         if projection_CD is not None:
             new_hidden = matmul(new_hidden.astype(operand_dtype), projection_CD, dtype)
+            new_hidden = _cut(new_hidden, options.projection_clip)
         cell = jnp.where(is_text, new_cell, cell)
         hidden = jnp.where(is_text, new_hidden, hidden)
         return (hidden, cell), hidden
@@ -404,3 +555,8 @@ def _run_layer(
     inputs = jnp.moveaxis(input_BLG, 1, 0), *steps
     after, hidden_LBD = lax.scan(step, before, inputs, unroll=UNROLL)
     return jnp.moveaxis(hidden_LBD, 0, 1), after
+
+
+def _cut(x: jax.Array, bound: float) -> jax.Array:
+    """x within a bound; 0: x itself."""
+    return jnp.clip(x, -bound, bound) if bound else x

@@ -31,6 +31,7 @@ from research.objectives.corruption import scoring
 from research.objectives.inputs import input_format, recurrence
 from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
+from research.objectives.losses.sampled_softmax import sampled_cross_entropy
 
 DIRECTIONS = ("forward", "backward")
 
@@ -72,6 +73,9 @@ class Objective(objectives.Objective):
     # that are read out (AR, Merity et al. 2018, section 4.6)
     temporal_penalty: float = number(0.0, least=0)  # of that of the differences of two
     # successive states, without dropout of the output (TAR)
+    sampled_words: int = number(0, least=0, most=2**24)  # that a target is compared
+    # with in training, drawn by their ranks: ids follow frequency, as with
+    # data.vocabulary=words (ELMo: 8192); 0: all
     eval_same_length: bool = False  # in an evaluation each position attends to itself
     # and the mem_len - 1 before it; else to all mems and to those before it
 
@@ -110,9 +114,10 @@ class Objective(objectives.Objective):
 
     def for_evaluation(self) -> "Objective":
         """The objective with the mems of an evaluation, and their limits."""
-        fields = vars(self) | {"activation_penalty": 0.0, "temporal_penalty": 0.0}
+        none = {"activation_penalty": 0.0, "temporal_penalty": 0.0, "sampled_words": 0}
+        fields = vars(self) | none
         if not any(self._of_evaluation.values()):
-            return replace(self, **fields) if self._has_penalties else self
+            return self if fields == vars(self) else replace(self, **fields)
         mem_len = self.eval_mem_len or self.mem_len
         return _Evaluation(**fields | {"mem_len": mem_len})
 
@@ -223,7 +228,8 @@ class Objective(objectives.Objective):
 
     def for_scoring(self) -> "Objective":
         """The objective without mems, since each text is scored alone."""
-        return replace(self, mem_len=0, **Objective()._of_evaluation)
+        fields = {"mem_len": 0, "sampled_words": 0}
+        return replace(self, **fields, **Objective()._of_evaluation)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """Texts after bos; with mems after eos, which separates documents.
@@ -255,11 +261,19 @@ class Objective(objectives.Objective):
         """Arguments of `states`."""
         return {"undropped": True} if self._has_penalties else {}
 
-    def _terms(self, net: Any, states: Any, batch: dict) -> dict[str, Term]:
+    def _cross_entropy(self, net: Any, states: Any, batch: dict, key: Any):
+        """Terms lm, and accuracy unless words are drawn."""
+        readout = net.readout(states)
+        if not self.sampled_words:
+            return masked_cross_entropy("lm", readout, batch)
+        answers = batch["target"], batch["weight"]
+        return {"lm": sampled_cross_entropy(readout, *answers, key, self.sampled_words)}
+
+    def _terms(self, net: Any, states: Any, batch: dict, key: Any) -> dict[str, Term]:
         """The terms of states in one direction, `Undropped` where that is asked for."""
         if not self._has_penalties:
-            return masked_cross_entropy("lm", net.readout(states), batch)
-        terms = masked_cross_entropy("lm", net.readout(states.states), batch)
+            return self._cross_entropy(net, states, batch, key)
+        terms = self._cross_entropy(net, states.states, batch, key)
         segment = batch["segment"]
         same = (segment[:, 1:] == segment[:, :-1]) & (segment[:, 1:] > 0)
         change = states.raw[:, 1:] - states.raw[:, :-1]
@@ -283,16 +297,17 @@ class Objective(objectives.Objective):
             states, mems = net.states(batch, mems=mems, **limits)
             length = batch["token"].shape[1]
             carry = recurrence.carry_from_mems(batch, mems, length)
-            return self._terms(net, states, batch), carry
+            return self._terms(net, states, batch, key), carry
         if self.direction != "both":
-            return self._terms(net, net.states(batch, **self._undropped), batch), ()
+            states = net.states(batch, **self._undropped)
+            return self._terms(net, states, batch, key), ()
         terms = {}
         for direction, prefix in self._array_prefixes.items():
             names = (*INPUT_ARRAYS, "target", "weight")
             arrays = {name: batch[prefix + name] for name in names}
             half = {"forward": net.forward, "backward": net.backward}[direction]
-            readout = half.readout(half.states(arrays))
-            for name, term in masked_cross_entropy("lm", readout, arrays).items():
+            found = self._cross_entropy(half, half.states(arrays), arrays, key)
+            for name, term in found.items():
                 coef = term.coef / len(DIRECTIONS)
                 terms[f"{direction}/{name}"] = term._replace(coef=coef)
         return terms, ()

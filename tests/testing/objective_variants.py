@@ -59,6 +59,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"direction": "backward"},
         {"direction": "both", "documents": "apart"},
         {"mem_len": 8, "model": {"position": "relative"}},
+        {"direction": "both", "sampled_words": 40, "model": {"network": "lstm"}},
     ],
     "plm": [
         {},

@@ -1,0 +1,96 @@
+"""ULMFiT's three stages (Howard and Ruder 2018), and what each of the first two brings.
+
+    python -m launch.sweep --sweep=experiments/sweeps/ulmfit.py --tasks=tasks.toml \\
+        --config.data.corpus='wiki/*.jsonl.gz' --workdir=runs/ulmfit
+
+A language model of the corpus; the same, tuned to the texts that each task of --tasks
+is trained on; a classifier that starts from the second, from the first, or from initial
+parameters with the same vocabulary.
+
+Departs: words that the corpus lacks are unknown in all stages; the scales but for
+"paper" have smaller networks and fixed numbers of steps.
+"""
+
+from typing import NamedTuple
+
+from experiments import ulmfit
+from launch.sweeps import finetuning
+
+INIT_FROM = finetuning.INIT_FROM
+
+CPU = {"data.vocabulary_size": 8_000, "model.width": 64, "model.inner_width": 128}
+SHAPES = {
+    "smoke": CPU,
+    "quick": CPU,
+    "small": CPU | {"data.vocabulary_size": 30_003, "model.inner_width": 400},
+    "paper": CPU | {"data.vocabulary_size": 30_003, "model.inner_width": 1150},
+}
+SHAPES["small"]["model.width"] = 200
+SHAPES["paper"]["model.width"] = 400
+
+
+class Budget(NamedTuple):
+    """Steps of the three stages, rows of a batch, and what a classifier reads."""
+
+    steps: tuple[int, int, int]
+    batch: int
+    length: int  # tokens of a text, of whose end they are
+    passes: int  # over which the layers of a classifier begin to learn, one each
+    seeds: int
+
+
+BUDGETS = {
+    "smoke": Budget((1500, 300, 300), 16, 128, 6, 3),
+    "quick": Budget((1500, 300, 300), 16, 128, 6, 6),
+    "small": Budget((20_000, 4_000, 2_000), 32, 400, 10, 5),
+    "paper": Budget((220_000, 5_850, 19_550), 64, 512, 50, 5),
+}
+"""At paper 14 passes of WikiText-103 and 15 of IMDb's texts in batches of 64 rows of
+70, and 50 of its labels."""
+ADAM = {"optimizer.name": "adam", "optimizer.beta1": 0.8, "optimizer.beta2": 0.99}
+ADAM |= {"optimizer.learning_rate": 1e-3, "optimizer.average_from": 1.0}
+"""The released code's (imdb_scripts), in place of AWD-LSTM's SGD."""
+
+
+TUNED, GENERAL = "three stages", "without the second stage"
+
+
+def sweep(scale, tasks):
+    budget, chosen = BUDGETS[scale], finetuning.own_tasks("ulmfit", tasks)
+    general, tuned, _ = budget.steps
+    size = "base" if scale == "paper" else "small"
+    language_model = f"experiments/awd_lstm.py:{size}"
+    classifier = "experiments/ulmfit.py"
+    for seed in range(budget.seeds):
+        shared = {"seed": seed, "train.eval_every": 0}
+        stage_1 = language_model, _stage(general, budget) | SHAPES[scale] | shared
+        for name, task in chosen.items():
+            texts = {k: v for k, v in task.keys.items() if k.startswith("data.")}
+            texts.pop("data.label", None)
+            keys = _stage(tuned, budget) | shared | texts | _slanted(tuned, 0.004)
+            stage_2 = language_model, keys | {INIT_FROM: stage_1}
+            yield *stage_2, (TUNED, "pretraining")
+            keys = _classifier(budget) | SHAPES[scale] | dict(task.keys) | shared
+            yield classifier, keys | {INIT_FROM: stage_2}, (TUNED, name)
+            yield classifier, keys | {INIT_FROM: stage_1}, (GENERAL, name)
+            alone = keys | {"data.vocabulary": stage_1}
+            yield classifier, alone, (finetuning.NO_PRETRAINING, name)
+
+
+def _stage(steps: int, budget: Budget) -> dict:
+    keys = {"train.steps": steps, "train.batch": budget.batch, "data.length": 70}
+    return keys | {"train.log_every": max(10, steps // 20)} | ADAM
+
+
+def _slanted(steps: int, rate: float) -> dict:
+    keys = ulmfit.slanted(steps) | {"learning_rate": rate}
+    return {f"optimizer.{key}": value for key, value in keys.items()}
+
+
+def _classifier(budget: Budget) -> dict:
+    steps = budget.steps[2]
+    keys = {"train.steps": steps, "train.batch": budget.batch}
+    keys |= {"data.length": budget.length, "objective.tail": budget.length}
+    keys |= {"optimizer.unfreeze_every": steps // budget.passes}
+    keys |= {"optimizer.warmup_steps": round(ulmfit.CUT * steps)}
+    return keys | {"train.log_every": max(10, steps // 20)}

@@ -1,0 +1,60 @@
+"""ULMFiT (Howard and Ruder 2018): a language model that is tuned to classify texts.
+
+    python -m launch.train --config=experiments/ulmfit.py:tiny --workdir=runs/ulmfit
+
+is its third stage: a classifier on top of the last state, the largest values and the
+mean of all states, whose layers begin to learn one after the other from the top, lower
+ones at lower rates, by slanted triangular rates. The two stages before it, a language
+model of general text and its tuning to the task's texts, are in
+experiments/sweeps/ulmfit.py, with the runs that lack them; by hand a run of
+experiments/awd_lstm.py is --config.train.init_from.
+
+Look at: accuracy beside that without --config.train.init_from, and without stage two.
+
+Departs: the last layer has a rate smaller by 2.6 ** 2 than the head's; the gradient is
+that of the whole text, of which the last 512 words are read; the head has no norms, and
+states have no penalties; texts end with a special token.
+"""
+
+from experiments import base
+
+SIZES = ("tiny", "small")
+LAYER_FACTOR = 2.6
+"""Of a layer's rate to that of the layer below it (section 3.2)."""
+CUT, RATIO = 0.1, 32
+"""Of slanted triangular rates (equation 3)."""
+
+
+def slanted(steps: int) -> dict:
+    """Keys of slanted triangular and discriminative rates for so many steps."""
+    keys = {"schedule": "linear", "warmup": "slanted", "final_fraction": 1 / RATIO}
+    return keys | {"warmup_steps": round(CUT * steps), "layer_decay": 1 / LAYER_FACTOR}
+
+
+def get_config(size: str = "small"):
+    config = base.get_config("small" if size == "base" else size)
+    data, model, optim = config.data, config.model, config.optimizer
+    data.update(corpus="docstrings", vocabulary="words", separator="lines")
+    data.sentinels = 0
+    model.update(network="lstm", cell="pytorch", layers=3, output_head="bias")
+    model.update(table_range=0.1, dropout_mask="locked", word_dropout=0.05)
+    model.update(embedding_dropout=0.4, layer_dropout=0.3, weight_dropout=0.5)
+    model.update(output_dropout=0.4, head_dropout=0.1)
+    config.objective.update(name="sequence_classification", format="gpt")
+    config.objective.update(pool="concat", head="relu", head_width=50)
+    optim.update(name="adam", beta1=0.7, beta2=0.99, learning_rate=0.01, clip_norm=25.0)
+    width, inner = {"tiny": (32, 64), "small": (128, 256)}.get(size, (400, 1150))
+    model.update(width=width, inner_width=inner)
+    epochs, in_epoch = 10, 50
+    if size == "tiny":
+        epochs, in_epoch = 20, 1
+        config.train.update(batch=8, eval_every=0)
+    if size == "base":
+        data.update(length=512, vocabulary_size=30_003)
+        config.objective.tail = 512
+        config.train.batch = 64
+        epochs, in_epoch = 50, 391
+    config.train.steps = epochs * in_epoch
+    optim.update(slanted(config.train.steps))
+    optim.unfreeze_every = in_epoch
+    return config

@@ -1,0 +1,114 @@
+"""Two LSTMs: one reads a text from its start, the other from its end.
+
+The layers of one direction do not read those of the other, so that each is a language
+model (ELMo, Peters et al. 2018, section 3.1); both share embeddings and readout.
+"""
+
+# B batch, L length, P scored positions, D width of a direction
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from research.networks.layers.characters import Characters
+from research.networks.layers.dense import gather_positions
+from research.networks.layers.features import FeatureLayers
+from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.lstm import (
+    LSTM,
+    Network,
+    StackResult,
+    Words,
+    inputs_of_layers,
+    make_token,
+    read_words,
+)
+from research.networks.modules.protocol import Undropped
+
+
+class TwoLSTMs(nn.Module):
+    """A `networks.BoundNetwork` once it is bound, of the patterns full and, by its two
+    directions, causal. Attributes are those of `LSTM`."""
+
+    options: Network
+    size: int
+    transform: bool = False
+    heads: tuple[tuple[str, HeadSpec], ...] = ()
+    characters: Characters | None = None
+    feature_states: str = "last"
+    lstm_layers: int = 0
+
+    def setup(self):
+        # The names are those of the parameters in checkpoints.
+        options, size = self.options, self.size
+        self.token = make_token(options, size, self.characters)
+        self.output = VocabHead(options, size, self.transform)
+        shared = {"shared_token": self.token, "shared_output": self.output}
+        self.forward = LSTM(options, size, **shared)
+        self.backward = LSTM(options, size, **shared)
+        self.feature_layers = FeatureLayers(
+            options, self.feature_states, self.lstm_layers, name="features"
+        )
+        self.pooler, self.named_heads = make_heads(options, self.heads)
+
+    def states(
+        self,
+        group: Mapping,
+        scored: jax.Array | None = None,
+        *,
+        undropped: bool = False,
+    ) -> Any:
+        """The states [B, L, 2 D] of both directions, 0 at padding, or [B, P, 2 D] at
+        `scored`."""
+        x = Undropped(*map(_join, *(each[:2] for each in self._read(group))))
+        if scored is not None:
+            x = Undropped(*(gather_positions(each, scored) for each in x))
+        return x if undropped else x.states
+
+    def features(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
+        """The inputs of fine-tuning heads: the states, or what `Needs` asks for.
+
+        The first layer of each direction reads the same vectors, so that a mix of
+        layers has them twice, as ELMo's.
+        """
+        if self.feature_states == "last" and not self.lstm_layers:
+            return self.states(group, scored)
+        both = self._read(group)
+        x = _join(*(each.states for each in both))
+        each_layer = zip(*(each.inputs for each in both), strict=True)
+        inputs = [_join(*layer) for layer in each_layer]
+        inputs = inputs_of_layers(inputs, self.feature_states)
+        x = self.feature_layers(x, inputs, group["segment"])
+        return x if scored is None else gather_positions(x, scored)
+
+    def readout(self, states: jax.Array) -> Readout:
+        """The vocabulary head at states [..., 2 D], which it projects."""
+        return self.output(states, self.token.table_VE)
+
+    def head(self, name: str, states: jax.Array) -> jax.Array:
+        """Float32 [..., n]: the head `name` at states of any width."""
+        return self.named_heads[name](states)
+
+    def _read(self, group: Mapping) -> tuple[StackResult, StackResult]:
+        """What the layers of both directions give, each in the order of the text."""
+        words = read_words(self.token, group)
+        state = self.forward.empty_cache(len(group["segment"]), 0)
+        own = {name: group[name] for name in ("token", "segment")}
+        first = self.forward.stack(words, own, state)
+        turned = Words(*(None if each is None else _turn(each) for each in words))
+        back = self.backward.stack(turned, jax.tree.map(_turn, own), state)
+        inputs = tuple(map(_turn, back.inputs))
+        return first, StackResult(_turn(back.states), _turn(back.raw), inputs, state)
+
+
+def _turn(x: Any) -> jax.Array:
+    """An array [B, L, ...] from its end; padding comes first then, and leaves a state
+    as it is."""
+    return jnp.flip(x, axis=1)
+
+
+def _join(forward: jax.Array, backward: jax.Array) -> jax.Array:
+    return jnp.concatenate([forward, backward], axis=-1)

@@ -1,0 +1,109 @@
+"""Mutants of ELMo: characters, two directions, sampled softmax."""
+
+from tests.proofs.mutation import Mutant
+
+CHARACTERS = "research/networks/layers/characters.py"
+LSTM = "research/networks/lstm.py"
+TWO = "research/networks/modules/two_lstms.py"
+SAMPLED = "research/objectives/losses/sampled_softmax.py"
+TEST = "tests/networks/test_elmo.py"
+TEST_SAMPLED = "tests/objectives/losses/test_sampled_softmax.py"
+
+MUTANTS = [
+    Mutant(
+        "words are spelled without an end",
+        CHARACTERS,
+        "jnp.where(place == size, END_WORD, PAD)",
+        "PAD",
+        TEST,
+        "spelled",
+    ),
+    Mutant(
+        "a highway carries what it should transform",
+        CHARACTERS,
+        "x_NF = gate * new_NF + (1 - gate) * x_NF",
+        "x_NF = gate * x_NF + (1 - gate) * new_NF",
+        TEST,
+        "highway",
+    ),
+    Mutant(
+        "all chunks of distinct tokens but the first are skipped",
+        CHARACTERS,
+        "first >= 0,",
+        "first == distinct_N[0],",
+        TEST,
+        "distinct_tokens",
+    ),
+    Mutant(
+        "values of cells are cut after they are read",
+        LSTM,
+        "        new_cell = _cut(new_cell, options.cell_clip)\n",
+        "",
+        TEST,
+        "are_cut",
+    ),
+    Mutant(
+        "projections are not cut",
+        LSTM,
+        "new_hidden = _cut(new_hidden, options.projection_clip)",
+        "pass",
+        TEST,
+        "are_cut",
+    ),
+    Mutant(
+        "the first layer has a residual, too",
+        LSTM,
+        "x = x + y if n and options.residual else y",
+        "x = x + y if options.residual else y",
+        TEST,
+        "residual",
+    ),
+    Mutant(
+        "states of the second direction stay in its order",
+        TWO,
+        "return first, StackResult(_turn(back.states), _turn(back.raw), inputs, state)",
+        "return first, StackResult(back.states, back.raw, inputs, state)",
+        TEST,
+        "turned_texts",
+    ),
+    Mutant(
+        "both directions read from the start",
+        TWO,
+        "return jnp.flip(x, axis=1)",
+        "return jnp.asarray(x)",
+        TEST,
+        "turned_texts",
+    ),
+    Mutant(
+        "a drawn target counts twice",
+        SAMPLED,
+        "(drawn_11S == target[..., None]) | (drawn_11S == size)",
+        "(drawn_11S == size) | (target[..., None] < 0)",
+        TEST_SAMPLED,
+        "left_out",
+    ),
+    Mutant(
+        "logits are corrected by the rate of one draw",
+        SAMPLED,
+        "never = count * jnp.log1p(",
+        "never = jnp.log1p(",
+        TEST_SAMPLED,
+        "left_out or law",
+    ),
+    Mutant(
+        "the target's logit is not corrected",
+        SAMPLED,
+        "    true_BK += correction(target)\n",
+        "",
+        TEST_SAMPLED,
+        "left_out",
+    ),
+    Mutant(
+        "evaluations compare words that are drawn",
+        "research/objectives/lm.py",
+        '"temporal_penalty": 0.0, "sampled_words": 0}',
+        '"temporal_penalty": 0.0}',
+        TEST_SAMPLED,
+        "evaluations",
+    ),
+]
