@@ -8,13 +8,14 @@ the optimizer's state, and so of checkpoints.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-METHODS = ("none", "magnitude", "movement")
+METHODS = ("none", "magnitude", "movement", "soft_movement")
 """How weights are chosen.
 
 magnitude  those with the smallest absolute values are pruned, for good (Zhu and Gupta
@@ -23,7 +24,14 @@ movement   those with the smallest scores, which add up minus gradient x weight:
            that training moves towards 0. One may come back (Sanh et al. 2020, section
            4; huggingface/transformers-research-projects, movement-pruning/emmental/
            modules/masked_nn.py, topK).
+soft_movement  those whose score has a sigmoid below a threshold, which rises; a penalty
+           of the mean sigmoid draws scores down, so that training itself finds how many
+           are left, in each matrix (the same section and code, sigmoied_threshold).
 """
+
+MIN_KEPT = 0.005
+"""The fraction of a matrix that soft movement leaves at least (emmental's
+binarizer.py, ThresholdBinarizer)."""
 
 SCOPES = ("matrix", "global")
 """Of what the fraction that is left is the same: of each matrix, or of all together."""
@@ -37,9 +45,9 @@ class Pruning(NamedTuple):
 
     count: jax.Array  # [] int32, number of updates
     mask: Any  # bool: weights that are left
-    score: Any  # of movement, likewise; () of magnitude
+    score: Any  # of both movements, likewise; () of magnitude
     score_moments: Any  # Adam's, of the scores; () of magnitude
-    weight: Any  # of movement: the weights also where they are pruned; () of magnitude
+    weight: Any  # of these: the weights also where they are pruned; () of magnitude
     inner: Any  # the optimizer's
 
 
@@ -52,6 +60,9 @@ class Pruner:
       kept: the fraction of weights that is left at the end.
       begin, end: the steps between which weights are pruned.
       score_rate: the learning rate of scores by step.
+      threshold, penalty: of soft movement, at the end: that of sigmoids of scores, and
+        the factor of the mean of these over the elements of a matrix, and over
+        matrices. Both rise from 0.
     """
 
     method: str
@@ -60,6 +71,8 @@ class Pruner:
     begin: int
     end: int
     score_rate: Callable[[jax.Array], Any] = lambda count: 1e-2
+    threshold: float = 0.1
+    penalty: float = 400.0
 
     def fraction_kept(self, step: jax.Array) -> jax.Array:
         """The fraction of weights that is left after a step, counted from 1.
@@ -68,15 +81,18 @@ class Pruner:
         2017, equation 1; Sanh et al. 2020, equation 3; emmental's schedule_threshold
         with initial_threshold 1).
         """
+        return self.kept + (1 - self.kept) * self._left(step)
+
+    def _left(self, step: jax.Array) -> jax.Array:
+        """1 before pruning begins, 0 after it has ended."""
         span = max(1, self.end - self.begin)
-        left = 1 - jnp.clip((step - self.begin) / span, 0, 1)
-        return self.kept + (1 - self.kept) * left**3
+        return (1 - jnp.clip((step - self.begin) / span, 0, 1)) ** 3
 
     def wrap(
         self, optimizer: optax.GradientTransformation
     ) -> optax.GradientTransformation:
         """The optimizer, after whose updates pruned weights are 0."""
-        moves = self.method == "movement"
+        moves = self.method != "magnitude"
         moments = optax.scale_by_adam(*SCORE_BETAS)
 
         def init(params: Any) -> Pruning:
@@ -97,6 +113,8 @@ class Pruner:
             if moves:
                 # To scores gradients pass as if they were the mask's (straight through)
                 slope = jax.tree.map(jnp.multiply, select(grads), state.weight)
+                if self.method == "soft_movement":
+                    slope = self._penalize(slope, state.score, count)
                 change, score_moments = moments.update(slope, state.score_moments)
                 rate = self.score_rate(state.count)
                 score = jax.tree.map(lambda s, c: s - rate * c, state.score, change)
@@ -120,11 +138,25 @@ class Pruner:
 
         return optax.GradientTransformation(init, update)
 
+    def _penalize(self, slope: Any, score: Any, count: jax.Array) -> Any:
+        """Adds the gradient of the penalty of soft movement to that of scores."""
+        num_matrices = sum(len(leaf) for leaf in jax.tree.leaves(score))
+        factor = self.penalty * (1 - self._left(count)) / num_matrices
+
+        def add(slope: jax.Array, score: jax.Array) -> jax.Array:
+            own = jax.nn.sigmoid(score)
+            return slope + factor * own * (1 - own) / score[0].size
+
+        return jax.tree.map(add, slope, score)
+
     def _mask(self, score: Any, weight: Any, before: Any, count: jax.Array) -> Any:
         """The mask after an update."""
         fraction = self.fraction_kept(count)
         if self.method == "movement":
             return self._largest(score, fraction)
+        if self.method == "soft_movement":
+            threshold = self.threshold * (1 - self._left(count))
+            return jax.tree.map(partial(_above, threshold=threshold), score)
         sizes = jax.tree.map(jnp.abs, _masked(weight, before))
         largest = self._largest(sizes, fraction)
         return jax.tree.map(jnp.logical_and, largest, before)
@@ -140,6 +172,13 @@ class Pruner:
         every = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(values)])
         least = _quantile(every, fraction)
         return jax.tree.map(lambda leaf: leaf >= least, values)
+
+
+def _above(score: jax.Array, threshold: jax.Array) -> jax.Array:
+    """Bool: scores whose sigmoid is above a threshold, and the largest of a matrix."""
+    least = jax.vmap(lambda one: _quantile(one, jnp.float32(MIN_KEPT)))(score)
+    least = jnp.expand_dims(least, range(1, score.ndim))
+    return (jax.nn.sigmoid(score) > threshold) | (score >= least)
 
 
 def _quantile(values: jax.Array, fraction: jax.Array) -> jax.Array:

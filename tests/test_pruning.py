@@ -117,6 +117,45 @@ def test_movement_keeps_what_training_moves_away_from_0():
     assert came_back and mask.mean() == 0.4
 
 
+def test_soft_movement_has_a_threshold_and_a_penalty_that_rise():
+    """Step by step as the released code, with the gradient of the mean sigmoid."""
+    pruner = Pruner(
+        "soft_movement",
+        "matrix",
+        0.4,
+        begin=1,
+        end=5,
+        score_rate=lambda count: 0.5,
+        threshold=0.4,
+        penalty=30.0,
+    )
+    history = run(pruner.wrap(optax.sgd(0.1)), make_params(), 7)
+    weight = [kernel.astype(np.float64) for kernel in kernels(make_params())]
+    score = [np.zeros_like(each) for each in weight]
+    mask = [np.ones_like(each) for each in weight]
+    first, second = [0.0, 0.0], [0.0, 0.0]
+    for number, (_, found) in enumerate(history, 1):
+        risen = 1 - (1 - np.clip((number - 1) / 4, 0, 1)) ** 3
+        for each, grad in enumerate(kernels(make_params(number))):
+            own = 1 / (1 + np.exp(-score[each]))
+            # 4 matrices of 20 elements
+            penalty = 30 * risen * own * (1 - own) / (20 * 4)
+            slope = grad * weight[each] + penalty
+            first[each] = 0.9 * first[each] + 0.1 * slope
+            second[each] = 0.999 * second[each] + 0.001 * slope**2
+            mean, square = first[each] / (1 - 0.9**number), second[each]
+            square = square / (1 - 0.999**number)
+            score[each] = score[each] - 0.5 * mean / (np.sqrt(square) + 1e-8)
+            weight[each] = weight[each] - 0.1 * grad * mask[each]
+            largest = score[each].max(axis=(1, 2), keepdims=True)
+            above = 1 / (1 + np.exp(-score[each])) > 0.4 * risen
+            mask[each] = (above | (score[each] >= largest)).astype(float)
+            expected = weight[each] * mask[each]
+            np.testing.assert_allclose(kernels(found)[each], expected, atol=1e-4)
+    fractions = [each.mean(axis=(1, 2)) for each in mask]
+    assert 0 < np.mean(fractions) < 1 and np.ptp(fractions) > 0  # found by training
+
+
 def test_pruning_ends_after_it_begins():
     with pytest.raises(UserError, match=r"prune_end is 0\.2; it is at least .*, 0\.5"):
         keys = {"prune": "magnitude", "prune_begin": 0.5, "prune_end": 0.2}

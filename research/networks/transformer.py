@@ -98,6 +98,8 @@ class Network(networks.Network):
     attention_dropout: float = dropout_rate(-1.0)  # of attention weights
     feedforward_dropout: float = dropout_rate(0.0)  # inside a feed-forward layer
     residual_dropout: float = dropout_rate(-1.0)  # of what a block adds to its input
+    layer_dropout: float = dropout_rate(0.0)  # of whole layers, which a step skips for
+    # all rows (LayerDrop, Fan et al. 2020), so that fewer layers do later
     attention: str = choice("dense", ("auto", "dense", "interval", "library"))  # dense:
     # all logits at once; interval: a kernel for TPUs, and one for Hopper without
     # relative terms; library: cuDNN's, without these, T5's bias and attention_dropout;
@@ -118,6 +120,7 @@ class Network(networks.Network):
         "attention",
         "feedforward",
         "residual",
+        "layer",
         "output",
         "head",
     )
@@ -340,6 +343,11 @@ class Network(networks.Network):
             raise UserError(
                 "the states and projections of each layer are those of a network of "
                 f"one stack, but that of this objective has {needs.stacks}"
+            )
+        if needs.layers and self.dropout_rate("layer") > 0:
+            raise UserError(
+                "model.layer_dropout skips layers, of which this objective reads each; "
+                "set it to 0"
             )
         if needs.stacks == "encoder_decoder":
             return EncoderDecoder(self, size, heads)

@@ -111,6 +111,8 @@ def _make_pruner(config: Any, steps: int) -> Pruner:
         begin=round(config.prune_begin * steps),
         end=round(config.prune_end * steps),
         score_rate=lambda count: config.prune_score_rate * rate(count) / peak,
+        threshold=config.prune_threshold,
+        penalty=config.prune_penalty,
     )
 
 

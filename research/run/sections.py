@@ -132,6 +132,10 @@ class Optimizer:
     prune_end: float = fraction(0.8)  # of the steps, after which prune_kept is left
     prune_score_rate: float = number(1e-2, above=0)  # peak learning rate of movement's
     # scores, on the schedule of the others
+    prune_threshold: float = number(0.1, above=0, below=1)  # of soft_movement, which
+    # does not read prune_kept and prune_scope: of the sigmoids of scores, at the end
+    prune_penalty: float = number(400.0, least=0)  # of it, too: the factor of their
+    # mean in the loss, at the end; more of it leaves less
     ema_decay: float = number(0.0, least=0, below=1)  # of an exponential moving average
     # of the parameters, a step, as in 0.999: it is evaluated, and is what opens a run;
     # 0: none

@@ -208,7 +208,8 @@ class Stack(Module):
             own_inputs = self_inputs
             if windowed is not None:
                 own_inputs = choose_inputs(has_window, windowed, self_inputs)
-            after = block.apply(
+            run = partial(
+                block.apply,
                 {"params": params},
                 x,
                 own_inputs,
@@ -221,6 +222,17 @@ class Stack(Module):
                 skips_norm=skips_norm,
                 rngs={} if dropout_key is None else {"dropout": dropout_key},
             )
+            rate = options.dropout_rate("layer")
+            if rate and dropout_key is not None:
+                # As fairseq does, modules/layer_drop.py: drawn once for all rows, and
+                # not rescaled.
+                kept = jax.random.bernoulli(
+                    jax.random.fold_in(dropout_key, 1), 1 - rate
+                )
+                skipped = x if scored is None else gather_positions(x, scored)
+                after = lax.cond(kept, run, lambda: skipped)
+            else:
+                after = run()
             if cache is not None:
                 return after
             if with_projections:

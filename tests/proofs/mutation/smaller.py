@@ -9,7 +9,42 @@ RECIPES = "research/shrinking/recipes.py"
 TEST_QUANTIZED = "tests/networks/test_quantized.py"
 TEST_SHRINK = "tests/launch/test_shrink.py"
 
+BLOCKS = "research/networks/modules/blocks.py"
+PRUNING = "research/pruning.py"
+
 MUTANTS = [
+    Mutant(
+        "layers that stay are rescaled by their rate",
+        BLOCKS,
+        "after = lax.cond(kept, run, lambda: skipped)",
+        "after = lax.cond(kept, lambda: run() / (1 - rate), lambda: skipped)",
+        "tests/networks/test_layer_dropout.py",
+        "each_draw",
+    ),
+    Mutant(
+        "all layers are skipped together",
+        BLOCKS,
+        "jax.random.fold_in(dropout_key, 1), 1 - rate",
+        "jax.random.key(1), 1 - rate",
+        "tests/networks/test_layer_dropout.py",
+        "each_draw",
+    ),
+    Mutant(
+        "the penalty of soft movement is not divided by the size of a matrix",
+        PRUNING,
+        "own * (1 - own) / score[0].size",
+        "own * (1 - own)",
+        "tests/test_pruning.py",
+        "soft_movement",
+    ),
+    Mutant(
+        "the threshold of soft movement is there from the start",
+        PRUNING,
+        "threshold = self.threshold * (1 - self._left(count))",
+        "threshold = self.threshold",
+        "tests/test_pruning.py",
+        "soft_movement",
+    ),
     Mutant(
         "integers go down to -128",
         QUANTIZED,

@@ -1,0 +1,68 @@
+"""LayerDrop: a step computes the network of some of its layers, and evaluation all."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from research import networks
+from research.errors import UserError
+from research.networks import transformer
+
+SHAPE = 2, 6
+GROUP = {
+    "token": jnp.arange(12).reshape(SHAPE),
+    "position": jnp.tile(jnp.arange(6), (2, 1)),
+    "segment": jnp.ones(SHAPE, jnp.int32),
+    **dict.fromkeys(("token_type", "rank", "reach"), jnp.zeros(SHAPE, jnp.int32)),
+}
+SCORED = jnp.array([[1, 4], [0, 5]])
+OPTIONS = {"width": 16, "heads": 2, "feedforward": 32}
+
+
+def build(num_layers, rate, **needs):
+    options = transformer.Network(layers=num_layers, layer_dropout=rate, **OPTIONS)
+    return options.module(networks.Needs(pattern="full", **needs), 40)
+
+
+def states(network, params, key=None):
+    return networks.apply(network, params, lambda net: net.states(GROUP, SCORED), key)
+
+
+def test_each_draw_is_the_network_of_some_layers():
+    """Of 2 layers all 4 choices are drawn, and a skipped layer takes no gradient."""
+    network = build(2, 0.5)
+    params = networks.unbox(
+        networks.init(network, lambda net: net.states(GROUP), jax.random.key(0))
+    )
+    smaller = {}
+    for chosen in itertools.chain(*(itertools.combinations((0, 1), n) for n in (1, 2))):
+        at, stack = np.array(chosen), params["stack"]
+        blocks = jax.tree.map(lambda leaf, at=at: leaf[at], stack["blocks"])
+        few = params | {"stack": stack | {"blocks": blocks}}
+        smaller[chosen] = states(build(len(chosen), 0.0), few)
+    loss = jax.jit(
+        jax.value_and_grad(
+            lambda params, key: (lambda x: (jnp.sum(x * x * x), x))(
+                states(network, params, key)
+            ),
+            has_aux=True,
+        )
+    )
+    found = set()
+    for seed in range(16):
+        (_, drawn), grads = loss(params, jax.random.key(seed))
+        kernel = grads["stack"]["blocks"]["feedforward"]["in"]["kernel"]
+        kept = tuple(n for n in (0, 1) if np.abs(kernel[n]).max() > 0)
+        found.add(kept)
+        if kept:
+            np.testing.assert_allclose(drawn, smaller[kept], atol=1e-6)
+    assert found == {(), (0,), (1,), (0, 1)}
+    np.testing.assert_allclose(states(network, params), smaller[0, 1], atol=1e-6)
+
+
+def test_an_objective_that_reads_each_layer_refuses():
+    with pytest.raises(UserError, match=r"model\.layer_dropout skips layers"):
+        build(2, 0.5, layers=True)
