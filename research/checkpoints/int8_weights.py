@@ -18,7 +18,8 @@ from research.networks.layers.quantized import (
     to_int8,
 )
 
-TABLE = ("token", "embedding")
+TABLES = ("token", "decoder_token")
+"""Modules whose `embedding` is a token table."""
 
 
 def stored(params: Any, scales: str) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def stored(params: Any, scales: str) -> dict[str, Any]:
         names = tuple(str(key.key) for key in path)
         if names[-1] == "kernel":
             scale = kernel_scale(leaf, scales)
-        elif names[-2:] == TABLE:
+        elif names[-1] == "embedding" and names[-2] in TABLES:
             scale = scale_of(leaf, -1)
         else:
             return leaf
