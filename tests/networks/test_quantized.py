@@ -55,9 +55,9 @@ def test_fake_quantisation_is_integer_arithmetic_bit_by_bit(scales, limit):
 
 def test_quantising_twice_changes_nothing():
     kernel = draw(40, 30) * np.geomspace(1e-6, 1e4, 30, dtype=np.float32)
-    scale = quantized.kernel_scale(kernel, "channel")
-    values = quantized.to_int8(kernel, scale)
-    once = np.asarray(values, np.float32) * scale
+    scale = np.asarray(quantized.kernel_scale(kernel, "channel"))
+    values = np.asarray(quantized.to_int8(kernel, scale))
+    once = values * scale
     assert (np.float64(values) * np.float64(scale) == once).all()  # exact
     again = quantized.kernel_scale(once, "channel")
     np.testing.assert_array_equal(again, scale)
