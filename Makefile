@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 AOT := $(VENV)/aot
 CUDA := $(VENV)/cuda
 HF := $(VENV)/huggingface
+MKDOCS := $(VENV)/mkdocs
 # POD=--ci: the few that CI compiles.
 POD ?=
 COMPARE ?= runs/compare
@@ -27,7 +28,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 # Bytecode is kept, also where the shell turns that off: a start takes a third.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: compare demo test long chaos fuzz mutants pod hopper docs claims slices performance roofline speed goldens-hf exports-hf tokens-hf published-hf env lint lock
+.PHONY: compare demo test long chaos fuzz mutants pod hopper docs claims slices performance roofline speed goldens-hf exports-hf tokens-hf published-hf site env lint lock
 
 # A bot that answers from the documentation of Python's standard library, at
 # http://127.0.0.1:8080/ until Ctrl-C.
@@ -135,6 +136,18 @@ published-hf: $(HF)/stamp
 	$(HF)/bin/python tests/proofs/huggingface_tokenizers.py download \
 		$(HF)/published $(TEXTS)
 	$(BIN)/python -m tests.proofs.huggingface_tokenizers compare $(HF)/published
+
+# The pages as a site, in SITE/site, with a reference from the code; mkdocs has an
+# environment of its own.
+SITE ?= runs/site
+$(MKDOCS)/stamp: $(VENV)/stamp
+	$(PYTHON) -m venv $(MKDOCS)
+	$(BIN)/uv pip install --quiet --python $(MKDOCS)/bin/python mkdocs-material
+	touch $@
+
+site: $(MKDOCS)/stamp
+	$(BIN)/python -m docs.site_pages $(SITE)
+	$(MKDOCS)/bin/mkdocs build --strict --quiet --config-file $(SITE)/mkdocs.yml
 
 lint: env
 	$(BIN)/ruff check .

@@ -89,7 +89,7 @@ TABLE = Table(
         Column("tokens scored, M", "pretraining", millions("tokens_scored")),
         Column("MFLOP a token", "pretraining", millions("flops_per_token"), digits=1),
         Column("seconds", "pretraining", "train_seconds", digits=0),
-        Column("docstrings, %", "tuning", docstring_accuracy, digits=1, tested=True),
+        Column("docstrings, %", "tuning", docstring_accuracy, 1, tested=True, most=100),
     ),
     baselines=BASELINES,
     curves=(

@@ -24,6 +24,8 @@ def format_cell(cell: Cell | None, digits: int) -> str:
         text = f"{DASH} {len(cell.missing)} of {cell.num_trials} runs missing"
     elif cell.diverged:
         text = f"{DASH} {len(cell.diverged)} of {cell.num_trials} runs diverged"
+    elif shows_both(cell):
+        text = ", ".join(format_number(value, digits) for value in cell.values)
     else:
         text = mean_and_margin(cell.estimate, f",.{digits}f", digits)
     if cell.one_seed and cell.estimate.count > 1:
@@ -34,6 +36,15 @@ def format_cell(cell: Cell | None, digits: int) -> str:
         number = format_number(cell.paper.number, digits)
         text += f" (paper: {' '.join([number, cell.paper.mark]).strip()})"
     return text
+
+
+def shows_both(cell: Cell) -> bool:
+    """Whether a cell shows its two numbers: an interval of two, by Student's t with one
+    degree of freedom, is nine times as wide to each side as their standard deviation.
+    Where the items are draws, too, it has more.
+    """
+    are_single = all(number.scores.ndim == 0 for number in cell.numbers)
+    return cell.estimate.count == 2 and len(cell.numbers) == 2 and are_single
 
 
 def mean_and_margin(estimate: Estimate, mean_format: str, digits: int) -> str:
@@ -54,7 +65,10 @@ def format_difference(
     """
     if cell is None or cell.comparison is None:
         return DASH
-    text = mean_and_margin(cell.comparison.difference, f"+,.{digits}f", digits)
+    difference = cell.comparison.difference
+    if shows_both(cell):
+        difference = difference._replace(margin=math.nan)
+    text = mean_and_margin(difference, f"+,.{digits}f", digits)
     if not cell.direction:
         return text
     number = f"{cell.direction:+,.{digits}f}"

@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
+from launch.reports.cell_text import shows_both
 from launch.reports.cells import Grid
 from launch.reports.run_costs import UNITS, cost_of_steps
 from launch.reports.run_differences import Run
@@ -211,6 +212,7 @@ def draw_bars(table: Table, grid: Grid, name: str) -> str:
         for y, row in enumerate(reversed(drawn)):
             cell, color = grid[row][name], row_color(grid, row)
             mean, margin, _ = cell.estimate
+            margin = math.nan if shows_both(cell) else margin
             panel.barh(y, mean, height=0.62, color=color, alpha=0.28)
             panel.errorbar(mean, y, xerr=margin, color=color, capsize=4, lw=1.6)
             panel.plot(cell.values, [y] * len(cell.values), "o", color=color, ms=3.5)
@@ -228,7 +230,7 @@ def draw_bars(table: Table, grid: Grid, name: str) -> str:
         panel.tick_params(axis="y", length=0)
         panel.spines["left"].set_visible(False)
         panel.set_xlabel(column.header)
-        panel.set_xlim(left=0)
+        panel.set_xlim(0, min(panel.get_xlim()[1], column.most))
         return svg_element(figure)
 
 

@@ -11,6 +11,7 @@ from launch.reports.cell_text import (
     format_verdict,
     is_compared,
     mean_and_margin,
+    shows_both,
 )
 from launch.reports.cells import NO_ESTIMATE, Cell, Grid, compare_claims
 from launch.reports.tables import Table
@@ -24,13 +25,20 @@ CONFIDENCE = "95 %"
 def notes(table: Table, grid: Grid) -> list[str]:
     """The notes below a table: what is compared, what its signs mean, and sources."""
     cells = [cell for row in grid.values() for cell in row.values() if cell]
-    counts = {cell.estimate.count for cell in cells if cell.estimate.margin > 0}
+    both = [cell for cell in cells if shows_both(cell)]
+    others = [cell for cell in cells if not shows_both(cell)]
+    counts = {cell.estimate.count for cell in others if cell.estimate.margin > 0}
     has_single_runs = 1 in counts
     counts.discard(1)
     texts = [table.note] if table.note else []
     if counts:
         seeds = " or ".join(map(str, sorted(counts)))
         texts.append(f"±: {CONFIDENCE} confidence interval (t) over {seeds} seeds.")
+    if both:
+        texts.append(
+            "Two numbers are those of two seeds, whose interval would say nothing; a "
+            "difference of two seeds is their mean."
+        )
     if has_single_runs:
         texts.append(
             f"± of a single run: {CONFIDENCE} confidence interval over draws of its "

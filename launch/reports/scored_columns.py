@@ -1,6 +1,7 @@
 """Columns from the scores that `launch.score` wrote for pretrained networks."""
 
 import functools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -114,6 +115,7 @@ def pair_column(name: str, task: str, equal_lengths: bool = False) -> Column:
         tested=True,
         ready=functools.partial(is_scored, task=task),
         margin=lambda trial: 100 * half_interval(trial, task, cell),
+        most=100.0,
     )
 
 
@@ -138,7 +140,8 @@ def scored_column(name: str, task: str, cell: str, percent: bool = False) -> Col
         return scale * half_interval(trial, task, cell)
 
     ready = functools.partial(is_scored, task=task)
-    return Column(name, PRETRAINING, value, 1, ready=ready, margin=margin)
+    most = 100.0 if percent else math.inf
+    return Column(name, PRETRAINING, value, 1, ready=ready, margin=margin, most=most)
 
 
 SCORED = (

@@ -1,5 +1,6 @@
 """A table of a sweep: the trials of each cell, and the numbers of a paper."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
@@ -38,6 +39,7 @@ class Column(NamedTuple):
     ready: Callable[[Trial], bool] = lambda trial: True  # whether a run has what
     # `value` reads; the table's note says what else has to be done
     better: str = HIGHER  # or LOWER: of `value` and of `picked_by`
+    most: float = math.inf  # the largest value that there can be: no axis goes beyond
 
     @property
     def sign(self) -> int:

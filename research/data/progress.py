@@ -33,13 +33,27 @@ def progress(
             task = bar.add_task(what, total=total, note="")
             yield lambda done, note: bar.update(task, completed=done, note=note)
         return
-    last = time.monotonic()
+    last, first = time.monotonic(), None  # first: when, and how much was done then
 
     def report(done: int, note: str) -> None:
-        nonlocal last
-        if time.monotonic() - last >= LOG_INTERVAL_S:
-            last = time.monotonic()
+        nonlocal last, first
+        now = time.monotonic()
+        first = first or (now, done)
+        if now - last >= LOG_INTERVAL_S:
+            last = now
             percent = f"{100 * done / total:.0f} % " if total else ""
-            print(f"{what}: {percent}{note}", file=sys.stderr, flush=True)
+            left = ""
+            if total and done > first[1]:
+                per_unit = (now - first[0]) / (done - first[1])
+                left = f", {format_seconds(per_unit * (total - done))} left"
+            print(f"{what}: {percent}{note}{left}", file=sys.stderr, flush=True)
 
     yield report
+
+
+def format_seconds(seconds: float) -> str:
+    """As in 45 s, 12 min, 3 h 05 min."""
+    hours, minutes = divmod(round(seconds / 60), 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min" if minutes else f"{seconds:.0f} s"

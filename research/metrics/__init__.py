@@ -99,6 +99,12 @@ def signs() -> dict[str, int]:
     return {v.name: v.sign for metric in all_metrics() for v in metric.values}
 
 
+def bounded() -> set[str]:
+    """The values that have an upper bound, which tables show as 100."""
+    values = (value for metric in all_metrics() for value in metric.values)
+    return {value.name for value in values if not math.isinf(value.most)}
+
+
 def measure(
     kind: str, items: Sequence[Item], labels: Sequence[str]
 ) -> dict[str, float]:

@@ -5,6 +5,7 @@ import html.parser
 import io
 import math
 
+import numpy as np
 import pytest
 
 from launch.reports import cell_text, cells, csv_files, formats, notes
@@ -129,6 +130,26 @@ def test_a_verdict_says_what_the_numbers_decide(scores, direction, difference, v
     assert cell_text.format_difference(cell, 1) == difference
     assert cell_text.format_verdict(cell).startswith(verdict)
     assert ("needs" in cell_text.format_verdict(cell)) == ("not" in verdict)
+
+
+def _number(grid, seed, score):
+    number = grid["mlm"]["score"].numbers[seed]
+    return number._replace(scores=np.float64(score))
+
+
+def test_two_seeds_show_their_numbers_and_no_interval(grid):
+    """One of 9 standard deviations; the interval that three have is as before."""
+    numbers = _number(grid, 0, 30), _number(grid, 1, 35.4)
+    two = _cell((30.0, 35.4))._replace(numbers=numbers)
+    assert cell_text.format_cell(two, 1) == "30.0, 35.4"
+    assert cell_text.format_difference(two, 1) == "-28.3"
+    of_items = two._replace(
+        numbers=tuple(n._replace(scores=np.ones(9)) for n in two.numbers)
+    )
+    assert " ± " in cell_text.format_cell(of_items, 1)
+    text = " ".join(notes.notes(fake_sweep.TABLE, grid | {"mlm": {"score": two}}))
+    assert "Two numbers are those of two seeds" in text
+    assert "Two numbers" not in " ".join(notes.notes(fake_sweep.TABLE, grid))
 
 
 def test_one_pretraining_seed_is_marked(grid):

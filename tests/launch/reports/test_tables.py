@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from launch.backends.attempt_log import Budget
-from launch.reports import cell_text, cells, notes, tables
+from launch.reports import cell_text, cells, figures, notes, tables
 from launch.sweeps import sweep_plan
 from launch.sweeps.status import trial_status
 from launch.sweeps.tasks import Task
@@ -258,7 +258,7 @@ def test_a_row_without_trials_is_refused(tmp_path):
 def test_a_single_run_has_the_margin_of_its_items(tmp_path):
     """Of several, the interval is over them."""
     planned = fake_sweep.finished(tmp_path)
-    runs = fake_sweep.rows(planned)["mlm"]["second"][:2]
+    runs = fake_sweep.rows(planned)["mlm"]["second"][:3]
     rows = {"one": {"x": runs[:1]}, "two": {"x": runs}}
     score = "metrics.test/score"
     column = tables.Column("score", "x", score, 1, margin=lambda trial: 4.25)
@@ -268,7 +268,7 @@ def test_a_single_run_has_the_margin_of_its_items(tmp_path):
     assert cell_text.format_cell(one, 1) == f"{one.estimate.mean:.1f} ± 4.2"
     assert two.estimate == estimate(two.values)
     assert "± of a single run" in " ".join(notes.notes(table, grid))
-    assert "over 2 seeds" in " ".join(notes.notes(table, grid))
+    assert "over 3 seeds" in " ".join(notes.notes(table, grid))
 
 
 def test_each_row_has_its_own_baseline(tmp_path):
@@ -343,3 +343,18 @@ def test_the_papers_own_comparisons_have_verdicts(tmp_path):
 
 def _plan(workdir):
     return sweep_plan.read_plan(workdir)
+
+
+@pytest.mark.parametrize(("most", "end"), [(math.inf, None), (61.0, 61.0)])
+def test_axes_of_bars_end_where_the_metric_does(tmp_path, monkeypatch, most, end):
+    """An interval may be wider."""
+    planned = fake_sweep.finished(tmp_path)
+    columns = [each._replace(most=most) for each in fake_sweep.TABLE.columns]
+    table = fake_sweep.TABLE._replace(columns=tuple(columns))
+    grid = cells.fill_table(table, planned)
+    monkeypatch.setattr(figures, "svg_element", lambda figure: figure)
+    (panel,) = figures.draw_bars(table, grid, "score").axes
+    left, right = panel.get_xlim()
+    assert left == 0 and right == (end or right)
+    assert end or right > max(v for row in grid.values() for v in row["score"].values)
+    figures.pyplot.close("all")

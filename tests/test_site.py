@@ -1,0 +1,71 @@
+"""The pages of the site: their links lead somewhere, the reference has every key."""
+
+import dataclasses
+import re
+
+import pytest
+
+from docs import site_pages
+from research.errors import UserError
+from research.objectives import mlm
+from research.run import sections
+
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return site_pages.site_pages()
+
+
+def anchors(text):
+    """Those that Python-Markdown's toc gives headings."""
+    plain = (re.sub(r"[^\w\s-]", "", h).strip().lower() for h in HEADING.findall(text))
+    return {re.sub(r"[-\s]+", "-", each) for each in plain}
+
+
+def test_every_page_is_in_the_site_and_every_link_leads_to_one(pages):
+    written = {f"docs/{path.name}" for path in (site_pages.ROOT / "docs").glob("*.md")}
+    assert written <= pages.keys()
+    by_name = {site_pages.page_name(file): text for file, text in pages.items()}
+    count = 0
+    for file, text in pages.items():
+        text = site_pages.CODE.sub("", text)
+        for mark, words, target in site_pages.LINK.findall(text):
+            path, _, anchor = target.partition("#")
+            if "://" in target:
+                continue
+            if mark:
+                assert (site_pages.ROOT / "docs" / path).exists(), (file, target)
+                continue
+            there = by_name[path] if path else text
+            assert not anchor or anchor in anchors(there), (file, words, target)
+            count += 1
+    assert count > 50
+
+
+def test_the_reference_has_every_key_with_what_it_means(pages):
+    text = pages[site_pages.REFERENCE]
+    for cls in (*sections.SECTIONS.values(), mlm.Objective):
+        for field in dataclasses.fields(cls):
+            assert f"| `{field.name}` | `" in text, field.name
+    assert (
+        "| `held_out` | `0.02` | fraction of documents in valid, and the same" in text
+    )
+    assert (
+        "## model: transformer" in text and "| `qk_norm` | `False` | a norm of" in text
+    )
+
+
+def test_a_link_that_leads_nowhere_is_reported(monkeypatch, tmp_path):
+    monkeypatch.setattr(site_pages, "ROOT", tmp_path)
+    monkeypatch.setattr(site_pages, "NAV", {"One": "one.md"})
+    (tmp_path / "one.md").write_text("```\n[a](nothing.md)\n```\n[b](one.md#x)")
+    pages = site_pages.site_pages()
+    assert pages == {"one.md": "```\n[a](nothing.md)\n```\n[b](one.md#x)"}
+    (tmp_path / "one.md").write_text("[a](nothing.md)")
+    with pytest.raises(UserError, match=r"one\.md: there is no nothing\.md"):
+        site_pages.site_pages()
+    (tmp_path / "one.md").write_text("[a](../secret)")
+    with pytest.raises(UserError, match="leads out of the repository"):
+        site_pages.site_pages()
