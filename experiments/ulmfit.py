@@ -11,14 +11,15 @@ experiments/awd_lstm.py is --config.train.init_from.
 
 Look at: accuracy beside that without --config.train.init_from, and without stage two.
 
-Departs: the last layer has a rate smaller by 2.6 ** 2 than the head's; the gradient is
-that of the whole text, of which the last 512 words are read; the head has no norms, and
-states have no penalties; texts end with a special token.
+Departs (docs/fidelity.md has the values): data.length; objective.tail; train.steps;
+objective.format; model.init; rate of the last layer; gradient of a long text; layers of
+the head; penalties of states.
 """
 
 from experiments import base
 
-SIZES = ("tiny", "small")
+SIZES = ("tiny", "small", "base")
+SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 2})}
 LAYER_FACTOR = 2.6
 """Of a layer's rate to that of the layer below it (section 3.2)."""
 CUT, RATIO = 0.1, 32

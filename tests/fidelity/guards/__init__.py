@@ -6,6 +6,7 @@ from tests.fidelity.guards import (
     networks,
     optimizers,
     texts,
+    ulmfit,
     vectors,
     windows,
 )
@@ -16,6 +17,7 @@ __all__ = [
     "networks",
     "optimizers",
     "texts",
+    "ulmfit",
     "vectors",
     "windows",
 ]
