@@ -22,7 +22,8 @@ from etils import epath
 
 from experiments import lm, mlm
 from launch import cli
-from launch.config import load_config, override, run_config
+from launch.config import load_config, run_config
+from launch.config_values import override
 from research.errors import UserError
 from research.files.json_files import check_object, read_json, write_json
 from research.files.output_files import new_folder

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from experiments import base
-from launch.config import flatten, load_config
+from launch.config import load_config
+from launch.config_values import flatten
 
 FOLDER = Path(base.__file__).parent
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from launch.config import override
+from launch.config_values import override
 from launch.hardware import accelerators
 from launch.hardware.accelerators import Chip
 from launch.hardware.aot_compile import compile_facts

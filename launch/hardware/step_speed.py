@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from launch.config import override
+from launch.config_values import override
 from launch.hardware import accelerators
 from launch.hardware.attention_speed import FLOPS_PER_PAIR
 from launch.hardware.placeholder_vocab import placeholder_vocab

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from launch import user_code
-from launch.config import flatten, load_config
+from launch.config import load_config
+from launch.config_values import flatten
 from launch.sweeps import benchmarks
 from launch.sweeps.published import TABLES, Arm, read_published
 from launch.sweeps.scales import SCALES, Scale

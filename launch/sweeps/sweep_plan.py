@@ -8,7 +8,7 @@ from typing import Any
 
 from etils import epath
 
-from launch import config, user_code
+from launch import config, config_starts, config_values, user_code
 from launch.backends.backend import absolute_path
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
@@ -234,12 +234,12 @@ def _add_trial(
     overrides = {k: v for k, v in {**shared, **own}.items() if k not in parents}
     parent_ids = {key: parent.id for key, parent in parents.items()}
     of_parents = {key: parent.config for key, parent in parents.items()}
-    inherited = config.inherited_keys(overrides, of_parents)
+    inherited = config_starts.inherited_keys(overrides, of_parents)
     default = config.flatten(config.from_file(experiment)) if inherited else {}
     overrides |= {k: v for k, v in inherited.items() if default.get(k) != v}
     keys = overrides | parent_ids
     loaded = config.load_config(experiment, keys, reads_start=False)
-    resolved = config.flatten(loaded)
+    resolved = config_values.flatten(loaded)
     ids[pair] = own_id = trial_id(resolved)
     trial = Trial(
         id=own_id,

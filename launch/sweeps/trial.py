@@ -11,7 +11,8 @@ from etils import epath
 from experiments import base
 from launch.backends.attempt_log import read_attempts
 from launch.cli import NON_FINITE
-from launch.config import load_config, start_keys
+from launch.config import load_config
+from launch.config_starts import start_keys
 from research.errors import UserError
 from research.evaluation.learning import knows_no_context
 from research.files.existence import exists

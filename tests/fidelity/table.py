@@ -34,7 +34,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments import base
-from launch.config import flatten, load_config
+from launch.config import load_config
+from launch.config_values import flatten
 from launch.user_code import module_at
 from research import objectives
 from research.run.identity import neutral_values

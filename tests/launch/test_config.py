@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch import config
+from launch import config, config_values
 from research import fields, objectives
 from research.errors import UserError
 from research.files.json_files import digest
@@ -27,29 +27,29 @@ VALUES = {
 def test_text_reads_back_as_the_value(data, kind):
     value = data.draw(VALUES[kind])
     text = value if kind is str else json.dumps(value)
-    assert config.convert(text, data.draw(VALUES[kind]), "key") == value
-    assert type(config.convert(text, value, "key")) is kind
+    assert config_values.convert(text, data.draw(VALUES[kind]), "key") == value
+    assert type(config_values.convert(text, value, "key")) is kind
 
 
 @given(data=st.data(), like=st.sampled_from([True, 1, 1.0, (1,)]))
 def test_a_value_of_another_kind_is_refused(data, like):
     others = {bool: "yes", int: "1.5", float: "1,5", tuple: "a"}
     with pytest.raises(UserError, match=r"train\.key"):
-        config.convert(others[type(like)], like, "train.key")
+        config_values.convert(others[type(like)], like, "train.key")
     strange = data.draw(st.sampled_from([None, object(), b"1", {}]))
     with pytest.raises(UserError, match=r"train\.key"):
-        config.convert(strange, like, "train.key")
+        config_values.convert(strange, like, "train.key")
 
 
 def test_every_key_can_be_overridden_by_its_own_value():
-    flat = config.flatten(config.load_config(MLM))
+    flat = config_values.flatten(config.load_config(MLM))
     texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in flat.items()}
     again = config.load_config(MLM, texts)
-    assert config.flatten(again) == flat
+    assert config_values.flatten(again) == flat
 
 
 def test_digest_changes_with_every_key():
-    flat = config.flatten(config.load_config(MLM))
+    flat = config_values.flatten(config.load_config(MLM))
     digests = {digest(flat | {key: "other"}) for key in flat}
     assert len(digests) == len(flat)
     assert digest(dict(reversed(flat.items()))) == digest(flat)
@@ -93,7 +93,7 @@ def test_parts_of_an_objective_are_overridden_as_a_whole(tmp_path):
     text = json.dumps(parts)
     loaded = config.load_config(MLM, ["objective.name=mix", f"objective.parts={text}"])
     assert loaded.objective.parts.to_dict() == parts
-    assert config.flatten(loaded)["objective.parts"] == parts
+    assert config_values.flatten(loaded)["objective.parts"] == parts
     again = config.load_config(MLM, {"objective.name": "mix", "objective.parts": parts})
     assert objectives.make_objective(**again.objective) == objectives.make_objective(
         **loaded.objective
@@ -109,7 +109,7 @@ def test_parts_of_an_objective_are_overridden_as_a_whole(tmp_path):
         "    return config\n"
     )
     staged = config.load_config(str(file))
-    assert config.flatten(staged) == config.flatten(loaded)
+    assert config_values.flatten(staged) == config_values.flatten(loaded)
     other = config.load_config(str(file), ['objective.parts={"only": {}}'])
     mixed = objectives.make_objective(**other.objective)
     assert list(mixed.members) == ["only"]

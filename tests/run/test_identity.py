@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
-from launch.config import flatten
+from launch.config_values import flatten
 from launch.sweeps.sweep_plan import trial_id
 from research import fields
 from research.errors import UserError

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.config import flatten, load_config
+from launch.config import load_config
+from launch.config_values import flatten
 from launch.sweeps import sweep_plan
 from launch.train import parser
 from research import networks, train

@@ -9,7 +9,8 @@ from etils import epath
 from ml_collections import ConfigDict
 
 from launch import table
-from launch.config import flatten, load_config
+from launch.config import load_config
+from launch.config_values import flatten
 from launch.sweeps.sweep_plan import make_plan, read_plan
 from research import train as loop
 from research.inference.open_run import open_run

@@ -10,7 +10,7 @@ import jax
 from hypothesis import strategies as st
 
 from experiments import base
-from launch import cli, config
+from launch import cli, config, config_values
 from launch.hardware.placeholder_vocab import placeholder_vocab
 from research import objectives, parts
 from research.run import sections
@@ -113,7 +113,7 @@ def illegal(loaded: Any, overrides: dict[str, str]) -> list[str]:
 
     This is written anew, so that a mistake in `research.fields` is found.
     """
-    flat, wrong = config.flatten(loaded), []
+    flat, wrong = config_values.flatten(loaded), []
     declared = {
         sections.dotted(name) + key: field
         for name, section in sections.SECTIONS.items()

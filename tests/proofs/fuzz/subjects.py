@@ -16,7 +16,7 @@ from etils import epath
 from launch import export
 from launch.backends import scheduler
 from launch.backends.attempt_log import ProcessRecord
-from launch.config import flatten
+from launch.config_values import flatten
 from tests.proofs.fuzz import command, wrong_inputs
 from tests.proofs.fuzz.command_cases import finished_sweep
 from tests.testing import small_data, tiny_runs

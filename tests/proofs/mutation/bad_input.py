@@ -85,14 +85,14 @@ MUTANTS = [
     Mutant(
         "a run's network wins over the keys that are given",
         CONFIG,
-        "overrides = _start_of(source, workdir, overrides) | dict(overrides)",
-        "overrides = dict(overrides) | _start_of(source, workdir, overrides)",
+        "overrides = start_of(source, workdir, overrides) | dict(overrides)",
+        "overrides = dict(overrides) | start_of(source, workdir, overrides)",
         TEST_START,
         "network_and_the_vocabulary",
     ),
     Mutant(
         "a run that has begun is resumed with the network of another",
-        CONFIG,
+        "launch/config_starts.py",
         "    run = (begun + others)[0]\n",
         "    run = (others + begun)[0]\n",
         TEST_START,

@@ -1,0 +1,200 @@
+"""What a run takes from the run or model that it starts from, or that teaches it."""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from etils import epath
+from ml_collections import ConfigDict
+
+from launch.config_values import flatten
+from research import networks, objectives
+from research.checkpoints.huggingface import SOURCE
+from research.errors import UserError
+from research.files.existence import exists
+from research.parts import default_of
+from research.run.identity import CONFIG_FILE, read_run_config
+
+_UNKNOWN = object()
+
+
+def set_num_layers(config: ConfigDict, given: Collection[str]) -> None:
+    """Gives a network as many layers as train.init_layers has, unless it is given.
+
+    Raises:
+      UserError: model.layers is given, and differs.
+    """
+    layers = config.train.init_layers
+    if not layers or not config.train.init_from:
+        return
+    if "model.layers" not in given:
+        config.model.layers = len(layers)
+    if config.model.layers != len(layers):
+        raise UserError(
+            f"train.init_layers has {len(layers)} layers, and model.layers is "
+            f"{config.model.layers}; it names a layer of train.init_from for each"
+        )
+
+
+def start_of(
+    source: str, workdir: epath.PathLike, overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The keys that a run takes from the one it starts from; {} if that is none.
+
+    Args:
+      source: the other run's workdir, or the folder of one of its checkpoints.
+      workdir: as of `load_config`.
+
+    Raises:
+      UserError: a config.json is damaged.
+    """
+    from research.data.tokenizers.model_files import MODEL_FILES  # imports tokenizers
+
+    own, path = epath.Path(workdir).expanduser(), epath.Path(source).expanduser()
+    begun = [own] if workdir and exists(own / CONFIG_FILE) else []
+    others = [p for p in (path, path.parent.parent) if exists(p / CONFIG_FILE)]
+    if not begun + others:
+        return {}
+    run = (begun + others)[0]
+    flat = flatten(ConfigDict(read_run_config(run), allow_dotted_keys=True))
+    keys = start_keys(flat, str(run))
+    if begun:
+        keys["data.vocabulary"] = flat["data.vocabulary"]
+    elif not any(exists(run / name) for name in MODEL_FILES):
+        del keys["data.vocabulary"]
+    if overrides.get("model.network", keys["model.network"]) != keys["model.network"]:
+        keys = {k: v for k, v in keys.items() if not k.startswith("model.")}
+    return keys
+
+
+def teacher_keys(
+    config: ConfigDict, workdir: epath.PathLike, overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The keys that a run takes from the one that is its objective's teacher.
+
+    These are the teacher's network, in a field that is declared by `fields.model_of`,
+    and its vocabulary. A run that has begun has them in its own config.
+
+    Args:
+      config: the run's, without overrides.
+      workdir: as of `load_config`.
+
+    Raises:
+      UserError: there is no run, or its config cannot be read.
+    """
+    found, own = {}, epath.Path(workdir).expanduser()
+    kind = objectives.objective_class(config.objective.name)
+    for field in dataclasses.fields(kind):
+        of, key = field.metadata.get("model_of"), f"objective.{field.name}"
+        if of is None or key in overrides:
+            continue
+        source = str(overrides.get(f"objective.{of}", config.objective[of]))
+        if workdir and exists(own / CONFIG_FILE):
+            begun = ConfigDict(read_run_config(own), allow_dotted_keys=True)
+            keys = ("data.sentinels", "data.whitespace", "data.vocabulary", key)
+            found |= {k: v for k, v in flatten(begun).items() if k in keys}
+        elif source:
+            try:
+                found |= _keys_of_teacher(source, config.objective.name, key, overrides)
+            except UserError as error:
+                raise UserError(f"objective.{of}: {error}") from error
+    return found
+
+
+def folder_keys(
+    flag: str, source: str, objective: str, overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The overrides, and the keys that a run takes from hf:DIR and that these lack.
+
+    Args:
+      flag: the key that names the folder.
+
+    Raises:
+      UserError: the folder cannot be read, or has no vocabulary and none is given.
+    """
+    from research.checkpoints.huggingface import restore  # imports all families
+
+    keys = restore.config_overrides(source, objective) | dict(overrides)
+    if "data.vocabulary" not in keys:
+        raise UserError(
+            f"{flag}={source} has no vocabulary, such as a tokenizer.json; give "
+            "data.vocabulary"
+        )
+    return keys
+
+
+def inherited_keys(
+    given: Mapping[str, Any], parents: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The keys that a run takes from those it starts from and learns from, and that are
+    not given.
+
+    Args:
+      given: dotted key -> value, the run's overrides.
+      parents: dotted key -> the flat config of the run that it names.
+    """
+    found: dict[str, Any] = {}
+    for key, flat in parents.items():
+        keys = start_keys(flat, str(flat["data.vocabulary"]))
+        if key == "train.init_from":
+            found |= keys
+            if "train.init_layers" in given:
+                del found["model.layers"]
+        else:
+            for name in _model_fields(given, key):
+                found[name] = _teacher_model(keys)
+    return {key: value for key, value in found.items() if key not in given}
+
+
+def _model_fields(given: Mapping[str, Any], teacher: str) -> list[str]:
+    """The keys of an objective that have the network of the run that a key names."""
+    if "objective.name" not in given:
+        return []
+    fields = dataclasses.fields(objectives.objective_class(given["objective.name"]))
+    return [
+        f"objective.{field.name}"
+        for field in fields
+        if f"objective.{field.metadata.get('model_of')}" == teacher
+    ]
+
+
+def _keys_of_teacher(
+    source: str, objective: str, key: str, overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The teacher's keys of `model`, as the value of `key`, and those of `data`.
+
+    Those of `model` are the network, and what differs from its defaults.
+    """
+    if source.startswith(SOURCE):
+        given = {k: v for k, v in overrides.items() if k == "data.vocabulary"}
+        keys = folder_keys("teacher", source, objective, given)
+    else:
+        keys = start_of(source, "", {})
+    model = {name: keys.pop(name) for name in [*keys] if name.startswith("model.")}
+    return keys | ({key: _teacher_model(model)} if model else {})
+
+
+def _teacher_model(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The network, and what differs from its defaults, of dotted keys of `model`."""
+    prefix = "model."
+    own = {k.removeprefix(prefix): v for k, v in keys.items() if k.startswith(prefix)}
+    name = own.setdefault("network", "transformer")
+    network = networks.FOLDER.part_class(name, "model.network")
+    default = {field.name: default_of(field) for field in dataclasses.fields(network)}
+    return {k: v for k, v in own.items() if v != default.get(k, _UNKNOWN)}
+
+
+def start_keys(flat: Mapping[str, Any], run: str) -> dict[str, Any]:
+    """The keys that a run takes from the one it starts from, unless they are given.
+
+    These are the network, without what says how it is computed and rates of dropout,
+    and the vocabulary.
+
+    Args:
+      flat: the other run's config, dotted key -> value.
+      run: its folder.
+    """
+    network = networks.FOLDER.part_class(flat["model.network"], "model.network")
+    names = (f"model.{name}" for name in ("network", *network.parameter_keys()))
+    keys = (*names, "data.sentinels", "data.whitespace")
+    return {key: flat[key] for key in keys} | {"data.vocabulary": run}

@@ -1,0 +1,140 @@
+"""The keys of a config: read, converted from text, set."""
+
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from research.errors import UserError, unknown
+from research.files.json_files import parse_json
+from research.run.sections import OPEN_SECTIONS
+
+
+def flatten(config: ConfigDict) -> dict[str, Any]:
+    """Dotted key -> value, in the config's order; an open section stays a dict."""
+    flat = {}
+
+    def walk(section: ConfigDict, prefix: str) -> None:
+        for key, value in section.items():
+            if isinstance(value, ConfigDict) and prefix + key not in OPEN_SECTIONS:
+                walk(value, f"{prefix}{key}.")
+            else:
+                flat[prefix + key] = plain(value)
+
+    walk(config, "")
+    return flat
+
+
+def plain(value: Any) -> Any:
+    """A section as a dict; any other value as it is."""
+    return value.to_dict() if isinstance(value, ConfigDict) else value
+
+
+def override(config: ConfigDict, key: str, value: Any) -> None:
+    """Sets one dotted key of a config, in place.
+
+    Raises:
+      UserError: the key does not exist, or the value has another type.
+    """
+    flat = flatten(config)
+    opened = [name for name in OPEN_SECTIONS if key.startswith(name + ".")]
+    if opened and isinstance(flat.get(opened[0]), dict):
+        (key,), inside = opened, key.removeprefix(opened[0] + ".")
+        value = _replaced(flat[key], inside, value, key)
+    if key not in flat:
+        inside = [name for name in flat if name.startswith(key + ".")]
+        if inside:
+            raise UserError(f"{key} is a section; its keys: {', '.join(inside)}")
+        raise unknown("config key", key, flat)
+    *sections, name = key.split(".")
+    for section in sections:
+        config = config[section]
+    value = convert(value, flat[key], key)
+    if isinstance(value, dict):
+        with config.unlocked():
+            config[name] = ConfigDict(value, allow_dotted_keys=True)
+    else:
+        config[name] = value
+
+
+def _replaced(section: dict, key: str, value: Any, name: str) -> dict:
+    """A copy of an open section (or of a dict inside it) with a new value at `key`.
+
+    Args:
+      key: dotted, relative to `section`; names in an open section may contain dots.
+      value: JSON text or a value.
+      name: the open section's name, for the error.
+
+    Raises:
+      UserError: `section` has no such key.
+    """
+    matches = (k for k in section if key == k or key.startswith(f"{k}."))
+    first = max(matches, default="")
+    if not first:
+        raise unknown("config key", f"{name}.{key}", [f"{name}.{k}" for k in section])
+    rest, inner = key.removeprefix(first).removeprefix("."), section[first]
+    if rest and isinstance(inner, dict) and "." not in rest:
+        inner = inner | {rest: _json(value)}
+    elif rest:
+        inner = _replaced(inner if isinstance(inner, dict) else {}, rest, value, name)
+    else:
+        inner = _json(value)
+    return section | {first: inner}
+
+
+def _json(value: Any) -> Any:
+    """JSON text parsed; anything else as it is."""
+    try:
+        return parse_json(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def convert(value: Any, like: Any, key: str) -> Any:
+    """A value or its text, converted to the type of `like`.
+
+    Raises:
+      UserError: it cannot be converted; the line names `key`.
+    """
+    expected = type(like)
+    try:
+        if isinstance(value, str):
+            return _FROM_TEXT[expected](value)
+        accepted = isinstance(value, _ACCEPTED.get(expected, expected))
+        if not accepted or isinstance(value, bool) != (expected is bool):
+            raise ValueError
+        return expected(value)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{key}: {value!r} is not {_TYPE_NAMES[expected]}") from error
+
+
+_FROM_TEXT = {
+    bool: lambda text: {"true": True, "false": False}[text.lower()],
+    dict: lambda text: dict(parse_json(text)),
+    float: float,
+    int: int,
+    list: lambda text: list(parse_json(text)),
+    str: str,
+    tuple: lambda text: tuple(parse_json(f"[{text.strip('()[]')}]")),
+}
+_ACCEPTED = {float: int | float, list: tuple | list, tuple: tuple | list}
+_TYPE_NAMES = {
+    bool: "true or false",
+    dict: "a JSON object",
+    float: "a number",
+    int: "an int",
+    list: "a JSON list",
+    str: "text",
+    tuple: "a list such as 1,2",
+}
+
+
+def pair(item: str) -> tuple[str, str]:
+    """KEY=VALUE as a pair.
+
+    Raises:
+      UserError: there is no "=".
+    """
+    key, equals, value = item.partition("=")
+    if not equals:
+        raise UserError(f"override {item!r} has no value; write {key}=VALUE")
+    return key, value
