@@ -7,6 +7,9 @@ import sys
 from collections.abc import Iterator
 from typing import IO
 
+from research.errors import UserError
+from research.files.existence import exists, is_file
+
 
 @contextlib.contextmanager
 def file_lock(
@@ -24,7 +27,11 @@ def file_lock(
 
     Yields:
       the open lock file; None if another process holds the lock and `wait` is false.
+
+    Raises:
+      UserError: the path is that of a pipe, a device or a folder.
     """
+    _check_file(path)
     with open(path, "a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -39,7 +46,12 @@ def file_lock(
 
 
 def is_locked(path: str | os.PathLike) -> bool:
-    """Whether a process holds the lock; false where the lock file does not exist."""
+    """Whether a process holds the lock; false where the lock file does not exist.
+
+    Raises:
+      UserError: as `file_lock`.
+    """
+    _check_file(path)
     try:
         with open(path, encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -48,3 +60,9 @@ def is_locked(path: str | os.PathLike) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def _check_file(path: str | os.PathLike) -> None:
+    """Checks that opening the path does not wait for another process."""
+    if exists(path) and not is_file(path):
+        raise UserError(f"{path} is a lock, and no file; delete it")

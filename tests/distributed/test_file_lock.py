@@ -1,9 +1,13 @@
 """At most one process holds a file lock, and its children hold it with it."""
 
+import os
 import subprocess
 import sys
 
+import pytest
+
 from research.distributed.file_lock import file_lock, is_locked
+from research.errors import UserError
 
 
 def test_a_lock_has_one_holder_at_a_time(tmp_path):
@@ -29,3 +33,12 @@ def test_a_child_that_inherits_the_lock_holds_it(tmp_path):
     assert is_locked(path)
     child.communicate(b"\n")
     assert not is_locked(path)
+
+
+def test_a_pipe_is_no_lock(tmp_path):
+    path = tmp_path / "lock"
+    os.mkfifo(path)
+    with pytest.raises(UserError, match="lock is a lock, and no file"):
+        is_locked(path)
+    with pytest.raises(UserError, match="lock is a lock, and no file"), file_lock(path):
+        pass

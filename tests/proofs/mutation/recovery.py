@@ -24,6 +24,14 @@ MUTANTS = [
         "pipe_in_place",
     ),
     Mutant(
+        "a pipe in place of a lock is opened",
+        "research/distributed/file_lock.py",
+        "if exists(path) and not is_file(path):",
+        "if False:",
+        "tests/distributed/test_file_lock.py",
+        "pipe_is_no_lock",
+    ),
+    Mutant(
         "two runs write one workdir",
         WORKDIR,
         "if jax.process_index() != 0:",
