@@ -235,7 +235,7 @@ def _add_trial(
     parent_ids = {key: parent.id for key, parent in parents.items()}
     of_parents = {key: parent.config for key, parent in parents.items()}
     inherited = config_starts.inherited_keys(overrides, of_parents)
-    default = config.flatten(config.from_file(experiment)) if inherited else {}
+    default = config_values.flatten(config.from_file(experiment)) if inherited else {}
     overrides |= {k: v for k, v in inherited.items() if default.get(k) != v}
     keys = overrides | parent_ids
     loaded = config.load_config(experiment, keys, reads_start=False)
