@@ -4,7 +4,8 @@
 for each objective, the rate of its batches (read, corrupt, format) in the best of
 `--rounds` rounds; tokens are batch x length, and seconds those of the one thread that
 makes them, so that other load on the machine matters less. The rate is null where the
-config lacks something that the objective reads (labels, a lexicon).
+config lacks something that the objective needs (labels, a lexicon, a network that
+attends to both sides).
 """
 
 import json
@@ -21,12 +22,13 @@ MIN_ROUND_S = 0.5
 
 
 def run(args) -> None:
+    load_config(args.config, args.overrides)  # is the config legal by itself?
     rates = {}
     for name in objectives.names():
         one_length = {"objective.name": name, "data.length_buckets": []}
-        config = load_config(args.config, {**args.overrides, **one_length})
-        tokens = config.train.batch * config.data.length
         try:
+            config = load_config(args.config, {**args.overrides, **one_length})
+            tokens = config.train.batch * config.data.length
             data = open_data(config, objectives.config_objective(config))
             rates[name] = max(
                 tokens * _batches_per_second(data.train) for _ in range(args.rounds)

@@ -253,7 +253,9 @@ def _make_data(
     counts: dict[str, int],
 ) -> Data:
     fingerprint = cache.fingerprint([train.fingerprint, held_out.fingerprint])
-    train.empty_rows(1)  # what its objective cannot hide is told before long work
+    # What its objective cannot hide is told before long work.
+    objective.needs(vocab)
+    train.empty_rows(1)
     size = config.train.batch
     pipelines = []
     for source in (train, held_out):

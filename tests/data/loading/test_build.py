@@ -266,6 +266,7 @@ def test_an_error_names_the_key_of_the_wrong_value(make, key, value):
         make("one", "lm", **{key: value})
 
 
-def test_too_few_sentinels_are_told_before_anything_is_compiled(make):
-    with pytest.raises(UserError, match=r"needs \d+ sentinels.*data\.sentinels: 0"):
-        make("one", "dae", sentinels=0)
+@pytest.mark.parametrize("name", ["dae", "fim"])
+def test_too_few_sentinels_are_told_before_anything_is_compiled(make, name):
+    with pytest.raises(UserError, match=r"needs .*sentinels.* 0$"):
+        make("one", name, sentinels=0)

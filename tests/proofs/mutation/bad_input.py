@@ -67,6 +67,14 @@ MUTANTS = [
         "wrong_file_is_one_line",
     ),
     Mutant(
+        "what an objective needs of a vocabulary is not checked before its first row",
+        "research/data/pipeline.py",
+        "    objective.needs(vocab)\n    train.empty_rows(1)\n",
+        "    train.empty_rows(1)\n",
+        "tests/data/loading/test_build.py",
+        "too_few_sentinels",
+    ),
+    Mutant(
         "a key that is given and not read is not told",
         CONFIG,
         "        if key in overrides and flat[key]",
