@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
     config, content = _configs(args)
     import jax  # after the config: a wrong key is reported without waiting
 
+    from launch.hardware.network_cost import network_costs, prepare
     from launch.reports import shrink_page
     from research.run.setup import build_program, use_compilation_cache
     from research.run.workdir import write_result
@@ -74,15 +75,20 @@ def run(args: argparse.Namespace) -> int:
     smaller = build_program(config)
     own = recipes.fit(smaller, shrunk.params, asked)
     stored = stored_params(smaller, own)
+    before = stored_params(program, params)
+    prepared = [prepare(program, before), prepare(smaller, stored)]
+    cost_before, cost = network_costs(prepared)
     if not earlier:
-        first = _measure(program, stored_params(program, params), missing)
+        first = _measure(program, before, missing)
         about = {"name": args.workdir, "recipe": "", "says": "", "bytes": num_bytes}
         earlier = [first | about]
+    earlier[-1]["cost"] = cost_before
     with new_folder(to) as folder:
         origin, num_bytes = write_run(folder, smaller, content, stored, step)
         last = _measure(smaller, stored, missing)
         about = {"name": str(to), "recipe": args.recipe, "says": shrunk.says}
-        last |= about | {"bytes": num_bytes, "difference": _difference(earlier, last)}
+        last |= about | {"bytes": num_bytes, "cost": cost}
+        last["difference"] = _difference(earlier, last)
         records = _once([*earlier, *beside, last])
         write_json(epath.Path(folder / FILE), {"networks": records})
         split = config.data.eval_split
@@ -185,15 +191,13 @@ def _read(workdir: str, program: Any, config: Any) -> tuple[Any, int, list[str],
 
 
 def _measure(program: Any, params: Any, missing: list[str]) -> dict[str, Any]:
-    """What shrink.json has of a network, but for its name and its bytes."""
-    from launch.hardware.network_cost import network_cost
+    """What shrink.json has of a network's quality."""
     from research import metrics
     from research.distributed import sharding
     from research.evaluation.evaluate import evaluate
     from research.run.setup import make_eval_zeros
 
     record = {
-        "cost": network_cost(program, params),
         "metrics": {},
         "metric": "",
         "better": metrics.LOWER,

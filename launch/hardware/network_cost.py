@@ -1,11 +1,13 @@
 """What a network costs: parameters, bytes, FLOPs of a row, seconds of a batch."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from launch.hardware.timing import best_seconds
+from launch.hardware.timing import best_seconds_of
 from research import networks
 from research.checkpoints import int8_weights
 from research.distributed import sharding
@@ -16,15 +18,19 @@ BATCHES = (1, 32)
 """Rows of the batches that are timed."""
 
 
-def network_cost(program: Program, params: Any) -> dict[str, float]:
-    """Figures of a forward pass of the objective, with its loss and its predictions.
+class Prepared(NamedTuple):
+    """A network whose forward pass is compiled."""
+
+    figures: dict[str, float]  # parameters, those that are not 0, `flops` of a row
+    calls: list[Callable[[], Any]]  # of a batch of each of BATCHES
+
+
+def prepare(program: Program, params: Any) -> Prepared:
+    """Counts what a network costs and compiles its forward pass, with the loss and the
+    predictions of the objective.
 
     Args:
       params: as they are stored; integers are multiplied as such.
-
-    Returns:
-      parameters and those that are not 0; `flops` of the products for one row of
-      `data.length`; `seconds_N` of a batch of N rows, the fastest of several turns.
     """
     objective, network = program.objective.for_evaluation(), program.network
     key = jax.random.key(program.seed)
@@ -38,11 +44,11 @@ def network_cost(program: Program, params: Any) -> dict[str, float]:
         return networks.apply(network, params, both)
 
     weights = jax.tree.leaves(int8_weights.float_shapes(params))  # no scales
-    found = {
+    figures = {
         "parameters": sum(leaf.size for leaf in weights),
         "nonzero": sum(int(np.count_nonzero(np.asarray(leaf))) for leaf in weights),
     }
-    constants = program.constants.abstract
+    constants, calls = program.constants.abstract, []
     whole = next(iter(eval_batches(program)))
     with sharding.context(program.mesh):
         for rows in BATCHES:
@@ -51,12 +57,21 @@ def network_cost(program: Program, params: Any) -> dict[str, float]:
                 for name, array in whole.items()
             }
             if rows == 1:
-                found["flops"] = count_flops(forward, params, batch)
-            call = jax.jit(forward).lower(params, batch).compile()
-            found[f"seconds_{rows}"] = best_seconds(
-                lambda c=call, b=batch: c(params, b)
-            )
-    return found
+                figures["flops"] = count_flops(forward, params, batch)
+            compiled = jax.jit(forward).lower(params, batch).compile()
+            calls.append(partial(compiled, params, batch))
+    return Prepared(figures, calls)
+
+
+def network_costs(networks: Sequence[Prepared]) -> list[dict[str, float]]:
+    """The figures of each network, with `seconds_N` of a batch of N rows: the fastest
+    of several turns, which the networks take one after the other."""
+    costs = [dict(each.figures) for each in networks]
+    for number, rows in enumerate(BATCHES):
+        seconds = best_seconds_of([each.calls[number] for each in networks])
+        for cost, own in zip(costs, seconds, strict=True):
+            cost[f"seconds_{rows}"] = own
+    return costs
 
 
 def _rows(array: jax.Array, count: int) -> jax.Array:

@@ -73,16 +73,26 @@ def best_seconds(call: Callable[[], Any]) -> float:
     Args:
       call: dispatches work, and returns arrays that depend on it.
     """
-    jax.block_until_ready(call())
-    began = time.monotonic()
-    jax.block_until_ready(call())
-    once = max(time.monotonic() - began, 1e-9)
-    num_calls = max(1, min(MAX_CALLS, math.ceil(TURN_SECONDS / once)))
-    seconds = []
-    for _ in range(TURNS):
+    (seconds,) = best_seconds_of([call])
+    return seconds
+
+
+def best_seconds_of(calls: Sequence[Callable[[], Any]]) -> list[float]:
+    """`best_seconds` of each of several calls, which take turns: other load on the
+    machine is the same for all."""
+    counts = []
+    for call in calls:
+        jax.block_until_ready(call())
         began = time.monotonic()
-        for _ in range(num_calls):
-            result = call()
-        jax.block_until_ready(result)
-        seconds.append((time.monotonic() - began) / num_calls)
-    return min(seconds)
+        jax.block_until_ready(call())
+        once = max(time.monotonic() - began, 1e-9)
+        counts.append(max(1, min(MAX_CALLS, math.ceil(TURN_SECONDS / once))))
+    best = [math.inf] * len(calls)
+    for _ in range(TURNS):
+        for number, (call, count) in enumerate(zip(calls, counts, strict=True)):
+            began = time.monotonic()
+            for _ in range(count):
+                result = call()
+            jax.block_until_ready(result)
+            best[number] = min(best[number], (time.monotonic() - began) / count)
+    return best

@@ -22,9 +22,11 @@ HEADER = [
 NOTE = (
     "Bytes are those of the parameters in their file. FLOPs and times are of a forward "
     "pass with its loss and predictions, of rows of {length} tokens, on {device}; "
-    "times are the fastest of several turns. ± is a 95 % interval over the examples of "
-    "the evaluation, for these parameters: other seeds are not in it. Zeros of pruned "
-    "weights are stored and multiplied as other numbers are."
+    "times are the fastest of several turns, which the last network took alternately "
+    "with the one that it came from; those of other rows are of other occasions. ± is "
+    "a 95 % interval over the examples of the evaluation, for these parameters: other "
+    "seeds are not in it. Zeros of pruned weights are stored and multiplied as other "
+    "numbers are."
 )
 
 

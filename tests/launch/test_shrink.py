@@ -44,15 +44,18 @@ def folder(tmp_path_factory):
     folder = tiny_runs.write_corpus(tmp_path_factory.mktemp("shrink"))
     rows = [("the old stone", "x"), ("a small river", "y"), ("by and by", "x")] * 8
     lines = "".join(f"{text}\t{label}\n" for text, label in rows)
-    files = {f"data.{name}": str(folder / f"{name}.tsv") for name in ("train", "valid")}
-    for file in files.values():
+    for file in files_of(folder).values():
         Path(file).write_text(lines)
-    config = tiny_runs.tiny_config(folder, "finetune", **files, **KEYS)
+    config = tiny_runs.tiny_config(folder, "finetune", **files_of(folder), **KEYS)
     tiny_runs.train(config, folder / "run")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timing, "TURN_SECONDS", 0.001)
         _shrink(folder)
     return folder
+
+
+def files_of(folder):
+    return {f"data.{name}": str(folder / f"{name}.tsv") for name in ("train", "valid")}
 
 
 def _shrink(folder):
@@ -163,6 +166,22 @@ def test_integers_are_stored_read_and_multiplied(folder):
     metrics = json.loads(file.read_text())["metrics"]
     ours = json.loads((folder / "int8/shrink.json").read_text())["networks"][-1]
     assert metrics == ours["metrics"]
+
+
+def test_tuning_starts_from_integers_and_leaves_ranges_as_measured(folder):
+    """Neither gradients nor weight decay change them; kernels are float32 again."""
+    keys = KEYS | {"train.init_from": str(folder / "int8"), "train.eval_every": 0}
+    keys |= {"optimizer.decay_params": "all", "optimizer.weight_decay": 0.5}
+    config = tiny_runs.tiny_config(folder, "finetune", **files_of(folder), **keys)
+    assert config.model.quantization == "int8"
+    tiny_runs.train(config, folder / "tuned")
+    before, after = (
+        params_of(folder / name)["stack"]["blocks"]["attention"]["query"]
+        for name in ("int8", "tuned")
+    )
+    np.testing.assert_array_equal(before[INPUT_RANGE], after[INPUT_RANGE])
+    assert after["kernel"].dtype == np.float32
+    assert 0 < np.abs(before["kernel"] - after["kernel"]).max() < 0.1
 
 
 def test_the_page_and_its_figures(folder):
