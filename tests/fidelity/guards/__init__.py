@@ -3,6 +3,7 @@
 from tests.fidelity.guards import (
     batches,
     distillation,
+    elmo,
     networks,
     optimizers,
     texts,
@@ -14,6 +15,7 @@ from tests.fidelity.guards import (
 __all__ = [
     "batches",
     "distillation",
+    "elmo",
     "networks",
     "optimizers",
     "texts",
