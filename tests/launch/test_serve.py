@@ -290,7 +290,7 @@ def test_a_server_that_is_asked_to_end_answers_first(monkeypatch, capsys):
 
     def slow(lists):
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.5)
+        time.sleep(1.5)  # longer than a server that does not wait takes to end
         return embed(lists)
 
     worker, listening = Worker({"embed": slow}), serve.listen("127.0.0.1", 0)

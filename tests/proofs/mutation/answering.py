@@ -10,6 +10,7 @@ TEST_SERVE = "tests/launch/test_serve.py"
 APP, BODIES = "launch/serving/app.py", "launch/serving/bodies.py"
 WORKER, COMPLETIONS = "launch/serving/worker.py", "research/inference/completions.py"
 TEST_COMPLETIONS = "tests/inference/test_completions.py"
+TEST_ANSWERS = "tests/inference/test_answers.py"
 
 MUTANTS = [
     Mutant(
@@ -219,5 +220,13 @@ MUTANTS = [
         "kept_RV = cut_nucleus(warm_RV, sampling.top_p[0])",
         TEST_COMPLETIONS,
         "own_way",
+    ),
+    Mutant(
+        "the table of answers takes the best span of all passages in each row",
+        "docs/answers.py",
+        "own = [(best[p].margin, p) for p in passages if p in best]",
+        "own = [(best[p].margin, p) for p in read if p in best]",
+        TEST_ANSWERS,
+        "own_passages",
     ),
 ]
