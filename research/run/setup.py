@@ -40,6 +40,7 @@ class Program(NamedTuple):
     # data.length, which is the longest, and each of data.length_buckets
     abstract_key: jax.ShapeDtypeStruct  # what `key_data` returns, likewise
     abstract_eval_carry: Any  # the carry of an evaluation, likewise
+    abstract_eval_sums: Any  # the sums of its terms, which training may not have
     constants: Constants  # the objective's constants, not read yet
     replicated_dims: list[str]  # dims that the mesh does not divide
 
@@ -128,6 +129,16 @@ def build_program(
         ),
         abstract_key=_with_shardings(key_data, replicated),
         abstract_eval_carry=_with_shardings(eval_boxed.carry, shardings.carry),
+        abstract_eval_sums={
+            name: jax.tree.map(
+                lambda leaf: jax.ShapeDtypeStruct(
+                    leaf.shape, leaf.dtype, sharding=replicated
+                ),
+                each,
+            )
+            for name, each in eval_boxed.sums.items()
+            if name != GRADIENT_NORM
+        },
         constants=constants,
         replicated_dims=sharding.replicated_dims(
             networks.logical_axes(boxed.params), state.params, mesh
@@ -319,9 +330,7 @@ def _prefetch_to_devices(program: Program, host_batches: Iterator) -> Iterator[d
 
 def make_eval_zeros(program: Program) -> Callable[[], tuple[Any, Any]]:
     """A function that makes the sums and the carry with which an evaluation starts."""
-    state = program.abstract_state
-    sums = {name: leaf for name, leaf in state.sums.items() if name != GRADIENT_NORM}
-    start = sums, program.abstract_eval_carry
+    start = program.abstract_eval_sums, program.abstract_eval_carry
 
     def zeros() -> tuple[Any, Any]:
         return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), start)

@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def make_program(folder):
-    def make(**objective):
+    def make(model=None, **objective):
         keys = {f"data.{s}": str(folder / f"{s}.txt") for s in ("train", "valid")}
         keys |= {"data.cache_dir": str(folder / "cache"), "data.separator": "lines"}
         keys |= {"data.vocabulary": "words", "data.vocabulary_size": 15}
@@ -39,6 +39,8 @@ def make_program(folder):
         keys |= {"model.feedforward": 16, "model.position": "relative"}
         own = {"mem_len": MEM_LEN} | objective
         keys |= {f"objective.{key}": value for key, value in own.items()}
+        if model:
+            keys = {k: v for k, v in keys.items() if "model" not in k} | model
         config = load_config("experiments/lm.py", keys)
         return build_program(config, jax.devices()[:1])
 
@@ -53,6 +55,22 @@ def params_of(program):
 def loss_of(program):
     zeros = make_eval_zeros(program)()
     return evaluate(program, params_of(program), zeros).metrics["lm"]
+
+
+LSTM = {"model.network": "lstm", "model.layers": 1, "model.width": 16}
+
+
+@pytest.mark.parametrize(
+    "fields", [{"activation_penalty": 2.0, "mem_len": 1}, {"sampled_words": 4}]
+)
+def test_an_evaluation_has_terms_of_its_own(make_program, fields):
+    """Penalties are of training alone, and sampled words give no accuracy there."""
+    program = make_program(LSTM, **{"mem_len": 0} | fields)
+    zeros = make_eval_zeros(program)()
+    assert zeros[0].keys() == {"lm", "accuracy"}
+    trained = program.abstract_state.sums.keys() - {"gradient_norm"}
+    assert trained != zeros[0].keys()
+    assert evaluate(program, params_of(program), zeros).metrics.keys() >= {"lm"}
 
 
 def eval_tokens(program):

@@ -99,6 +99,14 @@ MUTANTS = [
         "left_out",
     ),
     Mutant(
+        "evaluations have the terms of training",
+        "research/run/setup.py",
+        "for name, each in eval_boxed.sums.items()",
+        "for name, each in boxed.sums.items()",
+        "tests/evaluation/test_eval_length.py",
+        "terms_of_its_own",
+    ),
+    Mutant(
         "evaluations compare words that are drawn",
         "research/objectives/lm.py",
         '"temporal_penalty": 0.0, "sampled_words": 0}',
