@@ -135,8 +135,8 @@ MUTANTS = [
     Mutant(
         "the schedule of pruning is linear",
         PRUNING,
-        "(1 - self.kept) * left**3",
-        "(1 - self.kept) * left",
+        "(1 - jnp.clip((step - self.begin) / span, 0, 1)) ** 3",
+        "(1 - jnp.clip((step - self.begin) / span, 0, 1))",
         TEST_PRUNING,
         "cubic_schedule",
     ),
