@@ -131,8 +131,8 @@ MUTANTS = [
     Mutant(
         "samples of all rows have the same noise",
         NEXT,
-        "jax.random.fold_in(jax.random.fold_in(key, row), count)",
-        "jax.random.fold_in(key, count)",
+        "jax.random.fold_in(jax.random.key(seed), row)",
+        "jax.random.key(seed)",
         TEST_DECODING,
         "depends_on_its_row_alone",
     ),
