@@ -33,6 +33,7 @@ TASKS = dict.fromkeys(
 )
 TASKS["POS, frozen"] = Task("", {"data.train": "a.conll", "data.valid": "b.conll"})
 TASKS["IMDb"] = Task("", {"data.train": "a.tsv", "data.valid": "b.tsv"})
+TASKS["MRPC"] = Task("", {"data.train": "c.tsv", "data.valid": "d.tsv"})
 QUESTIONS = Task("", KEYS | {"objective.name": "question_answering"})
 
 
@@ -72,7 +73,7 @@ def test_every_sweep_plans_and_its_table_knows_each_trial(name, scale):
     first_stages = {
         origin.id
         for trial in trials
-        if trial.row and trial.group == "pretraining"
+        if trial.row
         for origin in trial.parents.values()
         if not origin.row
     }
