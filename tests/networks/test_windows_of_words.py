@@ -75,11 +75,11 @@ def cnn_params(rows):
 
 
 def test_a_state_of_word_cnn_is_the_best_window_of_each_filter_that_it_is_in():
-    """Texts 1 5 and 2, whose windows of two words are 0-1, 1-5, 5-0 and 0-2, 2-0."""
+    """Texts -4 5 and 2: windows of two words are 0 -4, -4 5, 5 0 and 0 2, 2 0."""
     group = {"token": np.array([[0, 1, 2, 3]]), "segment": np.array([[1, 1, 2, 0]])}
-    params = cnn_params([1, 5, 2, 9])
+    params = cnn_params([-4, 5, 2, 9])
     states = apply(cnn(), params, lambda net: net.states(group))
-    expected = [[[0, 0], [5.5, 4], [2.5, 1], [0, 0]]]
+    expected = [[[4.5, 0], [5.5, 4], [2.5, 1], [0, 0]]]
     np.testing.assert_allclose(states, expected)
 
 
