@@ -6,23 +6,32 @@
 Question: five objectives are trained with float32 products and with those of bfloat16
 operands (`model.product_dtype`), five seeds each. Is the loss the same, and what a
 linear layer reads of the frozen network (the task "POS, frozen")?
+
+Five seeds leave three objectives open, whose seeds differ more than the kinds do. They
+have 20, permuted LM at quick and the others at smoke: then two equal kinds are shown to
+be equivalent within a standard deviation of float32's seeds in 85 of 100 cases.
 """
 
 from collections.abc import Iterator, Mapping
 
-from experiments.sweeps.objectives import FAMILIES, SCALES, TUNING, pretraining
+from experiments.sweeps.objectives import OWN_SCALES, TUNING, pretraining
 from launch.sweeps import benchmarks, finetuning
 from launch.sweeps.tasks import Task
 
-NUM_SEEDS = 5
+SEEDS = {
+    "quick": {"lm": 5, "mlm": 5, "plm": 20, "dae": 5, "electra": 5},
+    "smoke": {"dae": 20, "electra": 20},
+}
+"""Scale -> family -> number of seeds."""
+
 DTYPES = {"float32": "dtype", "bfloat16": "bfloat16"}
 PROBE = "POS, frozen"
 
 
 def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
-    size = SCALES[scale]._replace(mask_rate=0.0)  # each experiment's own
-    for family in FAMILIES:
-        for seed in range(NUM_SEEDS):
+    size = OWN_SCALES[scale]._replace(mask_rate=0.0)  # each experiment's own
+    for family, num_seeds in SEEDS[scale].items():
+        for seed in range(num_seeds):
             for row, dtype in DTYPES.items():
                 experiment, keys = pretraining(family, size)
                 keys |= {"model.product_dtype": dtype, "seed": seed}
