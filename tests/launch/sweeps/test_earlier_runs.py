@@ -49,9 +49,20 @@ def test_a_finished_sweep_has_nothing_left_to_run(earlier):
             trial.check_result()
 
 
+def _means(text):
+    """Row -> the mean of its numbers: of two seeds, or what is before the interval."""
+    rows = [line.split("|")[1:3] for line in text.splitlines() if "4." in line]
+    numbers = {row.strip(): cell.split("±")[0].split(",") for row, cell in rows}
+    return {row: np.mean([float(number) for number in numbers[row]]) for row in numbers}
+
+
 def test_its_table_is_the_same(earlier, capsys):
+    """But that two seeds had an interval then, and have their two numbers now."""
     table.run(table.parser().parse_args(["--table=table.py", "--workdir=sweep"]))
-    assert capsys.readouterr().out == (earlier / "table.md").read_text()
+    today, before = capsys.readouterr().out, (earlier / "table.md").read_text()
+    assert _means(today) == pytest.approx(_means(before), abs=1e-4)
+    assert _means(before).keys() == {"mlm", "lm"}
+    assert today.splitlines()[-1] == before.splitlines()[-1]
 
 
 def test_a_stopped_run_goes_on_to_the_result_of_one_that_was_not(earlier):
