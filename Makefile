@@ -147,7 +147,7 @@ $(MKDOCS)/stamp: $(VENV)/stamp
 
 site: $(MKDOCS)/stamp
 	$(BIN)/python -m docs.site_pages $(SITE)
-	$(MKDOCS)/bin/mkdocs build --strict --quiet --config-file $(SITE)/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(MKDOCS)/bin/mkdocs build --strict --quiet --config-file $(SITE)/mkdocs.yml
 
 lint: env
 	$(BIN)/ruff check .
