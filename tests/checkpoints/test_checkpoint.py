@@ -19,6 +19,7 @@ from research.checkpoints.partial_restore import find_checkpoint, restore_params
 from research.errors import UserError
 from research.files import checksums
 from research.step import State
+from tests.testing.alarm import ends_within
 
 FACTS = {"seconds": 1.5, "vocabulary": "v"}
 
@@ -193,7 +194,10 @@ def test_a_pipe_in_place_of_a_file_without_checksum_is_not_waited_for(workdir):
     path = workdir / "checkpoints" / "3" / checksums.UNCHECKED_FILES[0]
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(UserError, match=f"{path.name} is damaged; delete it"):
+    with (
+        pytest.raises(UserError, match=f"{path.name} is damaged; delete it"),
+        ends_within(30),
+    ):
         restore(workdir)
 
 

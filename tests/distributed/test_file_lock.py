@@ -8,6 +8,7 @@ import pytest
 
 from research.distributed.file_lock import file_lock, is_locked
 from research.errors import UserError
+from tests.testing.alarm import ends_within
 
 
 def test_a_lock_has_one_holder_at_a_time(tmp_path):
@@ -38,7 +39,8 @@ def test_a_child_that_inherits_the_lock_holds_it(tmp_path):
 def test_a_pipe_is_no_lock(tmp_path):
     path = tmp_path / "lock"
     os.mkfifo(path)
-    with pytest.raises(UserError, match="lock is a lock, and no file"):
+    error = pytest.raises(UserError, match="lock is a lock, and no file")
+    with error, ends_within(30):
         is_locked(path)
-    with pytest.raises(UserError, match="lock is a lock, and no file"), file_lock(path):
+    with error, ends_within(30), file_lock(path):
         pass
