@@ -15,15 +15,13 @@ kinds are shown to be equivalent within a standard deviation of float32's seeds 
 
 from collections.abc import Iterator, Mapping
 
-from experiments.sweeps.objectives import OWN_SCALES, TUNING, pretraining
+from experiments.sweeps.objectives import FAMILIES, OWN_SCALES, TUNING, pretraining
 from launch.sweeps import benchmarks, finetuning
 from launch.sweeps.tasks import Task
 
-SEEDS = {
-    "quick": {"lm": 5, "mlm": 5, "plm": 13, "dae": 5, "electra": 5},
-    "smoke": {"dae": 20, "electra": 20},
-}
-"""Scale -> family -> number of seeds."""
+NUM_SEEDS = 5
+MORE_SEEDS = {"quick": {"plm": 13}, "smoke": {"dae": 20, "electra": 20}}
+"""Scale -> family -> number of seeds, where five are too few."""
 
 DTYPES = {"float32": "dtype", "bfloat16": "bfloat16"}
 PROBE = "POS, frozen"
@@ -31,8 +29,8 @@ PROBE = "POS, frozen"
 
 def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
     size = OWN_SCALES[scale]._replace(mask_rate=0.0)  # each experiment's own
-    for family, num_seeds in SEEDS[scale].items():
-        for seed in range(num_seeds):
+    for family in FAMILIES:
+        for seed in range(MORE_SEEDS.get(scale, {}).get(family, NUM_SEEDS)):
             for row, dtype in DTYPES.items():
                 experiment, keys = pretraining(family, size)
                 keys |= {"model.product_dtype": dtype, "seed": seed}
