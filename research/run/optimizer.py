@@ -72,12 +72,14 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
     if config.frozen:
         chain = [_without_frozen(each, config.frozen) for each in chain]
     chain.append(rate)
-    if config.max_norm:
-        chain.append(limit_norms(config.max_norm))
     if config.layer_decay < 1:
         chain.append(optax.stateless(partial(scale_by_depth, config.layer_decay)))
     if config.unfreeze_every:
         chain.append(unfreeze_gradually(config.unfreeze_every, steps))
+    if config.max_norm:  # of the parameters after the step, so it comes last
+        limit = limit_norms(config.max_norm)
+        parts = config.frozen
+        chain.append(_without_frozen(limit, parts) if parts else limit)
     optimizer = optax.chain(*chain)
     if config.clip_norm:
         optimizer = optax.chain(optax.clip_by_global_norm(config.clip_norm), optimizer)

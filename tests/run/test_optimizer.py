@@ -299,6 +299,16 @@ def test_norms_of_heads_alone_are_limited(most):
     np.testing.assert_allclose(after["stack"]["out"]["kernel"], kernel, 1e-5)
 
 
+def test_norms_of_frozen_heads_stay():
+    params = {"head_label": {"out": {"kernel": np.float32([[3], [4]])}}}
+    keys = dict(frozen="head_label", max_norm=1.0, warmup_steps=0, schedule="constant")
+    optimizer = make_optimizer(section(**keys), 9)
+    after = train(optimizer, params, [jax.tree.map(np.ones_like, params)])
+    np.testing.assert_array_equal(
+        after["head_label"]["out"]["kernel"], params["head_label"]["out"]["kernel"]
+    )
+
+
 BERT_ADAM = {"bias_correction": False, "beta2": 0.99, "weight_decay": 0.1}
 
 

@@ -84,4 +84,20 @@ MUTANTS = [
         TEST_OPTIMIZER,
         "norms_of_heads",
     ),
+    Mutant(
+        "norms of frozen heads are limited",
+        "research/run/optimizer.py",
+        "chain.append(_without_frozen(limit, parts) if parts else limit)",
+        "chain.append(limit)",
+        TEST_OPTIMIZER,
+        "norms_of_frozen",
+    ),
+    Mutant(
+        "two channels without vectors are one",
+        "research/networks/word_cnn.py",
+        'if self.channels == "two" and not given:',
+        "if False:",
+        "tests/networks/test_windows_of_words.py",
+        "two_channels_need",
+    ),
 ]
