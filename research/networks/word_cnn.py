@@ -82,6 +82,11 @@ class Network(networks.Network):
                 f"model.network word_cnn adds vectors beside words to their own: these "
                 f"have {given} numbers, model.embedding_width is {self.table_width}"
             )
+        if self.channels == "two" and not given:
+            raise UserError(
+                "model.channels=two reads given vectors a second time, and there are "
+                "none; set objective.vectors, or model.channels=one"
+            )
         heads = tuple(needs.heads.items())
         return WordCNN(self, size, needs.transform, heads, given > 0)
 

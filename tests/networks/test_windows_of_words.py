@@ -83,6 +83,11 @@ def test_a_state_of_word_cnn_is_the_best_window_of_each_filter_that_it_is_in():
     np.testing.assert_allclose(states, expected)
 
 
+def test_two_channels_need_vectors():
+    with pytest.raises(UserError, match=r"channels=two .* set objective\.vectors"):
+        cnn(channels="two")
+
+
 @pytest.mark.parametrize(("channels", "factor"), [("one", 1), ("two", 2)])
 def test_given_vectors_are_a_channel_or_two(channels, factor):
     """Filters are linear: those of two channels give what their sum gives."""
