@@ -142,7 +142,7 @@ published-hf: $(HF)/stamp
 SITE ?= runs/site
 $(MKDOCS)/stamp: $(VENV)/stamp
 	$(PYTHON) -m venv $(MKDOCS)
-	$(BIN)/uv pip install --quiet --python $(MKDOCS)/bin/python mkdocs-material
+	$(BIN)/uv pip install --quiet --python $(MKDOCS)/bin/python mkdocs-material==9.8.2
 	touch $@
 
 site: $(MKDOCS)/stamp

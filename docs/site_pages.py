@@ -129,8 +129,8 @@ def reference() -> str:
     lines = [
         "# Config keys",
         "",
-        "`--config.SECTION.KEY=VALUE` sets one. Keys of a section that depend on a "
-        "choice, such as those of an objective, are those of the chosen part.",
+        "`--config.SECTION.KEY=VALUE` sets a key. Each objective, network, optimizer "
+        "and schedule has keys of its own: a run has those of the ones it chooses.",
         "",
     ]
     for name, cls in sections.SECTIONS.items():

@@ -112,10 +112,10 @@ class Pruner:
             dense, score, score_moments = params, (), ()
             if moves:
                 # To scores gradients pass as if they were the mask's (straight through)
-                slope = jax.tree.map(jnp.multiply, select(grads), state.weight)
+                gradient = jax.tree.map(jnp.multiply, select(grads), state.weight)
                 if self.method == "soft_movement":
-                    slope = self._penalize(slope, state.score, count)
-                change, score_moments = moments.update(slope, state.score_moments)
+                    gradient = self._penalize(gradient, state.score, count)
+                change, score_moments = moments.update(gradient, state.score_moments)
                 rate = self.score_rate(state.count)
                 score = jax.tree.map(lambda s, c: s - rate * c, state.score, change)
                 dense = merge(params, state.weight)
@@ -138,16 +138,16 @@ class Pruner:
 
         return optax.GradientTransformation(init, update)
 
-    def _penalize(self, slope: Any, score: Any, count: jax.Array) -> Any:
+    def _penalize(self, gradient: Any, score: Any, count: jax.Array) -> Any:
         """Adds the gradient of the penalty of soft movement to that of scores."""
         num_matrices = sum(len(leaf) for leaf in jax.tree.leaves(score))
         factor = self.penalty * (1 - self._left(count)) / num_matrices
 
-        def add(slope: jax.Array, score: jax.Array) -> jax.Array:
+        def add(gradient: jax.Array, score: jax.Array) -> jax.Array:
             own = jax.nn.sigmoid(score)
-            return slope + factor * own * (1 - own) / score[0].size
+            return gradient + factor * own * (1 - own) / score[0].size
 
-        return jax.tree.map(add, slope, score)
+        return jax.tree.map(add, gradient, score)
 
     def _mask(self, score: Any, weight: Any, before: Any, count: jax.Array) -> Any:
         """The mask after an update."""

@@ -109,19 +109,19 @@ class Completer:
         """
         results: list[Any] = [None] * len(asked)
         by_shape: dict[tuple[int, int], list[tuple[int, _Row]]] = {}
-        for place, each in enumerate(asked):
+        for number, each in enumerate(asked):
             try:
                 row = self._prepare(each)
             except UserError as error:
-                results[place] = error
+                results[number] = error
             else:
-                by_shape.setdefault(row.shape, []).append((place, row))
+                by_shape.setdefault(row.shape, []).append((number, row))
         for shape, rows in by_shape.items():
             for first in range(0, len(rows), ROWS):
                 group = rows[first : first + ROWS]
                 texts = self._write(shape, [row for _, row in group])
-                for (place, _), text in zip(group, texts, strict=True):
-                    results[place] = text
+                for (number, _), text in zip(group, texts, strict=True):
+                    results[number] = text
         return results
 
     def _prepare(self, asked: CompletionRequest) -> "_Row":

@@ -11,6 +11,7 @@ from etils import epath
 from research.checkpoints import int8_weights
 from research.checkpoints.checkpoint import FOLDER, Checkpoints
 from research.files.json_files import write_json
+from research.run.identity import CONFIG_FILE
 from research.run.provenance import gather_provenance, write_provenance
 from research.run.setup import Program, label_names
 from research.run.workdir import config_digest
@@ -41,7 +42,7 @@ def write_run(
     origins = program.constants.origins
     origin = gather_provenance(program.data.fingerprint, origins)
     write_provenance(epath.Path(folder), config, origin)
-    write_json(epath.Path(folder) / "config.json", config)
+    write_json(epath.Path(folder) / CONFIG_FILE, config)
     if program.data.vocabulary:
         program.data.vocabulary.save(folder)
     facts = {

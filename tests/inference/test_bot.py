@@ -38,16 +38,6 @@ def reader(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def compiled():
-    """Grows by an entry for each program that is compiled."""
-    found = []
-    jax.monitoring.register_event_duration_secs_listener(
-        lambda name, *_, **__: found.append(name) if "backend_compile" in name else None
-    )
-    return found
-
-
-@pytest.fixture(scope="module")
 def index():
     return make_index([p for name in TEXTS for p in cut_document(name, TEXTS[name])])
 

@@ -1,6 +1,5 @@
 """Completions are those that `generate` writes, and compile nothing when asked."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -35,16 +34,6 @@ def completer(model):
         made = Completer(model)
     made.warm_up()
     return made
-
-
-@pytest.fixture(scope="module")
-def compiled():
-    """Grows by an entry for each program that is compiled."""
-    found = []
-    jax.monitoring.register_event_duration_secs_listener(
-        lambda name, *_, **__: found.append(name) if "backend_compile" in name else None
-    )
-    return found
 
 
 WAYS = (

@@ -69,9 +69,10 @@ def characters_of(inner: jax.Array, count: jax.Array) -> jax.Array:
     special = (count < 0)[:, None]
     number = jnp.where(special, shifted, number)
     size = jnp.where(special, 2, count.astype(jnp.int32)[:, None])
-    place = jnp.arange(width + 1)[None]
+    position = jnp.arange(width + 1)[None]
     after = jnp.pad(number, ((0, 0), (0, 1)))
-    after = jnp.where(place < size, after, jnp.where(place == size, END_WORD, PAD))
+    after = jnp.where(position > size, PAD, after)
+    after = jnp.where(position == size, END_WORD, after)
     return jnp.concatenate([jnp.full((num, 1), BEGIN_WORD), after], 1)
 
 
@@ -127,7 +128,7 @@ class CharacterEmbedding(Module):
         options, entries = self.options, self.characters
         size = min(len(entries.count), token_BL.size)
         size = -(-size // CHUNK) * CHUNK
-        distinct_N, place = jnp.unique(
+        distinct_N, index = jnp.unique(
             token_BL.ravel(), size=size, fill_value=-1, return_inverse=True
         )
         # A barrier, since XLA would compute with constants of V rows as it compiles.
@@ -150,7 +151,7 @@ class CharacterEmbedding(Module):
 
         chunks = spelled_NC.reshape(-1, CHUNK, spelled_NC.shape[1])
         rows = lax.map(chunk, (chunks, distinct_N[::CHUNK])).reshape(-1, width)
-        found = jnp.take(rows, place.reshape(token_BL.shape), axis=0, mode="clip")
+        found = jnp.take(rows, index.reshape(token_BL.shape), axis=0, mode="clip")
         return nn.with_logical_constraint(found, STATE_AXES)
 
 

@@ -36,7 +36,7 @@ def run_cases(
     *,
     drawn: SearchStrategy | None = None,
     seed_: int | None = None,
-    told: Callable[[Counter], None] = lambda counts: None,
+    report: Callable[[Counter], None] = lambda counts: None,
 ) -> Counter:
     """Runs cases of one kind.
 
@@ -44,7 +44,7 @@ def run_cases(
       folder: for the files of the cases, which are made once.
       drawn: the cases; None: all of the kind.
       seed_: None: the same cases each time.
-      told: gets the counts after each case.
+      report: gets the counts after each case.
 
     Returns:
       how many went on, and how many were refused.
@@ -66,14 +66,14 @@ def run_cases(
     def check(case) -> None:
         code = module.check(case, folder).code
         counts["refused" if code else "went on"] += 1
-        told(counts)
+        report(counts)
 
     (check if seed_ is None else seed(seed_)(check))()
     return counts
 
 
 class Progress:
-    """Prints a line a minute: how many cases of a kind have passed."""
+    """Prints a line a minute: how many cases of one module have passed."""
 
     def __init__(self, name: str, total: int):
         self._name, self._total, self._last = name, total, time.time()
@@ -98,14 +98,14 @@ def main() -> int:
             folder, began = Path(name) / module.__name__.rpartition(".")[2], time.time()
             folder.mkdir()
             count = round(args.cases * fraction)
-            told = Progress(folder.name, count)
-            counts = run_cases(module, count, folder, seed_=args.seed, told=told)
+            report = Progress(folder.name, count)
+            counts = run_cases(module, count, folder, seed_=args.seed, report=report)
             if module is real_cases and args.every_damage:
                 rng = random.Random(args.seed)
                 for case in real_cases.every_damage(rng, folder):
                     code = real_cases.check(case, folder).code
                     counts["refused" if code else "went on"] += 1
-                    told(counts)
+                    report(counts)
             print(
                 f"{folder.name}: {counts['went on']} went on, {counts['refused']} were "
                 f"refused, 0 failed; {time.time() - began:.0f} s",

@@ -13,8 +13,8 @@ MUTANTS = [
     Mutant(
         "words are spelled without an end",
         CHARACTERS,
-        "jnp.where(place == size, END_WORD, PAD)",
-        "PAD",
+        "jnp.where(position == size, END_WORD, after)",
+        "jnp.where(position == size, PAD, after)",
         TEST,
         "spelled",
     ),
