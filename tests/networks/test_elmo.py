@@ -10,7 +10,8 @@ from research import networks
 from research.errors import UserError
 from research.networks import Needs
 from research.networks.layers import characters
-from research.networks.lstm import Network, State
+from research.networks.lstm import Network
+from research.networks.modules.lstm import State
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab
 from tests.testing.trees import make_params, parameter_shapes

@@ -7,7 +7,8 @@ import pytest
 from launch.config import load_config
 from research import networks
 from research.networks import Needs
-from research.networks.lstm import Network, State
+from research.networks.lstm import Network
+from research.networks.modules.lstm import State
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab
 

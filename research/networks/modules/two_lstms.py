@@ -17,9 +17,9 @@ from research.networks.layers.characters import Characters
 from research.networks.layers.dense import gather_positions
 from research.networks.layers.features import FeatureLayers
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
-from research.networks.lstm import (
+from research.networks.lstm import Network
+from research.networks.modules.lstm import (
     LSTM,
-    Network,
     StackResult,
     Words,
     inputs_of_layers,

@@ -3,7 +3,7 @@
 from tests.proofs.mutation import Mutant
 
 CHARACTERS = "research/networks/layers/characters.py"
-LSTM = "research/networks/lstm.py"
+LSTM = "research/networks/modules/lstm.py"
 TWO = "research/networks/modules/two_lstms.py"
 SAMPLED = "research/objectives/losses/sampled_softmax.py"
 TEST = "tests/networks/test_elmo.py"

@@ -2,7 +2,7 @@
 
 from tests.proofs.mutation import Mutant
 
-LSTM = "research/networks/lstm.py"
+LSTM = "research/networks/modules/lstm.py"
 TEST_LSTM = "tests/networks/test_lstm.py"
 LM = "research/objectives/lm.py"
 TEST_PENALTIES = "tests/objectives/test_lm_penalties.py"

@@ -1,0 +1,419 @@
+"""The LSTM's layers, embeddings, readout and heads (`research.networks.lstm`)."""
+
+# B batch, L length, P scored positions, N layers, D width, C cells of a layer
+# E width of the token table; G gates, four consecutive ones for each cell
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+from research.batch import FEATURE
+from research.kernels.counter_dropout import counter_dropout, dropout_seeds
+from research.networks.layers.adaptive import (
+    AdaptiveEmbedding,
+    AdaptiveHead,
+    AdaptiveReadout,
+)
+from research.networks.layers.characters import CharacterEmbedding, Characters
+from research.networks.layers.dense import (
+    STATE_AXES,
+    Dense,
+    Module,
+    constant,
+    dropout,
+    gather_positions,
+    uniform,
+)
+from research.networks.layers.embeddings import TokenEmbedding
+from research.networks.layers.features import FeatureLayers
+from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.layers.products import dense_matmul, matmul
+from research.networks.lstm import Network
+from research.networks.modules.protocol import Undropped
+
+UNROLL = 4
+"""Number of positions in one step of the scan."""
+
+
+class State(NamedTuple):
+    """The recurrent state after the positions so far; it is also the cache."""
+
+    hidden: jax.Array  # [B, N, largest D], zeros behind that of a layer
+    cell: jax.Array  # [B, N, largest C] float32
+    segment: jax.Array  # [B] segment of the last position outside padding; 0: none
+
+    def select_rows(self, row: jax.Array) -> "State":
+        """The state of the rows with these indices [B]."""
+        return jax.tree.map(lambda x: jnp.take(x, row, 0, mode="clip"), self)
+
+    def repeat_rows(self, count: int) -> "State":
+        """The state with each row repeated `count` times in succession."""
+        return jax.tree.map(lambda x: jnp.repeat(x, count, 0), self)
+
+
+class Steps(NamedTuple):
+    """How each position changes the state, [L, B, 1] bool."""
+
+    is_text: jax.Array  # False: padding, which leaves the state unchanged
+    continues: jax.Array  # the last position outside padding has the same segment
+
+
+class LSTM(nn.Module):
+    """A `networks.BoundNetwork` once it is bound.
+
+    Attributes:
+      size: entries of the vocabulary.
+      transform: the readout has BERT's layers before the table.
+      heads: the layers of each named head.
+      characters: of the entries, if `model.input` reads these.
+      feature_states, lstm_layers: `Needs.features` and `Needs.feature_lstm_layers`.
+      shared_token, shared_output: of a network of which this is one direction.
+    """
+
+    options: Network
+    size: int
+    transform: bool = False
+    heads: tuple[tuple[str, HeadSpec], ...] = ()
+    characters: Characters | None = None
+    feature_states: str = "last"
+    lstm_layers: int = 0
+    shared_token: Any = None
+    shared_output: Any = None
+
+    def setup(self):
+        # The names are those of the parameters in checkpoints.
+        options = self.options
+        token = self.shared_token
+        if token is None:
+            token = self.token = make_token(options, self.size, self.characters)
+        self.stack = Stack(options)
+        if self.shared_output is None and options.cutoffs:
+            self.output = AdaptiveHead(options, self.size, token)
+        elif self.shared_output is None:
+            self.output = VocabHead(options, self.size, self.transform)
+        self.feature_layers = FeatureLayers(
+            options, self.feature_states, self.lstm_layers, name="features"
+        )
+        self.pooler, self.named_heads = make_heads(options, self.heads)
+
+    @property
+    def _token(self) -> Any:
+        return self.token if self.shared_token is None else self.shared_token
+
+    def states(
+        self,
+        group: Mapping,
+        scored: jax.Array | None = None,
+        *,
+        mems: Mapping | None = None,
+        cache: State | None = None,
+        undropped: bool = False,
+    ) -> Any:
+        """States [B, L, D], 0 at padding, or [B, P, D] at `scored`.
+
+        Mems are the state after the last position of the previous row; the first
+        segment continues it. They have the arrays of `State`, but segment is [B, 1].
+        """
+        state = cache
+        if mems is not None:
+            state = State(**lax.stop_gradient(dict(mems)))
+            first_B = jnp.where(state.segment[:, 0] > 0, group["segment"][:, 0], 0)
+            state = state._replace(segment=first_B)
+        if state is None:
+            state = self.empty_cache(len(group["segment"]), 0)
+        result = self.stack(read_words(self._token, group), group, state)
+        x, state = Undropped(result.states, result.raw), result.state
+        if scored is not None:
+            x = Undropped(*(gather_positions(each, scored) for each in x))
+        x = x if undropped else x.states
+        if cache is not None:
+            return x, state
+        if mems is None:
+            return x
+        return x, state._replace(segment=state.segment[:, None])._asdict()
+
+    def features(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
+        """The inputs of fine-tuning heads: the states, or what `Needs` asks for."""
+        if self.feature_states == "last" and not self.lstm_layers:
+            return self.states(group, scored)
+        state = self.empty_cache(len(group["segment"]), 0)
+        result = self.stack(read_words(self._token, group), group, state)
+        inputs = inputs_of_layers(result.inputs, self.feature_states)
+        x = self.feature_layers(result.states, inputs, group["segment"])
+        return x if scored is None else gather_positions(x, scored)
+
+    def readout(self, states: jax.Array) -> Readout | AdaptiveReadout:
+        """The vocabulary head at states [..., D]."""
+        output = self.output if self.shared_output is None else self.shared_output
+        if self.options.cutoffs:
+            return output(states)
+        return output(states, self._token.table_VE)
+
+    def head(self, name: str, states: jax.Array) -> jax.Array:
+        """Float32 [..., n]: the head `name` at states [..., D]."""
+        return self.named_heads[name](states)
+
+    def empty_mems(self, rows: int, length: int) -> dict[str, jax.Array]:
+        """Zero mems of one position, whatever `length` is."""
+        state = self.empty_cache(rows, 0)
+        return state._replace(segment=state.segment[:, None])._asdict()
+
+    def empty_cache(self, rows: int, slots: int) -> State:
+        """The zero state; it needs no slots."""
+        options, width = self.options, max(self.options.widths)
+        return State(
+            hidden=jnp.zeros((rows, options.layers, width), options.dtype),
+            cell=jnp.zeros((rows, options.layers, options.cells(width)), jnp.float32),
+            segment=jnp.zeros((rows,), jnp.int32),
+        )
+
+
+def make_token(options: Network, size: int, characters: Characters | None) -> nn.Module:
+    """The embeddings of a vocabulary of `size` entries, to be made in a `setup`."""
+    if options.cutoffs:
+        return AdaptiveEmbedding(options, size, name="token")
+    if characters is not None:
+        return CharacterEmbedding(
+            options,
+            characters,
+            options.character_width,
+            options.character_filters,
+            options.highways,
+            name="token",
+        )
+    init = uniform(options.table_range, "vocab", "embed")
+    init = init if options.table_range else None
+    return TokenEmbedding(options, size, init, name="token")
+
+
+class Words(NamedTuple):
+    """What a stack reads."""
+
+    token: jax.Array  # [B, L, E] embeddings
+    feature: jax.Array | None  # [B, L, F] vectors beside the tokens, if there are any
+
+
+def read_words(token: nn.Module, group: Mapping) -> Words:
+    """The embeddings of a group's tokens, and the vectors beside them."""
+    return Words(token(group["token"]), group.get(FEATURE))
+
+
+def inputs_of_layers(inputs: Sequence[jax.Array], features: str) -> jax.Array:
+    """[N, B, L, D]: what all layers read, for `FeatureLayers`; if it reads the last
+    states alone, there may be no such array."""
+    return jnp.stack(inputs) if features != "last" else inputs[0][None]
+
+
+class StackResult(NamedTuple):
+    """What all layers give."""
+
+    states: jax.Array  # [B, L, D]
+    raw: jax.Array  # the states without dropout of the output
+    inputs: tuple[jax.Array, ...]  # [B, L, D_n] of each layer
+    state: State  # after the last position
+
+
+class Stack(Module):
+    """All layers, with dropout between them."""
+
+    options: Network
+
+    @nn.compact
+    def __call__(self, words: Words, group: Mapping, state: State) -> StackResult:
+        options, segment_BL = self.options, group["segment"]
+        is_text = (segment_BL > 0)[..., None]
+        x = self._drop_words(words.token.astype(options.dtype), group["token"])
+        if words.feature is not None:
+            axes = (None, "embed")
+            project = Dense(options, x.shape[-1], axes, bias=False, name=FEATURE)
+            x += project(words.feature.astype(x.dtype))
+        x = self._dropout(x, "embedding")
+        if x.shape[-1] != options.width:
+            axes = (None, "embed")
+            x = Dense(options, options.width, axes, name="project")(x)
+        steps, last_B = _steps(segment_BL, state.segment)
+        hidden, cell, inputs = [], [], []
+        for n, (params, width) in enumerate(
+            zip(self._layers(), options.widths, strict=True)
+        ):
+            x = self._dropout(x, "layer") if n else x
+            before = state.hidden[:, n], state.cell[:, n]
+            before = before[0][:, :width], before[1][:, : options.cells(width)]
+            params |= {"recurrent_kernel": self._drop(params["recurrent_kernel"])}
+            inputs.append(jnp.where(is_text, x, 0))
+            y, after = _run_layer(params, x, steps, before, options)
+            x = x + y if n and options.residual else y
+            x = nn.with_logical_constraint(x, STATE_AXES)
+            hidden.append(_pad(after[0], state.hidden.shape[-1]))
+            cell.append(_pad(after[1], state.cell.shape[-1]))
+        dropped, raw = (
+            jnp.where(is_text, each, 0) for each in (self._dropout(x, "output"), x)
+        )
+        after = State(jnp.stack(hidden, 1), jnp.stack(cell, 1), last_B)
+        return StackResult(dropped, raw, tuple(inputs), after)
+
+    def _layers(self) -> list[dict[str, jax.Array]]:
+        """The parameters of each layer; those of equal widths are stacked."""
+        options = self.options
+        if len({*options.widths}) == 1:
+            width = options.width
+            return Blocks(options, options.layers, width, width, name="blocks")()
+        before = (options.width, *options.widths[:-1])
+        sizes = enumerate(zip(before, options.widths, strict=True))
+        named = [
+            Blocks(options, 1, *size, name=f"block_{number}") for number, size in sizes
+        ]
+        return [block()[0] for block in named]
+
+    def _dropout(self, x: jax.Array, place: str) -> jax.Array:
+        """Dropout of x [B, L, D] at a place."""
+        if self.options.dropout_mask == "each":
+            return dropout(self, x, place)
+        position = jnp.zeros((1, 1, 1), jnp.int32)  # as if all were one
+        unit = lax.broadcasted_iota(jnp.int32, (1, 1, x.shape[-1]), 2)
+        return self._hashed(x, place, x.shape[:1], position, unit)
+
+    def _drop_words(self, x: jax.Array, token_BL: jax.Array) -> jax.Array:
+        """x [B, L, E] of tokens, without those of some words."""
+        zero = jnp.zeros((1, 1, 1), jnp.int32)
+        return self._hashed(x, "word", (), token_BL[..., None], zero)
+
+    def _drop(self, kernel: jax.Array) -> jax.Array:
+        """A recurrent kernel [D, 4C] without some of its entries."""
+        row, column = (lax.broadcasted_iota(jnp.int32, kernel.shape, n) for n in (0, 1))
+        return self._hashed(kernel, "weight", (), row, column)
+
+    def _hashed(self, x, place, seeds, row, column) -> jax.Array:
+        """Dropout by a hash of row and column, with seeds for the first dims."""
+        rate = self.options.dropout_rate(place)
+        if not rate or not self.has_rng("dropout"):
+            return x
+        seed = dropout_seeds(self.make_rng("dropout"), *seeds)
+        seed = jnp.expand_dims(seed, range(len(seeds), x.ndim))
+        return counter_dropout(x, seed, row, column, rate)
+
+
+def _pad(x: jax.Array, width: int) -> jax.Array:
+    """x [B, D] with zeros behind."""
+    return jnp.pad(x, ((0, 0), (0, width - x.shape[-1])))
+
+
+class Blocks(Module):
+    """The parameters of layers of equal widths, stacked over them.
+
+    Attributes:
+      count: number of layers.
+      read, width: widths of their inputs and outputs.
+    """
+
+    options: Network
+    count: int
+    read: int
+    width: int
+
+    @nn.compact
+    def __call__(self) -> list[dict[str, jax.Array]]:
+        """The parameters of each layer."""
+        options, count, width = self.options, self.count, self.width
+        cells = options.cells(width)
+        draw = partial(uniform, cells**-0.5, "layers")
+        kernel = draw("embed", "feedforward")
+        bias = (constant(0.0, "layers", "feedforward"), (count, 4 * cells))
+        if options.cell == "pytorch":
+            bias = (draw("feedforward"), (count, 4 * cells))
+        made = {
+            "input_kernel": (kernel, (count, self.read, 4 * cells)),
+            "recurrent_kernel": (kernel, (count, width, 4 * cells)),
+            "bias": bias,
+            "recurrent_bias": bias,
+            "projection": (draw("feedforward", "embed"), (count, cells, width)),
+        }
+        if not options.bias:
+            del made["bias"]
+        if not options.bias or options.cell != "pytorch":
+            del made["recurrent_bias"]
+        if not options.cell_width:
+            del made["projection"]
+        stacked = {name: self.param(name, *each) for name, each in made.items()}
+        split = {name: lax.split(leaf, (1,) * count) for name, leaf in stacked.items()}
+        return [
+            {name: leaves[number][0] for name, leaves in split.items()}
+            for number in range(count)
+        ]
+
+
+def _steps(segment_BL: jax.Array, before_B: jax.Array) -> tuple[Steps, jax.Array]:
+    """`Steps` of the positions, and the segment [B] of the state after the last one.
+
+    Args:
+      before_B: the segment of the state before the first position; 0: none.
+    """
+    all_BM = jnp.concatenate([before_B[:, None], segment_BL], axis=1)
+    number = jnp.arange(1, all_BM.shape[1])[None]
+    text_BL = lax.cummax(jnp.where(segment_BL > 0, number, 0), axis=1)
+    previous_BL = jnp.pad(text_BL, ((0, 0), (1, 0)))[:, :-1]
+    continues_BL = jnp.take_along_axis(all_BM, previous_BL, axis=1) == segment_BL
+    last_B = jnp.take_along_axis(all_BM, text_BL[:, -1:], axis=1)[:, 0]
+    time_major = (each.T[..., None] for each in (segment_BL > 0, continues_BL))
+    return Steps(*time_major), last_B
+
+
+def _run_layer(
+    params: dict[str, jax.Array],
+    x_BLD: jax.Array,
+    steps: Steps,
+    before: tuple[jax.Array, jax.Array],
+    options: Network,
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """The states [B, L, D] of one layer, and its hidden [B, D] and cell [B, C] after.
+
+    The input product is computed for all positions at once; a step of the scan computes
+    the recurrent product and the projection.
+    """
+    dtype, operand_dtype = x_BLD.dtype, options.operand_dtype
+    forget_bias = 1 if options.cell == "standard" else 0
+    input_BLG = dense_matmul(x_BLD, params["input_kernel"], operand_dtype)
+    for name in ("bias", "recurrent_bias"):
+        if name in params:
+            input_BLG += params[name].astype(dtype)[None, None]
+    # With fsdp they are gathered once, not in each step of the scan.
+    recurrent_DG = nn.with_logical_constraint(
+        params["recurrent_kernel"].astype(operand_dtype), (None, "feedforward")
+    )
+    projection_CD = params.get("projection")
+    if projection_CD is not None:
+        projection_CD = nn.with_logical_constraint(
+            projection_CD.astype(operand_dtype), ("feedforward", None)
+        )
+
+    def step(state, inputs):
+        (hidden, cell), (input_BG, is_text, continues) = state, inputs
+        kept = jnp.where(continues, hidden, 0)
+        gates_BG = input_BG.astype(jnp.float32) + jnp.matmul(
+            kept.astype(operand_dtype), recurrent_DG, preferred_element_type=jnp.float32
+        )
+        i, f, g, o = jnp.moveaxis(gates_BG.reshape(*cell.shape, 4), -1, 0)
+        new_cell = jax.nn.sigmoid(f + forget_bias) * jnp.where(continues, cell, 0)
+        new_cell += jax.nn.sigmoid(i) * jnp.tanh(g)
+        new_cell = _cut(new_cell, options.cell_clip)
+        new_hidden = (jax.nn.sigmoid(o) * jnp.tanh(new_cell)).astype(dtype)
+        if projection_CD is not None:
+            new_hidden = matmul(new_hidden.astype(operand_dtype), projection_CD, dtype)
+            new_hidden = _cut(new_hidden, options.projection_clip)
+        cell = jnp.where(is_text, new_cell, cell)
+        hidden = jnp.where(is_text, new_hidden, hidden)
+        return (hidden, cell), hidden
+
+    inputs = jnp.moveaxis(input_BLG, 1, 0), *steps
+    after, hidden_LBD = lax.scan(step, before, inputs, unroll=UNROLL)
+    return jnp.moveaxis(hidden_LBD, 0, 1), after
+
+
+def _cut(x: jax.Array, bound: float) -> jax.Array:
+    """x within a bound; 0: x itself."""
+    return jnp.clip(x, -bound, bound) if bound else x
