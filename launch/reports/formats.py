@@ -1,12 +1,13 @@
-"""A filled table as Markdown, LaTeX, CSV or HTML."""
+"""A filled table as Markdown, LaTeX, CSV or HTML, or as sizes of differences."""
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from launch.reports.cell_text import format_rows
 from launch.reports.cells import Grid
 from launch.reports.csv_files import comma_separated, numbers
+from launch.reports.effects import effect_rows
 from launch.reports.notes import notes
 from launch.reports.tables import Table
 
@@ -26,9 +27,18 @@ def _paragraph(text: str) -> str:
 
 
 def markdown(table: Table, grid: Grid) -> str:
-    lines = [
-        [escape_markdown(word) for word in line] for line in format_rows(table, grid)
-    ]
+    below = "".join(map(_paragraph, notes(table, grid)))
+    return _markdown_rows(format_rows(table, grid)) + below
+
+
+def effects(table: Table, grid: Grid) -> str:
+    """The sizes of the table's differences, in Markdown."""
+    return _markdown_rows(effect_rows(table, grid))
+
+
+def _markdown_rows(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose first row is the header."""
+    lines = [[escape_markdown(word) for word in line] for line in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
 
     def line(words: list[str]) -> str:
@@ -38,8 +48,7 @@ def markdown(table: Table, grid: Grid) -> str:
 
     rule = [":" + "-" * (widths[0] - 1), *("-" * (n - 1) + ":" for n in widths[1:])]
     body = [line(lines[0]), line(rule), *map(line, lines[1:])]
-    below = "".join(map(_paragraph, notes(table, grid)))
-    return "\n".join(body) + "\n" + below
+    return "\n".join(body) + "\n"
 
 
 def latex(table: Table, grid: Grid) -> str:
@@ -109,4 +118,5 @@ FORMATS: dict[str, Callable[[Table, Grid], str]] = {
     "csv": comma_separated,
     "numbers": numbers,
     "html": html_table,
+    "effects": effects,
 }

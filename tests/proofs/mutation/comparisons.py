@@ -8,8 +8,33 @@ LEDGER = "launch/reports/ledger.py"
 TEST_LEDGER = "tests/launch/reports/test_ledger.py"
 CELLS = "launch/reports/cells.py"
 TEST_TABLES = "tests/launch/reports/test_tables.py"
+TEST_EFFECTS = "tests/launch/reports/test_effects.py"
 
 MUTANTS = [
+    Mutant(
+        "equivalence is judged by an interval of 50 %",
+        "launch/reports/effects.py",
+        "level=0.9)",
+        "level=0.5)",
+        TEST_EFFECTS,
+        "units_of_its_seeds",
+    ),
+    Mutant(
+        "differences of effects are not paired by seed",
+        "launch/reports/effects.py",
+        "shared = sorted(own.keys() & baseline.keys())",
+        "shared = sorted(own)[: len(baseline)]",
+        TEST_EFFECTS,
+        "shared_seeds",
+    ),
+    Mutant(
+        "a difference far on one side counts as equivalent",
+        "launch/reports/effects.py",
+        "-spread < low and high < spread",
+        "high < spread",
+        TEST_EFFECTS,
+        "within_a_deviation",
+    ),
     Mutant(
         "two claims about the same scores count twice",
         "research/evaluation/comparison.py",

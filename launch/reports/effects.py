@@ -1,0 +1,92 @@
+"""How large the differences of a table are beside what seeds change.
+
+A difference is paired by pretraining seed. Its size is the mean over the standard
+deviation of the seeds' differences (Cohen's d of pairs): n seeds find it the sooner,
+the larger that is (docs/statistics.md). A row is equivalent to its baseline if the 90 %
+interval of the difference lies within one standard deviation of the baseline's own
+seeds: two one-sided tests at 5 % (Schuirmann 1987), whose margin is itself estimated
+from these seeds.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from launch.reports.cells import Cell, Grid, by_seed
+from launch.reports.tables import Table
+from research.errors import UserError
+from research.evaluation.statistics import estimate
+
+HEADER = (
+    "column",
+    "row",
+    "difference",
+    "SD over seeds",
+    "difference / SD",
+    "90 % interval",
+    "SD of the baseline",
+    "equivalent",
+    "seeds",
+    "seconds",
+)
+MIN_SEEDS = 3
+"""With two an interval of 90 % is six of their standard deviations wide."""
+
+
+def effect_rows(table: Table, grid: Grid) -> list[tuple[str, ...]]:
+    """The header, and a line for each tested cell that has a baseline.
+
+    Cells of fewer than three shared seeds, or of two populations, have none.
+
+    Raises:
+      UserError: no cell has one.
+    """
+    lines = [
+        line
+        for column in table.columns
+        if column.tested
+        for row, cells in grid.items()
+        if (cell := cells.get(column.name))
+        and (other := grid.get(table.baseline_of(row), {}).get(column.name))
+        and row != table.baseline_of(row)
+        for line in _line(column.name, column.digits, row, cell, other)
+    ]
+    if not lines:
+        raise UserError(
+            "no cell of this table has three seeds and a baseline with the same ones, "
+            "which sizes of differences need"
+        )
+    return [HEADER, *lines]
+
+
+def _line(
+    column: str, digits: int, row: str, cell: Cell, other: Cell
+) -> Iterator[tuple[str, ...]]:
+    if cell.two_populations or other.two_populations:
+        return
+    own, baseline = by_seed(cell.numbers), by_seed(other.numbers)
+    shared = sorted(own.keys() & baseline.keys())
+    if len(shared) < MIN_SEEDS:
+        return
+    gaps = np.array([own[seed].mean() - baseline[seed].mean() for seed in shared])
+    sd = float(gaps.std(ddof=1))
+    mean, margin, _ = estimate(gaps, level=0.9)
+    low, high = mean - margin, mean + margin
+    spread = float(np.std([baseline[seed].mean() for seed in shared], ddof=1))
+    seconds = [number.trial.result["wall_seconds"] for number in cell.numbers]
+
+    def shown(value: float, more: int = 0) -> str:
+        return f"{value:.{digits + more}f}"
+
+    yield (
+        column,
+        row,
+        shown(mean),
+        shown(sd, 1),
+        f"{round(mean / sd, 1) + 0.0:.1f}" if sd else "–",
+        f"{shown(low)} to {shown(high)}",
+        shown(spread, 1),
+        "yes" if -spread < low and high < spread else "no",
+        str(len(shared)),
+        f"{np.median(seconds):.0f}",
+    )
