@@ -80,6 +80,7 @@ def load_config(
     set_num_layers(config, given)
     _check_sections(config)
     if reads_start:
+        sections.check_split(config.data)
         _tell_unread(config, overrides)
     pattern = objectives.config_objective(config).pattern
     network = networks.from_config(config.model)

@@ -51,7 +51,7 @@ def _task(name: str, entry: Any, path: str) -> Task:
     if not isinstance(entry, dict):
         raise UserError(f"--tasks={path}: {name} is no table of config keys")
     stand_in, keys = str(entry.pop("stand_in", "")), dict(_flatten(entry))
-    for key in FILES[:2]:
+    for key in FILES[:1] if "data.split" in keys else FILES[:2]:
         if key not in keys:
             raise UserError(f"--tasks={path}: {name} has no {key}")
     for key in keys:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from research.data.documents import single_labels
+from research.data.loading.build import has_split
 from research.data.pipeline import open_data
 from research.distributed import processes
 from research.errors import NonFiniteError, UserError
@@ -20,8 +21,9 @@ from research.step import State
 class Evaluations:
     """Evaluates a run's parameters, or their moving average if one is kept.
 
-    The test split is that of data.test, where it names files and the objective predicts
-    something: so a sweep can choose by one split and report another.
+    The test split is that of data.test or data.split, where one of them names it and
+    the objective predicts something: so a sweep can choose by one split and report
+    another.
 
     Args:
       writer: writes the metrics, and has those of the evaluations so far.
@@ -49,7 +51,8 @@ class Evaluations:
         self.margins: dict[str, float] = {}
         self.origin: dict[str, str] = {}
         self._predicts = bool(program.objective.predicts)
-        if self._predicts and config.data.test and config.data.eval_split != "test":
+        has_test = has_split(config.data, "test") and config.data.eval_split != "test"
+        if self._predicts and has_test:
             self._programs["test"] = _with_test_split(program, config)
             data = self._programs["test"].data
             self.origin = {"test_data": data.fingerprint}

@@ -10,16 +10,16 @@ from functools import partial
 from typing import Any
 
 from research import objectives, pruning
-from research.data.formats import FORMATS
+from research.data.corpora.corpus import SPLITS, split_fractions
+from research.data.formats import FORMATS, check_encoding
 from research.data.tokenizers.normalization import NORMALIZERS
-from research.errors import unknown
+from research.errors import UserError, unknown
 from research.fields import RATES, choice, fraction, free_text, number
 from research.metrics import signs
 from research.optimizers import OPTIMIZERS
 from research.optimizers.schedules import SCHEDULES
 from research.parts import Folder, default_of, part, section_fields
 
-SPLITS = ("train", "valid", "test")
 NETWORKS = Folder("research.networks", "Network")  # whose package imports Flax
 
 dim = partial(number, most=2**20)  # the size of a dim of an array
@@ -42,12 +42,18 @@ class Data:
     train: str = free_text("")  # files of this split alone, or tfds:NAME, whose own
     valid: str = free_text("")  # split it is: in place of data.corpus and its hash
     test: str = free_text("")  # split
+    split: str = free_text("")  # fractions of data.train in train, valid and test, as
+    # in 0.8,0.1,0.1: by the hash of a text, so that equal texts are in one part. A
+    # split with files of its own has 0. "": data.train is all for training
+    encoding: str = free_text("utf-8")  # of text files; any of Python's, as in latin-1
     format: str = part("auto", FORMATS)  # of files, a module of research/data/formats;
     # auto: by their suffix
     fields: str = free_text("")  # columns, keys or suffixes (of a.en and a.de) that are
     # an example's parts, as in en,de; without a header numbers from 0, -1 for the last
     label: str = free_text("")  # column or key of the label; "": that of the format,
-    # if it has one. Files of data.test may lack it
+    # if it has one. Files of data.test may lack it. Of files without columns (lines,
+    # txt): file, suffix or folder, a part of their paths; of lines also prefix, the
+    # text before the first space, or coarse_prefix, that before its first colon
     mixture: dict = dataclasses.field(default_factory=dict, metadata=RATES)  # corpus ->
     # rate; when not empty, replaces corpus
     mixing: str = choice("rows", ("rows", "batches"))  # what is of one corpus of the
@@ -90,6 +96,23 @@ class Data:
     # for each of dupe_factor copies (BERT), or for each epoch if that is 0
     lexicon: str = free_text("")  # a file of words, phrases, ...: entry<TAB>type a line
     cache_dir: str = free_text("")  # vocabularies, ...; "": ~/.cache/palimpsest
+
+    def __post_init__(self):
+        check_encoding(self.encoding)
+        if not self.split:
+            return
+        fractions = dict(zip(SPLITS, split_fractions(self.split), strict=True))
+        if not self.train:
+            raise ValueError(
+                "data.split divides the files of data.train, which names none; "
+                "data.held_out divides data.corpus"
+            )
+        for split in (self.train_split, self.eval_split):
+            if not fractions[split] and not getattr(self, split):
+                raise ValueError(
+                    f"data.split={self.split} has nothing in {split}, and data.{split} "
+                    "names no files"
+                )
 
 
 @dataclass
@@ -241,6 +264,24 @@ OPEN_SECTIONS = (
     "objective.teacher_model",
 )
 """Sections whose keys the user names; JSON replaces one as a whole."""
+
+
+def check_split(data: Any) -> None:
+    """Checks that a split is not both a part of data.train and in files of its own.
+
+    Args:
+      data: the section of a config.
+
+    Raises:
+      UserError: one is.
+    """
+    fractions = split_fractions(data.split) if data.split else ()
+    for split, rate in zip(SPLITS[1:], fractions[1:], strict=False):
+        if rate and data[split]:
+            raise UserError(
+                f"data.{split} names files, and data.split={data.split} takes its "
+                f"{split} split from data.train; give that split the fraction 0"
+            )
 
 
 def section_defaults(name: str, values: Mapping[str, Any]) -> dict[str, Any]:

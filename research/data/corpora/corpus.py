@@ -62,6 +62,36 @@ def join_corpora(corpora: Sequence[Corpus]) -> Corpus:
     )
 
 
+HeldOut = float | tuple[float, float] | None
+"""The fraction of documents in valid, and again in test; or both fractions; None: every
+split has all documents, since they are those of one split."""
+
+
+def held_out_fractions(held_out: HeldOut) -> dict[str, float]:
+    """The fractions of valid and test, as `split_of` takes them."""
+    pair = held_out if isinstance(held_out, tuple) else (held_out or 0.0,) * 2
+    return dict(zip(SPLITS[1:], pair, strict=True))
+
+
+def split_fractions(text: str) -> tuple[float, float, float]:
+    """The fractions of train, valid and test that data.split has, as in 0.8,0.1,0.1.
+
+    Raises:
+      ValueError: they are not three, none is of train, or their sum is not 1.
+    """
+    try:
+        fractions = tuple(map(float, text.split(",")))
+    except ValueError:
+        fractions = ()
+    legal = len(fractions) == 3 and fractions[0] > 0 and min(fractions) >= 0
+    if not legal or abs(sum(fractions) - 1) > 1e-9:
+        raise ValueError(
+            "data.split is three fractions, of train, valid and test, whose sum is 1, "
+            f"as in 0.8,0.1,0.1, not {text!r}"
+        )
+    return fractions
+
+
 def split_of(text: str, *, valid: float, test: float) -> str:
     """The split of a text, by its hash.
 

@@ -15,16 +15,24 @@ from typing import BinaryIO, NoReturn
 
 from research.data import cache, formats, work_shards
 from research.data.corpora import parallel_text
-from research.data.corpora.compression import decompressed, file_suffixes
-from research.data.corpora.corpus import Corpus, split_of
+from research.data.corpora.compression import as_utf8, decompressed, file_suffixes
+from research.data.corpora.corpus import (
+    Corpus,
+    HeldOut,
+    held_out_fractions,
+    split_of,
+)
 from research.data.documents import ArrayType, Document
 from research.data.formats import (
     AUTO,
+    FILE_LABELS,
+    EncodingError,
     FileFormat,
     FileOptions,
     LineError,
     Parsed,
     SkippedRows,
+    is_utf8,
 )
 from research.data.formats.parsing.lines import parse_lines
 from research.data.formats.txt import MAX_DOCUMENT_BYTES
@@ -38,7 +46,7 @@ VERSION = 1
 
 def load_file_corpus(
     name: str,
-    held_out: float | None,
+    held_out: HeldOut,
     options: FileOptions = AUTO,
     key: str = "data.corpus",
 ) -> Corpus:
@@ -49,15 +57,13 @@ def load_file_corpus(
 
     Args:
       name: the path or glob.
-      held_out: the fraction of documents in valid, and again in test; None: every split
-        has all documents, since the files are those of one split.
       key: the config key of the name, for errors.
 
     Raises:
       UserError: there are no such files, one has an unknown suffix, or a side of a
         parallel text is missing.
     """
-    reader = _Reader(options)
+    reader = _Reader(options, key)
     texts = _find_files(name, reader, key)
     corpus = _corpus(name, texts, held_out, reader)
     groups = work_shards.group_files(texts)
@@ -73,8 +79,8 @@ def load_file_corpus(
 class _Reader:
     """Reads files by the format that the options name, or each by its suffix."""
 
-    def __init__(self, options: FileOptions):
-        self.options = options
+    def __init__(self, options: FileOptions, key: str):
+        self.options, self._key = options, key
         self._by_suffix = formats.by_suffix()
         is_auto = options.format == AUTO.format
         self._named = None if is_auto else formats.make_format(options)
@@ -105,10 +111,70 @@ class _Reader:
         `amount_read` counts bytes on disk. Prints how many rows were left out.
         """
         first, *_ = files
+        hint = ""
+        if self._key.startswith("data."):
+            hint = "; data.encoding names the files' encoding, as in latin-1 or cp1252"
         if found := self.format_of(first):
-            return _parse_file(first, found.parse, self.options)
-        sides = [_parse_file(file, parse_lines, AUTO) for file in files]
+            documents = _parse_file(first, found.parse, self.options, hint)
+            return self._with_label(first, found, documents)
+        lines = AUTO._replace(encoding=self.options.encoding)
+        sides = [_parse_file(file, parse_lines, lines, hint) for file in files]
         return _with_names(first, parallel_text.read_sides(files, sides, self.options))
+
+    def _with_label(
+        self, file: Path, found: FileFormat, documents: Iterator[Document]
+    ) -> Iterator[Document]:
+        """The documents, with the label that the file's path says, if it is to."""
+        if not self.has_file_label(found):
+            return documents
+        label = _file_label(file, self.options.label)
+        return (document._replace(label=label) for document in documents)
+
+    def has_file_label(self, found: FileFormat) -> bool:
+        """Whether data.label is a part of the path of the files of a format."""
+        return bool(found.label_rules) and self.options.label in FILE_LABELS
+
+    def check(self, name: str, texts: list[tuple[Path, ...]]) -> None:
+        """Checks data.label and data.encoding of files that they fit.
+
+        Args:
+          name: what names the files: a folder, or a file or glob.
+
+        Raises:
+          UserError: files without columns have no such label, all of them have the
+            same, a folder has files beside its folders of labels, or a file is not
+            text.
+        """
+        label, by_label = self.options.label, {}
+        for first, *_ in texts:
+            found = self.format_of(first)
+            if found and not found.is_encoded and not is_utf8(self.options.encoding):
+                raise UserError(
+                    f"data.encoding={self.options.encoding} is of text files; {first} "
+                    "says itself what its bytes are"
+                )
+            rules = found.label_rules if found else ()
+            if rules and label and label not in rules:
+                raise UserError(
+                    f"data.label={label}: {first} has no columns; its label is "
+                    f"{', '.join(rules[:-1])} or {rules[-1]}"
+                )
+            if found and self.has_file_label(found):
+                by_label.setdefault(_file_label(first, label), first)
+                parent = Path(name).expanduser()
+                is_beside = parent.is_dir() and first.parent.parent != parent
+                if label == "folder" and is_beside:
+                    raise UserError(
+                        f"data.label=folder: {first} is in no folder of {name} that "
+                        "is a label; a glob names the others, as in "
+                        f"{name}/[np]*/*{first.suffix}"
+                    )
+        if len(by_label) == 1 and self._key in ("data.corpus", "data.train"):
+            ((only, first),) = by_label.items()
+            raise UserError(
+                f"data.label={label}: the label of all {len(texts)} files of {name} is "
+                f"{only!r}, as that of {first.name}; {_OTHER_RULES[label]}"
+            )
 
     def arrays(self, texts: list[tuple[Path, ...]]) -> dict[str, ArrayType]:
         """The arrays that documents of the files have beside text.
@@ -131,6 +197,8 @@ class _Reader:
         named = [VERSION, *self.options.key()] if self.options != AUTO else []
         formats = self._formats(texts)
         later = [[each.suffixes, each.version] for each in formats if each.version > 1]
+        if self.options.label == "folder" and any(map(self.has_file_label, formats)):
+            later.append([first.parent.name for first, *_ in texts])
         return named + later
 
     def _formats(self, texts: list[tuple[Path, ...]]) -> list[FileFormat]:
@@ -139,15 +207,14 @@ class _Reader:
 
 
 def _corpus(
-    name: str, texts: list[tuple[Path, ...]], held_out: float | None, reader: _Reader
+    name: str, texts: list[tuple[Path, ...]], held_out: HeldOut, reader: _Reader
 ) -> Corpus:
     """The corpus of the documents of files, divided into splits by hash."""
     sizes = [sum(file.stat().st_size for file in files) for files in texts]
+    fractions = held_out_fractions(held_out)
 
     def is_in(split: str, text: str) -> bool:
-        return held_out is None or (
-            split_of(text, valid=held_out, test=held_out) == split
-        )
+        return held_out is None or split_of(text, **fractions) == split
 
     def read(split: str) -> Iterator[Document]:
         earlier = 0  # bytes of the files before this one
@@ -194,7 +261,29 @@ def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
     for file in found:
         if not file.is_file():
             raise UserError(f"{file}: no file, or a link that leads to none")
+    reader.check(name, texts)
     return sorted(texts + parallel)
+
+
+def _file_label(file: Path, rule: str) -> str:
+    """The label of all texts of a file, by one of FILE_LABELS."""
+    suffix, compression = file_suffixes(file)
+    match rule:
+        case "folder":
+            return file.resolve().parent.name
+        case "suffix":
+            return suffix[1:]
+    return file.name.removesuffix(compression).partition(".")[0]
+
+
+_OTHER_RULES = {
+    "file": "that is its name up to the first dot; data.label=suffix is what follows "
+    "the last one, and folder the folder that it is in",
+    "suffix": "that is what follows the last dot of its name; data.label=file is what "
+    "precedes the first one, and folder the folder that it is in",
+    "folder": "that is the folder that it is in; data.label=file and suffix are what "
+    "precedes the first dot of its name and what follows the last one",
+}
 
 
 def _files_below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
@@ -264,13 +353,25 @@ def read_lines(stream: BinaryIO, name: str) -> list[str]:
 
 
 def _parse_file(
-    file: Path, parse: Callable[[BinaryIO, FileOptions], Parsed], options: FileOptions
+    file: Path,
+    parse: Callable[[BinaryIO, FileOptions], Parsed],
+    options: FileOptions,
+    hint: str = "",
 ) -> Iterator[Document]:
+    """The documents of a file.
+
+    Args:
+      hint: the end of the error's line where bytes are none of the encoding.
+    """
     try:
         with file.open("rb") as raw:
-            yield from _with_names(file, parse(decompressed(file, raw), options), raw)
+            content = decompressed(file, raw)
+            if not is_utf8(options.encoding):
+                content = as_utf8(content, options.encoding)
+            yield from _with_names(file, parse(content, options), raw)
     except LineError as error:
-        raise UserError(f"{file}:{error.args[0]}: {error.args[1]}") from error
+        end = hint if isinstance(error, EncodingError) else ""
+        raise UserError(f"{file}:{error.args[0]}: {error.args[1]}{end}") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{file}: not a complete gzip file ({error})") from error
     except OSError as error:

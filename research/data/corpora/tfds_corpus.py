@@ -5,7 +5,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from research.data import cache
-from research.data.corpora.corpus import TFDS_PREFIX, Corpus, split_of
+from research.data.corpora.corpus import (
+    TFDS_PREFIX,
+    Corpus,
+    HeldOut,
+    held_out_fractions,
+    split_of,
+)
 from research.data.documents import TAGS, Document, join_parts
 from research.data.formats import AUTO, FileOptions
 from research.data.formats.parsing.values import label_of, text_of
@@ -23,7 +29,7 @@ OWN_SPLITS = {
 
 
 def load_tfds_corpus(
-    name: str, held_out: float | None, options: FileOptions = AUTO, split: str = ""
+    name: str, held_out: HeldOut, options: FileOptions = AUTO, split: str = ""
 ) -> Corpus:
     """The data set "tfds:NAME", downloaded and prepared if necessary.
 
@@ -54,7 +60,7 @@ def load_tfds_corpus(
 def corpus_of_builder(
     name: str,
     builder,
-    held_out: float | None,
+    held_out: HeldOut,
     options: FileOptions = AUTO,
     split: str = "",
 ) -> Corpus:
@@ -71,8 +77,8 @@ def corpus_of_builder(
     part of the name is read in place of all three, divided by that hash.
 
     Args:
-      held_out: None: every split has all documents, since they are those of one split.
-      split: their split, if `held_out` is None; it is read unless the name has a split.
+      split: that of the key that names the data set; "": data.corpus. It is read
+        unless the name has a split.
 
     Raises:
       UserError: it has no such feature or no such split.
@@ -88,7 +94,7 @@ def corpus_of_builder(
     own, chosen = _own_splits(info.splits), bool(split) or SPLIT in name
     whole = _split_to_read(name, info.splits, own.get(split, split), where)
     own = {} if chosen else own
-    fraction = {each: 0.0 if each in own else held_out or 0.0 for each in OWN_SPLITS}
+    fraction = held_out_fractions(held_out) | dict.fromkeys(own, 0.0)
 
     def is_in(split: str, text: str) -> bool:
         return held_out is None or split in own or split_of(text, **fraction) == split

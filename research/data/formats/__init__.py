@@ -4,6 +4,7 @@ A module is found by listing this folder: nothing else names it. `data.format` c
 one, or the suffix of a file does.
 """
 
+import codecs
 import dataclasses
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -25,18 +26,45 @@ class FileOptions(NamedTuple):
     optional: bool = False  # whether rows may lack that column: those of a test split
     own: Mapping[str, Any] = MappingProxyType({})  # keys of that format alone, with
     # values that are not their defaults
+    encoding: str = "utf-8"  # of text files, one of Python's
 
     def key(self) -> list[Any]:
         """The options as a key for fingerprints of documents."""
         own = [dict(self.own)] if self.own else []
+        own += (
+            []
+            if is_utf8(self.encoding)
+            else [["encoding", codecs.lookup(self.encoding).name]]
+        )
         return [self.format, self.fields, self.label, self.optional, *own]
 
 
 AUTO = FileOptions()
 
 
+def is_utf8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name == "utf-8"
+
+
+def check_encoding(name: str) -> None:
+    """Raises ValueError: Python has no text encoding of that name."""
+    try:
+        b"a".decode(name)
+    except UnicodeError:
+        pass  # one of several bytes a letter
+    except LookupError:
+        raise ValueError(
+            f"data.encoding is an encoding that Python knows, as in utf-8, latin-1 or "
+            f"cp1252, not {name!r}"
+        ) from None
+
+
 class LineError(Exception):
     """An error with the number of a line, and what is wrong with it."""
+
+
+class EncodingError(LineError):
+    """A line has bytes that are none of the file's encoding."""
 
 
 class SkippedRows(NamedTuple):
@@ -46,6 +74,9 @@ class SkippedRows(NamedTuple):
     first: int  # number of the first one's line
     reason: str
 
+
+FILE_LABELS = ("file", "suffix", "folder")
+"""Rules by which all texts of a file have one label: a part of its path."""
 
 Parsed = Iterator[Document | SkippedRows]
 """Documents, whose `id` is ":" and the number of their line, and last `SkippedRows`."""
@@ -70,6 +101,13 @@ class FileFormat:
 
     arrays: Mapping[str, ArrayType] = MappingProxyType({})
     """The arrays of its documents, see `Document.arrays`."""
+
+    is_encoded: bool = True
+    """Whether its files are text, which data.encoding decodes."""
+
+    label_rules: tuple[str, ...] = ()
+    """What data.label may be in files that have no columns: `FILE_LABELS`, which are
+    read from a file's path, and others, which `parse` reads."""
 
     version: int = 1
     """Raise it when the same files give other documents."""

@@ -12,6 +12,7 @@ class Format(FileFormat):
     """data.fields and data.label are columns; without `fields` text is in `text`."""
 
     suffixes = (".parquet",)
+    is_encoded = False
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
         import pyarrow  # only where there is such a file

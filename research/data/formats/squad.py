@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 
 from research.data.documents import ANSWERABLE, UNANSWERABLE, Document, join_parts
 from research.data.formats import (
+    EncodingError,
     FileFormat,
     FileOptions,
     LineError,
@@ -29,6 +30,9 @@ class Format(FileFormat):
         content = file.read()
         try:
             questions = list(_questions(json.loads(content)))
+        except UnicodeDecodeError as error:
+            line = content[: error.start].count(b"\n") + 1
+            raise EncodingError(line, f"not UTF-8 ({error.reason})") from error
         except (
             ValueError,
             KeyError,

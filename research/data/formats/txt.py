@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from research.data.documents import Document
-from research.data.formats import FileFormat, FileOptions, Parsed
+from research.data.formats import FILE_LABELS, FileFormat, FileOptions, Parsed
 from research.data.formats.parsing.lines import decode, line_feeds
 
 MAX_DOCUMENT_BYTES = 2**20
@@ -13,10 +13,13 @@ MAX_DOCUMENT_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Format(FileFormat):
-    """Texts without labels; data.fields and data.label have no meaning."""
+    """Texts; data.fields has no meaning. data.label is the part of a file's path that
+    is the label of its texts (`FILE_LABELS`); without it they have none.
+    """
 
     suffixes = (".txt",)
     is_text = True
+    label_rules = FILE_LABELS
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
         document, size, first = [], 0, 1

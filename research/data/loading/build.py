@@ -10,13 +10,16 @@ from research.batch import VocabInfo
 from research.data import cache as caches
 from research.data.corpora import lexicon, stdlib_corpus
 from research.data.corpora.corpus import (
+    SPLITS,
     TFDS_PREFIX,
     Corpus,
+    HeldOut,
     join_corpora,
     sampling_rates,
+    split_fractions,
 )
 from research.data.documents import ArrayType, Document
-from research.data.formats import AUTO, FileOptions, own_keys
+from research.data.formats import AUTO, FileOptions, is_utf8, own_keys
 from research.data.loading.mixture_schedule import make_schedule
 from research.data.loading.text_source import TextSource
 from research.data.store.copies import Copies
@@ -64,8 +67,9 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     train = index_corpora(text_spec, loaded, data.train_split)
     eval_spec = objective.text_spec(eval_length)
     held_out = index_corpora(eval_spec, evaluated, data.eval_split)
-    labels, named = (), getattr(data, data.eval_split)
-    if named and (shared := _files(loaded) & _files(evaluated)):
+    labels, named = (), files_of(data, data.eval_split)
+    is_own = bool(getattr(data, data.eval_split))  # not a part of those of data.train
+    if is_own and (shared := _files(loaded) & _files(evaluated)):
         print(
             f"data.{data.eval_split} reads {min(shared)}, as the training text does: "
             "its evaluations are not of held-out text",
@@ -207,7 +211,7 @@ def corpus_rates(config: Any) -> dict[str, float]:
     `:length`, with the objective and length of the config.
     """
     data = config.data
-    corpus = getattr(data, data.train_split) or data.corpus
+    corpus = files_of(data, data.train_split) or data.corpus
     if data.task:
         ending = f":{config.objective.name}"
         corpus = data.task.removesuffix(f":{data.length}").removesuffix(ending)
@@ -216,6 +220,21 @@ def corpus_rates(config: Any) -> dict[str, float]:
     if data.mixture and (corpus == "mix" or not data.task):
         return dict(sorted(data.mixture.items()))
     return {corpus: 1.0}
+
+
+def files_of(data: Any, split: str) -> str:
+    """What config.data names for a split; "" if that is a part of data.corpus.
+
+    With data.split the files of data.train have all splits but those that have own
+    files.
+    """
+    return getattr(data, split) or (data.train if data.split else "")
+
+
+def has_split(data: Any, split: str) -> bool:
+    """Whether config.data names files of a split, or a part of data.train."""
+    fractions = split_fractions(data.split) if data.split else (0.0,) * len(SPLITS)
+    return bool(getattr(data, split)) or fractions[SPLITS.index(split)] > 0
 
 
 def split_corpora(config: Any, split: str) -> list[Corpus]:
@@ -233,15 +252,21 @@ def split_corpora(config: Any, split: str) -> list[Corpus]:
                 f"{name!r} twice"
             )
     own = own_keys(data.format, data)
-    options = FileOptions(data.format, fields, data.label, own=own)
-    named, trained = getattr(data, split), getattr(data, data.train_split)
+    options = FileOptions(
+        data.format, fields, data.label, own=own, encoding=data.encoding
+    )
+    named, trained = files_of(data, split), files_of(data, data.train_split)
+    names = [named] if named else [*corpus_rates(config)]
+    for name in names if not is_utf8(data.encoding) else ():
+        if name in stdlib_corpus.NAMES or name.startswith(TFDS_PREFIX):
+            raise UserError(f"data.encoding={data.encoding} is of files, not of {name}")
     if trained and not named:
         raise UserError(
             f"data.{data.train_split} names files that are all for training; name "
-            f"those of data.{split} too, or give data.corpus, which has all splits"
+            f"those of data.{split} too, or give data.split=0.9,0.1,0, which divides "
+            "them"
         )
     if not named:
-        names = corpus_rates(config)
         return [load_corpus(name, data.held_out, options) for name in names]
     for key in ("mixture", "task") if trained else ():
         if data[key]:
@@ -251,6 +276,9 @@ def split_corpora(config: Any, split: str) -> list[Corpus]:
             f"data.reader=seqio reads data.corpus or data.mixture; with "
             f"data.{split} set data.reader=native"
         )
+    if data.split and (split == "train" or not getattr(data, split)):
+        _, *fractions = split_fractions(data.split)
+        return [_load_named_corpus(named, tuple(fractions), options, "train")]
     options = options._replace(optional=split == "test")
     return [_load_named_corpus(named, None, options, split)]
 
@@ -286,7 +314,7 @@ def load_corpus(name: str, held_out: float, options: FileOptions = AUTO) -> Corp
 
 
 def _load_named_corpus(
-    name: str, held_out: float | None, options: FileOptions, split: str = ""
+    name: str, held_out: HeldOut, options: FileOptions, split: str = ""
 ) -> Corpus:
     """The corpus of files or of TFDS that data.corpus names, or the key of a split."""
     if name.startswith(TFDS_PREFIX):

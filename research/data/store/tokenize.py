@@ -257,7 +257,7 @@ def check_stream(corpus: Corpus, split: str, meta: dict) -> dict:
     if not meta["shards"]:
         raise UserError(
             f"data.corpus {corpus.name!r} has no documents in its {split} split; "
-            "give more text or a larger data.held_out"
+            "give more text, or a larger data.held_out or data.split"
         )
     if meta["unknown"]:
         total = sum(shard["tokens"] for shard in meta["shards"])

@@ -300,6 +300,86 @@ def test_named_files_are_all_of_their_split_and_others_by_hash(tmp_path):
     assert len(keys) == 3
 
 
+TREC = "DESC:manner How did it go ?\n\nHUM:ind Who was Caf\xe9 ?\r\nDESC:def x\n"
+
+
+@pytest.mark.parametrize(
+    ("rule", "labels"),
+    [
+        ("prefix", ["DESC:manner", "HUM:ind", "DESC:def"]),
+        ("coarse_prefix", ["DESC", "HUM", "DESC"]),
+    ],
+)
+def test_a_label_precedes_the_text_of_a_line(tmp_path, rule, labels):
+    path = write(tmp_path / "train.label", TREC.encode("latin-1"))
+    found = read(path, "lines", (), rule, False, {}, "latin-1")
+    assert [each.label for each in found] == labels
+    assert found[1].text == "Who was Caf\xe9 ?" and found[1].id == "train.label:3"
+
+
+NAMES = {
+    "file": (["quote.tok.5000", "plot.tok.5000"], ["plot", "quote"]),
+    "suffix": (["rt.pos", "rt.neg.gz"], ["neg", "pos"]),
+    "folder": (["pos/a.txt", "neg/a.txt"], ["neg", "pos"]),
+}
+
+
+@pytest.mark.parametrize("rule", NAMES)
+def test_a_label_is_a_part_of_the_path_of_a_file(tmp_path, rule):
+    names, labels = NAMES[rule]
+    for name in names:
+        content = f"{name}\n".encode()
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(
+            tmp_path / name, gzip.compress(content) if name[-3:] == ".gz" else content
+        )
+    fmt = ("auto" if rule == "folder" else "lines", (), rule)
+    assert [each.label for each in read(tmp_path, *fmt)] == labels
+    key = files.load_file_corpus(str(tmp_path), None, FileOptions(*fmt)).fingerprint()
+    if rule == "folder":
+        (tmp_path / "pos").rename(tmp_path / "other")
+        moved = files.load_file_corpus(str(tmp_path), None, FileOptions(*fmt))
+        assert moved.fingerprint() != key
+        write(tmp_path / "urls.txt", "x\n")
+        with pytest.raises(UserError, match=r"urls\.txt is in no folder of .* a label"):
+            read(tmp_path, *fmt)
+        glob = f"{tmp_path}/[no]*/*.txt"
+        assert [each.label for each in read(glob, *fmt)] == ["neg", "other"]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "UTF8"])
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.conll", "a.txt.gz"])
+def test_a_file_is_read_in_its_encoding(tmp_path, encoding, name):
+    """As the same file in UTF-8 is, also across the chunks that are decoded."""
+    rows = [f"caf\xe9{n} \xab\xbb" for n in range(3000)]
+    lines = {
+        "a.tsv": lambda row: f"{row}\tx\n",
+        "a.csv": lambda row: f"{row},x\n",
+        "a.jsonl": lambda row: f'{{"0": "{row}", "1": "x"}}\n',
+        "a.conll": lambda row: "".join(f"{w} x\n" for w in row.split()) + "\n",
+        "a.txt.gz": lambda row: f"{row}\n\n",
+    }
+    content = "".join(map(lines[name], rows))
+    columns = () if name == "a.txt.gz" else (("0",), "1")
+    pack = gzip.compress if name.endswith(".gz") else bytes
+    found = []
+    for each in ("utf-8", encoding):
+        path = write(tmp_path / name, pack(content.encode(each)))
+        options = FileOptions("auto", *columns, encoding=each)
+        corpus = files.load_file_corpus(str(path), None, options)
+        found.append([d._replace(amount_read=0) for d in corpus.documents("train")])
+    assert found[0] == found[1] and len(found[0]) == len(rows)
+
+
+def test_a_wrong_byte_says_its_line_in_any_chunk(tmp_path):
+    content = "caf\xe9 ab\n".encode("cp1252") * 3000 + b"\x81\n"
+    path = write(tmp_path / "a.txt", content)
+    options = FileOptions(encoding="cp1252")
+    corpus = files.load_file_corpus(str(path), None, options)
+    with pytest.raises(UserError, match=r"a\.txt:3001: not cp1252 .*; data.encoding"):
+        list(corpus.documents("train"))
+
+
 WRONG = [
     ("a.tsv", "one\ttwo\tgold\na\tb\n", PAIRS, "a.tsv:2: has 2 columns, not 3"),
     ("a.tsv", "one\tto\tgold\na\tb\t1\n", PAIRS, "a.tsv:2: unknown column"),

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from research.data.corpora.corpus import split_of
 from research.data.documents import single_labels
 from research.data.pipeline import open_data
 from research.errors import UserError
@@ -20,6 +21,8 @@ def folder(tmp_path_factory):
     for name, labels in splits.items():
         lines = [f"{label} ab cd\t{label}" for label in labels * 30]
         (folder / f"{name}.tsv").write_text("\n".join(lines))
+    rows = [f"{label} ab {n}\t{label}" for n in range(400) for label in "xyz"]
+    (folder / "all.tsv").write_text("\n".join(rows + rows[:300]))
     return folder
 
 
@@ -116,6 +119,49 @@ def test_an_evaluation_may_read_another_corpus_than_the_training(folder):
     other = open_data(hashed, toy_objectives.Objective("document"))
     assert data.train.fingerprint == other.train.fingerprint
     assert data.eval.num_examples == 7 != other.eval.num_examples
+
+
+def test_a_file_is_divided_by_fractions(folder):
+    """Each row is in one part, and equal texts are in the same one."""
+    sizes, texts = {}, {}
+    for split in ("valid", "test"):
+        keys = {"train": "all", "split": "0.7,0.2,0.1", "eval_split": split}
+        data = open_split(folder, Labelled("document"), **keys)
+        sizes |= {"train": data.train.num_examples, split: data.eval.num_examples}
+        texts[split] = {document.text for document in data.documents()}
+        assert data.vocab.labels == ("x", "y", "z")
+    assert sum(sizes.values()) == 1500
+    assert not texts["valid"] & texts["test"]
+    for split, fraction in (("valid", 0.2), ("test", 0.1)):
+        deviation = (1200 * fraction * (1 - fraction)) ** 0.5
+        assert abs(len(texts[split]) - 1200 * fraction) < 4 * deviation
+
+
+def test_a_label_that_the_own_part_lacks_is_unknown(folder, capsys):
+    texts = [f"ab {n}" for n in range(60)]
+    parts = [split_of(text, valid=0.2, test=0.1) for text in texts]
+    (folder / "rare.tsv").write_text(
+        "".join(
+            f"{text}\t{'r' if n == parts.index('valid') else 'xy'[n % 2]}\n"
+            for n, text in enumerate(texts)
+        )
+    )
+    keys = {"train": "rare", "split": "0.7,0.2,0.1"}
+    data = open_split(folder, Labelled("document"), **keys)
+    assert data.vocab.labels == ("x", "y")
+    assert "label 'r' is unknown to the training text, as are 1" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_split_with_its_own_file_is_no_part_of_the_training_file(folder, capsys):
+    keys = {"train": "all", "test": "valid", "split": "0.5,0.5,0"}
+    parts = open_split(folder, Labelled("document"), **keys)
+    assert parts.train.num_examples + parts.eval.num_examples == 1500
+    data = open_split(folder, Labelled("document"), **keys, eval_split="test")
+    assert data.eval.num_examples == 60
+    assert data.train.fingerprint == parts.train.fingerprint
+    assert "not of held-out" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["tlm", "sequence_to_sequence"])

@@ -47,6 +47,13 @@ def test_a_task_may_have_a_rate_of_dropout(file):
     assert task.keys["model.dropout"] == 0.2
 
 
+def test_a_task_may_divide_its_training_file(file):
+    file.write_text(TOML.replace("valid", "split").replace("b.tsv", "0.8,0.1,0.1"))
+    (task,) = load_tasks(str(file)).values()
+    assert task.keys["data.split"] == "0.8,0.1,0.1"
+    assert "data.valid" not in task.keys
+
+
 def test_a_data_set_of_tfds_is_no_file(file):
     file.write_text(TOML.replace("b.tsv", "tfds:glue/mrpc"))
     (task,) = load_tasks(str(file)).values()

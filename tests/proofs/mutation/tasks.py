@@ -18,6 +18,38 @@ TEST_INPUT = "tests/objectives/inputs/test_task_input.py"
 
 MUTANTS = [
     Mutant(
+        "a file that is divided is all in each part",
+        "research/data/loading/build.py",
+        "[_load_named_corpus(named, tuple(fractions), options, ",
+        "[_load_named_corpus(named, None, options, ",
+        TEST_SPLITS,
+        "divided_by_fractions",
+    ),
+    Mutant(
+        "a label of training text that only a part of its file has is known there",
+        "research/data/loading/build.py",
+        "    labels, named = (), files_of(data, data.eval_split)\n",
+        "    labels, named = (), getattr(data, data.eval_split)\n",
+        TEST_SPLITS,
+        "own_part_lacks",
+    ),
+    Mutant(
+        "a wrong byte is on a line of its chunk",
+        "research/data/corpora/compression.py",
+        '        self._line += text.count("\\n")\n',
+        "",
+        TEST_FILES,
+        "its_line_in_any_chunk",
+    ),
+    Mutant(
+        "folders with other names have the stream of the first labels",
+        "research/data/corpora/files.py",
+        "            later.append([first.parent.name for first, *_ in texts])\n",
+        "            pass\n",
+        TEST_FILES,
+        "part_of_the_path",
+    ),
+    Mutant(
         "two texts have as much room as one, which lacks a separator",
         "research/data/units/parts.py",
         "self.separators * (two > 0)",

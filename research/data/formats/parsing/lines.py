@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from research.data.documents import Document
-from research.data.formats import FileOptions, LineError, Parsed
+from research.data.formats import EncodingError, FileOptions, LineError, Parsed
 
 
 def line_feeds(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -43,6 +43,8 @@ def json_rows(file: BinaryIO, keys: Collection[str] = ()) -> Iterator[tuple[int,
         try:
             hook = partial(_checked_object, number, keys) if keys else None
             yield number, json.loads(line, object_pairs_hook=hook)
+        except UnicodeDecodeError as error:
+            raise EncodingError(number, f"not UTF-8 ({error.reason})") from error
         except (ValueError, RecursionError) as error:
             raise LineError(number, f"not a JSON object ({error})") from error
 
@@ -64,7 +66,7 @@ def decode(line: bytes, number: int) -> str:
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        raise LineError(number, f"not UTF-8 ({error.reason})") from error
+        raise EncodingError(number, f"not UTF-8 ({error.reason})") from error
 
 
 def replace_surrogates(text: str) -> str:
