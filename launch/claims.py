@@ -5,7 +5,9 @@
 
 With --claim=TABLE, or --claim=TABLE.CLAIM for one, it reads the column of the claim's
 plan from two rows of experiments/tables/TABLE.toml, whose runs must be complete, and
-writes experiments/claims/results/CLAIM.SCALE.json, to be committed.
+writes experiments/claims/results/CLAIM.SCALE.json, to be committed. With --repeat the
+runs are those of the same sweep with other seeds (`launch.sweep --first_seed=6`), and
+the ledger says whether they agree with the first ones.
 """
 
 import argparse
@@ -135,7 +137,8 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
     (column,) = (each for each in table.columns if each.name == plan.metric)
     origin = {"table": file, "rows": rows, **_origin(both), "stand_in": column.stand_in}
     result = Result(tuple(seeds), better, worse, column.better == HIGHER, origin)
-    return ledger.write_result(claim, args.scale, result, Path(args.folder))
+    folder = Path(args.folder)
+    return ledger.write_result(claim, args.scale, result, folder, repeat=args.repeat)
 
 
 def default_table(claim: Claim) -> str:
@@ -163,12 +166,16 @@ def _origin(both: list[Cell]) -> dict[str, Any]:
 
 def page(claims: dict[str, Claim], folder: Path) -> Iterator[str]:
     """The lines of the ledger."""
-    compared = {
-        scale: ledger.compare_results(claims.values(), scale, folder)
-        for scale in SCALES
-    }
+    compared, again = (
+        {
+            scale: ledger.compare_results(claims.values(), scale, folder, repeat=repeat)
+            for scale in SCALES
+        }
+        for repeat in (False, True)
+    )
     yield INTRODUCTION
     yield _summary(claims, compared)
+    yield from _agreement(compared, again)
     if any(compared.values()):
         yield f"\n![Forest plot of the claims that were run](claims.svg)\n\n{UNITS}"
     shown = {
@@ -182,6 +189,7 @@ def page(claims: dict[str, Claim], folder: Path) -> Iterator[str]:
         for claim in own:
             verdicts = [
                 _verdict(claim, scale, compared[scale], shown[scale])
+                + _repeated(claim, again[scale])
                 for scale in SCALES
             ]
             words = [_name(claim), claim.better, claim.worse, claim.metric]
@@ -221,6 +229,33 @@ def _summary(claims: dict[str, Claim], compared: dict[str, dict]) -> str:
         each.append(f"{len(claims) - len(words)} not run")
         counts.append(f"{scale}: {', '.join(each)}")
     return f"{len(claims)} claims. {'; '.join(counts)}."
+
+
+def _agreement(compared: dict[str, dict], again: dict[str, dict]) -> Iterator[str]:
+    """A sentence on the repeats of each scale that has some."""
+    for scale, repeats in again.items():
+        if repeats:
+            pairs = [(compared[scale][name][0], repeats[name][0]) for name in repeats]
+            same = sum(_word(first) == _word(second) for first, second in pairs)
+            signs = sum(
+                first.difference.mean * second.difference.mean > 0
+                for first, second in pairs
+            )
+            yield (
+                f"\nRepeated with other seeds at {scale}: of {len(pairs)} claims "
+                f"{same} have the same verdict again, {signs} a difference of the "
+                "same sign."
+            )
+
+
+def _repeated(claim: Claim, again: dict[str, tuple]) -> str:
+    """What the repeat of a claim says, to be put behind its verdict."""
+    if claim.id not in again:
+        return ""
+    found, result = again[claim.id]
+    mean, margin, _ = found.difference
+    mean *= 1 if result.higher_is_better else -1
+    return f"; again, with other seeds: {_word(found)}, {mean:+.3g} ± {margin:.2g}"
 
 
 def _word(found: Any) -> str:
@@ -263,6 +298,7 @@ def parser() -> cli.Parser:
     parser.add_argument(
         "--workdir", default="", help="of the claim: folder of the sweep"
     )
+    parser.add_argument("--repeat", action="store_true", help="runs with other seeds")
     parser.add_argument("--better", default="", help="of the claim: another row")
     parser.add_argument("--worse", default="", help="of the claim: another row")
     return parser

@@ -72,7 +72,12 @@ def _run(args: argparse.Namespace) -> int:
     header["tasks"] = {name: task._asdict() for name, task in tasks.items()}
     submit.make_backend(header)  # reports a wrong flag before the trials are planned
     trials = sweep_plan.make_plan(
-        args.sweep, args.workdir, scale=args.scale, shared=args.overrides, tasks=tasks
+        args.sweep,
+        args.workdir,
+        scale=args.scale,
+        shared=args.overrides,
+        tasks=tasks,
+        first_seed=args.first_seed,
     )
     if args.dry_run:
         submit.print_plan(trials, header, round=1)
@@ -152,6 +157,12 @@ def parser() -> Parser:
     parser.add_argument("--scale", default="smoke", help=" | ".join(SCALES))
     parser.add_argument("--dry_run", action="store_true", help="only show the trials")
     parser.add_argument("--tasks", default="", help="TOML file of tasks to tune on")
+    parser.add_argument(
+        "--first_seed",
+        type=cli.whole(0),
+        default=0,
+        help="added to every seed: a repeat with others",
+    )
     parser.add_argument(
         "--trial", default="", help="logs, status, resume: by id or name"
     )

@@ -136,18 +136,35 @@ def _claim(name: str, content: Mapping[str, Any], entry: Mapping[str, Any]) -> C
     )
 
 
-def result_path(claim: Claim, scale: str, folder: Path) -> Path:
-    return folder / "results" / f"{claim.id}.{scale}.json"
+def result_path(
+    claim: Claim, scale: str, folder: Path, *, repeat: bool = False
+) -> Path:
+    return folder / "results" / f"{claim.id}.{scale}{'.repeat' * repeat}.json"
 
 
-def write_result(claim: Claim, scale: str, result: Result, folder: Path) -> Path:
+def write_result(
+    claim: Claim, scale: str, result: Result, folder: Path, *, repeat: bool = False
+) -> Path:
     """Writes a result with a digest of its content.
 
+    Args:
+      repeat: beside the claim's result, as that of the same plan with other seeds.
+
     Raises:
-      UserError: the claim has no plan for the scale; power is stated in advance.
+      UserError: the claim has no plan for the scale; power is stated in advance. Or a
+        repeat has nothing to repeat, or seeds of the first result.
     """
     if scale not in claim.plans:
         raise unknown(f"plan of {claim.id}", scale, claim.plans)
+    if repeat:
+        first = read_result(claim, scale, folder)
+        if first is None:
+            raise UserError(f"{claim.id} has no result at {scale} that is repeated")
+        if shared := sorted({*first.seeds} & {*result.seeds}):
+            raise UserError(
+                f"{claim.id}: the result and its repeat share seed {shared[0]}; a "
+                f"repeat is run with launch.sweep --first_seed={max(first.seeds) + 1}"
+            )
     content = {
         "claim": claim.id,
         "scale": scale,
@@ -158,19 +175,21 @@ def write_result(claim: Claim, scale: str, result: Result, folder: Path) -> Path
         "worse": _packed(result.worse),
         "provenance": result.provenance,
     }
-    path = result_path(claim, scale, folder)
+    path = result_path(claim, scale, folder, repeat=repeat)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, content | {"digest": digest(content)})
     return path
 
 
-def read_result(claim: Claim, scale: str, folder: Path) -> Result | None:
-    """The result of a claim at a scale; None: not run.
+def read_result(
+    claim: Claim, scale: str, folder: Path, *, repeat: bool = False
+) -> Result | None:
+    """The result of a claim at a scale, or its repeat; None: not run.
 
     Raises:
       UserError: it was edited, is of another claim, or the plan has changed since.
     """
-    path = result_path(claim, scale, folder)
+    path = result_path(claim, scale, folder, repeat=repeat)
     if not path.exists():
         return None
     remedy = f"run launch.claims --claim={claim.id} again"
@@ -211,16 +230,16 @@ def _unpacked(packed: Mapping[str, Any]) -> np.ndarray:
 
 
 def compare_results(
-    claims: Iterable[Claim], scale: str, folder: Path
+    claims: Iterable[Claim], scale: str, folder: Path, *, repeat: bool = False
 ) -> dict[str, tuple[Comparison, Result]]:
-    """Claim id -> comparison and result, for claims that were run.
+    """Claim id -> comparison and result, for claims that were run, or repeated.
 
     The claims of a table are one family. A comparison is better - worse, with its sign
     such that a positive one confirms the claim.
     """
     results, families = {}, {}
     for claim in claims:
-        if result := read_result(claim, scale, folder):
+        if result := read_result(claim, scale, folder, repeat=repeat):
             sign = 1 if result.higher_is_better else -1
             pair = sign * result.better, sign * result.worse
             results[claim.id] = result

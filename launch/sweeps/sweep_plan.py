@@ -53,12 +53,14 @@ def make_plan(
     scale: str,
     shared: Mapping[str, Any],
     tasks: Mapping[str, Task] | None = None,
+    first_seed: int = 0,
 ) -> list[Trial]:
     """All trials of a sweep file, each once, parents before their children.
 
     Args:
       shared: dotted key -> value, for trials whose overrides do not set the key.
       tasks: the tasks of --tasks, for a sweep that fine-tunes on them.
+      first_seed: added to every seed, for a repeat with other seeds.
 
     Raises:
       UserError: the file, the scale or a config is wrong.
@@ -71,6 +73,13 @@ def make_plan(
     trials: dict[str, Trial] = {}
     ids: dict[str, str] = {}
     items = _items(file, sweep, scale, tasks or {})
+    if first_seed:
+        if "seed" in shared:
+            raise UserError("--first_seed and --config.seed both set seeds")
+        items = [
+            (experiment, _reseeded(own, first_seed), *label)
+            for experiment, own, *label in items
+        ]
     for key in shared:
         if items and all(key in own for _, own, *_ in items):
             raise UserError(f"{key}: every trial of {file} sets this key itself")
@@ -120,6 +129,18 @@ def _items(file: str, sweep: Any, scale: str, tasks: Mapping[str, Task]) -> list
                 f"{item!r}"
             )
     return items
+
+
+def _reseeded(own: Mapping[str, Any], first_seed: int) -> dict[str, Any]:
+    """The overrides of an item, and of the trials that they name, with later seeds."""
+    keys = {
+        key: (value[0], _reseeded(value[1], first_seed)) if _is_pair(value) else value
+        for key, value in own.items()
+    }
+    seed = own.get("seed", 0)
+    if isinstance(seed, int):  # else the config says what it has to be
+        keys["seed"] = seed + first_seed
+    return keys
 
 
 def write_plan(trials: list[Trial], workdir: epath.PathLike, **header: Any) -> None:

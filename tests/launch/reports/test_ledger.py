@@ -149,6 +149,26 @@ def test_the_ledger_says_what_a_result_decides(folder, better, worse, higher, wo
     assert ("needs" in page) == ("not decided" in words)
 
 
+def test_a_repeat_has_other_seeds_and_its_own_verdict(folder):
+    claim = _claim(folder)
+    first = _result((70.0, 71.0, 72.0), (60.0, 61.2, 62.0))
+    later = _result((61.0, 61.0, 63.0), (60.0, 61.2, 62.0))._replace(seeds=(3, 4, 5))
+    with pytest.raises(UserError, match="no result at smoke that is repeated"):
+        ledger.write_result(claim, "smoke", later, folder, repeat=True)
+    ledger.write_result(claim, "smoke", first, folder)
+    before = _page(folder)
+    with pytest.raises(UserError, match=r"share seed 2; .*--first_seed=3"):
+        shared = later._replace(seeds=(2, 3, 4))
+        ledger.write_result(claim, "smoke", shared, folder, repeat=True)
+    assert _page(folder) == before
+    ledger.write_result(claim, "smoke", later, folder, repeat=True)
+    page = _page(folder)
+    assert "of 1 claims 0 have the same verdict again, 1 a difference of the" in page
+    assert "**holds**, +9.93 ± 0.29" in page
+    assert "; again, with other seeds: not decided, +0.6 ± " in page
+    assert "smoke: 1 holds" in page  # the first result counts
+
+
 def test_claims_of_a_table_are_one_family_and_count_once_for_the_same_scores(folder):
     claim = "[claims." + CLAIMS.split("[claims.")[1]
     other = claim.replace("mlm-over-lm", "other").replace(

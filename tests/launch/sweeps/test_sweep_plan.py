@@ -52,6 +52,19 @@ def test_a_shared_key_does_not_replace_a_trials_own(sweep_file):
         _plan(sweep_file, seed="3")
 
 
+def test_a_repeat_has_later_seeds_and_is_otherwise_the_same(sweep_file):
+    make = sweep_plan.make_plan
+    first = make(sweep_file, "runs/x", scale="smoke", shared={})
+    again = make(sweep_file, "runs/x", scale="smoke", shared={}, first_seed=6)
+    for one, other in zip(first, again, strict=True):
+        assert other.config["seed"] == one.config["seed"] + 6
+        assert other.pretraining_seed == one.pretraining_seed + 6
+        differing = {k for k in one.config if one.config[k] != other.config[k]}
+        assert differing == {"seed", *one.parents}
+    with pytest.raises(UserError, match="both set seeds"):
+        make(sweep_file, "r", scale="smoke", shared={"seed": "1"}, first_seed=6)
+
+
 def test_a_wrong_value_of_a_trial_names_the_sweep(sweep_file):
     Path(sweep_file).write_text(
         "def sweep(scale):\n  yield 'experiments/lm.py', {'seed': None}"

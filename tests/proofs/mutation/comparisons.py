@@ -12,6 +12,22 @@ TEST_EFFECTS = "tests/launch/reports/test_effects.py"
 
 MUTANTS = [
     Mutant(
+        "a repeat may have seeds of the first result",
+        LEDGER,
+        "if shared := sorted({*first.seeds} & {*result.seeds}):",
+        "if shared := sorted({*first.seeds} - {*first.seeds}):",
+        TEST_LEDGER,
+        "repeat",
+    ),
+    Mutant(
+        "a repeat of a sweep starts from the first one's pretrainings",
+        "launch/sweeps/sweep_plan.py",
+        "_reseeded(value[1], first_seed)) if _is_pair",
+        "value[1]) if _is_pair",
+        "tests/launch/sweeps/test_sweep_plan.py",
+        "later_seeds",
+    ),
+    Mutant(
         "equivalence is judged by an interval of 50 %",
         "launch/reports/effects.py",
         "level=0.9)",
