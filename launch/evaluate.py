@@ -7,14 +7,14 @@ All other keys of the text are those of the run's config.
 
 Writes D/evaluations/NAME/metrics.json and, if the objective makes predictions (a label,
 tags, an answer), predictions.jsonl: a line for each example, with its id, prediction,
-gold answer and score. NAME is the split, the step and a hash of the data, and a hash of
-other keys that differ from the run's. Metrics of predictions are printed with the
-margin of a 95 % interval over draws of the examples, for this network (launch.report
-has intervals over seeds).
+gold answer, score, texts and probabilities (research/evaluation/prediction_files.py),
+as training writes it at its end. NAME is the split, the step and a hash of the data,
+and a hash of other keys that differ from the run's. Metrics of predictions are printed
+with the margin of a 95 % interval over draws of the examples, for this network
+(launch.report has intervals over seeds).
 """
 
 import argparse
-import json
 import sys
 
 from etils import epath
@@ -30,8 +30,8 @@ def run(args: argparse.Namespace) -> int:
     from research.distributed import sharding
     from research.evaluation.evaluate import evaluate
     from research.evaluation.learning import learning_warnings
+    from research.evaluation.prediction_files import write_predictions
     from research.files.json_files import write_json
-    from research.files.output_files import replace_text
     from research.run.restored import run_params
     from research.run.setup import (
         build_program,
@@ -64,10 +64,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"warning: {line}", file=sys.stderr)
     write_json(folder / "metrics.json", found | facts)
     if scores.items:
-        lines = (
-            json.dumps(item._asdict(), ensure_ascii=False) for item in scores.items
-        )
-        replace_text(folder / "predictions.jsonl", "\n".join(lines) + "\n")
+        write_predictions(folder / "predictions.jsonl", scores.items)
     print(folder)
     return DONE
 

@@ -63,7 +63,8 @@ def train(
       config: resolved and locked, with the sections of experiments/base.py.
       workdir: receives config.json, provenance.json, the vocabulary, metrics.jsonl,
         speed.jsonl, TensorBoard events (and the trace of train.profile_steps),
-        checkpoints and at the end result.json.
+        checkpoints and at the end result.json, and predictions/SPLIT.jsonl of what
+        predicts something.
       devices: all of jax.devices() unless given.
       peers: the processes of the run; this one alone unless given.
 
@@ -174,7 +175,7 @@ class Loop:
             )
         )
         self.evaluations = Evaluations(
-            program, config, self.writer, self._stop_if_requested
+            program, config, self.workdir, self.writer, self._stop_if_requested
         )
         self.checkpoints.best = self.evaluations.best.step
         self.trace = StepTrace(

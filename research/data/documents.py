@@ -97,3 +97,11 @@ def join_parts(parts: Sequence[str], separator: str) -> Document:
         starts.append(end)
         end += len(part) + len(separator)
     return Document(separator.join(parts), starts=tuple(starts[1:]))
+
+
+def document_parts(document: Document) -> tuple[str, ...]:
+    """The texts that `join_parts` has joined by one character."""
+    begins = (0, *document.starts)
+    ends = (*(start - 1 for start in document.starts), len(document.text))
+    pairs = zip(begins, ends, strict=True)
+    return tuple(document.text[begin:end] for begin, end in pairs)

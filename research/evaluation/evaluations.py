@@ -4,6 +4,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
+from etils import epath
+
 from research.data.documents import single_labels
 from research.data.loading.build import has_split
 from research.data.pipeline import open_data
@@ -11,7 +14,8 @@ from research.distributed import processes
 from research.errors import NonFiniteError, UserError
 from research.evaluation.best_evaluation import BestEvaluation, find_best
 from research.evaluation.evaluate import evaluate
-from research.metrics import values_of
+from research.evaluation.prediction_files import write_predictions
+from research.metrics import Item, values_of
 from research.moving_average import exchange_average
 from research.run.metric_writer import BEST_STEP, MetricWriter
 from research.run.setup import Program, make_eval_zeros
@@ -25,7 +29,11 @@ class Evaluations:
     the objective predicts something: so a sweep can choose by one split and report
     another.
 
+    The predictions of what a run results in are written to predictions/SPLIT.jsonl in
+    its workdir.
+
     Args:
+      workdir: of the run.
       writer: writes the metrics, and has those of the evaluations so far.
       before_batch: called before each batch.
 
@@ -40,16 +48,19 @@ class Evaluations:
         self,
         program: Program,
         config: Any,
+        workdir: epath.Path,
         writer: MetricWriter,
         before_batch: Callable[[], None],
     ):
-        self._config, self._writer, self._before_batch = config, writer, before_batch
+        self._config, self._workdir = config, workdir
+        self._writer, self._before_batch = writer, before_batch
         self._programs = {config.data.eval_split: program}
         self._zeros = make_eval_zeros(program)
         self.best = self._find_best()
         self.item_scores: dict[str, list[float]] = {}
         self.margins: dict[str, float] = {}
         self.origin: dict[str, str] = {}
+        self._predictions: dict[str, list[Item]] = {}  # to be written in process 0
         self._predicts = bool(program.objective.predicts)
         has_test = has_split(config.data, "test") and config.data.eval_split != "test"
         if self._predicts and has_test:
@@ -90,6 +101,9 @@ class Evaluations:
             if name.endswith("/loss") and not math.isfinite(value):
                 raise NonFiniteError(f"{name} is {value} after step {step}")
         self._writer.write(step, metrics)
+        for split, items in self._predictions.items():
+            write_predictions(self._workdir / "predictions" / f"{split}.jsonl", items)
+        self._predictions = {}
 
     @property
     def stop_early(self) -> bool:
@@ -129,6 +143,8 @@ class Evaluations:
             if scores.items:
                 known = [item.score for item in scores.items if item.score is not None]
                 self.item_scores[split] = known
+                if last and jax.process_index() == 0:
+                    self._predictions[split] = scores.items
         return metrics
 
 

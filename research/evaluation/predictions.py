@@ -7,7 +7,8 @@ class    logits [B, N] of the labels in `vocab.labels`
 set      logits [B, N] of the single labels of documents that have several
 number   logits [B, 1], the number itself
 choice   logits [B, C] of the choices
-tags     tag [B, L], where weight [B, L] is above 0: of each word of the row
+tags     tag [B, L] and its probability [B, L], where weight [B, L] is above 0: of each
+         word of the row
 span     start [B, K], end [B, K, E] and score [B, K, E]: positions of candidates;
          null [B], the score of no answer; context [B, 2]: its first position and
          number of tokens
@@ -32,6 +33,7 @@ from research.data.documents import (
     UNANSWERABLE,
     Document,
     as_known,
+    document_parts,
     label_key,
     single_labels,
 )
@@ -40,6 +42,9 @@ from research.evaluation import answer_spans
 from research.evaluation.multi_bootstrap import pseudo_values
 from research.evaluation.statistics import estimate, wilson_interval
 from research.metrics import Item, Scores, chrf, measure, squad, values_of
+
+MAX_PROBABILITIES = 100
+"""Classes whose probabilities an item has: of more the most probable ones."""
 
 JACKKNIFE_GROUPS = 20
 """Parts of the items of an evaluation, for the intervals of its metrics."""
@@ -72,8 +77,8 @@ def score_predictions(
         texts, own = data.task.score_texts(batches[0]["written"])
         items = [_written_item(*text) for text in texts]
         return Scores(items, measure("text", items, ()) | own)
-    examples, make_item = _rows_of_documents(batches, data), _ITEMS[objective.predicts]
-    items = [make_item(objective, rows, data) for rows in examples]
+    make = _ITEMS[objective.predicts]
+    items = [make(objective, rows, data) for rows in _rows_of_documents(batches, data)]
     return Scores(items, _measure_known(items, objective, data))
 
 
@@ -152,57 +157,92 @@ def _rows_of_documents(batches: Sequence[Mapping], data: Any) -> Iterator[Rows]:
 
 def _class_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: whether it is right."""
-    prediction = data.vocab.labels[int(rows.mean_logits().argmax())]
-    return _right_or_wrong(rows.document, prediction, data.vocab.labels)
+    names, logits = data.vocab.labels, rows.mean_logits()
+    item = _right_or_wrong(rows.document, names[int(logits.argmax())], names)
+    return item._replace(details=_probabilities(names, _softmax(logits)))
 
 
 def _choice_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: whether it is right."""
-    names, choice = data.vocab.labels, int(rows.arrays[0]["logits"].argmax())
+    names, logits = data.vocab.labels, rows.arrays[0]["logits"]
+    logits = logits[: len(rows.document.starts)]  # those behind are no choices
     numbered = all(label_key(name).isdigit() for name in names)
-    has_name = not numbered and choice < len(names)
-    prediction = names[choice] if has_name else as_known(str(choice), names)
-    return _right_or_wrong(rows.document, prediction, names)
+    choices = [
+        as_known(str(n), names) if numbered or n >= len(names) else names[n]
+        for n in range(len(logits))
+    ]
+    item = _right_or_wrong(rows.document, choices[int(logits.argmax())], names)
+    return item._replace(details=_probabilities(choices, _softmax(logits)))
 
 
 def _right_or_wrong(document: Document, prediction: str, known: Sequence[str]) -> Item:
     if document.label is None:
-        return Item(document.id, prediction, None, None)
+        return _item(document, prediction)
     gold = as_known(document.label, known)
-    return Item(document.id, prediction, gold, float(prediction == gold))
+    return _item(document, prediction, gold, float(prediction == gold))
+
+
+def _item(
+    document: Document,
+    prediction: Any,
+    gold: Any = None,
+    score: float | None = None,
+    **details: Any,
+) -> Item:
+    texts = document_parts(document)
+    return Item(document.id, prediction, gold, score, texts, details)
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    exp = np.exp(logits - logits.max())
+    return exp / exp.sum()
+
+
+def _probabilities(names: Sequence[str], values: np.ndarray) -> dict[str, Any]:
+    """The probabilities [N] by name, as details: the highest first."""
+    order = np.argsort(-values, kind="stable")[:MAX_PROBABILITIES]
+    return {"probabilities": {names[n]: _digits(values[n]) for n in order}}
+
+
+def _digits(value: float) -> float:
+    """A number as it is written: with six significant digits."""
+    return float(f"{value:.6g}")
 
 
 def _set_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: the fraction of all labels that is right."""
     names, label = single_labels(data.vocab.labels), rows.document.label
-    likely = rows.mean_logits() > 0
-    prediction = [name for name, yes in zip(names, likely, strict=True) if yes]
+    logits = rows.mean_logits()
+    prediction = [name for name, yes in zip(names, logits > 0, strict=True) if yes]
+    details = _probabilities(names, 1 / (1 + np.exp(-logits)))
     if label is None:
-        return Item(rows.document.id, prediction, None, None)
+        return _item(rows.document, prediction, **details)
     gold = [as_known(each, names) for each in label.split(LABEL_SEPARATOR)]
-    wrong = len({*prediction} ^ {*gold})
-    return Item(rows.document.id, prediction, gold, 1 - wrong / len({*names, *gold}))
+    right = 1 - len({*prediction} ^ {*gold}) / len({*names, *gold})
+    return _item(rows.document, prediction, gold, right, **details)
 
 
 def _number_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: minus the squared error."""
     prediction, label = float(rows.mean_logits()[0]), rows.document.label
     if label is None:
-        return Item(rows.document.id, prediction, None, None)
+        return _item(rows.document, prediction)
     gold = float(label)
-    return Item(rows.document.id, prediction, gold, -((prediction - gold) ** 2))
+    return _item(rows.document, prediction, gold, -((prediction - gold) ** 2))
 
 
 def _tags_item(objective: Any, rows: Rows, data: Any) -> Item:
-    """score: the fraction of the words that is right; words past the row have "O"."""
+    """score: the fraction of the words that is right; words past the row have "O", and
+    no probability."""
     (arrays,) = rows.arrays
-    found = arrays["tag"][arrays["weight"] > 0].tolist()
-    names = data.vocab.labels
+    names, in_row = data.vocab.labels, arrays["weight"] > 0
     gold = [as_known(each, names) for each in rows.document.arrays["tags"]]
-    prediction = [names[tag] for tag in found]
-    prediction += ["O"] * (len(gold) - len(prediction))
-    right = sum(a == b for a, b in zip(prediction, gold, strict=True))
-    return Item(rows.document.id, prediction, gold, right / len(gold))
+    prediction = [names[tag] for tag in arrays["tag"][in_row].tolist()]
+    missing = len(gold) - len(prediction)
+    prediction += ["O"] * missing
+    probabilities = [*map(_digits, arrays["probability"][in_row]), *[None] * missing]
+    right = sum(a == b for a, b in zip(prediction, gold, strict=True)) / len(gold)
+    return _item(rows.document, prediction, gold, right, probabilities=probabilities)
 
 
 def _span_item(objective: Any, rows: Rows, data: Any) -> Item:
@@ -222,9 +262,13 @@ def _span_item(objective: Any, rows: Rows, data: Any) -> Item:
     ]
     document, no_answers = rows.document, UNANSWERABLE in data.vocab.labels
     best = answer_spans.best_span(windows, max_answer=objective.max_answer)
-    prediction = ""
+    prediction, details = "", {}
     if best is not None:
         null = answer_spans.null_score(windows)
+        details = {
+            "answer_score": _digits(best.score),
+            "no_answer_score": _digits(null),
+        }
         if objective.head == "linear":  # a joint head has a logit of its own for it
             null -= best.score
         if not no_answers or null <= objective.null_threshold:
@@ -232,10 +276,10 @@ def _span_item(objective: Any, rows: Rows, data: Any) -> Item:
             begin, end = offsets.begin[best.first], offsets.end[best.last]
             prediction = document.text[begin:end].strip()
     if not document.golds and document.label != UNANSWERABLE:
-        return Item(document.id, prediction, None, None)
+        return _item(document, prediction, **details)
     golds = squad.answers_to_score(document.golds, no_answers=no_answers)
     f1 = squad.f1(prediction, golds, no_answers=no_answers)
-    return Item(document.id, prediction, golds, f1)
+    return _item(document, prediction, golds, f1, **details)
 
 
 def _text_item(objective: Any, rows: Rows, data: Any) -> Item:
@@ -245,10 +289,10 @@ def _text_item(objective: Any, rows: Rows, data: Any) -> Item:
     prediction = data.vocabulary.decode(written.tolist()).strip()
     document = rows.document
     if not document.starts:
-        return Item(document.id, prediction, None, None)
-    return _written_item(
-        document.id, prediction, document.text[document.starts[0] :].strip()
-    )
+        return _item(document, prediction)
+    gold = document.text[document.starts[0] :].strip()
+    item = _written_item(document.id, prediction, gold)
+    return item._replace(texts=document_parts(document))
 
 
 def _written_item(id: str, prediction: str, gold: str) -> Item:

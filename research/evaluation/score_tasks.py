@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from research.data.corpora.files import load_file_corpus
-from research.data.documents import Document
+from research.data.documents import Document, document_parts
 from research.data.formats import FileOptions
 from research.errors import UserError, unknown
 
@@ -156,14 +156,6 @@ def _item(name: str, document: Document) -> Item:
     else:
         texts, contexts = parts[1:], parts[:1] * number
     return Item(document.id, "", texts, contexts, int(label))
-
-
-def document_parts(document: Document) -> tuple[str, ...]:
-    """The texts that `corpus.join_parts` has joined by one character."""
-    begins = (0, *document.starts)
-    ends = (*(start - 1 for start in document.starts), len(document.text))
-    pairs = zip(begins, ends, strict=True)
-    return tuple(document.text[begin:end] for begin, end in pairs)
 
 
 def _check(legal: bool, document: Document, problem: str) -> None:

@@ -25,6 +25,9 @@ class Item(NamedTuple):
     prediction: Any
     gold: Any
     score: float | None  # 1 for right and 0 for wrong, or a part of that
+    texts: tuple[str, ...] = ()  # the parts of the example
+    details: Mapping[str, Any] = MappingProxyType({})  # more of the prediction, such as
+    # `probabilities` of classes
 
 
 class Scores(NamedTuple):

@@ -137,10 +137,20 @@ class Objective(task_input.Task):
         return terms | {"accuracy": Term(correct, total, 0.0)}, ()
 
     def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
-        """tag [B, L] int32, the predicted tags; weight [B, L], 1 where words begin."""
+        """tag [B, L] int32, the predicted tags; probability [B, L] of each, of a CRF
+        its marginal one; weight [B, L], 1 where words begin."""
         logits_BLN = self._logits(net, batch)
-        tag = self._tags(net, logits_BLN, batch["word"])
-        return {"tag": tag, "weight": batch["word"]}
+        tag_BL = self._tags(net, logits_BLN, batch["word"])
+        probability_BLN = jax.nn.softmax(logits_BLN)
+        if self.head == "crf":
+            transition, is_word = _transition(net, logits_BLN), batch["word"] > 0
+            probability_BLN = crf.marginals(transition, logits_BLN, is_word)
+        of_tag_BL1 = jnp.take_along_axis(probability_BLN, tag_BL[..., None], axis=2)
+        return {
+            "tag": tag_BL,
+            "probability": of_tag_BL1[..., 0],
+            "weight": batch["word"],
+        }
 
     def _logits(self, net: Any, batch: dict) -> jax.Array:
         """[B, L, N] float32."""

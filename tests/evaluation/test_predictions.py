@@ -1,16 +1,23 @@
 """Predictions are those of the right documents: an oracle has every item right."""
 
 import json
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
+from etils import epath
 
 from research import objectives
+from research.data.documents import Document
 from research.data.pipeline import open_data
 from research.distributed import sharding
 from research.evaluation.evaluate import evaluate
+from research.evaluation.prediction_files import write_predictions
 from research.evaluation.predictions import (
+    _ITEMS,
+    MAX_PROBABILITIES,
+    Rows,
     item_margins,
     score_predictions,
 )
@@ -92,7 +99,8 @@ def one_hot(index, size):
 
 def oracle(name, batch, vocab):
     if name == "tags":
-        return {"tag": batch["target"], "weight": batch["weight"]}
+        known = {"tag": batch["target"], "weight": batch["weight"]}
+        return known | {"probability": 0.75 * batch["weight"]}
     if name == "span":
         start, end = batch["answer"][:, :1], batch["answer"][:, 1:, None]
         score = 6.0 * (end > 0)
@@ -147,7 +155,9 @@ GPT = {"format": "gpt", "lm_coef": 0.5}
         ),
     ],
 )
-def test_an_oracle_has_every_item_right(folder, name, fields, file, keys, names):
+def test_an_oracle_has_every_item_right(
+    folder, tmp_path, name, fields, file, keys, names
+):
     objective, data = open_task(folder, name, file, keys, **fields)
     batches = [
         oracle(objective.predicts, batch, data.vocab)
@@ -164,10 +174,58 @@ def test_an_oracle_has_every_item_right(folder, name, fields, file, keys, names)
     assert all(item.score == pytest.approx(best, abs=1e-9) for item in known)
     unlabelled = objective.predicts == "set"
     assert (len(known) < len(scores.items)) == unlabelled
-    json.dumps([item._asdict() for item in scores.items])
+    path = epath.Path(tmp_path / "new" / "valid.jsonl")
+    write_predictions(path, scores.items)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line, item, document in zip(lines, scores.items, documents, strict=True):
+        assert "\n ".join(line["texts"]).split() == document.text.split()
+        assert len(line["texts"]) == len(document.starts) + 1
+        assert [line[key] for key in ("id", "gold")] == [item.id, item.gold]
+        found = line.get("probabilities", line.get("answer_score"))
+        check_probabilities(objective, found, line)
     if objective.predicts == "span":
         assert sum(item.prediction == "" for item in scores.items) == 3
         assert len(batches[0]["null"]) * len(batches) > len(documents)
+
+
+def check_probabilities(objective, found, line):
+    """Those of the oracle's logits, by the names of what they are of."""
+    match objective.predicts:
+        case "class" | "choice":
+            assert sum(found.values()) == pytest.approx(1, abs=1e-5)
+            right, *others = found
+            assert right == line["gold"] == line["prediction"]
+            for name in others:
+                assert found[name] == pytest.approx(found[right] / np.e, rel=1e-4)
+            if objective.predicts == "choice":
+                assert len(found) == len(line["texts"]) - 1
+        case "set":
+            high, low = 1 / (1 + np.exp([-0.5, 0.5]))
+            expected = {n: high if n in line["prediction"] else low for n in "xy"}
+            assert found == pytest.approx(expected, rel=1e-5)
+        case "tags":
+            assert found == [0.75] * len(line["texts"])
+        case "span":
+            if line["prediction"]:
+                assert found == 6 and line["no_answer_score"] == -1
+        case _:
+            assert found is None
+
+
+def test_a_long_text_and_many_classes_are_cut(tmp_path):
+    names = [f"c{n}" for n in range(MAX_PROBABILITIES + 5)]
+    logits = np.arange(len(names)) / 50
+    rows = Rows(Document("a" * 20_001, label="c3"), [{"logits": logits}], [0])
+    data = SimpleNamespace(vocab=SimpleNamespace(labels=names))
+    item = _ITEMS["class"](None, rows, data)
+    write_predictions(epath.Path(tmp_path / "p.jsonl"), [item])
+    line = json.loads((tmp_path / "p.jsonl").read_text())
+    assert line["texts"] == ["a" * 20_000 + "…"]
+    assert [*line["probabilities"]] == names[:4:-1]
+    whole = np.exp(logits).sum()
+    for name, probability in line["probabilities"].items():
+        expected = np.exp(int(name[1:]) / 50) / whole
+        assert probability == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +284,7 @@ def test_a_tag_that_training_lacks_is_an_error_and_moves_no_other(folder, capsys
         assert "more.conll:1: label 'I-LST' is unknown" in capsys.readouterr().err
         assert "I-LST" not in data.vocab.labels
         batches = [
-            {"tag": batch["target"], "weight": batch["word"]}
+            oracle("tags", batch | {"weight": batch["word"]}, data.vocab)
             for batch in data.eval.evaluation()
         ]
         scores = score_predictions(objective, batches, data)

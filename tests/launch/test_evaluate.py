@@ -56,6 +56,14 @@ def test_the_last_evaluation_again(folder, capsys):
         assert own == pytest.approx(logged[f"valid/{name}"], rel=1e-5)
     with open(f"{place}/predictions.jsonl") as file:
         items = list(map(json.loads, file))
+    with open(f"{folder}/run/predictions/valid.jsonl") as file:
+        of_training = list(map(json.loads, file))
+    for item, own in zip(items, of_training, strict=True):
+        assert item.pop("probabilities") == pytest.approx(
+            own.pop("probabilities"), rel=1e-4
+        )
+    assert items == of_training
+    assert [item["texts"] for item in items] == [[text] for text, _ in ROWS]
     assert [item["gold"] for item in items] == [label for _, label in ROWS]
     assert [item["id"] for item in items] == [f"valid.tsv:{n + 1}" for n in range(21)]
     margins = read_result(folder / "run")["margins"]
@@ -80,7 +88,9 @@ def test_the_test_split_is_scored_once_at_the_end(folder):
     tested = [line for line in lines if "test/accuracy" in line]
     assert [line["step"] for line in tested] == [4]
     assert len([line for line in lines if "valid/accuracy" in line]) == 2
+    tested = (folder / "run" / "predictions" / "test.jsonl").read_text().splitlines()
     scores = result["item_scores"]
+    assert [json.loads(line)["score"] for line in tested] == scores["test"]
     assert {split: len(each) for split, each in scores.items()} == {
         "valid": 21,
         "test": 5,

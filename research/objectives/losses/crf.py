@@ -49,6 +49,20 @@ def log_partition(
     return last_BM[:, -1]
 
 
+def marginals(
+    transition: jax.Array, emission: jax.Array, is_word: jax.Array
+) -> jax.Array:
+    """[B, L, N] float32: the probability of each tag at words, over all sequences.
+
+    It is the gradient of the log partition by the emissions.
+    """
+
+    def total(emission):
+        return jnp.sum(log_partition(transition, emission, is_word))
+
+    return jax.grad(total)(emission)
+
+
 def best_tags(
     transition: jax.Array, emission: jax.Array, is_word: jax.Array
 ) -> jax.Array:

@@ -45,6 +45,7 @@ def test_the_loss_and_the_best_tags_are_those_of_a_search(seed):
 
     grad, each = jax.grad(loss, has_aux=True)(emission)
     best = np.asarray(crf.best_tags(transition, emission, IS_WORD))
+    marginals = crf.marginals(transition, emission, IS_WORD)
     for row, is_word in enumerate(IS_WORD):
         scores = scores_of_all(transition, emission[row], is_word)
         log_z = np.log(sum(np.exp(np.float64(score)) for score in scores.values()))
@@ -56,4 +57,5 @@ def test_the_loss_and_the_best_tags_are_those_of_a_search(seed):
                 p = sum(np.exp(s - log_z) for y, s in scores.items() if y[n] == tag)
                 expected = p - (right[n] == tag)
                 assert grad[row, position, tag] == pytest.approx(expected, abs=1e-5)
+                assert marginals[row, position, tag] == pytest.approx(p, abs=1e-5)
     assert not grad[~IS_WORD].any() and each[3] == 0

@@ -18,6 +18,22 @@ TEST_INPUT = "tests/objectives/inputs/test_task_input.py"
 
 MUTANTS = [
     Mutant(
+        "the probabilities of a CRF are those of its words alone",
+        "research/objectives/losses/crf.py",
+        "    return jax.grad(total)(emission)\n",
+        "    return jax.nn.softmax(emission)\n",
+        "tests/objectives/losses/test_crf.py",
+        "best_tags",
+    ),
+    Mutant(
+        "the probabilities of a class are in the order of the labels",
+        "research/evaluation/predictions.py",
+        'order = np.argsort(-values, kind="stable")[:MAX_PROBABILITIES]',
+        "order = np.arange(len(values))[:MAX_PROBABILITIES]",
+        "tests/evaluation/test_predictions.py",
+        "many_classes_are_cut",
+    ),
+    Mutant(
         "a file that is divided is all in each part",
         "research/data/loading/build.py",
         "[_load_named_corpus(named, tuple(fractions), options, ",

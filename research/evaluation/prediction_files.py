@@ -1,0 +1,38 @@
+"""Files of predictions: a line of JSON for each example of an evaluation."""
+
+import json
+from collections.abc import Sequence
+
+from etils import epath
+
+from research.files.output_files import replace_text
+from research.metrics import Item
+
+MAX_CHARS = 20_000
+"""Characters of a text that are written; what is longer ends with an ellipsis."""
+
+
+def write_predictions(path: epath.Path, items: Sequence[Item]) -> None:
+    """Writes the items, one a line; the file appears whole.
+
+    A line has `id`, `prediction`, `gold` and `score` (null where the gold answer is
+    unknown), `texts` (the parts of the example, in the order of data.fields), and what
+    a prediction has of these: `probabilities` of classes by name, of tags one for each
+    word; `answer_score` and `no_answer_score` of a span.
+
+    Raises:
+      OSError: it cannot be written; what was there stays.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_text(path, "".join(f"{_line(item)}\n" for item in items))
+
+
+def _line(item: Item) -> str:
+    content = item._asdict()
+    details = content.pop("details")
+    content["texts"] = [*map(_cut, item.texts)]
+    return json.dumps(content | dict(details), ensure_ascii=False)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}…"
