@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -302,11 +303,15 @@ class Objective(objectives.Objective):
             states = net.states(batch, **self._undropped)
             return self._terms(net, states, batch, key), ()
         terms = {}
-        for direction, prefix in self._array_prefixes.items():
+        # Each direction draws words of its own (allenai/bilm-tf, bilm/training.py).
+        keys = jax.random.split(key) if self.sampled_words else (key, key)
+        halves = zip(self._array_prefixes.items(), keys, strict=True)
+        for (direction, prefix), own_key in halves:
             names = (*INPUT_ARRAYS, "target", "weight")
             arrays = {name: batch[prefix + name] for name in names}
             half = {"forward": net.forward, "backward": net.backward}[direction]
-            found = self._cross_entropy(half, half.states(arrays), arrays, key)
+            states = half.states(arrays)
+            found = self._cross_entropy(half, states, arrays, own_key)
             for name, term in found.items():
                 coef = term.coef / len(DIRECTIONS)
                 terms[f"{direction}/{name}"] = term._replace(coef=coef)

@@ -1,5 +1,8 @@
 """The sampled softmax: its law, what is left out, and where its gradient is zero."""
 
+import collections
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +11,9 @@ import pytest
 from research import objectives
 from research.errors import UserError
 from research.networks import AdaptiveReadout, Readout
+from research.objectives import lm
 from research.objectives.losses import sampled_softmax
+from research.objectives.losses.cross_entropy import Term
 
 SIZE = 8
 
@@ -76,6 +81,26 @@ def test_evaluations_and_scores_compare_all_words():
     objective = objectives.make_objective("lm", sampled_words=9)
     assert objective.for_evaluation().sampled_words == 0
     assert objective.for_scoring().sampled_words == 0
+
+
+def test_each_direction_draws_words_of_its_own(monkeypatch):
+    keys = []
+    monkeypatch.setattr(
+        lm,
+        "sampled_cross_entropy",
+        lambda readout, target, weight, key, count: (
+            keys.append(jax.random.key_data(key).tolist()) or Term(0.0, 1.0)
+        ),
+    )
+    half = types.SimpleNamespace(
+        states=lambda arrays: None, readout=lambda states: None
+    )
+    net = types.SimpleNamespace(forward=half, backward=half)
+    objective = objectives.make_objective("lm", direction="both", sampled_words=9)
+    batch = collections.defaultdict(lambda: None)
+    objective.loss(net, batch, jax.random.key(0))
+    assert len(keys) == 2
+    assert keys[0] != keys[1]
 
 
 def test_an_adaptive_softmax_is_refused():

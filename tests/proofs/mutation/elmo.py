@@ -114,4 +114,12 @@ MUTANTS = [
         TEST_SAMPLED,
         "evaluations",
     ),
+    Mutant(
+        "both directions draw the same words",
+        "research/objectives/lm.py",
+        "arrays, own_key)",
+        "arrays, key)",
+        TEST_SAMPLED,
+        "words_of_its_own",
+    ),
 ]
