@@ -54,6 +54,7 @@ class Backend(Protocol):
     detached: bool  # jobs outlive this process
     poll_interval_s: float
     default_parallel: int  # jobs at a time without --parallel; 0: no limit
+    max_parallel: int  # 0: no limit
 
     def submit(self, jobs: Sequence[Job], budget: Budget) -> dict[str, str]:
         """Submits jobs; returns the backend's handle for each, by job id.

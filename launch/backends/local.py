@@ -12,7 +12,7 @@ from etils import epath
 
 from launch.backends import attempt_log, run_attempt
 from launch.backends.attempt_log import Budget, ProcessRecord
-from launch.backends.backend import Job
+from launch.backends.backend import Job, flag
 from launch.backends.resources import Resources
 from research.errors import UserError
 
@@ -23,27 +23,40 @@ class Backend:
 
     location: str
     resources: Resources
+    cores: int = flag(0, "CPU cores of its own for each job; 0: all jobs share all")
 
-    detached, poll_interval_s, default_parallel = False, 0.2, 1
+    detached, poll_interval_s = False, 0.2
+    default_parallel, max_parallel = 1, 0
 
     def __post_init__(self):
         if self.location:
             raise UserError(f"--on=local:{self.location}: write --on=local")
         if self.resources != Resources():
             raise UserError(
-                "--on=local gives each job the whole machine; leave --hosts, --cpus, "
-                "--gpus and --slice out"
+                "--on=local gives each job the whole machine, or --local.cores of it; "
+                "leave --hosts, --cpus, --gpus and --slice out"
             )
         self._processes: dict[str, subprocess.Popen] = {}  # by handle
+        self._cores_of: dict[str, frozenset[int]] = {}  # by handle
+        self._shares = _shares(self.cores)
+        if self._shares:
+            self.default_parallel = self.max_parallel = len(self._shares)
 
     def submit(self, jobs: Sequence[Job], budget: Budget) -> dict[str, str]:
         handles = {}
+        alive = self.alive(self._cores_of)
+        taken = {self._cores_of[handle] for handle in alive}
+        free = [cores for cores in self._shares if cores not in taken]
         for job in jobs:
             command = run_attempt.attempt_command(job.command, job.folder, budget)
             handles[job.id] = handle = os.fspath(job.folder)
             job.folder.mkdir(parents=True, exist_ok=True)
+            cores = free.pop(0) if self._shares else frozenset()
             with run_attempt.log_path(job.folder).open("ab") as output:
-                self._processes[handle] = run_attempt.start_process(command, output)
+                self._processes[handle] = run_attempt.start_process(
+                    command, output, cores=cores
+                )
+            self._cores_of[handle] = cores
         return handles
 
     def alive(self, handles: Iterable[str]) -> Collection[str]:
@@ -70,6 +83,23 @@ class Backend:
         if handle in self._processes:
             return self._processes[handle].poll() is None
         return run_attempt.is_running(handle)
+
+
+def _shares(cores: int) -> list[frozenset[int]]:
+    """The cores that this process may use, in sets of as many as a job gets.
+
+    Raises:
+      UserError: there are not as many, or the system keeps no process on its cores.
+    """
+    if not cores:
+        return []
+    if not hasattr(os, "sched_getaffinity"):
+        raise UserError("--local.cores: only Linux keeps a process on cores of its own")
+    own = sorted(os.sched_getaffinity(0))
+    if not 0 < cores <= len(own):
+        raise UserError(f"--local.cores={cores}: this machine has {len(own)}")
+    starts = range(0, len(own) - cores + 1, cores)
+    return [frozenset(own[start : start + cores]) for start in starts]
 
 
 def _reason_to_leave(process: ProcessRecord) -> str:

@@ -37,7 +37,7 @@ class Backend:
         "", "a folder to send to the machines and run in; '': they have it"
     )
 
-    detached, poll_interval_s, default_parallel = True, 1.0, 0
+    detached, poll_interval_s, default_parallel, max_parallel = True, 1.0, 0, 0
 
     def __post_init__(self):
         if self.location and not (self.location.startswith("//") and self.location[2:]):

@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -117,6 +117,7 @@ def start_process(
     *,
     inherited: Sequence[int] = (),
     die_with_parent: bool = False,
+    cores: Collection[int] = (),
 ) -> subprocess.Popen:
     """Starts a command in a new session, with huge pages for its arrays.
 
@@ -124,7 +125,15 @@ def start_process(
       output: receives stdout and stderr.
       inherited: file descriptors that the command inherits.
       die_with_parent: kill the command when this process dies (on Linux).
+      cores: the CPU cores that it and what it starts may use; (): all.
     """
+
+    def before_exec() -> None:
+        if cores:
+            os.sched_setaffinity(0, cores)
+        if die_with_parent:
+            _before_exec()
+
     first, *rest = command
     return subprocess.Popen(
         [sys.executable if first == "python" else first, *rest],
@@ -133,7 +142,7 @@ def start_process(
         stderr=subprocess.STDOUT,
         env={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} | os.environ,
         pass_fds=inherited,
-        preexec_fn=_before_exec if die_with_parent else None,
+        preexec_fn=before_exec if cores or die_with_parent else None,
         start_new_session=True,
     )
 

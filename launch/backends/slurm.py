@@ -37,7 +37,7 @@ class Backend:
     memory: int = flag(0, "GiB of each host; 0: the partition's default")
     setup: str = flag("", "a shell command before each job")
 
-    detached, poll_interval_s, default_parallel = True, 5.0, 0
+    detached, poll_interval_s, default_parallel, max_parallel = True, 5.0, 0, 0
 
     def __post_init__(self):
         if not self.location:

@@ -106,6 +106,11 @@ def run_jobs(
         folder = workdir / name if local else epath.Path("runs") / workdir.name / name
         _write_manifests(todo, backend, budget, folder, noun)
         return cli.DONE
+    if flags["parallel"] and 0 < backend.max_parallel < flags["parallel"]:
+        raise UserError(
+            f"--parallel={flags['parallel']}: this machine has cores for "
+            f"{backend.max_parallel} jobs at a time"
+        )
     signals.raise_interrupts()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     progress = JobProgress(noun, len(jobs), len(jobs) - len(todo))

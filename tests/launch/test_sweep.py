@@ -99,3 +99,12 @@ def test_a_user_error_is_one_line(sweep_file, tmp_path, backend, capsys, flag, m
     assert _sweep(sweep_file, tmp_path, flag) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_more_jobs_at_a_time_than_there_are_cores_are_refused(
+    sweep_file, tmp_path, capsys
+):
+    flags = "--on=local", "--local.cores=1", "--parallel=100000"
+    assert _sweep(sweep_file, tmp_path, *flags) == 2
+    assert "--parallel=100000: this machine has cores for" in capsys.readouterr().err
+    assert not any(path.is_dir() for path in tmp_path.iterdir())

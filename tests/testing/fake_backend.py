@@ -30,7 +30,7 @@ class Backend:
     resources: Resources
     colour: str = flag("", "it has no effect")
 
-    poll_interval_s, default_parallel = 0.0, 1
+    poll_interval_s, default_parallel, max_parallel = 0.0, 1, 0
     detached: ClassVar[bool] = False
     codes: ClassVar[dict[int, int | str | None]] = {}
     submitted: ClassVar[list[Path]] = []  # the folder of each job, as often as it is

@@ -1,6 +1,7 @@
 """The scheduler with the local backend: restarts, and drivers that take over."""
 
 import dataclasses
+import json
 import os
 import signal
 import socket
@@ -152,3 +153,37 @@ def test_another_process_can_cancel_a_job(tmp_path):
     wait_until(lambda: not other.alive(handles))
     cause = attempt_log.read_attempts(job.folder)[0].root_cause
     assert cause.failure == "preemption"
+
+
+SHOWS_CORES = """
+import json, os, sys, time
+folder = sys.argv[1]
+time.sleep(0.2)
+with open(folder + "/result.json", "w") as file:
+    json.dump({"cores": sorted(os.sched_getaffinity(0))}, file)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="Linux alone")
+def test_jobs_at_a_time_have_cores_of_their_own(tmp_path):
+    own = sorted(os.sched_getaffinity(0))
+    backend = local.Backend("", Resources(), cores=1)
+    assert backend.default_parallel == backend.max_parallel == len(own)
+    folders = [epath.Path(tmp_path / f"job{n}") for n in range(len(own) + 1)]
+    jobs = [ScriptJob(folder, SHOWS_CORES) for folder in folders]
+    budget, progress = Budget(), JobProgress("jobs", len(jobs), 0)
+    with scheduler.only_driver(tmp_path):
+        run = scheduler.Scheduler(
+            jobs, backend, progress, workdir=tmp_path, budget=budget
+        )
+        assert not run.run()
+    found = [json.loads((f / "result.json").read_text())["cores"] for f in folders]
+    assert sorted(found[:-1]) == [[core] for core in own]
+    assert found[-1] in found[:-1]  # of a job that had ended
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="Linux alone")
+@pytest.mark.parametrize("cores", [-1, 10**6])
+def test_cores_that_the_machine_does_not_have_are_refused(cores):
+    with pytest.raises(UserError, match=rf"--local.cores={cores}: this machine has"):
+        local.Backend("", Resources(), cores=cores)

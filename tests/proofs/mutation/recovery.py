@@ -348,4 +348,20 @@ MUTANTS = [
         TEST_BEST,
         "counts_all_tokens",
     ),
+    Mutant(
+        "jobs at a time share one core",
+        "launch/backends/local.py",
+        "free.pop(0) if",
+        "self._shares[0] if",
+        TEST_LOCAL,
+        "cores_of_their_own",
+    ),
+    Mutant(
+        "a core is not free again when its job has ended",
+        "launch/backends/local.py",
+        "alive = self.alive(self._cores_of)",
+        "alive = list(self._cores_of)",
+        TEST_LOCAL,
+        "cores_of_their_own",
+    ),
 ]
