@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from research.evaluation.learning import learning_warnings
     from research.evaluation.prediction_files import write_predictions
     from research.files.json_files import write_json
+    from research.metrics import ranges, ranges_line
     from research.run.restored import run_params
     from research.run.setup import (
         build_program,
@@ -59,6 +60,9 @@ def run(args: argparse.Namespace) -> int:
         margin = scores.margins.get(metric)
         over_items = "" if margin is None else f" ± {margin:.2g}"
         print(f"{split}/{metric} {value:.6g}{over_items}", flush=True)
+    facts["ranges"] = ranges(scores.metrics, program.objective.predicts)
+    if line := ranges_line(facts["ranges"]):
+        print(line, file=sys.stderr)
     named = {f"{split}/{name}": value for name, value in scores.metrics.items()}
     for line in learning_warnings(named, config, program.data.token_entropy):
         print(f"warning: {line}", file=sys.stderr)

@@ -30,6 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from research.distributed import processes
     from research.distributed.peers import Peers
     from research.evaluation.learning import learning_warnings
+    from research.metrics import ranges_line
     from research.run.setup import use_compilation_cache
     from research.train import train
 
@@ -58,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
     if peers.index == 0:
         for name, value in result["metrics"].items():
             print(f"{name} {value:.6g}", flush=True)
+        if line := ranges_line(result.get("ranges", {})):  # none in earlier versions
+            print(line, file=sys.stderr)
         entropy = result.get("token_entropy", 0.0)  # of results of earlier versions
         for line in learning_warnings(result["metrics"], config, entropy):
             print(f"warning: {line}", file=sys.stderr)

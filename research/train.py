@@ -18,6 +18,7 @@ from research.errors import NonFiniteError, PreemptedError
 from research.evaluation.best_evaluation import check_best_metric
 from research.evaluation.evaluations import Evaluations
 from research.files.json_files import write_json
+from research.metrics import ranges
 from research.run import provenance
 from research.run.compiled_phases import (
     build_phases,
@@ -96,7 +97,14 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
     phases = compile_phases(phases)
     compile_seconds = time.monotonic() - compile_start
     compiled = f"compiled in {compile_seconds:.1f} s"
-    for line in (*run_lines(program, phases, config), compiled):
+    lines = [*run_lines(program, phases, config), compiled]
+    if config.train.minutes:
+        lines.append(
+            f"the run ends after {config.train.minutes:g} minutes of steps, or after "
+            f"{config.train.steps} steps; the learning rate and all else that depends "
+            "on how many steps there are go by the latter"
+        )
+    for line in lines:
         processes.print_from_process_0(line)
     with sharding.context(program.mesh):
         loop = Loop(program, phases, config, workdir, peers)
@@ -109,6 +117,7 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
         "steps": loop.steps_done,
         "best_step": loop.evaluations.best.step,  # 0: without train.best_metric
         "metrics": loop.writer.latest(),
+        "ranges": ranges(loop.writer.latest(), program.objective.predicts),
         "token_entropy": program.data.token_entropy,
         "parameters": count_parameters(program.abstract_state.params),
         "tokens_scored": loop.tokens_scored,
@@ -185,6 +194,7 @@ class Loop:
     def run(self) -> None:
         """Trains to the last step and closes all files."""
         num_steps = self.config.train.steps
+        self._end_if_time_is_up()
         batches = steps_and_batches(self.phases, self.steps_done)
         try:
             if self.steps_done:
@@ -215,7 +225,10 @@ class Loop:
         """
         train, pending = self.config.train, None
         self.clock = time.monotonic()
-        while self.steps_done < stop and not self.evaluations.stop_early:
+        while (
+            self.steps_done < min(stop, self.evaluations.last_step)
+            and not self.evaluations.stop_early
+        ):
             if self.peers.should_stop():
                 self._log(*(pending or self._sums()), partial=not pending)
                 self._stop()
@@ -233,9 +246,10 @@ class Loop:
             if evaluates or saves:
                 self._log(*(pending or self._sums()), partial=not pending)
                 pending = None
-                if saves:
+                is_last = self.steps_done == self.evaluations.last_step
+                if saves or is_last:
                     self._save()
-                if evaluates:
+                if evaluates or is_last:
                     self._evaluate()
                 self.clock = time.monotonic()
         if pending:
@@ -246,7 +260,7 @@ class Loop:
 
     def _is_due(self, every: int) -> bool:
         """Whether what is done every so many steps, and at the end, is due now."""
-        is_last = self.steps_done == self.config.train.steps
+        is_last = self.steps_done == self.evaluations.last_step
         return is_last or (every > 0 and self.steps_done % every == 0)
 
     def _stop_if_requested(self) -> None:
@@ -291,8 +305,7 @@ class Loop:
         self.logged_step, self.window_seconds = step, 0.0
         self.tokens_scored += num_scored(sums)
         line = {f"train/{name}": value for name, value in means.items()}
-        number = math.ceil(step / self.config.train.log_every)  # of logged steps so far
-        line["learning_rate"] = float(self.learning_rates[number - 1])
+        line["learning_rate"] = self._learning_rate(step)
         line["tokens_seen"] = seen
         line["tokens_scored"] = self.tokens_scored
         self.writer.write(step, line)
@@ -301,6 +314,32 @@ class Loop:
         self.checkpoints.check()
         rate = f"{tokens_per_second:,.0f} tokens/s"
         self.note = f"step {step}, loss {means['loss']:.4f}, {rate}"
+        self._end_if_time_is_up()
+
+    def _learning_rate(self, step: int) -> float:
+        """The rate that the update of a logged step had."""
+        train = self.config.train
+        number, inside = divmod(step, train.log_every)
+        if inside and step < train.steps:  # the last one, where time is up
+            with jax.transfer_guard("allow"):
+                rates = logged_rates(self.config.optimizer, train.steps, step)
+            return float(rates[0])
+        return float(self.learning_rates[number - 1 if not inside else number])
+
+    def _end_if_time_is_up(self) -> None:
+        """Makes the step that was made last the last one, if all of train.minutes are
+        used; process 0 says so."""
+        train, last_step = self.config.train, self.evaluations.last_step
+        if not train.minutes or self.steps_done >= last_step:
+            return
+        if processes.broadcast_from_process_0(self.seconds >= 60 * train.minutes):
+            self.evaluations.last_step = self.steps_done
+            processes.print_from_process_0(
+                f"{self.workdir}: {self.seconds / 60:.2f} minutes of steps are used, "
+                f"train.minutes={train.minutes:g}: the run ends after step "
+                f"{self.steps_done} of {train.steps}, at a learning rate of "
+                f"{self._learning_rate(max(self.steps_done, 1)):.3g}"
+            )
 
     def _evaluate(self) -> None:
         """Evaluates; saves the state if this is the best evaluation so far."""

@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -104,6 +105,28 @@ def test_resumed_equals_uninterrupted(uninterrupted, folder, tmp_path, monkeypat
     assert read_metrics(tmp_path) == read_metrics(uninterrupted[0])
     assert result["metrics"] == uninterrupted[1]["metrics"]
     assert (tmp_path / "config.json").read_bytes() == (tmp_path / "lost").read_bytes()
+
+
+def test_a_run_ends_when_its_minutes_are_used(folder, tmp_path, monkeypatch, capsys):
+    """After a logged step, 3, has shown it; all its starts count together."""
+    clock = iter(range(10**6))
+    fake = SimpleNamespace(monotonic=lambda: 60.0 * next(clock))
+    monkeypatch.setattr(loop, "time", fake)
+    config = tiny_config(folder, **{"train.minutes": 2.0, "train.checkpoint_every": 2})
+    result = train(config, tmp_path)
+    steps = result["steps"]
+    assert steps == 4 and [x["step"] for x in read_metrics(tmp_path)] == [3, 4, 4]
+    logged = [x for x in read_metrics(tmp_path) if "train/loss" in x]
+    assert logged[-1]["learning_rate"] == pytest.approx(0.009)
+    assert result["tokens_seen"] == logged[-1]["tokens_seen"] == steps * 16 * 32
+    assert f"the run ends after step {steps} of 12" in capsys.readouterr().err
+    before = read_metrics(tmp_path)
+    (tmp_path / "result.json").unlink()
+    again = train(config, tmp_path)
+    assert again["steps"] == steps and again["metrics"] == result["metrics"]
+    assert again["train_seconds"] == result["train_seconds"] >= 120
+    assert read_metrics(tmp_path) == before
+    assert max(finished_steps(tmp_path / "checkpoints")) == steps
 
 
 def test_a_workdir_that_is_moved_under_a_run_stays_in_one_place(

@@ -31,6 +31,13 @@ def notes(table: Table, grid: Grid) -> list[str]:
     has_single_runs = 1 in counts
     counts.discard(1)
     texts = [table.note] if table.note else []
+    percent = [
+        column.name
+        for column in table.columns
+        if column.most == 100 and "%" not in column.name
+    ]
+    if percent:
+        texts.append(f"In per cent: {', '.join(percent)}.")
     if counts:
         seeds = " or ".join(map(str, sorted(counts)))
         texts.append(f"±: {CONFIDENCE} confidence interval (t) over {seeds} seeds.")

@@ -42,6 +42,7 @@ class Evaluations:
       item_scores: of each split, the scores of its single items.
       margins: half widths of the last metrics' intervals over items.
       origin: where the test split comes from, for the provenance.
+      last_step: the step that the run ends with.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Evaluations:
         self.item_scores: dict[str, list[float]] = {}
         self.margins: dict[str, float] = {}
         self.origin: dict[str, str] = {}
+        self.last_step: int = config.train.steps
         self._predictions: dict[str, list[Item]] = {}  # to be written in process 0
         self._predicts = bool(program.objective.predicts)
         has_test = has_split(config.data, "test") and config.data.eval_split != "test"
@@ -117,7 +119,7 @@ class Evaluations:
 
     def _is_last(self, step: int) -> bool:
         """Whether the state after this step is what the run results in."""
-        return step == self._config.train.steps and not self._config.train.best_metric
+        return step == self.last_step and not self._config.train.best_metric
 
     def _metrics(self, state: State, *, last: bool) -> dict[str, float]:
         """Metrics by name, such as "valid/loss".

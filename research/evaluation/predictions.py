@@ -269,7 +269,7 @@ def _span_item(objective: Any, rows: Rows, data: Any) -> Item:
             "answer_score": _digits(best.score),
             "no_answer_score": _digits(null),
         }
-        if objective.head == "linear":  # a joint head has a logit of its own for it
+        if objective.head != "joint":  # which has a logit of its own for it
             null -= best.score
         if not no_answers or null <= objective.null_threshold:
             offsets = token_offsets(document.text, data.vocabulary)

@@ -94,6 +94,35 @@ def values_of(kind: str) -> dict[str, Value]:
     return {value.name: value for metric in of_kind for value in metric.values}
 
 
+def ranges(names: Iterable[str], kind: str) -> dict[str, tuple[float, float]]:
+    """Name -> the least and the greatest value that it can have, where both are finite.
+
+    Fractions are of 1, in files and on the terminal; BLEU and chrF are of 100, as their
+    library has them. Tables show all of these in per cent.
+
+    Args:
+      names: of metrics, such as "valid/accuracy".
+      kind: of predictions.
+    """
+    declared = values_of(kind)
+    found = {name: declared.get(name.rpartition("/")[2]) for name in names}
+    return {
+        name: (value.least, value.most)
+        for name, value in found.items()
+        if value and math.isfinite(value.least) and math.isfinite(value.most)
+    }
+
+
+def ranges_line(found: Mapping[str, Sequence[float]]) -> str:
+    """The result of `ranges` in a line for the user; "" of none."""
+    groups: dict[str, list[str]] = {}
+    for name, (least, most) in found.items():
+        own = groups.setdefault(f"from {least:g} to {most:g}", [])
+        if (short := name.rpartition("/")[2]) not in own:
+            own.append(short)
+    return "; ".join(f"{', '.join(own)}: {words}" for words, own in groups.items())
+
+
 def signs() -> dict[str, int]:
     """Name -> 1 where higher is better, -1 where lower is, of all values.
 

@@ -191,6 +191,9 @@ class Train:
     phases: list = dataclasses.field(default_factory=list)  # [end, changes], ...: up to
     # that fraction of the steps these keys have other values; [0.9, {"data.length":
     # 128}]; lengths, batches, micro-batches and rates of dropout may change
+    minutes: float = number(0.0, least=0)  # of steps, in all starts of the run, after
+    # which it ends at the next step and is evaluated, before train.steps; schedules
+    # and phases stay those of train.steps. 0: any
     batch: int = dim(32, least=1)  # examples a step, over all devices
     accumulate: int = dim(1, least=1)  # micro-batches a step
     init_from: str = free_text("")  # workdir or checkpoint whose parameters to start

@@ -23,6 +23,22 @@ TEST_CHECKPOINT = "tests/checkpoints/test_checkpoint.py"
 
 MUTANTS = [
     Mutant(
+        "a run that is started again has all its minutes again",
+        "research/train.py",
+        "        self._end_if_time_is_up()\n        batches = ",
+        "        batches = ",
+        "tests/test_train.py",
+        "minutes_are_used",
+    ),
+    Mutant(
+        "a run that ends by its minutes has the rate of a later step",
+        "research/train.py",
+        "        if inside and step < train.steps:  # the last one, where time is up\n",
+        "        if False:\n",
+        "tests/test_train.py",
+        "minutes_are_used",
+    ),
+    Mutant(
         "a term of weight 0 has a gradient of NaN",
         STEP,
         "mean = total / xp.where(weight > 0, weight, 1.0)",
