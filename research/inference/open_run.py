@@ -113,6 +113,8 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
     classes = model.config.get("architectures") or [""]
     if "ForQuestionAnswering" in classes[0]:
         name, fields = "question_answering", {"format": _task_format(model)}
+        if model.family.head_activation == "gelu_norm":
+            fields["head"] = "gelu_norm"
     if has_two:
         given = restore.config_overrides(source, "electra")
         size = given.get("objective.generator_size", 1.0)

@@ -114,8 +114,7 @@ class Objective(task_input.Task):
         return begin, np.where(used, end - begin, 0), number
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
-        hidden = task_input.HEADS[self.head]
-        return self.task_needs({"choice": networks.HeadSpec(1, hidden, dropout=True)})
+        return self.task_needs({"choice": task_input.head_spec(self.head, 1)})
 
     def _logits(self, net: Any, batch: dict) -> jax.Array:
         """[B, C] float32, HIDDEN where there is no choice."""

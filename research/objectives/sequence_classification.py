@@ -82,7 +82,8 @@ class Objective(task_input.Task):
     head: str = choice("tanh", task_input.HEADS)  # tanh: a dense layer with tanh,
     # and the last layer (BERT, RoBERTa, ALBERT, XLNet, BART); linear: the last layer
     # alone (GPT, ELECTRA); gelu, relu: as tanh, but with these and a layer of its own
-    # (transformers' ElectraClassificationHead, DistilBertForSequenceClassification).
+    # (transformers' ElectraClassificationHead, DistilBertForSequenceClassification);
+    # gelu_norm: that of gelu, and a norm (ModernBertForSequenceClassification).
     # Dropout before the last layer: model.head_dropout
     head_width: int = number(0, least=0, most=2**20)  # of the layer before the last
     # one; 0: model.width
@@ -223,9 +224,9 @@ class Objective(task_input.Task):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: there are no labels."""
         size = 1 if self.task == "regression" else len(label_classes(vocab))
-        hidden = task_input.HEADS[self.head]
+        head = task_input.head_spec(self.head, size, hidden=self.head_width)
         return self.task_needs(
-            {"label": networks.HeadSpec(size, hidden, self.head_width, dropout=True)},
+            {"label": head},
             features=self.features,
             feature_lstm_layers=self.lstm_layers,
             input_features=self.vectors_width,

@@ -140,8 +140,8 @@ def task_layout(config: Mapping[str, Any]) -> str:
 def _check_task(objective: Task, options: networks.Network) -> None:
     """Raises UserError: Hugging Face's classes would compute something else."""
     wrong, head = "", getattr(objective, "head", "")
-    if getattr(objective, "pool", "token") == "mean":
-        wrong = "objective.pool=mean: its classifiers read one token"
+    if (pool := getattr(objective, "pool", "token")) not in ("token", "mean"):
+        wrong = f"objective.pool={pool}: its classifiers read one token, or the mean"
     elif head == "crf":
         wrong = "objective.head=crf: its taggers choose each tag alone"
     elif getattr(objective, "lm_coef", 0.0):
@@ -205,7 +205,8 @@ def exported_networks(
             scale = np.float32(objective.label_scale)
             params = params | {path: params[path] * scale for path in out}
         head = HEADS.get(getattr(objective, "head", ""), "")
-        rest = vocabulary.vocab, prefers, labels, problem, head
+        pool = getattr(objective, "pool", "token")
+        rest = vocabulary.vocab, prefers, labels, problem, head, pool
         return {"": Network(options, params, pattern, *rest)}
     discriminator, generator = part(DISCRIMINATOR), part(GENERATOR)
     tied = SHARED_WITH_GENERATOR[objective.tie]

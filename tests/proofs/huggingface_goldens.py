@@ -85,6 +85,12 @@ SCALED = {
 }
 SHORT_T5 = T5 | {"num_layers": 2, "num_decoder_layers": 1}
 
+MODERNBERT = {
+    **ENCODER,
+    **{"local_attention": 4, "global_attn_every_n_layers": 2},
+    **{"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3},
+    **{"cls_token_id": 2, "sep_token_id": 3},
+}
 CASES = {  # name -> class, its config's keys, the inputs, whether SGD takes a step
     "bert": ("BertForPreTraining", ENCODER, "pairs", True),
     "bert-label": ("BertForSequenceClassification", ENCODER, "labels", False),
@@ -185,15 +191,23 @@ CASES = {  # name -> class, its config's keys, the inputs, whether SGD takes a s
     "mpnet": ("MPNetForMaskedLM", ENCODER | SMALL, "masked", False),
     "modernbert": (
         "ModernBertForMaskedLM",
-        {
-            **ENCODER,
-            **{"local_attention": 4, "global_attn_every_n_layers": 2},
-            **{"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3},
-            **{"cls_token_id": 2, "sep_token_id": 3},
-        },
+        MODERNBERT,
         "masked",
         False,
     ),
+    "modernbert-label": (
+        "ModernBertForSequenceClassification",
+        MODERNBERT | {"classifier_pooling": "mean"},
+        "labels",
+        False,
+    ),
+    "modernbert-tags": (
+        "ModernBertForTokenClassification",
+        MODERNBERT | {"num_labels": 5},
+        "tags",
+        False,
+    ),
+    "modernbert-span": ("ModernBertForQuestionAnswering", MODERNBERT, "span", False),
     "gpt-neox": (
         "GPTNeoXForCausalLM",
         ENCODER | SMALL | {"rotary_pct": 0.5},

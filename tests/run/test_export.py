@@ -151,7 +151,7 @@ def test_a_task_is_exported_with_its_rows_labels_and_unit(name, tmp_path):
     ("objective", "words"),
     [
         ({"name": "token_classification", "head": "crf"}, r"objective\.head=crf"),
-        ({"pool": "mean"}, r"objective\.pool=mean"),
+        ({"pool": "max"}, r"objective\.pool=max"),
         ({"format": "xlnet"}, r"xlnet: .*position=learned read the first token"),
     ],
 )

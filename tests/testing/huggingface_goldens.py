@@ -14,6 +14,7 @@ from research.checkpoints.checkpoint import path_name
 from research.checkpoints.huggingface import restore
 from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.networks.modules.transformer import Transformer
+from research.objectives.inputs.task_input import head_spec
 from tests.testing.huggingface_outputs import OUTPUTS
 from tests.testing.model_options import model_options
 
@@ -35,6 +36,9 @@ HEADS = {
     "BertForQuestionAnswering": {"span": networks.HeadSpec(2, "none")},
     "ElectraForMultipleChoice": {"choice": networks.HeadSpec(1, "gelu")},
     "RobertaForMultipleChoice": {"choice": networks.HeadSpec(1, "tanh")},
+    "ModernBertForSequenceClassification": {"label": head_spec("gelu_norm", 2)},
+    "ModernBertForTokenClassification": {"tag": head_spec("gelu_norm", 5)},
+    "ModernBertForQuestionAnswering": {"span": head_spec("gelu_norm", 2)},
 }
 
 

@@ -31,5 +31,6 @@ def network_of(golden, **changes):
         "vocab": vocab_of(model),
         "prefers": (model.family.model_type,),
         "head_activation": model.family.head_activation,
+        "pool": "mean" if model.config.get("classifier_pooling") == "mean" else "token",
     }
     return export.Network(**(fields | changes))

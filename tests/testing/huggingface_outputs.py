@@ -11,6 +11,7 @@ from research.objectives.losses.cross_entropy import (
     binary_cross_entropy,
     masked_cross_entropy,
 )
+from research.objectives.sequence_classification import POOLS
 from research.step import weighted_loss
 
 IGNORED = -100
@@ -190,7 +191,10 @@ def _labels(model, inputs):
             shifted[:, 0] = model.config["decoder_start_token_id"]
             decoder = _group(shifted, np.ones_like(mask), causal=True)
             states, at = net.states(decoder, encoded=net.encode(group)), last
-        logits = net.head("label", states[np.arange(len(token)), at])
+        pooled = states[np.arange(len(token)), at]
+        if model.config.get("classifier_pooling") == "mean":
+            pooled = POOLS["mean"](states, group["segment"])
+        logits = net.head("label", pooled)
         log_p = jax.nn.log_softmax(logits)
         picked = log_p[np.arange(len(token)), inputs["labels"]]
         term = Term(-jnp.sum(picked), jnp.float32(len(token)))

@@ -3,7 +3,12 @@
 Keys are those of Hugging Face's modeling files (transformers 5, models/*/modeling_*).
 """
 
-from research.checkpoints.huggingface.family import ACTIVATIONS, Family, Key
+from research.checkpoints.huggingface.family import (
+    ACTIVATIONS,
+    TASK_HEADS,
+    Family,
+    Key,
+)
 from research.checkpoints.huggingface.rows import (
     AFTER_PAD,
     TRANSPOSED,
@@ -388,6 +393,14 @@ MPNET = Family(
 )
 
 
+def _modernbert_head(name):
+    return (
+        *dense("head.dense", f"head_{name}/dense", bias=False),
+        *norm("head.norm", f"head_{name}/norm", bias=False),
+        *dense("classifier", f"head_{name}/out"),
+    )
+
+
 FULL, SLIDING = "full_attention", "sliding_attention"
 """Types of ModernBERT's layers."""
 
@@ -535,8 +548,15 @@ MODERNBERT = Family(
             *norm("head.norm", "output/norm", bias=False),
             row("decoder.bias", "output/bias", VOCAB),
         ),
+        **{name: _modernbert_head(name) for name in TASK_HEADS},
     },
-    architectures=(("ModernBertForMaskedLM", ("readout",)), ("ModernBertModel", ())),
+    head_activation="gelu_norm",  # modeling_modernbert.py, ModernBertPredictionHead
+    pools=("token", "mean"),
+    architectures=(
+        ("ModernBertForMaskedLM", ("readout",)),
+        *_tasks("ModernBert"),
+        ("ModernBertModel", ()),
+    ),
     copies={"decoder.weight": "model.embeddings.tok_embeddings.weight"},
     pad_id=50283,
 )

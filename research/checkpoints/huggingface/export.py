@@ -30,6 +30,7 @@ class Network:
       labels: the names of the values of its head; (): they have none.
       problem_type: of a classifier, a value of Hugging Face's key; "": another network.
       head_activation: that of its head's own hidden layer; "": there is none.
+      pool: the states that its classifier reads, as `objective.pool` has them.
     """
 
     options: Any
@@ -40,6 +41,11 @@ class Network:
     labels: tuple[str, ...] = ()
     problem_type: str = ""
     head_activation: str = ""
+    pool: str = "token"
+
+
+POOLED_HEADS = ("label", "choice")
+"""Heads that read one state of a text."""
 
 
 def write_network(
@@ -69,6 +75,8 @@ def write_network(
         )
     config |= {"architectures": [name], "model_type": family.model_type}
     config |= _label_config(network, heads)
+    if len(family.pools) > 1 and {*heads} & {*POOLED_HEADS}:
+        config["classifier_pooling"] = "mean" if network.pool == "mean" else "cls"
     folders.write_folder(folder, config | dict(extra or {}), tensors)
     lines = [f"{name}, {sum(t.size for t in tensors.values()):,} numbers"]
     if left:
@@ -153,9 +161,11 @@ def _differences(family: Family, network: Network, again: Any) -> list[str]:
         for name, value in before.items()
         if after[name] != value
     ]
-    if family.head_activation and network.head_activation:
-        own, theirs = network.head_activation, family.head_activation
-        differ += [f"objective.head {theirs} (not {own})"] if own != theirs else []
+    own, theirs = network.head_activation, family.head_activation
+    if _has_hidden_layer(family, network) and own and own != theirs:
+        differ.append(f"objective.head {theirs} (not {own})")
+    if network.pool not in family.pools:
+        differ.append(f"objective.pool {family.pools[0]} (not {network.pool})")
     readout, activation = _readout(network), network.options.activation
     if readout and readout not in family.readout:
         differ.append(f"model.output_head {family.readout[0]} (not {readout})")
@@ -167,6 +177,14 @@ def _differences(family: Family, network: Network, again: Any) -> list[str]:
             f"model.activation {family.readout_activation} (not {activation})"
         )
     return differ
+
+
+def _has_hidden_layer(family: Family, network: Network) -> bool:
+    """Whether the family's head for the network's task has one of its own."""
+    tasks = _task_heads(network.params) & family.heads.keys()
+    rows_of = (row for task in tasks for row in family.heads[task])
+    paths = (path for row in rows_of for path in row.paths)
+    return bool(family.head_activation) and any("/dense/" in path for path in paths)
 
 
 def _computes(options: Any, network: Network) -> dict[str, Any]:

@@ -132,7 +132,9 @@ class Family:
       decide: options that the tensors decide: (config, tensors) -> options.
       readout: the values of `output_head` that its readouts may have.
       readout_activation: the only one of the readout's transform; "": the network's.
-      head_activation: that of a classifier's own hidden layer; "": it has none.
+      head_activation: that of a classifier's own hidden layer, of HEADS of tasks; "":
+        it has none.
+      pools: the states that a classifier may read, as `objective.pool` has them.
       pad_id: what a config without pad_token_id means.
       after_pad: positions start behind the padding id's row, and the table of positions
         has so many more rows.
@@ -155,6 +157,7 @@ class Family:
     readout: tuple[str, ...] = ("table",)
     readout_activation: str = ""
     head_activation: str = ""
+    pools: tuple[str, ...] = ("token",)
     pad_id: int = 0
     after_pad: bool = False
     sentinels: int = 0

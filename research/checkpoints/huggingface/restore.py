@@ -12,7 +12,7 @@ from research import fields
 from research.checkpoints.huggingface import SOURCE, rows
 from research.checkpoints.huggingface import folder as folders
 from research.checkpoints.huggingface.families import family_of
-from research.checkpoints.huggingface.family import Family
+from research.checkpoints.huggingface.family import Family, class_names
 from research.data.tokenizers.model_files import MODEL_FILES
 from research.data.tokenizers.vocabulary import load_vocabulary
 from research.errors import UserError
@@ -20,6 +20,15 @@ from research.networks import transformer
 
 DISCRIMINATOR, GENERATOR = "discriminator", "generator"
 """ELECTRA's networks: parts of our parameters, and folders in a folder of both."""
+
+
+CLASSES = {
+    "ForSequenceClassification": "sequence_classification",
+    "ForTokenClassification": "token_classification",
+    "ForQuestionAnswering": "question_answering",
+    "ForMultipleChoice": "multiple_choice",
+}
+"""End of a class's name -> the objective that has its head."""
 
 
 class Model(NamedTuple):
@@ -167,7 +176,30 @@ def config_overrides(source: str, objective: str) -> dict[str, Any]:
         changes["data.vocabulary"] = str(path)
     if not model.family.sentinels:
         changes["data.sentinels"] = 0
-    return changes
+    return changes | _head_keys(model, objective)
+
+
+def _head_keys(model: Model, objective: str) -> dict[str, str]:
+    """The keys of a task's head where config.json says what it reads.
+
+    Raises:
+      UserError: no key means that.
+    """
+    ends = tuple(end for end, name in CLASSES.items() if name == objective)
+    is_own = any(name.endswith(ends) for name in class_names(model.config) if ends)
+    if len(model.family.pools) == 1 or not is_own:
+        return {}
+    found, pool = {"objective.head": model.family.head_activation}, "token"
+    if model.config.get("classifier_pooling", "cls") == "mean":
+        pool = "mean"
+    if objective == "sequence_classification":
+        return found | {"objective.pool": pool}
+    if objective == "multiple_choice" and pool == "mean":
+        raise UserError(
+            f"{model.path}: its choices are the mean of their states "
+            "(classifier_pooling), and objective multiple_choice reads one token"
+        )
+    return found
 
 
 def restore(

@@ -58,6 +58,7 @@ class HeadSpec:
     dropout: bool = False  # before the last layer, at rate model.head_dropout
     norm: bool = False  # after the activation of the hidden layer
     shares_pooler: bool = True  # with tanh; False: the head has a new hidden layer
+    bias: bool | None = None  # of the last layer; None: there is one with model.bias
 
     @property
     def is_pooled(self) -> bool:
@@ -101,7 +102,9 @@ class Head(Module):
             x = Norm(options, name="norm")(x)
         if spec.dropout:
             x = dropout(self, x, "head")
-        out = Dense(options, spec.size, axes, name="out", unspecified=True)
+        out = Dense(
+            options, spec.size, axes, name="out", unspecified=True, bias=spec.bias
+        )
         return out(x).astype(jnp.float32)
 
 

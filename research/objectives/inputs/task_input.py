@@ -40,8 +40,25 @@ row of token/embedding for each entry of the vocabulary; vectors that are drawn,
 N. The network reads the vector of each token beside it (`batch.FEATURE`), and training
 never changes them.
 """
-HEADS = {"tanh": "tanh", "linear": "none", "gelu": "gelu", "relu": "relu"}
-"""`head` of a task -> the activation of the layer before its last one."""
+HEADS = {
+    "tanh": "tanh",
+    "linear": "none",
+    "gelu": "gelu",
+    "relu": "relu",
+    "gelu_norm": "gelu_norm",
+}
+"""`head` of a task -> the layer before its last one: its activation, and a norm."""
+
+
+def head_spec(head: str, size: int, **more: Any) -> networks.HeadSpec:
+    """The layers of a task's head with one of HEADS, with `size` values.
+
+    With a norm the last layer has a bias, also where model.bias is False: these are
+    ModernBERT's (transformers' ModernBertPredictionHead, then a classifier).
+    """
+    activation, _, norm = HEADS[head].partition("_")
+    bias = {"norm": True, "bias": True} if norm else {}
+    return networks.HeadSpec(size, activation, dropout=True, **bias, **more)
 
 
 class Task(objectives.Objective):

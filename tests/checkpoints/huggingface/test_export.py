@@ -1,6 +1,7 @@
 """What is exported is what was imported, byte for byte, or is refused in one line."""
 
 import dataclasses
+import json
 import re
 
 import numpy as np
@@ -107,6 +108,29 @@ def test_a_head_of_another_activation_is_left_out(tmp_path):
     changed = dataclasses.replace(changed, head_activation="relu")
     first, *_ = export.write_network(tmp_path / "relu", changed)
     assert first.startswith("DistilBertForSequenceClassification")
+
+
+def test_a_mean_of_states_is_a_head_of_modernbert_alone(tmp_path):
+    for name in ("modernbert-label", "electra-label"):
+        network = network_of(huggingface_goldens.load(name))
+        network = dataclasses.replace(network, pool="mean")
+        if name == "modernbert-label":
+            export.write_network(tmp_path / name, network)
+            config = json.loads((tmp_path / name / "config.json").read_text())
+            assert config["classifier_pooling"] == "mean"
+        else:
+            with pytest.raises(UserError, match=r"objective\.pool token \(not mean\)"):
+                export.write_network(tmp_path / name, network)
+
+
+def test_the_tagger_of_electra_has_no_hidden_layer(tmp_path):
+    network = network_of(huggingface_goldens.load("electra-label"))
+    kernel = network.params["head_label/out/kernel"]
+    rest = {p: x for p, x in network.params.items() if not p.startswith("head_")}
+    head = {"head_tag/out/kernel": kernel, "head_tag/out/bias": kernel[0]}
+    changed = dataclasses.replace(network, params=rest | head, head_activation="none")
+    first, *_ = export.write_network(tmp_path, changed)
+    assert first.startswith("ElectraForTokenClassification")
 
 
 def test_dropout_without_a_key_is_named(bert, tmp_path):

@@ -234,3 +234,20 @@ def test_a_head_of_another_class_is_not_read():
     shapes = {f"head_{name}/out/kernel": (16, 5) for name in ("tag", "label")}
     found = restore.restore_network(model, shapes, 0)
     assert [*found.params] == ["head_tag/out/kernel"]
+
+
+@pytest.mark.parametrize(
+    ("name", "objective", "expected"),
+    [
+        ("modernbert-label", "sequence_classification", {"gelu_norm", "mean"}),
+        ("modernbert-tags", "token_classification", {"gelu_norm"}),
+        ("modernbert-span", "question_answering", {"gelu_norm"}),
+        ("modernbert-label", "token_classification", set()),
+        ("modernbert", "sequence_classification", set()),
+        ("bert-label", "sequence_classification", set()),
+    ],
+)
+def test_a_folder_says_how_its_head_reads(name, objective, expected):
+    keys = restore.config_overrides(f"hf:{FOLDER / name}", objective)
+    found = {value for key, value in keys.items() if key.startswith("objective.")}
+    assert found == expected

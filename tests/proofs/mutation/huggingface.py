@@ -23,6 +23,22 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "ModernBERT's classifiers have no norm in their head",
+        "research/objectives/inputs/task_input.py",
+        '{"norm": True, "bias": True} if norm else {}',
+        '{"bias": True} if norm else {}',
+        "tests/checkpoints/huggingface/test_goldens.py",
+        "those_of_hugging_face and modernbert",
+    ),
+    Mutant(
+        "a head that is to read the mean of the states reads the first one",
+        "research/checkpoints/huggingface/restore.py",
+        '        pool = "mean"\n',
+        '        pool = "token"\n',
+        "tests/checkpoints/huggingface/test_restore.py",
+        "says_how_its_head_reads",
+    ),
+    Mutant(
         "GPT-NeoX's queries, keys and values are not those of a head in turn",
         ROWS,
         "by_head = x.reshape(sizes.heads, 3, sizes.key_width, -1)",
