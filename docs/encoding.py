@@ -106,8 +106,8 @@ def table(count: int, first: Sequence[Any], turns: Sequence[Any]) -> list[str]:
     ratio = np.median(cpu[:, 1] / cpu[:, 0])
     rates = count / np.median(cpu, axis=0)
     lines = [
-        f"| {processor_name()}, {count} texts, {len(turns)} turns | first, s | a turn, s | "
-        "texts by CPU second | ours / theirs |",
+        f"| {processor_name()}, {count} texts, {len(turns)} turns "
+        "| first, s | a turn, s | texts by CPU second | ours / theirs |",
         "|---|--:|--:|--:|--:|",
     ]
     for n, name in enumerate(("ours", "sentence-transformers")):
