@@ -1,7 +1,7 @@
 """A published encoder made smaller: by a teacher, by pruning, and without a teacher.
 
-    python -m launch.sweep --sweep=experiments/sweeps/smaller.py --tasks=tasks.toml \\
-        --workdir=runs/smaller --config.train.init_from=hf:DIR
+    python -m launch.sweep --sweep=experiments/sweeps/smaller.py --scale=quick \\
+        --tasks=tasks.toml --workdir=runs/smaller --config.train.init_from=hf:DIR
     python -m launch.table --table=experiments/tables/smaller.py --workdir=runs/smaller
 
 Question: how much of the quality of a model of 6 layers has a student of 3? DIR is a
@@ -18,6 +18,10 @@ layers 1, 3 and 5, counted from 0, and train for as many steps, by the labels or
 One more row has no teacher, but as many FLOPs as DistilBERT's way: a step of that costs
 the teacher's forward pass, too. Pruned, and tuned further as 8-bit integers, are the
 teachers themselves; integers without more training are launch.shrink's.
+
+The scale `quick` answers it on a processor: five seeds, as the others but `smoke`, few
+rows a step, operands of products in bfloat16 (the integers' stay as they are), and no
+movement pruning, whose scores learn too little in so few steps.
 
 Departs: the papers distil on other text first, and TinyBERT on more data of the task;
 here all learn from the task's alone. The token table, half of the parameters, stays as
@@ -49,10 +53,17 @@ class Budget(NamedTuple):
     teacher_steps: int
     steps: int
     batch: int
+    prune: tuple[str, ...] = ("magnitude", "movement")
+    product_dtype: str = "dtype"
 
 
-BUDGETS = {"smoke": Budget(3, 200, 100, 32)}
+BUDGETS = {
+    "smoke": Budget(3, 200, 100, 32),
+    "quick": Budget(5, 300, 150, 16, ("magnitude",), "bfloat16"),
+}
 FULL = Budget(5, 1000, 600, 32)
+INT8_STEPS = 0.2
+"""Of the steps of a student: the integers are the teacher's, which is trained."""
 
 DISTILBERT = {"soft": 1.0, "hard": 1.0, "cosine": 1.0, "temperature": 2.0}
 TINYBERT = (
@@ -75,6 +86,7 @@ def _rows(task: Task, budget: Budget, seed: int) -> Iterator[tuple[str, dict]]:
     """The rows of a task and a seed, each with its overrides."""
     shared = {
         "model.scan_unroll": TEACHER_LAYERS,
+        "model.product_dtype": budget.product_dtype,
         "train.batch": budget.batch,
         "train.eval_every": 0,
         "train.checkpoint_every": 0,
@@ -99,10 +111,11 @@ def _rows(task: Task, budget: Budget, seed: int) -> Iterator[tuple[str, dict]]:
         begun = EXPERIMENT, student | half | _distilled(task, start, first)
         rest = {key: value for key, value in own.items() if key != INIT_FROM}
         yield row, rest | half | {INIT_FROM: begun} | second
-    for method in ("magnitude", "movement"):
+    for method in budget.prune:
         pruning = {"optimizer.prune": method, "optimizer.prune_kept": KEPT}
         yield f"6 layers, {KEPT:.0%} kept by {method}", own | pruning
-    yield "6 layers, int8 in training", own | {"model.quantization": "int8"}
+    few = _budget(round(INT8_STEPS * budget.steps), 5e-5)
+    yield "6 layers, int8 in training", own | few | {"model.quantization": "int8"}
 
 
 def _budget(steps: int, rate: float) -> dict[str, Any]:

@@ -127,6 +127,29 @@ def test_layers_that_stay_are_every_nth(folder):
     assert config["num_hidden_layers"] == 2
 
 
+def test_a_model_in_hugging_faces_layout_is_made_smaller(folder, capsys):
+    """One without the head of its experiment: it is not evaluated, and that is said."""
+    export_run(folder / "layers", folder / "published")
+    keys = {"corpus": folder / "corpus", "cache_dir": folder / "cache", "length": 32}
+    flags = [f"--config.data.{key}={value}" for key, value in keys.items()]
+    own = [f"--workdir=hf:{folder}/published", f"--to={folder}/one", *flags]
+    with pytest.raises(SystemExit) as stop:
+        main(run, parser(), [*own, "--recipe=layers", "--layers=1"])
+    assert stop.value.code == DONE and "nothing is evaluated" in capsys.readouterr().err
+    large, small = params_of(folder / "layers"), params_of(folder / "one")
+    for one, other in zip(
+        jax.tree.leaves(large["stack"]["blocks"]),
+        jax.tree.leaves(small["stack"]["blocks"]),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one[1:], other)
+    assert states(folder / "one").shape == (1, 6, 32)
+    before, after = json.loads((folder / "one/shrink.json").read_text())["networks"]
+    assert after["cost"]["parameters"] < before["cost"]["parameters"]
+    size = (folder / "published/model.safetensors").stat().st_size
+    assert before["bytes"] == size and not before["metrics"] and not after["metrics"]
+
+
 def test_pruned_weights_are_zeros(folder):
     large, small = params_of(folder / "run"), params_of(folder / "prune")
     one, other = (

@@ -1,13 +1,15 @@
-"""Exports and reports that are killed, and drivers of sweeps that get signals.
+"""Exports, smaller runs and reports that are killed, and drivers of sweeps that get
+signals.
 
     python -m tests.proofs.killed_commands --workdir=runs/killed --times=20 --sweeps=6
 
-An export and a report are killed (SIGKILL) at a random moment, half of the times while
-they write. What then has the final name is whole, and the next one leaves the bytes of
-one that was not killed and nothing beside them. The driver of a sweep is stopped and
-goes on (SIGSTOP, SIGCONT), is asked to end (SIGTERM), is killed, or its clock is set
-back by a day; the sweep is then run again until it ends, and its results are those of
-an uninterrupted one. A driver that ends by SIGTERM leaves no process behind.
+An export, launch.shrink and a report are killed (SIGKILL) at a random moment, half of
+the times while they write. What then has the final name is whole, and the next one
+leaves what one leaves that was not killed, and nothing beside it. The driver of a sweep
+is stopped and goes on (SIGSTOP, SIGCONT), is asked to end (SIGTERM), is killed, or its
+clock is set back by a day; the sweep is then run again until it ends, and its results
+are those of an uninterrupted one. A driver that ends by SIGTERM leaves no process
+behind.
 """
 
 import contextlib
@@ -26,9 +28,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from launch import cli, export, report
+from etils import epath
+
+from launch import cli, export, report, shrink
 from launch.cli import Parser, main
+from research.checkpoints.checkpoint import FOLDER
 from research.errors import UserError
+from research.files.checksums import find_damage
+from research.run.identity import CONFIG_FILE
 from tests.proofs import clock
 from tests.proofs.fault_injection import SMALL
 from tests.proofs.run_process import (
@@ -42,6 +49,7 @@ from tests.testing import fake_sweep
 CARD = "README.md"
 """A file of an export that tells when the run was trained."""
 
+END_OF_PAGE = b"</html>\n"
 OLD = b"an earlier report"
 SWEEP = """
 from tests.proofs.fault_injection import SMALL
@@ -62,6 +70,7 @@ class Written(NamedTuple):
     folder: Path  # in which it writes
     prepare: Callable[[], None]  # makes the folder as it was before
     at_once: bool  # whether all files appear together
+    read: Callable[[Path], dict[str, bytes]]  # what is in the folder, to be compared
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -70,6 +79,27 @@ def tree(folder: Path) -> dict[str, bytes]:
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != CARD)
     found = {str(path.relative_to(folder)): path.read_bytes() for path in files}
     return {p: c for p, c in found.items() if c or Path(p).name[0] != "."}
+
+
+def shrunk_tree(folder: Path) -> dict[str, bytes]:
+    """Path -> content, of runs that launch.shrink has made; of files that have times,
+    and of checkpoints, whose files have random names, whether they are whole."""
+    found = {}
+    for path, content in tree(folder).items():
+        name, file = Path(path), folder / path
+        if any(part[0] == "." for part in name.parts):
+            found[path] = content
+        elif FOLDER in name.parts:
+            step = name.parts.index(FOLDER) + 2
+            damage = find_damage(epath.Path(folder).joinpath(*name.parts[:step]))
+            found[str(Path(*name.parts[:step]))] = damage.encode()
+        elif name.suffix == ".json" and file.name != CONFIG_FILE:
+            found[path] = b",".join(key.encode() for key in json.loads(content))
+        elif name.suffix == ".html":
+            found[path] = content[-len(END_OF_PAGE) :]
+        else:
+            found[path] = content
+    return found
 
 
 def sizes(folder: Path) -> dict[str, int]:
@@ -108,11 +138,11 @@ def kill_writers(
       UserError: something half written has the final name, or is left beside it.
     """
     written.prepare()
-    before = tree(written.folder)
+    before = written.read(written.folder)
     finish(written, log)  # the first one imports and compiles
     written.prepare()
     seconds = finish(written, log)
-    expected, found = tree(written.folder), Counter()
+    expected, found = written.read(written.folder), Counter()
     while found.total() < times:
         written.prepare()
         old = sizes(written.folder)
@@ -128,7 +158,7 @@ def kill_writers(
             time.sleep(POLL_INTERVAL_S / 10)
         process.send_signal(signal.SIGKILL)
         has_ended = process.wait(RUN_TIMEOUT_S) == 0
-        after = tree(written.folder)
+        after = written.read(written.folder)
         if not has_ended:
             partial = after not in (before, expected)
             found["while it wrote" if partial else "before or after"] += 1
@@ -141,30 +171,45 @@ def kill_writers(
             raise UserError(f"{name}: {wrong or final.keys()} half written; see {log}")
         if after != expected:
             finish(written, log)
-        if (last := tree(written.folder)) != expected:
+        if (last := written.read(written.folder)) != expected:
             paths = {p for p in last | expected if last.get(p) != expected.get(p)}
             raise UserError(f"{name}: after a kill {sorted(paths)} differ; see {log}")
     counts = ", ".join(f"{where} {count}" for where, count in sorted(found.items()))
     return f"{name}: killed {found.total()} times ({counts}), nothing half written"
 
 
-def exported(folder: Path) -> Written:
-    """An export of all checkpoints of a run, which is trained here."""
+def trained(folder: Path) -> Path:
+    """The workdir of a run with four checkpoints, trained when it is first read."""
     keys = SMALL | {"train.steps": 20, "train.keep_checkpoints": 4}
     keys |= {"train.checkpoint_every": 5, "data.cache_dir": folder / "cache"}
     keys |= {"model.width": 256, "model.feedforward": 1024, "train.batch": 4}
     flags = [f"--config.{key}={value}" for key, value in keys.items()]
     run = Run(folder / "run", ["--config=experiments/gpt2.py:tiny", *flags], fork=True)
-    if any(run.start().wait()):
+    if not run.workdir.exists() and any(run.start().wait()):
         raise UserError(f"{run.workdir} failed; see its log0.txt")
-    to = folder / "exports" / "to"
+    return run.workdir
 
+
+def exported(folder: Path) -> Written:
+    """An export of all checkpoints of a run."""
+    own = [f"--workdir={trained(folder)}", "--all"]
+    return _new_folder(export, own, folder / "exports" / "to", tree)
+
+
+def shrunk(folder: Path) -> Written:
+    """A run with the integers of another one."""
+    own = [f"--workdir={trained(folder)}", "--recipe=int8"]
+    return _new_folder(shrink, own, folder / "shrunk" / "to", shrunk_tree)
+
+
+def _new_folder(
+    module: ModuleType, flags: list[str], to: Path, read: Callable
+) -> Written:
     def prepare() -> None:
         shutil.rmtree(to, ignore_errors=True)  # what is hidden beside it stays
         to.parent.mkdir(exist_ok=True)
 
-    own = [f"--workdir={run.workdir}", f"--to={to}", "--all"]
-    return Written(export, own, to.parent, prepare, at_once=True)
+    return Written(module, [*flags, f"--to={to}"], to.parent, prepare, True, read)
 
 
 def reported(folder: Path) -> Written:
@@ -181,7 +226,7 @@ def reported(folder: Path) -> Written:
             (workdir / name).write_bytes(OLD)
 
     flags = [f"--workdir={workdir}", f"--table={fake_sweep.__file__}"]
-    return Written(report, flags, workdir, prepare, at_once=False)
+    return Written(report, flags, workdir, prepare, False, tree)
 
 
 class Sweep(NamedTuple):
@@ -303,9 +348,11 @@ def run(args) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if args.times:
         import launch.reports.figures  # noqa: F401  # once, before the forks
-        import research.run.export  # noqa: F401
+        import research.run.export
+        import research.shrinking.recipes  # noqa: F401
 
-        for name, make in (("export", exported), ("report", reported)):
+        kinds = {"export": exported, "shrink": shrunk, "report": reported}
+        for name, make in kinds.items():
             log = folder / f"{name}.log"
             line = kill_writers(name, make(folder), log, args.times, rng)
             print(line, flush=True)

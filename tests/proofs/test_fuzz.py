@@ -18,7 +18,7 @@ from tests.proofs.fuzz.__main__ import run_cases
 from tests.proofs.fuzz.config_cases import ConfigCase
 from tests.proofs.fuzz.real_cases import RealCase
 
-CASES = {config_cases: 80, command_cases: 100, real_cases: 105}
+CASES = {config_cases: 80, command_cases: 100, real_cases: 95}
 SUBJECTS = ("run", "hf", "sweep", "plan", "rows", "outputs", "reports")
 """Of the whole commands; `make fuzz` has the others, which take seconds to be made.
 Modules of seqio tasks are in tests/data/seqio, in a process that has TensorFlow."""

@@ -37,10 +37,12 @@ from launch import (
     generate,
     report,
     score,
+    shrink,
     sweep,
     table,
     train,
 )
+from launch.hardware import timing
 from research.distributed.file_lock import file_lock
 from research.files.checksums import write_checksums
 from tests.proofs import permissions
@@ -64,7 +66,7 @@ MODULES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
         *(embed, evaluate, export, fill, generate, report),
-        *(score, sweep, table, train),
+        *(score, shrink, sweep, table, train),
     )
 }
 TABLE = f"--table={fake_sweep.__file__}"
@@ -82,6 +84,7 @@ WORDS = {
     "fill outputs": ("--texts=@inputs/texts.txt", "--to=@out/texts.jsonl"),
     "generate": ("--texts=@inputs/prompts.txt", "--max_tokens=4"),
     "score": ("--task=pairs", "--data=@inputs/pairs.jsonl"),
+    "shrink": ("--recipe=layers", "--layers=0", "--to=@out/to"),
     "table": (TABLE,),
     "table reports": (TABLE, "--output=@out/table.md"),
     "report": (TABLE,),
@@ -104,6 +107,7 @@ TARGETS = {
     "embed": "v.npy",
     "fill": "texts.jsonl",
     "export": "to",
+    "shrink": "to",
     "table": "table.md",
     "report": "report.md",
 }
@@ -192,10 +196,11 @@ def perform(case: RealCase, file: str, folder: Path) -> Done:
     words += [f"--workdir={'' if name == 'init' else prefix}{workdir}"]
     if name == "train":
         words += flags_of(folder, subject)
-    elif name == "init":
+    elif name == "init" or (name == "shrink" and prefix):
         experiment, *flags = flags_of(folder, subject)
         kept = tuple(f"--config.{key}=" for key in START)
-        words += [experiment, *(flag for flag in flags if flag.startswith(kept))]
+        words += [flag for flag in flags if flag.startswith(kept)]
+        words += [experiment] if name == "init" else []
     module: ModuleType = MODULES.get("train" if name == "init" else name, sweep)
     before = set(files_of(copy)) if copy.is_dir() else set()
     with contextlib.ExitStack() as stack:
@@ -214,16 +219,21 @@ def perform(case: RealCase, file: str, folder: Path) -> Done:
     files |= {file: copy / file for file in new if file.startswith("evaluations")}
     if name in ("train", "init"):
         files = {"metrics": workdir / "result.json"}
+    elif name == "shrink":
+        files = {"networks": out / "to" / shrink.FILE}
     compared = {n: p for n, p in files.items() if p.is_file() and p.name != CARD}
     return Done(outcome, {name: _content(path) for name, path in compared.items()})
 
 
 def _content(path: Path) -> bytes:
-    """The content of a file, of a result the metrics alone: it has times, too."""
-    if path.name == "result.json":
-        metrics = json.loads(path.read_bytes())["metrics"]
-        return json.dumps(metrics, sort_keys=True).encode()
-    return path.read_bytes()
+    """The content of a file; of a result and of what shrink.json has of networks the
+    metrics alone: they have times, too."""
+    if path.name not in ("result.json", shrink.FILE):
+        return path.read_bytes()
+    content = json.loads(path.read_bytes())
+    results = [content] if path.name == "result.json" else content["networks"]
+    metrics = [result["metrics"] for result in results]
+    return json.dumps(metrics, sort_keys=True).encode()
 
 
 def patches(name: str) -> list[Any]:
@@ -235,6 +245,7 @@ def patches(name: str) -> list[Any]:
     return [
         mock.patch.object(jax.config, "update"),
         mock.patch(f"{train.__name__}.silence_orbax"),
+        mock.patch.object(timing, "TURN_SECONDS", 0.001),
         mock.patch("sys.stdin", stdin),
     ]
 
@@ -515,7 +526,8 @@ def _check_output(
     A link that the user names is followed, a pipe is written to; one in a folder of
     results is replaced. What is refused leaves everything as it was.
     """
-    of_report, is_folder = case.command == "report", case.command == "export"
+    of_report = case.command == "report"
+    is_folder = case.command in ("export", "shrink")
     target = (copy if of_report else folder / "out") / TARGETS[case.command]
     own = folder / "own"
     shutil.rmtree(own, ignore_errors=True)
