@@ -3,9 +3,10 @@
 D is a run, or hf:DIR, a BERT- or GPT-like model in Hugging Face's layout. Recipes:
 heads, the most important attention heads of each layer stay; layers, every nth layer
 stays, or those of --layers; prune, small weights become zeros; int8, dense layers and
-the token table become 8-bit integers. --kept is the fraction that stays. E is a run, to
-be opened, evaluated, exported, shrunk again, and tuned (train.init_from=E). Nothing is
-trained here.
+the token table become 8-bit integers; ternary and binary, integers of three and of two
+values, which need training to be of use (model.quantization). --kept is the fraction
+that stays. E is a run, to be opened, evaluated, exported, shrunk again, and tuned
+(train.init_from=E). Nothing is trained here.
 
 E/shrink.html has parameters, bytes on disk, FLOPs, times, and what the evaluation split
 of the run (or other text, --config.data.valid=FILES) says, beside the network that it
@@ -40,9 +41,9 @@ READ_BY = {
     "layers": ("layers",),
     "importance": ("heads",),
     "scope": ("prune",),
-    "scale": ("int8",),
-    "range": ("int8",),
-    "batches": ("heads", "int8"),
+    "scale": ("int8", "ternary", "binary"),
+    "range": ("int8", "ternary", "binary"),
+    "batches": ("heads", "int8", "ternary", "binary"),
 }
 """Flag -> the recipes that read it."""
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-METHODS = ("none", "magnitude", "movement", "soft_movement")
+METHODS = ("none", "magnitude", "movement", "soft_movement", "l0")
 """How weights are chosen.
 
 magnitude  those with the smallest absolute values are pruned, for good (Zhu and Gupta
@@ -27,6 +27,8 @@ movement   those with the smallest scores, which add up minus gradient x weight:
 soft_movement  those whose score has a sigmoid below a threshold, which rises; a penalty
            of the mean sigmoid draws scores down, so that training itself finds how many
            are left, in each matrix (the same section and code, sigmoied_threshold).
+l0         those whose gate is 0: weights are multiplied by gates, which each step draws
+           and a penalty draws towards 0 (Louizos et al. 2018; research/l0_gates.py).
 """
 
 MIN_KEPT = 0.005

@@ -170,20 +170,28 @@ def make_step(
     dropout: bool,
     log_every: int,
     stop_frozen: Callable[[Any], Any] = lambda params: params,
+    draw: Callable[[Any, Any, jax.Array], tuple[Any, Any]] | None = None,
 ) -> Callable[[State, dict, jax.Array], State]:
     """The function of one update; `State.sums` restarts every `log_every` steps.
 
     Its last argument is the data of the run's key: as a constant it would make the
     compiled step that of one seed alone.
+
+    Args:
+      draw: a function (opt_state, params, key) -> opt_state, and the parameters of
+        which the gradient is computed; None: they are the state's.
     """
 
     def step(state: State, batch: dict, key_data: jax.Array) -> State:
         key = jax.random.fold_in(jax.random.wrap_key_data(key_data), state.step)
         sample_key, dropout_key = jax.random.split(key)
+        opt_state, drawn = state.opt_state, state.params
+        if draw is not None:
+            opt_state, drawn = draw(opt_state, drawn, jax.random.fold_in(key, 2))
         grads, sums, carry = gradient(
             objective,
             network,
-            state.params,
+            drawn,
             batch | {"carry": state.carry},
             key=sample_key,
             dropout_key=dropout_key if dropout else None,
@@ -192,7 +200,7 @@ def make_step(
         )
         norm, one = optax.tree.norm(grads), jnp.ones((), jnp.float32)
         sums = sums | {GRADIENT_NORM: (norm, one, 0.0 * one)}
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+        updates, opt_state = optimizer.update(grads, opt_state, state.params)
         keep = jnp.where(state.step % log_every == 0, 0.0, 1.0)
         return State(
             step=state.step + 1,

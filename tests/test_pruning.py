@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from research import pruning
+from research import l0_gates, pruning
 from research.errors import UserError
 from research.pruning import Pruner, Pruning
 from research.run.optimizer import make_optimizer
@@ -167,14 +167,78 @@ def folder(tmp_path_factory):
     return tiny_runs.write_corpus(tmp_path_factory.mktemp("data"))
 
 
-@pytest.mark.parametrize("method", ["magnitude", "movement"])
+@pytest.mark.parametrize("method", ["magnitude", "movement", "l0"])
 def test_masks_are_sharded_as_their_parameters_and_checkpointed(folder, method):
     keys = {"optimizer.prune": method, "mesh.data": 1, "mesh.fsdp": 2}
     config = tiny_config(folder, "mlm", **keys)
     program = build_program(config, jax.devices()[:2])
     state = program.abstract_state
-    mask = state.opt_state.mask["stack"]["blocks"]["feedforward"]["in"]["kernel"]
+    masks = state.opt_state.score if method == "l0" else state.opt_state.mask
+    mask = masks["stack"]["blocks"]["feedforward"]["in"]["kernel"]
     kernel = state.params["stack"]["blocks"]["feedforward"]["in"]["kernel"]
-    assert mask.dtype == bool and mask.shape == kernel.shape
+    assert mask.dtype == (kernel.dtype if method == "l0" else bool)
+    assert mask.shape == kernel.shape
     assert mask.sharding == kernel.sharding and not mask.sharding.is_fully_replicated
     assert random_state(program).opt_state.count.shape == ()
+
+
+def hard_concrete(score, noise=None):
+    """emmental's masked_nn.py, l0, in NumPy."""
+    s = 1 / (1 + np.exp(-score))
+    if noise is not None:
+        s = 1 / (1 + np.exp(-(np.log(noise) - np.log(1 - noise) + score) / (2 / 3)))
+    return np.clip(s * 1.2 - 0.1, 0, 1)
+
+
+def test_l0_draws_gates_in_a_step_and_leaves_their_values_without_noise_between():
+    """Step by step as the released code, whose gradients are finite differences here;
+    the noise alone is read from the drawn parameters."""
+    optimizer = l0_gates.with_gates(optax.sgd(0.1), 40.0, lambda count: 0.8)
+    params = make_params()
+    state, step = optimizer.init(params), jax.jit(optimizer.update)
+    weight = [kernel.astype(np.float64) for kernel in kernels(params)]
+    score = [np.full_like(each, 2.197) for each in weight]
+    first, second, closed, noises = [0.0, 0.0], [0.0, 0.0], [], []
+    for number in range(1, 9):
+        key = jax.random.key(number)
+        state, drawn = l0_gates.draw(state, params, key)
+        noise = [
+            np.clip(jax.random.uniform(jax.random.fold_in(key, n), each.shape), 1e-4, 1)
+            for n, each in enumerate(weight)
+        ]
+        noises += [noise[0]]
+        for each, found in enumerate(kernels(drawn)):
+            gates = hard_concrete(score[each], noise[each])
+            np.testing.assert_allclose(found, weight[each] * gates, atol=2e-4)
+        jax.tree.map(np.testing.assert_array_equal, drawn["token"], params["token"])
+        updates, state = step(make_params(number), state, params)
+        params = optax.apply_updates(params, updates)
+        for each, grad in enumerate(kernels(make_params(number))):
+            own, tiny = score[each], 1e-6
+            slope = hard_concrete(own + tiny, noise[each])
+            slope = (slope - hard_concrete(own - tiny, noise[each])) / (2 * tiny)
+            open_ = 1 / (1 + np.exp(-(own - 2 / 3 * np.log(0.1 / 1.1))))
+            penalty = 40 * open_ * (1 - open_) / (20 * 4)  # 4 matrices of 20 elements
+            gates = hard_concrete(own, noise[each])
+            slope = grad * weight[each] * slope + penalty
+            first[each] = 0.9 * first[each] + 0.1 * slope
+            second[each] = 0.999 * second[each] + 0.001 * slope**2
+            mean, square = first[each] / (1 - 0.9**number), second[each]
+            square = square / (1 - 0.999**number)
+            score[each] = own - 0.8 * mean / (np.sqrt(square) + 1e-8)
+            weight[each] = weight[each] - 0.1 * grad * gates
+            expected = weight[each] * hard_concrete(score[each])
+            np.testing.assert_allclose(kernels(params)[each], expected, atol=1e-3)
+        closed.append(np.mean([kernel == 0 for kernel in kernels(params)]))
+    assert closed[0] == 0 < closed[-1] < 1
+    assert not np.array_equal(noises[0], noises[1])
+
+
+def test_a_gate_is_open_with_the_probability_of_its_penalty():
+    """Louizos et al. 2018, equation 12, over 20,000 draws."""
+    score = jnp.full(20_000, -0.4)
+    drawn = l0_gates.gate(score, jax.random.uniform(jax.random.key(0), score.shape))
+    expected = float(l0_gates.penalty(score))
+    assert 0 < expected < 1 and drawn.min() == 0 and drawn.max() == 1
+    margin = 4 * np.sqrt(expected * (1 - expected) / score.size)
+    assert abs(float((drawn > 0).mean()) - expected) < margin

@@ -121,10 +121,10 @@ def test_each_micro_batch_has_its_own_dropout():
     assert np.isclose(fraction, 0.5).any() and np.isclose(fraction, 1.0).any()
 
 
-def run_steps(count, seed=0, log_every=3):
+def run_steps(count, seed=0, log_every=3, scale=1.0, draw=None):
     """The state after each of some steps of learning rate 0."""
     optimizer = optax.sgd(0.0)
-    params = {"scale": jnp.float32(1.0)}
+    params = {"scale": jnp.float32(scale)}
     zeros = (jnp.zeros(()),) * 3
     state = State(
         step=jnp.zeros((), jnp.int32),
@@ -140,6 +140,7 @@ def run_steps(count, seed=0, log_every=3):
         accumulate=1,
         dropout=False,
         log_every=log_every,
+        draw=draw,
     )
     states, step = [], jax.jit(step)
     key_data = jax.random.key_data(jax.random.key(seed))
@@ -163,6 +164,13 @@ def test_sums_are_of_the_steps_since_the_last_logged_one():
     window = [state.sums["common"][0] for state in run_steps(5, log_every=3)]
     expected = [*np.cumsum(each[:3]), *np.cumsum(each[3:])]
     np.testing.assert_allclose(window, expected, rtol=1e-6)
+
+
+def test_gradients_are_of_the_drawn_parameters_and_updates_of_the_states():
+    triple = lambda state, params, key: (state, {"scale": 3 * params["scale"]})  # noqa: E731
+    (drawn,), (expected,) = run_steps(1, draw=triple), run_steps(1, scale=3.0)
+    jax.tree.map(np.testing.assert_array_equal, drawn.sums, expected.sums)
+    assert drawn.params["scale"] == 1 and drawn.sums[GRADIENT_NORM][0] > 0
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])

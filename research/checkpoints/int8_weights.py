@@ -1,4 +1,4 @@
-"""Parameters as 8-bit integers: how they are stored, and read as float32.
+"""Parameters as integers: how they are stored, and read as float32.
 
 In place of a kernel or a table stands a dict of its integers and their scale. Reading
 these as float32 is exact, and quantising that again gives the same integers.
@@ -13,32 +13,34 @@ import numpy as np
 from research.networks.layers.quantized import (
     SCALE,
     VALUES,
-    kernel_scale,
-    scale_of,
-    to_int8,
+    quantize,
+    quantize_kernel,
 )
 
 TABLES = ("token", "decoder_token")
 """Modules whose `embedding` is a token table."""
 
 
-def stored(params: Any, scales: str) -> dict[str, Any]:
-    """The parameters, those that a network with model.quantization=int8 reads as
-    integers being stored as such: kernels of dense layers, and the token table.
+def stored(params: Any, kind: str, scales: str) -> dict[str, Any]:
+    """The parameters, those that a network with model.quantization reads as integers
+    being stored as such: kernels of dense layers, and the token table.
+
+    All are arrays of int8: files are compressed, so that what has two or three values
+    takes less of a disk.
 
     Args:
-      scales: one of `quantized.SCALES`.
+      kind, scales: one of `quantized.QUANTIZATIONS`, one of `quantized.SCALES`.
     """
 
     def store(path: Any, leaf: Any) -> Any:
         names = tuple(str(key.key) for key in path)
         if names[-1] == "kernel":
-            scale = kernel_scale(leaf, scales)
+            values, scale = quantize_kernel(leaf, kind, scales)
         elif names[-1] == "embedding" and names[-2] in TABLES:
-            scale = scale_of(leaf, -1)
+            values, scale = quantize(leaf, kind, -1)
         else:
             return leaf
-        return {VALUES: to_int8(leaf, scale), SCALE: scale}
+        return {VALUES: values, SCALE: scale}
 
     return jax.tree_util.tree_map_with_path(store, params)
 

@@ -20,7 +20,9 @@ from research.networks.layers.heads import HeadSpec, Readout
 from research.networks.layers.options import Options
 from research.networks.modules.flax_bridge import (
     apply,
+    bound_params,
     constrain,
+    dropout_key,
     init,
     init_with_output,
     layer_depths,
@@ -149,9 +151,11 @@ __all__ = [
     "Options",
     "Readout",
     "apply",
+    "bound_params",
     "build",
     "check_abilities",
     "constrain",
+    "dropout_key",
     "from_config",
     "init",
     "init_with_output",

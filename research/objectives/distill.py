@@ -8,8 +8,6 @@ Its fields give the published ways: DistilBERT (Sanh et al. 2019), TinyBERT (Jia
 # B batch, L length, K scored positions, C classes, N layers, M pairs of layers
 
 import dataclasses
-import functools
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,27 +18,17 @@ import numpy as np
 from research import networks, objectives
 from research.batch import (
     CONSTANTS,
-    ArraySpec,
     ConstantSpec,
-    Example,
     VocabInfo,
     attention_mask,
     input_group,
 )
-from research.data.units import TextSpec
-from research.errors import UserError, unknown
-from research.fields import choice, free_text, model_of, number
-from research.objectives.inputs import composite
+from research.errors import UserError
+from research.fields import choice, number
+from research.objectives.inputs import taught
 from research.objectives.losses import distillation
 from research.objectives.losses.cross_entropy import Term
 from research.objectives.losses.recorded_calls import RecordedNetwork, StackCall
-
-NOT_DISTILLED = ("distill", "joint", "mix")
-"""Objectives made of others: their parts can be `distill`."""
-
-BASE_OBJECTIVES = tuple(
-    name for name in objectives.names() if name not in NOT_DISTILLED
-)
 
 RELATIONS = {"value": ("value",), "all": ("query", "key", "value")}
 """Choice of relations -> the vectors whose relations are compared."""
@@ -53,7 +41,7 @@ NO_LAYER = -1
 
 
 @dataclass(frozen=True)
-class Objective(composite.Composite):
+class Objective(taught.Taught):
     """Student and teacher read the same arrays, those of the base objective.
 
     The loss is the sum of these terms, each times the field of its name:
@@ -71,12 +59,6 @@ class Objective(composite.Composite):
     are metrics, or, without soft, do not exist, and neither does the readout.
     """
 
-    base_objective: str = choice("mlm", BASE_OBJECTIVES)
-    base: tuple = ()  # fields of `base_objective` -> values; others have defaults
-    teacher: str = free_text("")  # a run's workdir, one of its checkpoints, or hf:DIR
-    teacher_model: tuple = model_of("teacher")  # the teacher's keys of
-    # model; by default those of its run, or of the folder's config.json
-    teacher_dtype: str = choice("float32", ("float32", "bfloat16"))  # of its parameters
     hard: float = number(1.0, least=0)
     soft: float = number(1.0, least=0)
     temperature: float = number(1.0, above=0)  # of soft
@@ -104,9 +86,6 @@ class Objective(composite.Composite):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("base", "teacher_model"):
-            fields = composite.parse_fields(getattr(self, name), name)
-            object.__setattr__(self, name, fields)
         object.__setattr__(self, "layer_map", tuple(self.layer_map))
         if not all(type(n) is int and n >= NO_LAYER for n in self.layer_map):
             raise ValueError(
@@ -118,35 +97,6 @@ class Objective(composite.Composite):
         names = ("hard", "soft", "cosine", "hidden", "attention", "relation")
         if not any(getattr(self, name) for name in names):
             raise ValueError(f"one of {', '.join(names)} is above 0")
-        self._base, self._teacher  # noqa: B018 (raises what is wrong with their fields)
-
-    @functools.cached_property
-    def _base(self) -> objectives.Objective:
-        try:
-            return objectives.make_objective(self.base_objective, **dict(self.base))
-        except UserError as error:
-            raise UserError(f"objective.base: {error}") from error
-
-    @functools.cached_property
-    def _teacher(self) -> networks.Network:
-        keys = {"network": "transformer", **dict(self.teacher_model)}
-        try:
-            kind = networks.FOLDER.part_class(keys["network"], "network")
-            known = ["network", *(field.name for field in dataclasses.fields(kind))]
-            for key in keys:
-                if key not in known:
-                    raise unknown("key of model", key, known)
-            return networks.from_config(keys)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"objective.teacher_model: {error}") from error
-
-    @property
-    def members(self) -> dict[str, objectives.Objective]:
-        return {"": self._base}
-
-    @property
-    def family(self) -> str:
-        return self._base.family
 
     @property
     def shown_answers(self) -> dict[str, str]:
@@ -178,27 +128,6 @@ class Objective(composite.Composite):
     @property
     def writers(self) -> dict[str, objectives.Objective]:
         return super().writers if self._predicts else {}
-
-    @property
-    def row_length(self):
-        return self._base.row_length
-
-    def evaluation_length(self, length: int) -> int:
-        return self._base.evaluation_length(length)
-
-    def text_spec(self, length: int) -> TextSpec:
-        return self._base.text_spec(length)
-
-    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        return self._base.batch_spec(length)
-
-    def corrupt(
-        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
-    ) -> dict[str, np.ndarray]:
-        return self._base.corrupt(example, key, vocab, length)
-
-    def word_table(self, params: Mapping[str, Any]) -> Any:
-        return self._base.word_table(params)
 
     def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
         return self._base.predictions(net, batch) if self._predicts else {}
@@ -247,19 +176,7 @@ class Objective(composite.Composite):
         Raises:
           UserError: the teacher's network does not serve the base objective.
         """
-        network = networks.build(self._teacher, self._teacher_needs(vocab), vocab)
-        specs = self.batch_spec(self.min_length) | {"example": ArraySpec(())}
-        dtype = jnp.dtype(self.teacher_dtype)
-
-        def params(key):
-            batch = {n: jnp.zeros((1, *s.shape), s.dtype) for n, s in specs.items()}
-            return networks.init(network, lambda net: self._run(net, batch, key), key)
-
-        arrays = jax.eval_shape(lambda: params(jax.random.key(0)))
-        arrays = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), arrays
-        )
-        return {"teacher": ConstantSpec(self.teacher, arrays)}
+        return self._teacher_constants(self._teacher_needs(vocab), vocab, self._run)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """The terms of the base objective, and soft, cosine, hidden, attention,
@@ -300,17 +217,6 @@ class Objective(composite.Composite):
             recorded.readouts.clear()
             recorded.readout(recorded.stacks[0].states)
         return recorded, terms, carry
-
-    def _teacher_of(self, net: Any) -> Any:
-        """The teacher's network, computed as the student's is: in its dtype, ..."""
-        own, student = self._teacher, net.options
-        if type(own) is not type(student):
-            raise UserError(
-                f"the teacher's network is {own.name}, and model.network is "
-                f"{student.name}; distillation is between networks of one kind"
-            )
-        computed = {key: getattr(student, key) for key in own.computation_keys}
-        return networks.with_options(net, dataclasses.replace(own, **computed))
 
     def _soft(
         self, student: RecordedNetwork, teacher: RecordedNetwork, batch: dict

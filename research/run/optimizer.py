@@ -1,6 +1,7 @@
 """The config's optimizer section as an optax gradient transformation."""
 
 import operator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ import jax
 import numpy as np
 import optax
 
+from research import l0_gates
 from research.errors import UserError
 from research.moving_average import with_average_of_steps, with_moving_average
 from research.optimizers import OPTIMIZERS
@@ -88,7 +90,10 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
             optax.set_to_zero(), partial(is_frozen, parts=config.frozen)
         )
         optimizer = optax.chain(freeze, optimizer)
-    if config.prune != "none":
+    if config.prune == "l0":
+        rate = _score_rate(config, steps)
+        optimizer = l0_gates.with_gates(optimizer, config.prune_penalty, rate)
+    elif config.prune != "none":
         optimizer = _make_pruner(config, steps).wrap(optimizer)
     if config.ema_decay:
         optimizer = with_moving_average(optimizer, config.ema_decay)
@@ -105,17 +110,22 @@ def _make_pruner(config: Any, steps: int) -> Pruner:
             f"optimizer.prune_end is {config.prune_end:g}; it is at least "
             f"optimizer.prune_begin, {config.prune_begin:g}"
         )
-    rate, peak = make_schedule(config, steps), config.learning_rate or 1.0
     return Pruner(
         config.prune,
         config.prune_scope,
         config.prune_kept,
         begin=round(config.prune_begin * steps),
         end=round(config.prune_end * steps),
-        score_rate=lambda count: config.prune_score_rate * rate(count) / peak,
+        score_rate=_score_rate(config, steps),
         threshold=config.prune_threshold,
         penalty=config.prune_penalty,
     )
+
+
+def _score_rate(config: Any, steps: int) -> Callable[[jax.Array], Any]:
+    """The learning rate of scores by step, on the schedule of the others."""
+    rate, peak = make_schedule(config, steps), config.learning_rate or 1.0
+    return lambda count: config.prune_score_rate * rate(count) / peak
 
 
 def _without_frozen(

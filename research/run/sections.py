@@ -146,19 +146,21 @@ class Optimizer:
     frozen: str = free_text("")  # paths of parameters that do not change and take no
     # gradient, as in token,embeddings,stack/blocks/attention; network: all but heads
     prune: str = choice("none", pruning.METHODS)  # which weights of the kernels of
-    # blocks become 0: small ones for good, or those that training moves towards 0
+    # blocks become 0: small ones for good, those that training moves towards 0, or
+    # those whose gate it closes (l0, which reads none of the next four keys)
     prune_scope: str = choice("matrix", pruning.SCOPES)  # of what prune_kept is left:
     # of each matrix, or of all together
     prune_kept: float = number(0.15, above=0, most=1)  # fraction of these weights that
     # is left at the end
     prune_begin: float = fraction(0.1)  # of the steps, after which pruning begins
     prune_end: float = fraction(0.8)  # of the steps, after which prune_kept is left
-    prune_score_rate: float = number(1e-2, above=0)  # peak learning rate of movement's
-    # scores, on the schedule of the others
+    prune_score_rate: float = number(1e-2, above=0)  # peak learning rate of scores and
+    # gates, on the schedule of the others (of l0 0.1 in the released code)
     prune_threshold: float = number(0.1, above=0, below=1)  # of soft_movement, which
     # does not read prune_kept and prune_scope: of the sigmoids of scores, at the end
     prune_penalty: float = number(400.0, least=0)  # of it, too: the factor of their
-    # mean in the loss, at the end; more of it leaves less
+    # mean in the loss, at the end; of l0 that of the mean probability that a gate is
+    # not 0, in all steps (125 in the released code); more of it leaves less
     ema_decay: float = number(0.0, least=0, below=1)  # of an exponential moving average
     # of the parameters, a step, as in 0.999: it is evaluated, and is what opens a run;
     # 0: none

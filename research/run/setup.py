@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from research import networks, objectives
+from research import l0_gates, networks, objectives
 from research.batch import ArraySpec, VocabInfo
 from research.data.cache import resolve_cache_dir
 from research.data.documents import single_labels
@@ -177,6 +177,7 @@ def _jit_step(
         dropout=network.options.has_dropout,
         log_every=config.train.log_every,
         stop_frozen=partial(stop_frozen, parts=config.optimizer.frozen),
+        draw=l0_gates.draw if config.optimizer.prune == "l0" else None,
     )
     return jax.jit(step, donate_argnums=0, out_shardings=shardings)
 

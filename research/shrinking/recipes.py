@@ -1,6 +1,7 @@
 """Recipes: each makes a smaller network of a trained one, without more training."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 from research import pruning
 from research.checkpoints.checkpoint import path_name
 from research.errors import UserError
-from research.networks.layers.quantized import RANGES, SCALES
+from research.networks.layers.quantized import QUANTIZATIONS, RANGES, SCALES
 from research.run.setup import Program
 from research.shrinking import heads, ranges
 
@@ -95,15 +96,17 @@ def prune(program: Program, params: Any, request: Request) -> Shrunk:
     return Shrunk({}, _on_host(own), says)
 
 
-def to_int8(program: Program, params: Any, request: Request) -> Shrunk:
-    """Dense layers and the token table are 8-bit integers."""
+def to_integers(
+    program: Program, params: Any, request: Request, *, kind: str
+) -> Shrunk:
+    """Dense layers and the token table are integers of a kind of quantisation."""
     options = program.network.options
     if options.name != "transformer":
         raise UserError(
-            f"--recipe=int8: model.network {options.name} has no model.quantization"
+            f"--recipe={kind}: model.network {options.name} has no model.quantization"
         )
     keys = {
-        "quantization": "int8",
+        "quantization": kind,
         "quantization_scale": request.scale,
         "quantization_range": request.range,
     }
@@ -115,8 +118,7 @@ RECIPES: Mapping[str, Callable[[Program, Any, Request], Shrunk]] = {
     "heads": keep_heads,
     "layers": keep_layers,
     "prune": prune,
-    "int8": to_int8,
-}
+} | {kind: partial(to_integers, kind=kind) for kind in QUANTIZATIONS[1:]}
 
 
 def fit(program: Program, params: Any, request: Request) -> Any:

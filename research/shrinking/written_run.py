@@ -19,11 +19,12 @@ from research.step import State
 
 
 def stored_params(program: Program, params: Any) -> Any:
-    """The parameters as they are saved: of 8-bit integers if the network has them."""
+    """The parameters as they are saved: of integers if the network has them."""
     options = program.network.options
-    if options.quantization != "int8":
+    if options.quantization == "none":
         return params
-    return int8_weights.stored(params, options.quantization_scale)
+    kind, scales = options.quantization, options.quantization_scale
+    return int8_weights.stored(params, kind, scales)
 
 
 def write_run(

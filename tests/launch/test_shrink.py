@@ -127,8 +127,9 @@ def test_layers_that_stay_are_every_nth(folder):
     assert config["num_hidden_layers"] == 2
 
 
-def test_a_model_in_hugging_faces_layout_is_made_smaller(folder, capsys):
+def test_a_model_in_hugging_faces_layout_is_made_smaller(folder, capsys, monkeypatch):
     """One without the head of its experiment: it is not evaluated, and that is said."""
+    monkeypatch.setattr(timing, "TURN_SECONDS", 0.001)
     export_run(folder / "layers", folder / "published")
     keys = {"corpus": folder / "corpus", "cache_dir": folder / "cache", "length": 32}
     flags = [f"--config.data.{key}={value}" for key, value in keys.items()]

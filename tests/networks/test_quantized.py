@@ -55,13 +55,14 @@ def test_fake_quantisation_is_integer_arithmetic_bit_by_bit(scales, limit):
 
 def test_quantising_twice_changes_nothing():
     kernel = draw(40, 30) * np.geomspace(1e-6, 1e4, 30, dtype=np.float32)
-    scale = np.asarray(quantized.kernel_scale(kernel, "channel"))
-    values = np.asarray(quantized.to_int8(kernel, scale))
+    values, scale = map(
+        np.asarray, quantized.quantize_kernel(kernel, "int8", "channel")
+    )
     once = values * scale
     assert (np.float64(values) * np.float64(scale) == once).all()  # exact
-    again = quantized.kernel_scale(once, "channel")
-    np.testing.assert_array_equal(again, scale)
-    np.testing.assert_array_equal(quantized.to_int8(once, again), values)
+    again = quantized.quantize_kernel(once, "int8", "channel")
+    np.testing.assert_array_equal(again[1], scale)
+    np.testing.assert_array_equal(again[0], values)
     assert np.abs(values).max(0).min() == 127
     assert (np.abs(once - kernel).max(0) <= np.asarray(scale)[0] / 1.99).all()
 
@@ -75,6 +76,42 @@ def test_published_integers():
         x = jnp.array(x, jnp.float32)
         integers = quantized.to_int8(x, quantized.scale_of(x, 0))
         np.testing.assert_array_equal(integers, expected)
+
+
+def test_published_weights_of_few_values():
+    """reference/compression_modern.md, D10; scales have 16 significant bits."""
+    kernel = jnp.array([0.5, -0.2, 0.05, -0.9])[:, None]
+    for kind, values, expected in (
+        ("ternary", [1, 0, 0, -1], 0.7),
+        ("binary", [1, -1, 1, -1], 0.4125),
+    ):
+        found, scale = quantized.quantize_kernel(kernel, kind, "tensor")
+        assert found[:, 0].tolist() == values and found.dtype == jnp.int8
+        np.testing.assert_allclose(scale, [[expected]], rtol=2.0**-16)
+
+
+@pytest.mark.parametrize("kind", ["ternary", "binary"])
+@pytest.mark.parametrize("scales", quantized.SCALES)
+def test_weights_of_few_values_stay_when_they_are_quantised_again(kind, scales):
+    """And gradients pass as if they were not; 0 is a value of binary weights, too."""
+    x, kernel, grad = draw(6, 800), draw(800, 5, seed=1), draw(6, 5, seed=2)
+    kernel[3] = 0
+    values, scale = map(np.asarray, quantized.quantize_kernel(kernel, kind, scales))
+    assert {*values.flat} == ({-1, 0, 1} if kind == "ternary" else {-1, 1})
+    again = quantized.quantize_kernel(values * scale, kind, scales)
+    np.testing.assert_array_equal(again[0], values)
+    np.testing.assert_array_equal(again[1], scale)
+
+    def product(x, kernel):
+        return quantized.int8_matmul(x, kernel, None, scales, jnp.float32, kind)
+
+    y, pull = jax.vjp(product, x, kernel)
+    np.testing.assert_array_equal(y, product(x, {VALUES: values, SCALE: scale}))
+    of_x, of_kernel = pull(grad)
+    np.testing.assert_allclose(of_x, grad @ (values * scale).T, rtol=1e-5, atol=1e-5)
+    x_scale = numpy_scale(x, -1)
+    expected = (numpy_int8(x, x_scale) * x_scale).T @ grad
+    np.testing.assert_allclose(of_kernel, expected, rtol=1e-5, atol=1e-4)
 
 
 def test_gradients_pass_as_if_nothing_was_rounded():
@@ -131,7 +168,7 @@ def test_a_network_multiplies_integers_alone_in_its_dense_layers():
     params = networks.unbox(
         networks.init(network, lambda net: net.states(group), jax.random.key(0))
     )
-    stored = int8_weights.stored(params, "channel")
+    stored = int8_weights.stored(params, "int8", "channel")
     np.testing.assert_array_equal(jax.jit(states)(stored), jax.jit(states)(params))
     products = [
         equation.invars[0].aval.dtype.name

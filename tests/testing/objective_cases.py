@@ -85,6 +85,8 @@ SAME_PATTERN = {
     "mix",
     "distill base_objective=dae soft_at=text teacher_model={'width': 32, 'heads': 2, "
     "'token_types': 8}",
+    "theseus teacher_model={'width': 32, 'heads': 2, 'token_types': 8, 'feedforward': "
+    "64}",
     "mix base_objective=dae parts={'a': {'rate': 0.5}, 'b': {'mixing_rate': 2.0}}",
     "plm num_permutations=1 max_span=0",
     "mlm unit=span boundary_targets=4 packed=True",

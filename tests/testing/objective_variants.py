@@ -190,6 +190,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"base_objective": "dae", "soft_at": "text", **TEACHER},
         {"only": "corrupt", "packed": True},
     ],
+    "theseus": [{"teacher_model": TEACHER["teacher_model"] | {"feedforward": 64}}],
     "multiple_choice": [{}, {"format": "gpt"}, {"format": "xlnet", "only": "corrupt"}],
 }
 """Objective -> variants of its fields; other objectives are tested with defaults.

@@ -161,7 +161,7 @@ class Dense(Module):
     def __call__(self, x):
         options, fan_in = self.options, x.shape[-1]
         kernel = self.param("kernel", self._kernel_init(fan_in), (fan_in, self.size))
-        if options.quantization == "int8":
+        if options.quantization != "none":
             y = self._int8_product(x, kernel)
         else:
             y = dense_matmul(x, kernel, options.operand_dtype)
@@ -177,7 +177,8 @@ class Dense(Module):
         if options.quantization_range == "ema":
             limit = self.param(INPUT_RANGE, constant(0.0), ())
         scales, dtype = options.quantization_scale, options.operand_dtype
-        return int8_matmul(x, kernel, limit, scales, dtype)
+        kind = options.quantization
+        return int8_matmul(x, kernel, limit, scales, dtype, kind)
 
     def _kernel_init(self, fan_in):
         options, std = self.options, 0.02

@@ -56,8 +56,11 @@ class TokenEmbedding(Module):
         """The table, with the values of its integers if it is quantised."""
         if is_stored(self.table):
             return self.table[VALUES] * self.table[SCALE]
-        is_quantized = self.options.quantization == "int8"
-        return quantize_rows(self.table) if is_quantized else self.table
+        return self._quantized(self.table)
+
+    def _quantized(self, rows: jax.Array) -> jax.Array:
+        kind = self.options.quantization
+        return rows if kind == "none" else quantize_rows(rows, kind)
 
     @property
     def table_init(self) -> Callable:
@@ -73,8 +76,7 @@ class TokenEmbedding(Module):
             found = (lookup(self.table[name], token_BL) for name in (VALUES, SCALE))
             x_BLE = jnp.multiply(*found)
         else:
-            x_BLE = lookup(self.table, token_BL, "vocab")
-            x_BLE = quantize_rows(x_BLE) if options.quantization == "int8" else x_BLE
+            x_BLE = self._quantized(lookup(self.table, token_BL, "vocab"))
         return x_BLE * options.width**0.5 if options.scale_embeddings else x_BLE
 
 

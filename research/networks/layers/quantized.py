@@ -1,4 +1,4 @@
-"""Products of 8-bit integers, for training and for inference.
+"""Products of integers, of 8 bits or of two or three values, in training and inference.
 
 Quantisation is symmetric: q = round(x / scale) within [-127, 127], where 127 x scale is
 the largest absolute value of a channel, a matrix or a token (Q8BERT, Zafrir et al.
@@ -27,7 +27,14 @@ from jax import lax
 
 from research.networks.layers.products import matmul, transposed_matmul
 
-QUANTIZATIONS = ("none", "int8")
+QUANTIZATIONS = ("none", "int8", "ternary", "binary")
+"""What weights are. The inputs of dense layers are 8-bit integers with all but none.
+
+ternary  -1, 0 and 1: those above .7 times the mean absolute value, whose mean is the
+         scale (TWN, Li and Liu 2016; TernaryBERT, Zhang et al. 2020, section 3.1).
+binary   -1 and 1; the scale is the mean absolute value (BWN, Rastegari et al. 2016,
+         section 3.1; BinaryBERT, Bai et al. 2021, section 2).
+"""
 SCALES = ("channel", "tensor")
 """What of a matrix has a scale of its own: each of its outputs, or all of it."""
 RANGES = ("token", "ema")
@@ -35,6 +42,7 @@ RANGES = ("token", "ema")
 for each layer, measured before (`MEASURED`)."""
 
 LARGEST = 127
+TERNARY_THRESHOLD = 0.7
 DROPPED_BITS = 8  # of the 24 significant ones of a float32
 VALUES, SCALE = "int8", "scale"
 """The names of what is stored in place of a float32 parameter."""
@@ -52,12 +60,15 @@ def scale_of(x: jax.Array, axis: Any) -> jax.Array:
 
 def scale_of_largest(largest: jax.Array) -> jax.Array:
     """The scale with which a value becomes 127; 1 for a value of 0."""
-    scale = largest.astype(jnp.float32) / LARGEST
+    scale = _with_few_bits(largest.astype(jnp.float32) / LARGEST)
+    return jnp.where(scale > 0, scale, 1.0)
+
+
+def _with_few_bits(scale: jax.Array) -> jax.Array:
     bits = lax.bitcast_convert_type(scale, jnp.uint32)
     half, unit = 1 << (DROPPED_BITS - 1), 1 << DROPPED_BITS
     rounded = (bits + jnp.uint32(half)) & jnp.uint32(2**32 - unit)
-    scale = lax.bitcast_convert_type(rounded, jnp.float32)
-    return jnp.where(scale > 0, scale, 1.0)
+    return lax.bitcast_convert_type(rounded, jnp.float32)
 
 
 def to_int8(x: jax.Array, scale: jax.Array) -> jax.Array:
@@ -71,13 +82,42 @@ def is_stored(param: Any) -> bool:
     return isinstance(param, Mapping)
 
 
-def kernel_scale(kernel: jax.Array, scales: str) -> jax.Array:
-    """[..., 1, F] or [..., 1, 1] of kernels [..., D, F]; `scales` is one of SCALES."""
-    return scale_of(kernel, -2 if scales == "channel" else (-2, -1))
+def quantize(x: jax.Array, kind: str, axis: Any) -> tuple[jax.Array, jax.Array]:
+    """The integers of weights, and their scale, which has size 1 over `axis`.
+
+    Args:
+      kind: one of QUANTIZATIONS but none.
+    """
+    if kind == "int8":
+        scale = scale_of(x, axis)
+        return to_int8(x, scale), scale
+    size = jnp.abs(x.astype(jnp.float32))
+    mean = jnp.mean(size, axis, keepdims=True)
+    if kind == "binary":
+        return jnp.where(x < 0, -1, 1).astype(jnp.int8), _with_few_bits(mean)
+    is_kept = size > TERNARY_THRESHOLD * mean
+    count = jnp.sum(is_kept, axis, keepdims=True)
+    total = jnp.sum(jnp.where(is_kept, size, 0), axis, keepdims=True)
+    scale = _with_few_bits(total / jnp.maximum(count, 1))
+    return jnp.where(is_kept, jnp.sign(x), 0).astype(jnp.int8), scale
+
+
+def quantize_kernel(kernel: jax.Array, kind: str, scales: str) -> tuple:
+    """The integers of kernels [..., D, F], and their scale [..., 1, F] or [..., 1, 1].
+
+    Args:
+      scales: one of SCALES.
+    """
+    return quantize(kernel, kind, -2 if scales == "channel" else (-2, -1))
 
 
 def int8_matmul(
-    x: jax.Array, kernel: Any, limit: jax.Array | None, scales: str, dtype: Any
+    x: jax.Array,
+    kernel: Any,
+    limit: jax.Array | None,
+    scales: str,
+    dtype: Any,
+    kind: str = "int8",
 ) -> jax.Array:
     """x [..., D] @ kernel [D, F] in x's dtype, of integers, whose sums are exact.
 
@@ -87,12 +127,13 @@ def int8_matmul(
         `MEASURE`: likewise, and its gradient is the largest value.
       scales: one of SCALES.
       dtype: of the operands of gradients.
+      kind: of the kernel, one of QUANTIZATIONS.
     """
     limit = jnp.zeros(()) if limit is None else limit
     if is_stored(kernel):
         values, scale = kernel[VALUES], kernel[SCALE]
         return _product(*_input(x, limit), values, scale).astype(x.dtype)
-    return _trained_matmul(x, kernel, limit, scales, jnp.dtype(dtype))
+    return _trained_matmul(x, kernel, limit, scales, jnp.dtype(dtype), kind)
 
 
 def _input(x: jax.Array, limit: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -109,20 +150,20 @@ def _product(x_int8, x_scale, kernel_int8, kernel_scale_1F):
     return y.astype(jnp.float32) * x_scale * scale
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def _trained_matmul(x, kernel, limit, scales, dtype):
-    return _forward(x, kernel, limit, scales, dtype)[0]
+@partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
+def _trained_matmul(x, kernel, limit, scales, dtype, kind):
+    return _forward(x, kernel, limit, scales, dtype, kind)[0]
 
 
-def _forward(x, kernel, limit, scales, dtype):
-    scale = kernel_scale(kernel, scales)
-    read, stored = _input(x, limit), (to_int8(kernel, scale), scale)
+def _forward(x, kernel, limit, scales, dtype, kind):
+    read, stored = _input(x, limit), quantize_kernel(kernel, kind, scales)
     largest = jnp.max(jnp.abs(x)).astype(jnp.float32)
     y = _product(*read, *stored).astype(x.dtype)
     return y, (read, stored, limit, largest)
 
 
-def _backward(scales, dtype, residuals, grad):
+def _backward(scales, dtype, kind, residuals, grad):
+    del scales, kind
     (x_int8, x_scale), (kernel_int8, scale), limit, largest = residuals
     rounded = grad.astype(dtype)
     x = (x_int8 * x_scale).astype(dtype)
@@ -135,13 +176,14 @@ def _backward(scales, dtype, residuals, grad):
 _trained_matmul.defvjp(_forward, _backward)
 
 
-@jax.custom_vjp
-def quantize_rows(table: jax.Array) -> jax.Array:
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def quantize_rows(table: jax.Array, kind: str = "int8") -> jax.Array:
     """Rows [..., E] with the values that their integers have; its gradient is 1."""
-    scale = scale_of(table, -1)
-    return (to_int8(table, scale) * scale).astype(table.dtype)
+    values, scale = quantize(table, kind, -1)
+    return (values * scale).astype(table.dtype)
 
 
 quantize_rows.defvjp(
-    lambda table: (quantize_rows(table), None), lambda _, grad: (grad,)
+    lambda table, kind: (quantize_rows(table, kind), None),
+    lambda kind, _, grad: (grad,),
 )

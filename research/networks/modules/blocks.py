@@ -169,6 +169,7 @@ class Stack(Module):
         pattern: str | None = None,
         with_inputs: bool = False,
         with_projections: bool = False,
+        runs: jax.Array | None = None,
     ) -> Any:
         """States [B, L, D], or [B, P, D] at the scored positions, from x [B, L, E].
 
@@ -187,6 +188,8 @@ class Stack(Module):
           pattern: the pattern of this group; None: the stack's.
           with_projections: with `with_inputs`, the result is three: also the
             `Projections` [layers, B, L, H, K] of all blocks.
+          runs: where the result is the states alone, [layers] bool: the blocks that
+            run; None: all, but for those that `layer_dropout` skips.
         """
         options, x = self.options, x_BLE
         if x.shape[-1] != options.width:
@@ -202,7 +205,7 @@ class Stack(Module):
             cross = encoded.states, self._cross_inputs(group, encoded)
 
         def run_block(x, layer, scored=None):
-            params, has_window, skips_norm, dropout_key, *others = layer
+            params, has_window, skips_norm, runs, dropout_key, *others = layer
             mems_BND, keys, cross_keys = others
             cross_of_layer = cross if cross_keys is None else (cross_keys, cross[1])
             own_inputs = self_inputs
@@ -222,15 +225,9 @@ class Stack(Module):
                 skips_norm=skips_norm,
                 rngs={} if dropout_key is None else {"dropout": dropout_key},
             )
-            rate = options.dropout_rate("layer")
-            if rate and dropout_key is not None:
-                # As fairseq does, modules/layer_drop.py: drawn once for all rows, and
-                # not rescaled.
-                kept = jax.random.bernoulli(
-                    jax.random.fold_in(dropout_key, 1), 1 - rate
-                )
+            if runs is not None:
                 skipped = x if scored is None else gather_positions(x, scored)
-                after = lax.cond(kept, run, lambda: skipped)
+                after = lax.cond(runs, run, lambda: skipped)
             else:
                 after = run()
             if cache is not None:
@@ -243,7 +240,7 @@ class Stack(Module):
 
         init = partial(self._init_blocks, block, x, group, self_inputs, cross)
         params = self.param("blocks", partial(init, mems=mems, num_keys=num_keys))
-        layers = params, *self._by_layer(mems, cache, encoded)
+        layers = params, *self._by_layer(mems, cache, encoded, runs)
         x, outputs = run_layers(options, run_block, x, layers, scored)
         x = Norm(options, name="norm")(x) if options.norm_placement == "pre" else x
         x = dropout(self, x, "output")
@@ -257,13 +254,13 @@ class Stack(Module):
             return x, outputs
         return x if mems is None else (x, jnp.moveaxis(outputs, 0, 1))
 
-    def _by_layer(self, mems, cache, encoded):
+    def _by_layer(self, mems, cache, encoded, runs):
         """The inputs that differ by layer, stacked over the layers.
 
         Returns:
-          whether the layer has a window, and whether its attention has no norm; dropout
-          keys, mems, and cached keys and values of self-attention and of
-          cross-attention; each None if there are none.
+          whether the layer has a window, whether its attention has no norm, and whether
+          it runs; dropout keys, mems, and cached keys and values of self-attention and
+          of cross-attention; each None if there are none.
         """
         options, dropout_keys, mems_state = self.options, None, None
         has_window = self._has_window if self._has_window.any() else None
@@ -271,13 +268,21 @@ class Stack(Module):
         skips_norm = None if options.first_attention_norm else is_first
         if options.has_dropout and self.has_rng("dropout"):
             dropout_keys = jax.random.split(self.make_rng("dropout"), options.layers)
+        rate = options.dropout_rate("layer")
+        if rate and dropout_keys is not None:
+            # As fairseq does, modules/layer_drop.py: drawn once for all rows, and not
+            # rescaled.
+            runs = jax.vmap(
+                lambda key: jax.random.bernoulli(jax.random.fold_in(key, 1), 1 - rate)
+            )(dropout_keys)
         if mems is not None:
             mems_state = jnp.moveaxis(lax.stop_gradient(mems.state), 1, 0)
         keys = None if cache is None else cache.states
         cross_keys = None if encoded is None else encoded.states
         if not isinstance(cross_keys, KeyValues):  # states, which all layers share
             cross_keys = None
-        return has_window, skips_norm, dropout_keys, mems_state, keys, cross_keys
+        of_layer = has_window, skips_norm, runs, dropout_keys, mems_state
+        return *of_layer, keys, cross_keys
 
     def _init_blocks(self, block, x, group, self_inputs, cross, key, *, mems, num_keys):
         """Parameters of all blocks, stacked over the layers."""

@@ -39,6 +39,17 @@ def apply(
     return nn.apply(fn, network)({"params": params}, rngs=rngs)
 
 
+def bound_params(net: nn.Module) -> Any:
+    """The parameters of a bound network, without their logical axes: those of the
+    modules that were called, while they are made."""
+    return unbox(net.variables["params"])
+
+
+def dropout_key(net: nn.Module) -> jax.Array | None:
+    """A new key for the dropout of another network; None without dropout."""
+    return net.make_rng("dropout") if net.has_rng("dropout") else None
+
+
 def with_options(network: nn.Module, options: Any) -> nn.Module:
     """An unbound network with other options, which serves the same needs.
 

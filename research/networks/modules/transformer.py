@@ -96,6 +96,7 @@ class Transformer(nn.Module):
         with_inputs: bool = False,
         same_length: bool = False,
         clamp_len: int = 0,
+        runs: jax.Array | None = None,
     ) -> Any:
         """States [B, L, D] of a group of arrays [B, L].
 
@@ -123,6 +124,8 @@ class Transformer(nn.Module):
           same_length: with N mems, a query attends to itself and to the N - 1 tokens
             before it, in place of all.
           clamp_len: with mems, the distance that larger ones are replaced by; 0: none.
+          runs: without mems, cache and inputs, [layers] bool: the layers that run, the
+            others being skipped; None: all.
         """
         token, embedding = self.embeddings()
         rows, length = group["token"].shape
@@ -136,7 +139,7 @@ class Transformer(nn.Module):
         stack = self.stack if self.shared_stack is None else self.shared_stack
         stack = partial(stack, x, group, scored=scored, num_keys=num_keys)
         if mems is None:
-            return stack(cache=cache, with_inputs=with_inputs)
+            return stack(cache=cache, with_inputs=with_inputs, runs=runs)
         state = jax.lax.stop_gradient(mems["state"])
         segment, stop = mems["segment"], reuse_len or length
         start = max(0, stop - segment.shape[1])

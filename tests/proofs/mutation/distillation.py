@@ -6,12 +6,46 @@ LOSSES = "research/objectives/losses/distillation.py"
 DISTILL = "research/objectives/distill.py"
 PRUNING = "research/pruning.py"
 RESTORE = "research/checkpoints/partial_restore.py"
+THESEUS = "research/objectives/theseus.py"
+TEST_THESEUS = "tests/objectives/test_theseus.py"
 TEST_LOSSES = "tests/objectives/losses/test_distillation.py"
 TEST_DISTILL = "tests/objectives/test_distill.py"
 TEST_PRUNING = "tests/test_pruning.py"
 TEST_NETWORK = "tests/networks/test_projections.py"
 
 MUTANTS = [
+    Mutant(
+        "all layers of a module that is replaced run",
+        THESEUS,
+        "is_first | ~from_student",
+        "is_first | True",
+        TEST_THESEUS,
+        "what_runs or each_draw",
+    ),
+    Mutant(
+        "modules are replaced together",
+        THESEUS,
+        'self.rate(batch["step"]), (net.options.layers,)',
+        'self.rate(batch["step"]), (1,)',
+        TEST_THESEUS,
+        "each_draw",
+    ),
+    Mutant(
+        "the rate of replacement is that of the first step",
+        THESEUS,
+        "piecewise_linear(self.replacing_rate, jnp.max(step))",
+        "piecewise_linear(self.replacing_rate, 0 * jnp.max(step))",
+        TEST_THESEUS,
+        "each_draw or the_rate",
+    ),
+    Mutant(
+        "evaluations are of the teacher's network with some layers of the student",
+        THESEUS,
+        "return self._base.for_evaluation()",
+        "return self",
+        TEST_THESEUS,
+        "evaluations",
+    ),
     Mutant(
         "the divergence at a temperature is not scaled by its square",
         LOSSES,

@@ -11,21 +11,82 @@ TEST_SHRINK = "tests/launch/test_shrink.py"
 
 BLOCKS = "research/networks/modules/blocks.py"
 PRUNING = "research/pruning.py"
+L0_GATES = "research/l0_gates.py"
 
 MUTANTS = [
     Mutant(
+        "the scale of ternary weights is the mean of all of them",
+        QUANTIZED,
+        "scale = _with_few_bits(total / jnp.maximum(count, 1))",
+        "scale = _with_few_bits(mean)",
+        TEST_QUANTIZED,
+        "few_values",
+    ),
+    Mutant(
+        "binary weights of 0 are 0",
+        QUANTIZED,
+        "jnp.where(x < 0, -1, 1)",
+        "jnp.sign(x)",
+        TEST_QUANTIZED,
+        "few_values",
+    ),
+    Mutant(
+        "scales of few values keep all bits",
+        QUANTIZED,
+        "return jnp.where(x < 0, -1, 1).astype(jnp.int8), _with_few_bits(mean)",
+        "return jnp.where(x < 0, -1, 1).astype(jnp.int8), mean",
+        TEST_QUANTIZED,
+        "few_values",
+    ),
+    Mutant(
+        "gates without noise have the temperature, too",
+        L0_GATES,
+        "    stretched = jax.nn.sigmoid(score) * (HIGH - LOW) + LOW\n",
+        "    score = score if noise is not None else score / TEMPERATURE\n"
+        "    stretched = jax.nn.sigmoid(score) * (HIGH - LOW) + LOW\n",
+        "tests/test_pruning.py",
+        "l0_draws",
+    ),
+    Mutant(
+        "the penalty counts gates without their temperature",
+        L0_GATES,
+        "shift = TEMPERATURE * math.log(-LOW / HIGH)",
+        "shift = math.log(-LOW / HIGH)",
+        "tests/test_pruning.py",
+        "l0_draws or a_gate_is_open",
+    ),
+    Mutant(
+        "between steps the parameters are those of the last draw",
+        L0_GATES,
+        "lambda w, s, old: w * gate(s) - old, weight, score, select(params)",
+        "lambda w, z, old: w * z - old,\n"
+        "            weight,\n"
+        "            _drawn_gates(score, state.noise),\n"
+        "            select(params),",
+        "tests/test_pruning.py",
+        "l0_draws",
+    ),
+    Mutant(
+        "gradients of L0 are of the parameters without noise",
+        "research/step.py",
+        "            network,\n            drawn,\n",
+        "            network,\n            state.params,\n",
+        "tests/test_step.py",
+        "drawn_parameters",
+    ),
+    Mutant(
         "layers that stay are rescaled by their rate",
         BLOCKS,
-        "after = lax.cond(kept, run, lambda: skipped)",
-        "after = lax.cond(kept, lambda: run() / (1 - rate), lambda: skipped)",
+        "after = lax.cond(runs, run, lambda: skipped)",
+        "after = lax.cond(runs, lambda: run() * 2, lambda: skipped)",
         "tests/networks/test_layer_dropout.py",
         "each_draw",
     ),
     Mutant(
         "all layers are skipped together",
         BLOCKS,
-        "jax.random.fold_in(dropout_key, 1), 1 - rate",
-        "jax.random.key(1), 1 - rate",
+        "jax.random.bernoulli(jax.random.fold_in(key, 1), 1 - rate)",
+        "jax.random.bernoulli(jax.random.fold_in(dropout_keys[0], 1), 1 - rate)",
         "tests/networks/test_layer_dropout.py",
         "each_draw",
     ),
