@@ -26,9 +26,9 @@ def section(system: System, **changes: Any) -> ConfigDict:
 
 
 def unit_rate(system: System, **changes: Any) -> ConfigDict:
-    """The same with a rate of 1 in all steps."""
+    """The same with a rate of 1 in all steps; nothing is frozen."""
     constant = {"learning_rate": 1.0, "schedule": "constant", "warmup_steps": 0}
-    return section(system, **constant | changes)
+    return section(system, **constant | {"frozen": ""} | changes)
 
 
 def first_updates(config: Any, params: Any, grads: Any, steps: int = 1) -> Any:
