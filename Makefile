@@ -28,7 +28,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 # Bytecode is kept, also where the shell turns that off: a start takes a third.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: compare demo test long chaos fuzz mutants pod hopper docs claims slices performance roofline speed goldens-hf exports-hf tokens-hf published-hf site env lint lock
+.PHONY: compare demo test long chaos fuzz mutants pod hopper docs claims slices performance roofline speed goldens-hf exports-hf tokens-hf published-hf tutorials site env lint lock
 
 # A bot that answers from the documentation of Python's standard library, at
 # http://127.0.0.1:8080/ until Ctrl-C.
@@ -144,6 +144,11 @@ $(MKDOCS)/stamp: $(VENV)/stamp
 	$(PYTHON) -m venv $(MKDOCS)
 	$(BIN)/uv pip install --quiet --python $(MKDOCS)/bin/python mkdocs-material==9.8.2
 	touch $@
+
+# What the commands of the tutorials print, written into their pages.
+tutorials: env
+	rm -rf $(VENV)/tutorials
+	$(BIN)/python -m tests.testing.tutorials $(VENV)/tutorials
 
 site: $(MKDOCS)/stamp
 	$(BIN)/python -m docs.site_pages $(SITE)

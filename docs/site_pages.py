@@ -4,7 +4,8 @@
 
 Writes FOLDER/pages and FOLDER/mkdocs.yml. A link to a page stays one; a link to a file
 of the code becomes its name, since the site has no code. The reference has every key of
-a config with its default and the comment of its line.
+a config with its default and the comment of its line, and the public functions and
+classes (docs/python_reference.py).
 """
 
 import ast
@@ -13,6 +14,7 @@ import functools
 import inspect
 import io
 import json
+import posixpath
 import re
 import shutil
 import sys
@@ -20,6 +22,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+from docs import python_reference
 from research import objectives
 from research.data.formats import FORMATS
 from research.errors import UserError
@@ -29,31 +32,64 @@ from research.run import sections
 
 ROOT = Path(__file__).parents[1]
 NAV = {
-    "First ten minutes": "README.md",
-    "Describe a run": "docs/manual.md",
-    "Use, export, serve": "docs/use.md",
-    "Make models smaller": "docs/smaller.md",
-    "Word vectors": "docs/word_vectors.md",
-    "Tables of papers": "docs/tables.md",
-    "Pods": "docs/pods.md",
-    "Add a part": "CONTRIBUTING.md",
-    "Architecture": "docs/architecture.md",
-    "Packing": "docs/packing.md",
-    "Config keys": "docs/reference.md",
-    "What we found": "docs/results.md",
-    "Objectives": "docs/objectives.md",
-    "Published experiments": "docs/fidelity.md",
-    "Published claims": "docs/claims.md",
-    "Benchmarks": "docs/benchmarks.md",
-    "Statistics": "docs/statistics.md",
-    "Performance": "docs/performance.md",
-    "Bugs of published code": "docs/published_bugs.md",
-    "Tests": "tests/README.md",
-    "Security": "docs/security.md",
-    "Changes": "CHANGELOG.md",
+    "Start": {
+        "First ten minutes": "README.md",
+        "Concepts": "docs/concepts.md",
+        "Times": "docs/times.md",
+    },
+    "Tutorials": {
+        "Pretrain on your text": "docs/tutorials/pretrain.md",
+        "Fine-tune and publish": "docs/tutorials/publish.md",
+        "An ablation to a LaTeX table": "docs/tutorials/ablation.md",
+        "A new objective": "docs/tutorials/objective.md",
+        "A published model": "docs/tutorials/published.md",
+        "A bot": "docs/tutorials/bot.md",
+        "A pod": "docs/tutorials/pod.md",
+    },
+    "How to": {
+        "Your own files": "docs/howto/files.md",
+        "Two objectives on your tasks": "docs/howto/compare.md",
+        "Learning rates that work": "docs/howto/learning_rates.md",
+        "My loss stays": "docs/howto/plateau.md",
+        "One class alone is predicted": "docs/howto/one_class.md",
+    },
+    "Manual": {
+        "Describe a run": "docs/manual.md",
+        "Use, export, serve": "docs/use.md",
+        "Make models smaller": "docs/smaller.md",
+        "Word vectors": "docs/word_vectors.md",
+        "Tables of papers": "docs/tables.md",
+        "Pods": "docs/pods.md",
+        "Packing": "docs/packing.md",
+        "Security": "docs/security.md",
+    },
+    "Reference": {
+        "Config keys": "docs/reference.md",
+        "Python": "docs/python.md",
+    },
+    "Develop": {
+        "Add a part": "CONTRIBUTING.md",
+        "Architecture": "docs/architecture.md",
+        "Tests": "tests/README.md",
+        "Changes": "CHANGELOG.md",
+    },
+    "Evidence": {
+        "What we found": "docs/results.md",
+        "Objectives": "docs/objectives.md",
+        "Published experiments": "docs/fidelity.md",
+        "Published claims": "docs/claims.md",
+        "Benchmarks": "docs/benchmarks.md",
+        "Statistics": "docs/statistics.md",
+        "Performance": "docs/performance.md",
+        "Bugs of published code": "docs/published_bugs.md",
+    },
 }
-"""Title -> file, in the order of the site."""
-REFERENCE = "docs/reference.md"
+"""Section -> title -> file, in the order of the site. A tutorial begins with what those
+before it have made."""
+FILES = tuple(file for section in NAV.values() for file in section.values())
+REFERENCE, PYTHON = "docs/reference.md", "docs/python.md"
+EXTENSIONS = ["tables", "toc", "pymdownx.highlight", "pymdownx.superfences"]
+FEATURES = ["navigation.top", "navigation.tabs", "content.code.copy"]
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
@@ -67,14 +103,17 @@ def main(folder: Path) -> None:
         path.write_text(text, "utf-8")
     for image in (ROOT / "docs").glob("*.svg"):
         shutil.copy(image, pages / image.name)
-    nav = [{title: page_name(file)} for title, file in NAV.items()]
+    nav = [
+        {section: [{title: page_name(file)} for title, file in titles.items()]}
+        for section, titles in NAV.items()
+    ]
     config = {
         "site_name": "Palimpsest",
         "docs_dir": "pages",
         "site_dir": "site",
         "use_directory_urls": False,  # so that it reads from a disk, too
-        "theme": {"name": "material", "font": False, "features": ["navigation.top"]},
-        "markdown_extensions": ["tables", "fenced_code", "toc"],
+        "theme": {"name": "material", "font": False, "features": FEATURES},
+        "markdown_extensions": EXTENSIONS,
         "nav": nav,
     }
     # JSON is YAML.
@@ -93,10 +132,9 @@ def site_pages() -> dict[str, str]:
     Raises:
       UserError: a link leads to no file of the repository.
     """
-    found = {}
-    for file in NAV.values():
-        is_drawn = file == REFERENCE
-        text = reference() if is_drawn else (ROOT / file).read_text("utf-8")
+    found, drawn = {}, {REFERENCE: reference, PYTHON: python_reference.page}
+    for file in FILES:
+        text = drawn[file]() if file in drawn else (ROOT / file).read_text("utf-8")
         parts = CODE.split(text)
         blocks = [*CODE.findall(text), ""]
         own = [LINK.sub(functools.partial(_link, file), part) for part in parts]
@@ -114,14 +152,19 @@ def _link(file: str, link: re.Match) -> str:
     if not there.is_relative_to(ROOT):
         raise UserError(f"{file}: {target} leads out of the repository")
     name = str(there.relative_to(ROOT))
-    if name not in NAV.values() and not there.exists():
+    if name not in FILES and not there.exists():
         raise UserError(f"{file}: there is no {target}")
     anchor = f"#{anchor}" if anchor else ""
     if mark:
-        return f"![{words}]({there.name})"
-    if name in NAV.values():
-        return f"[{words}]({page_name(name)}{anchor})"
+        return f"![{words}]({_from_page(file, there.name)})"
+    if name in FILES:
+        return f"[{words}]({_from_page(file, page_name(name))}{anchor})"
     return words if name in words else f"{words} (`{name}`)"
+
+
+def _from_page(file: str, target: str) -> str:
+    """The path from a file's page to another path of the site."""
+    return posixpath.relpath(target, posixpath.dirname(page_name(file)) or ".")
 
 
 def reference() -> str:

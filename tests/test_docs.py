@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 
 import pytest
 
@@ -65,6 +66,23 @@ def test_a_data_parallel_step_scales_by_its_group_alone():
         "recomputed_flops_per_step": 0.0,
         "collectives": {"all-reduce": {"sent_bytes": 2636798.0}},
     }
+
+
+def test_the_times_of_a_million_tokens_are_those_of_the_measured_rates():
+    def numbers(page):
+        text = (statistics.PAGE.parent / page).read_text()
+        rows = re.findall(r"^\| (lm|mlm|plm|dae|electra) \|(.*)\|$", text, re.MULTILINE)
+        return [(name, cells.replace(",", "").split("|")) for name, cells in rows]
+
+    measured = {
+        (name, float(cells[0]), float(cells[1]))
+        for name, cells in numbers("performance.md")
+        if any("at least" in cell for cell in cells)
+    }
+    shown = [(name, *map(float, cells)) for name, cells in numbers("times.md")]
+    assert {(name, rate, other) for name, rate, _, other, _ in shown} == measured
+    for _, rate, seconds, other, less in shown:
+        assert (seconds, less) == (round(1e6 / rate), round(1e6 / other))
 
 
 def _rates(title: str) -> dict[tuple[str, str], dict[str, float]]:

@@ -1,11 +1,15 @@
-"""The pages of the site: their links lead somewhere, the reference has every key."""
+"""The pages of the site: their links lead somewhere, the reference has every key and
+every public name."""
 
 import dataclasses
+import importlib
+import inspect
+import posixpath
 import re
 
 import pytest
 
-from docs import site_pages
+from docs import python_reference, site_pages
 from research.errors import UserError
 from research.objectives import mlm
 from research.run import sections
@@ -25,7 +29,8 @@ def anchors(text):
 
 
 def test_every_page_is_in_the_site_and_every_link_leads_to_one(pages):
-    written = {f"docs/{path.name}" for path in (site_pages.ROOT / "docs").glob("*.md")}
+    root = site_pages.ROOT
+    written = {str(path.relative_to(root)) for path in (root / "docs").rglob("*.md")}
     assert written <= pages.keys()
     by_name = {site_pages.page_name(file): text for file, text in pages.items()}
     count = 0
@@ -35,8 +40,10 @@ def test_every_page_is_in_the_site_and_every_link_leads_to_one(pages):
             path, _, anchor = target.partition("#")
             if "://" in target:
                 continue
+            folder = posixpath.dirname(site_pages.page_name(file))
+            path = path and posixpath.normpath(posixpath.join(folder, path))
             if mark:
-                assert (site_pages.ROOT / "docs" / path).exists(), (file, target)
+                assert (root / "docs" / path).exists(), (file, target)
                 continue
             there = by_name[path] if path else text
             assert not anchor or anchor in anchors(there), (file, words, target)
@@ -57,12 +64,36 @@ def test_the_reference_has_every_key_with_what_it_means(pages):
     )
 
 
+def test_every_public_name_has_a_docstring_and_is_in_the_reference(pages):
+    text, found = pages[site_pages.PYTHON], 0
+    names = [name for names in python_reference.MODULES.values() for name in names]
+    for module in map(importlib.import_module, names):
+        for name, value in python_reference.public(module).items():
+            assert python_reference.own_docstring(value), (module.__name__, name)
+            assert f"\n#### {name}\n" in text
+            of_class = python_reference.methods(value) if inspect.isclass(value) else {}
+            for method, function in of_class.items():
+                where = f"{module.__name__}.{name}.{method}"
+                assert function.__doc__, where
+                assert f"\n##### {name}.{method}\n" in text, where
+            found += 1 + len(of_class)
+    assert found > 200
+    assert "#### open_run\n\n```python\nopen_run(\n    source: " in text
+    assert "class Column(NamedTuple):\n    name: str\n    group: str\n" in text
+
+
 def test_a_link_that_leads_nowhere_is_reported(monkeypatch, tmp_path):
     monkeypatch.setattr(site_pages, "ROOT", tmp_path)
-    monkeypatch.setattr(site_pages, "NAV", {"One": "one.md"})
+    monkeypatch.setattr(site_pages, "FILES", ("one.md", "docs/sub/two.md"))
     (tmp_path / "one.md").write_text("```\n[a](nothing.md)\n```\n[b](one.md#x)")
-    pages = site_pages.site_pages()
-    assert pages == {"one.md": "```\n[a](nothing.md)\n```\n[b](one.md#x)"}
+    (tmp_path / "docs" / "sub").mkdir(parents=True)
+    (tmp_path / "docs" / "a.svg").touch()
+    two = tmp_path / "docs" / "sub" / "two.md"
+    two.write_text("[b](../../one.md#x) ![c](../a.svg)")
+    assert site_pages.site_pages() == {
+        "one.md": "```\n[a](nothing.md)\n```\n[b](one.md#x)",
+        "docs/sub/two.md": "[b](../one.md#x) ![c](../a.svg)",
+    }
     (tmp_path / "one.md").write_text("[a](nothing.md)")
     with pytest.raises(UserError, match=r"one\.md: there is no nothing\.md"):
         site_pages.site_pages()

@@ -48,6 +48,7 @@ class Column(NamedTuple):
 
     @property
     def header(self) -> str:
+        """The name, with what stands in for the paper's data set, if anything does."""
         return f"{self.name} (here: {self.stand_in})" if self.stand_in else self.name
 
 
@@ -78,6 +79,8 @@ class Claimed(NamedTuple):
 
 
 class Table(NamedTuple):
+    """What a table shows of a sweep: its rows, columns and comparisons."""
+
     title: str
     row_header: str  # header of the first column
     note: str  # what is compared, and what is equal

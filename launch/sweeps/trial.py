@@ -54,6 +54,7 @@ class Trial:
 
     @functools.cached_property
     def objective(self) -> Objective:
+        """The objective that its config describes."""
         prefixes = ("objective.", "data.length")
         own = {k: v for k, v in self.config.items() if k.startswith(prefixes)}
         return config_objective(load_config(base.__file__, own))
@@ -65,6 +66,7 @@ class Trial:
 
     @property
     def done(self) -> bool:
+        """Whether it has ended and has its result."""
         return exists(self.folder / "result.json")
 
     @property
@@ -142,6 +144,7 @@ class Trial:
 
     @property
     def command(self) -> list[str]:
+        """The words of the command that runs it."""
         return ["python", "-m", "launch.train", *self.arguments]
 
     @property

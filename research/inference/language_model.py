@@ -221,6 +221,7 @@ class LanguageModel:
 
     @property
     def class_token_is_first(self) -> bool:
+        """Whether a text's class token stands before it, as in BERT's rows."""
         return self._layout == "both"
 
     @functools.cached_property

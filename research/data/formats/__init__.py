@@ -43,6 +43,7 @@ AUTO = FileOptions()
 
 
 def is_utf8(encoding: str) -> bool:
+    """Whether it is UTF-8, under any of the names that Python has for it."""
     return codecs.lookup(encoding).name == "utf-8"
 
 

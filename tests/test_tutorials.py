@@ -1,0 +1,79 @@
+"""The tutorials' commands, word for word, give the output that their pages show."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.testing import tutorials
+from tests.testing.tutorials import ROOT
+
+FOLDER = ROOT / "docs" / "tutorials"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """A copy of the program, in which each tutorial finds what those before it made."""
+    folder = tmp_path_factory.mktemp("tutorials")
+    tutorials.copy_program(folder)
+    process = tutorials.start_python(folder)
+    yield folder
+    process.terminate()
+    process.wait()
+    process.stdout.close()
+
+
+def test_the_order_has_every_tutorial():
+    assert {str(path.relative_to(ROOT)) for path in FOLDER.iterdir()} == {
+        *tutorials.PAGES
+    }
+
+
+@pytest.mark.parametrize("page", tutorials.PAGES, ids=lambda page: Path(page).stem)
+def test_its_commands_give_what_it_shows(page, program):
+    blocks = tutorials.blocks((ROOT / page).read_text("utf-8"))
+    shown = [block.shown for block in blocks]
+    assert sum(text is not None for text in shown) >= 2
+    outputs = tutorials.run([block.commands for block in blocks], program)
+    for block, output in zip(blocks, outputs, strict=True):
+        if block.shown is not None:
+            found = tutorials.difference(block.shown, output)
+            assert not found, f"{page}\n{block.commands}{found}"
+
+
+@pytest.mark.parametrize("page", tutorials.PAGES)
+def test_what_is_not_run_says_where_it_is_tested(page):
+    text = (ROOT / page).read_text("utf-8")
+    parts = re.split(r"^```sh\n.*?^```\n\n", text, flags=re.MULTILINE | re.DOTALL)
+    for after in parts[1:]:
+        words = after.partition("\n")[0]
+        assert words.startswith("*Not run with this page")
+        (path, *_) = re.findall(r"`(tests/[\w/.]+)`", words)
+        assert (ROOT / path).is_file()
+
+
+@pytest.mark.parametrize(
+    ("shown", "output", "found"),
+    [
+        ("loss 1.00 in 3 steps\n", "loss 1.09 in 3 steps\n", ""),
+        ("loss 1.00 in 3 steps\n", "loss 1.12 in 3 steps\n", "loss 1.12"),
+        ("loss 1.00 in 3 steps\n", "loss 1.00 in 4 steps\n", "4 steps"),
+        ("a 0.02\n", "a 0.06\n", ""),
+        ("a 1.5\n", "b 1.5\n", "'b 1.5'"),
+        ("a 1.5\n", "a nan\n", "nan"),
+        ("one\ntwo\n", "one\n", "2 lines"),
+        ("one\n", "one\ntwo\n", "1 lines"),
+    ],
+)
+def test_an_output_that_differs_is_found(shown, output, found):
+    assert found in tutorials.difference(shown, output)
+    assert bool(found) == bool(tutorials.difference(shown, output))
+
+
+def test_a_block_that_fails_is_named(tmp_path):
+    (tmp_path / "bin").mkdir()
+    with pytest.raises(AssertionError, match=r"(?s)^false.*no such command"):
+        code = "echo no such command >&2\nfalse\n"
+        tutorials.run(["true\n", f"false || true\n{code}", "echo three\n"], tmp_path)
+    assert os.listdir(tmp_path / "bin") == []
