@@ -73,5 +73,6 @@ setup(
         ],
         "slurm": ["submitit>=1.5"],
         "tpu": ["jax[tpu]"],
+        "wandb": ["wandb>=0.18"],
     },
 )

@@ -28,6 +28,7 @@ from research.run.compiled_phases import (
     steps_and_batches,
     tokens_seen,
 )
+from research.run.identity import flatten
 from research.run.metric_writer import MetricWriter
 from research.run.phases import Phase
 from research.run.schedule import logged_rates
@@ -168,7 +169,10 @@ class Loop:
             processes.print_from_process_0(f"{workdir}: {where}")
         self.state = restored.state if restored else first_state(program, config)
         self.writer = MetricWriter(
-            workdir, step=self.steps_done, write_files=jax.process_index() == 0
+            workdir,
+            step=self.steps_done,
+            config=flatten(config.to_dict()),
+            write_files=jax.process_index() == 0,
         )
         self.learning_rates = logged_rates(
             config.optimizer, config.train.steps, config.train.log_every

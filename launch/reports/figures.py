@@ -36,6 +36,8 @@ ROW_COLORS = (
 DASHES = ("-", "--", ":", "-.")
 MOST_PANELS = 6
 """The most panels in a line."""
+LEAST_PANEL_INCHES = 1.6
+"""The least width of a panel of a PDF."""
 
 STYLE = {
     "axes.edgecolor": GRID_COLOR,
@@ -63,19 +65,29 @@ def row_color(rows: Iterable[str], row: str) -> str:
     return ROW_COLORS[list(rows).index(row) % len(ROW_COLORS)]
 
 
-def draw_curves(rows: Rows, curve: Curve) -> str:
+def draw_curves(
+    rows: Rows, curve: Curve, *, inches: float = 0.0, one_panel: bool = False
+) -> Any:
     """One panel for each row: metrics of its trials over tokens, FLOPs or time.
 
     Losses of different objectives are not comparable: each panel has its own scale.
+
+    Args:
+      inches: the width of a PDF; 0: an SVG element.
+      one_panel: all rows are in one, by the last of the metrics.
     """
     drawn = [row for row in rows if rows[row].get(curve.group)]
+    if one_panel:
+        return _draw_one_panel({row: rows[row] for row in drawn}, rows, curve, inches)
     width = min(len(drawn), MOST_PANELS)
+    if inches:
+        width = min(width, max(1, int(inches / LEAST_PANEL_INCHES)))
     height = math.ceil(len(drawn) / width)
-    with pyplot.rc_context(STYLE):
+    with pyplot.rc_context(_style(inches)):
         figure, axes = pyplot.subplots(
             height,
             width,
-            figsize=(2.15 * width + 0.4, 2.1 * height + 0.3),
+            figsize=(inches or 2.15 * width + 0.4, 2.1 * height + 0.3),
             squeeze=False,
         )
         for row, panel in zip(drawn, axes.flat, strict=False):
@@ -89,7 +101,36 @@ def draw_curves(rows: Rows, curve: Curve) -> str:
         handles, names = axes[0][0].get_legend_handles_labels()
         legend = dict(zip(names, handles, strict=True))  # once, not for each trial
         axes[0][width - 1].legend(legend.values(), legend, frameon=False, fontsize=8)
-        return svg_element(figure)
+        return _finished(figure, inches)
+
+
+def _draw_one_panel(drawn: Rows, rows: Rows, curve: Curve, inches: float) -> Any:
+    """All rows in one panel, each in its color and dash."""
+    last = curve._replace(metrics=curve.metrics[-1:])
+    with pyplot.rc_context(_style(inches)):
+        figure, panel = pyplot.subplots(figsize=(inches or 5.6, 0.62 * inches or 3.4))
+        for number, (row, groups) in enumerate(drawn.items()):
+            for trial in groups[curve.group]:
+                _draw_trial(panel, trial, last, row_color(rows, row))
+                line, dash = panel.lines[-1], DASHES[number // len(ROW_COLORS) % 4]
+                line.set(label=row, linestyle=dash, marker="", linewidth=1.2)
+        panel.set_xlabel(UNITS[curve.over])
+        panel.set_ylabel(*last.metrics)
+        panel.grid(axis="y")
+        handles, names = panel.get_legend_handles_labels()
+        legend = dict(zip(names, handles, strict=True))
+        panel.legend(legend.values(), legend, frameon=False, fontsize=7)
+        return _finished(figure, inches)
+
+
+def _style(inches: float) -> dict[str, Any]:
+    """The style of a figure; a PDF has the sizes of letters of a paper's column."""
+    sizes = {"font.size": 7.5, "axes.titlesize": 8, "pdf.fonttype": 42}
+    return STYLE | (sizes if inches else {})
+
+
+def _finished(figure: Any, inches: float) -> Any:
+    return image_bytes(figure, "pdf") if inches else svg_element(figure)
 
 
 def draw_overlaid(
@@ -203,12 +244,17 @@ def _draw_trial(panel: Any, trial: Trial, curve: Curve, color: str) -> None:
         )
 
 
-def draw_bars(table: Table, grid: Grid, name: str) -> str:
-    """One bar for each row: the mean of a column, its interval, and seeds as dots."""
+def draw_bars(table: Table, grid: Grid, name: str, *, inches: float = 0.0) -> Any:
+    """One bar for each row: the mean of a column, its interval, and seeds as dots.
+
+    Args:
+      inches: the width of a PDF; 0: an SVG element.
+    """
     drawn = [row for row in grid if grid[row][name] and grid[row][name].numbers]
     column = next(column for column in table.columns if column.name == name)
-    with pyplot.rc_context(STYLE):
-        figure, panel = pyplot.subplots(figsize=(6.4, 0.42 * len(drawn) + 0.8))
+    with pyplot.rc_context(_style(inches)):
+        height = (0.28 if inches else 0.42) * len(drawn) + 0.8
+        figure, panel = pyplot.subplots(figsize=(inches or 6.4, height))
         for y, row in enumerate(reversed(drawn)):
             cell, color = grid[row][name], row_color(grid, row)
             mean, margin, _ = cell.estimate
@@ -231,7 +277,7 @@ def draw_bars(table: Table, grid: Grid, name: str) -> str:
         panel.spines["left"].set_visible(False)
         panel.set_xlabel(column.header)
         panel.set_xlim(0, min(panel.get_xlim()[1], column.most))
-        return svg_element(figure)
+        return _finished(figure, inches)
 
 
 def svg_element(figure: Any) -> str:

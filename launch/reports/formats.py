@@ -53,12 +53,25 @@ def _markdown_rows(rows: Sequence[Sequence[str]]) -> str:
 
 def latex(table: Table, grid: Grid) -> str:
     """A LaTeX table for the package booktabs."""
-    header, *rows = [[_tex(word) for word in line] for line in format_rows(table, grid)]
-    ends = [" & ".join(row) + r" \\" for row in rows]
+    rows = [[escape_tex(word) for word in line] for line in format_rows(table, grid)]
+    return tex_table(rows, f"{table.title}. {' '.join(notes(table, grid))}")
+
+
+def tex_table(rows: Sequence[Sequence[str]], caption: str, label: str = "") -> str:
+    """A LaTeX table for booktabs, whose first row is the header.
+
+    Args:
+      rows: cells in LaTeX.
+      caption: as text.
+      label: what \\ref names; "": nothing.
+    """
+    header, *others = rows
+    ends = [" & ".join(row) + r" \\" for row in others]
     return "\n".join(
         [
             r"\begin{table}",
-            rf"  \caption{{{_tex(table.title)}. {_tex(' '.join(notes(table, grid)))}}}",
+            rf"  \caption{{{escape_tex(caption)}}}",
+            *([rf"  \label{{{label}}}"] if label else []),
             r"  \centering",
             rf"  \begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
             r"    \toprule",
@@ -88,7 +101,7 @@ TEX_ESCAPES = {
 } | {letter: "\\" + letter for letter in "&%$#_{}"}
 
 
-def _tex(text: str) -> str:
+def escape_tex(text: str) -> str:
     return "".join(TEX_ESCAPES.get(letter, letter) for letter in text)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 from launch.reports import cells, tables
@@ -24,12 +25,19 @@ class Report(NamedTuple):
     table: Table
     grid: Grid
     figures: dict[str, tuple[str, str]]  # file name -> caption, SVG
+    pdfs: dict[str, bytes]  # curves and bars, if a width is given
     groups: list[GroupConfigs]
     provenance: dict[str, str]
 
 
-def make_report(table: Table, trials: list[Trial]) -> Report:
+def make_report(
+    table: Table, trials: list[Trial], *, inches: float = 0.0, one_panel: bool = False
+) -> Report:
     """Fills the table and draws its figures.
+
+    Args:
+      inches: the width of PDFs of the curves and bars; 0: none are drawn.
+      one_panel: the curves of all rows are in one panel.
 
     Raises:
       UserError: a result does not belong to its run.
@@ -38,17 +46,32 @@ def make_report(table: Table, trials: list[Trial]) -> Report:
     rows = _finished(tables.table_rows(table, trials))
     from launch.reports import figures, forest  # matplotlib: after errors are reported
 
-    drawn = {
-        f"curve-{number}.svg": (curve.caption, figures.draw_curves(rows, curve))
+    curves = {
+        f"curve-{number}": (curve.caption, partial(figures.draw_curves, rows, curve))
         for number, curve in enumerate(table.curves, 1)
         if any(row.get(curve.group) for row in rows.values())
-    } | {
-        f"bars-{number}.svg": (
+    }
+    bars = {
+        f"bars-{number}": (
             _bars_caption(table, name),
-            figures.draw_bars(table, grid, name),
+            partial(figures.draw_bars, table, grid, name),
         )
         for number, name in enumerate(table.bars, 1)
         if any(row[name] and row[name].numbers for row in grid.values())
+    }
+    if one_panel:
+        curves = {
+            name: (caption, partial(draw, one_panel=True))
+            for name, (caption, draw) in curves.items()
+        }
+    drawn = {
+        f"{name}.svg": (caption, draw())
+        for name, (caption, draw) in (curves | bars).items()
+    }
+    pdfs = {
+        f"{name}.pdf": draw(inches=inches)
+        for name, (_, draw) in (curves | bars).items()
+        if inches
     }
     for name, caption, groups in (
         ("differences", "Differences from the baseline.", forest.difference_groups),
@@ -57,7 +80,7 @@ def make_report(table: Table, trials: list[Trial]) -> Report:
         if found := groups(table, grid):
             image = forest.draw_forest(found)
             drawn[f"{name}.svg"] = f"{caption} {forest.LEGEND}", image
-    return Report(table, grid, drawn, compare_configs(rows), provenance(rows))
+    return Report(table, grid, drawn, pdfs, compare_configs(rows), provenance(rows))
 
 
 def _finished(rows: Rows) -> Rows:

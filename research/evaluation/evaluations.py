@@ -21,6 +21,9 @@ from research.run.metric_writer import BEST_STEP, MetricWriter
 from research.run.setup import Program, make_eval_zeros
 from research.step import State
 
+NUM_SAMPLES = 8
+"""Predictions of an evaluation that are shown where metrics are."""
+
 
 class Evaluations:
     """Evaluates a run's parameters, or their moving average if one is kept.
@@ -63,6 +66,7 @@ class Evaluations:
         self.origin: dict[str, str] = {}
         self.last_step: int = config.train.steps
         self._predictions: dict[str, list[Item]] = {}  # to be written in process 0
+        self._samples: dict[str, list[Item]] = {}  # of each split the first items
         self._predicts = bool(program.objective.predicts)
         has_test = has_split(config.data, "test") and config.data.eval_split != "test"
         if self._predicts and has_test:
@@ -106,6 +110,9 @@ class Evaluations:
         for split, items in self._predictions.items():
             write_predictions(self._workdir / "predictions" / f"{split}.jsonl", items)
         self._predictions = {}
+        for split, items in self._samples.items():
+            self._writer.write_samples(step, f"{split}/predictions", items)
+        self._samples = {}
 
     @property
     def stop_early(self) -> bool:
@@ -145,6 +152,7 @@ class Evaluations:
             if scores.items:
                 known = [item.score for item in scores.items if item.score is not None]
                 self.item_scores[split] = known
+                self._samples[split] = scores.items[:NUM_SAMPLES]
                 if last and jax.process_index() == 0:
                     self._predictions[split] = scores.items
         return metrics

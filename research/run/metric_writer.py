@@ -1,10 +1,11 @@
-"""Writes a run's metrics: metrics.jsonl, speed.jsonl and TensorBoard events."""
+"""Writes a run's metrics: metrics.jsonl, speed.jsonl, TensorBoard, Weights & Biases."""
 
 import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from etils import epath
@@ -13,12 +14,17 @@ from research.errors import UserError
 from research.files.existence import exists
 from research.files.json_files import NUMBER, read_json_lines
 from research.files.output_files import replace_text
+from research.metrics import Item
 
 METRICS_FILE, SPEED_FILE = "metrics.jsonl", "speed.jsonl"
 
 BEST_STEP = "best_step"
 """Key in the last line of a run with train.best_metric: the step whose parameters were
 evaluated. All other lines evaluate the parameters after their `step`."""
+
+SAMPLE_COLUMNS = ("text", "prediction", "gold")
+MAX_SAMPLE_CHARS = 400
+"""Characters of a text of a sample that are shown."""
 
 FLUSH_INTERVAL_S = 10.0
 """Seconds between two flushes of the TensorBoard events."""
@@ -47,24 +53,42 @@ def _read_lines(path: epath.Path) -> list[dict[str, Any]]:
 class MetricWriter:
     """Appends lines to metrics.jsonl and speed.jsonl, and events for TensorBoard.
 
+    TensorBoard has the config as hyperparameters, too, and examples of predictions as
+    text; so has Weights & Biases, if train.wandb names a project.
+
     Lines past `step` are dropped at the start, so that a run that resumes from a
     checkpoint leaves the same files as one that was never stopped.
 
     Args:
       step: the step from which the run resumes.
+      config: flat, dotted key -> value.
       write_files: True in one process of a run; the others keep lines in memory only.
     """
 
-    def __init__(self, workdir: epath.PathLike, *, step: int, write_files: bool = True):
+    def __init__(
+        self,
+        workdir: epath.PathLike,
+        *,
+        step: int,
+        config: Mapping[str, Any] = MappingProxyType({}),
+        write_files: bool = True,
+    ):
         self.folder = epath.Path(workdir)
         self.lines: list[dict[str, Any]] = []
         self.files: dict[str, Any] = {}
         self.tensorboard: TensorBoardWriter | None = None
+        self.wandb: Any = None
         if not write_files:
             return
+        if project := config.get("train.wandb"):
+            from research.run.wandb_writer import WandbWriter  # of few runs
+
+            self.wandb = WandbWriter(project, self.folder, config)
         self.lines = self._open(METRICS_FILE, step)
         self._open(SPEED_FILE, step)
         self.tensorboard = TensorBoardWriter(self.tensorboard_folder, step)
+        if config:
+            self.tensorboard.write_config(config)
 
     @property
     def tensorboard_folder(self) -> epath.Path:
@@ -83,6 +107,19 @@ class MetricWriter:
         if self.tensorboard:
             self._append(METRICS_FILE, line)
             self.tensorboard.write(step, values)
+        if self.wandb:
+            self.wandb.write(step, values)
+
+    def write_samples(self, step: int, name: str, samples: Sequence[Item]) -> None:
+        """Shows some predictions of an evaluation, where texts can be shown."""
+        rows = [
+            [_short(" | ".join(each.texts)), *map(_short, (each.prediction, each.gold))]
+            for each in samples
+        ]
+        if self.tensorboard:
+            self.tensorboard.write_table(step, name, SAMPLE_COLUMNS, rows)
+        if self.wandb:
+            self.wandb.write_table(step, name, SAMPLE_COLUMNS, rows)
 
     def write_speed(self, step: int, values: Mapping[str, float]) -> None:
         """Writes times to speed.jsonl, since they differ between runs of one config."""
@@ -116,6 +153,8 @@ class MetricWriter:
             file.close()
         if self.tensorboard:
             self.tensorboard.close()
+        if self.wandb:
+            self.wandb.close()
 
     def _open(self, name: str, step: int) -> list[dict[str, Any]]:
         """Drops the lines past `step` from a file and opens it; returns the others."""
@@ -164,12 +203,47 @@ class TensorBoardWriter:
                 self.events.flush()  # waits for the disk
                 self.flushed = time.monotonic()
 
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """The keys and values as hyperparameters, and as a table."""
+        from tensorboardX.summary import hparams
+
+        plain = (bool, int, float, str)
+        given = {
+            key: value if isinstance(value, plain) else json.dumps(value)
+            for key, value in config.items()
+        }
+        split = config.get("data.eval_split", "valid")
+        with _name_path_in_errors(self.folder):
+            for summary in hparams(given, {f"{split}/loss": 0.0}):
+                self._add(0, summary=summary)
+        rows = [[key, str(value)] for key, value in given.items()]
+        self.write_table(0, "config", ("key", "value"), rows)
+
+    def write_table(
+        self, step: int, name: str, columns: Sequence[str], rows: Sequence[list[str]]
+    ) -> None:
+        """A table of texts, which TensorBoard shows as Markdown."""
+        from tensorboardX.summary import text
+
+        cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+        lines = [columns, ["---"] * len(columns), *cells]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        with _name_path_in_errors(self.folder):
+            self._add(step, summary=text(name, table))
+
     def close(self) -> None:
         self.events.close()
 
     def _add(self, step: int, **content: Any) -> None:
         event = self.event_pb2.Event(step=step, wall_time=time.time(), **content)
         self.events.write_event(event)
+
+
+def _short(value: Any) -> str:
+    """A text, tags or an answer as one line for people."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = " ".join(text.split())
+    return f"{text[:MAX_SAMPLE_CHARS]}…" if len(text) > MAX_SAMPLE_CHARS else text
 
 
 @contextlib.contextmanager

@@ -215,6 +215,8 @@ class Train:
     # the run. "": the newest is
     early_stopping_patience: int = number(0, least=0)  # evaluations in a row that are
     # not better than the best one, after which training stops; 0: it never does
+    wandb: str = free_text("")  # the project of Weights & Biases that gets what
+    # TensorBoard gets (extra wandb); "": none
     profile_steps: list = dataclasses.field(default_factory=list)  # the first and the
     # last step of a trace by jax.profiler, as in [10, 12], which TensorBoard shows; it
     # slows these steps; []: none

@@ -32,6 +32,7 @@ CHANGEABLE_KEYS = (
     "train.checkpoint_every",
     "train.keep_checkpoints",
     "train.profile_steps",
+    "train.wandb",
 )
 """Config keys that a restart may change, since the numbers do not depend on them."""
 

@@ -15,8 +15,8 @@ from tests.testing import fake_sweep
 FILE = str(Path(fake_sweep.__file__).resolve())
 
 
-def _write(workdir: Path, capsys) -> str:
-    flags = [f"--table={FILE}", f"--workdir={workdir}"]
+def _write(workdir: Path, capsys, *more: str) -> str:
+    flags = [f"--table={FILE}", f"--workdir={workdir}", *more]
     with pytest.raises(SystemExit) as caught:
         main(report.run, report.parser(), flags)
     printed = capsys.readouterr()
@@ -63,3 +63,47 @@ def test_a_second_report_has_the_same_bytes(tmp_path, capsys):
     files = {path: path.read_bytes() for path in tmp_path.glob("*.*")}
     _write(tmp_path, capsys)
     assert {path: path.read_bytes() for path in tmp_path.glob("*.*")} == files
+
+
+def test_a_paper_has_a_short_table_and_figures_of_its_width(tmp_path, capsys):
+    fake_sweep.finished(tmp_path)
+    more = ("--width=3.25", "--panels=one", "--label=tab:ways", "--columns=score")
+    _write(tmp_path, capsys, *more, "--spread=sd")
+    tex = (tmp_path / "table.tex").read_text()
+    assert r"\label{tab:ways}" in tex and "size, M" not in tex.split(r"\begin")[1]
+    rows = [line.strip() for line in tex.splitlines() if line.endswith(r"\\")]
+    assert rows[0] == r"way & score \\"
+    found = {row.split(" & ")[0]: row for row in rows[1:]}
+    assert found["none"] == r"none & 61.0 $\pm$ 1.0 \\"
+    assert re.fullmatch(
+        r"mlm & \\textbf\{81\.3 \$\\pm\$ 1\.5\$\^\{\*+\}\$\} \\\\", found["mlm"]
+    )
+    assert "textbf" not in found["lm"]
+    (caption,) = (line for line in tex.splitlines() if "caption" in line)
+    assert "standard deviation over 3 runs; bold: best; * 0.05, ** 0.01" in caption
+    comments = [line for line in tex.splitlines() if line.startswith("%")]
+    assert any("paired by pretraining seed" in line for line in comments)
+    for name in ("curve-1.pdf", "bars-1.pdf"):
+        content = (tmp_path / name).read_bytes()
+        box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+)", content)
+        assert content.startswith(b"%PDF") and float(box[1]) == pytest.approx(234)
+    _write(tmp_path, capsys, "--verdicts=none", "--caption=One & all.", "--spread=none")
+    tex = (tmp_path / "table.tex").read_text()
+    assert r"\caption{One \& all.}" in tex and "label" not in tex
+    assert r"none & -- & 61.0 \\" in tex and r"\textbf{81.3}" in tex
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--columns=scroe", "unknown --columns 'scroe'; did you mean score"),
+        ("--spread=se", "unknown --spread 'se'"),
+        ("--width=300", "--width is 0 to 20 inches, not 300"),
+    ],
+)
+def test_a_wrong_flag_of_a_paper_gives_one_line(tmp_path, capsys, flag, words):
+    fake_sweep.finished(tmp_path)
+    flags = [f"--table={FILE}", f"--workdir={tmp_path}", flag]
+    with pytest.raises(SystemExit) as caught:
+        main(report.run, report.parser(), flags)
+    assert caught.value.code == 2 and words in capsys.readouterr().err
