@@ -90,6 +90,7 @@ def open_model(path: Path) -> Model:
         options = family.read_options(config, tensors)
         _check_options(options)
         _check_tensors(family, tensors, options)
+        _check_layers(family, config, tensors)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     except (AttributeError, TypeError) as error:  # of what JSON may be in its place
@@ -134,6 +135,19 @@ def _check_tensors(family: Family, tensors: Any, options: Mapping[str, Any]) -> 
         key = row.key.replace(rows.LAYER, str(count))
         if rows.LAYER in row.key and key in tensors:
             raise UserError(f"config.json counts {count} layers, but there is {key}")
+
+
+def _check_layers(family: Family, config: Mapping[str, Any], tensors: Any) -> None:
+    """Raises UserError: there is no tensor of a first layer, as of
+    LlamaForQuestionAnswering, whose keys begin with another name."""
+    keys = [row.key for row in family.body if rows.LAYER in row.key]
+    if keys and not any(key.replace(rows.LAYER, "0") in tensors for key in keys):
+        raise UserError(
+            f"a {' or '.join(class_names(config)) or 'model'} whose layers are not "
+            f"where {family.model_type} models have them: there is no "
+            f"{keys[0].replace(rows.LAYER, '0')}, but {min(tensors, default='nothing')}"
+            f"; known: {', '.join(dict(family.architectures))}"
+        )
 
 
 def has_vocabulary(path: Path) -> bool:

@@ -148,6 +148,17 @@ def test_a_copy_of_a_tied_table_must_be_one(params, tmp_path):
         restore_bert(params[1], f"hf:{folder}")
 
 
+def test_a_folder_whose_layers_have_other_keys_is_refused(params, tmp_path):
+    """As LlamaForQuestionAnswering: all of the network would be initialised anew."""
+    folder = tmp_path / "bert"
+    shutil.copytree(FOLDER / "bert", folder)
+    tensors = load_file(folder / WEIGHTS)
+    moved = {key.replace("bert.", "transformer."): x for key, x in tensors.items()}
+    save_file(moved, folder / WEIGHTS)
+    with pytest.raises(UserError, match=r"a BertForPreTraining whose .* but cls\."):
+        restore_bert(params[1], f"hf:{folder}")
+
+
 def test_a_folder_that_is_missing_is_refused(params):
     with pytest.raises(UserError, match="hf:/nowhere: no such folder"):
         restore_bert(params[1], "hf:/nowhere")
