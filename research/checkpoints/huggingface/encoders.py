@@ -552,6 +552,7 @@ MODERNBERT = Family(
     },
     head_activation="gelu_norm",  # modeling_modernbert.py, ModernBertPredictionHead
     pools=("token", "mean"),
+    has_class_ids=True,
     architectures=(
         ("ModernBertForMaskedLM", ("readout",)),
         *_tasks("ModernBert"),

@@ -119,7 +119,13 @@ def _choose_family(network: Network) -> tuple[Family, dict[str, Any], list[str]]
         if pattern and pattern not in family.patterns:
             differ = [f"attention masks {family.patterns[0]} (not {pattern})", *differ]
         if not differ:
-            found = family, _with_vocab(config, network), _training(network, again)
+            config = _with_vocab(config, network)
+            if family.has_class_ids:
+                config |= {
+                    "cls_token_id": network.vocab.bos_id,
+                    "sep_token_id": network.vocab.eos_id,
+                }
+            found = family, config, _training(network, again)
             if tasks.issubset(_architecture(family, network.params)[1]):
                 return found
             without_head = without_head or found

@@ -144,9 +144,9 @@ def _check_layers(family: Family, config: Mapping[str, Any], tensors: Any) -> No
     if keys and not any(key.replace(rows.LAYER, "0") in tensors for key in keys):
         raise UserError(
             f"a {' or '.join(class_names(config)) or 'model'} whose layers are not "
-            f"where {family.model_type} models have them: there is no "
-            f"{keys[0].replace(rows.LAYER, '0')}, but {min(tensors, default='nothing')}"
-            f"; known: {', '.join(dict(family.architectures))}"
+            f"where {family.model_type} models have them (there is no "
+            f"{keys[0].replace(rows.LAYER, '0')}); known: "
+            f"{', '.join(dict(family.architectures))}"
         )
 
 

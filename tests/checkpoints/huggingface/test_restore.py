@@ -155,7 +155,7 @@ def test_a_folder_whose_layers_have_other_keys_is_refused(params, tmp_path):
     tensors = load_file(folder / WEIGHTS)
     moved = {key.replace("bert.", "transformer."): x for key, x in tensors.items()}
     save_file(moved, folder / WEIGHTS)
-    with pytest.raises(UserError, match=r"a BertForPreTraining whose .* but cls\."):
+    with pytest.raises(UserError, match="a BertForPreTraining whose layers are not"):
         restore_bert(params[1], f"hf:{folder}")
 
 

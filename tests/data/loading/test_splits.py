@@ -206,6 +206,10 @@ def test_one_split_may_be_of_tfds_and_another_a_file(folder, monkeypatch):
     assert data.vocab.labels == ("x", "y")
     config.data.update({"valid": "tfds:a/b:1.0.0/split=test"})
     assert open_data(config, Labelled("document")).eval.num_examples == 200
+    config.data.update({"valid": "", "split": "0.5,0.5,0"})
+    data = open_data(config, Labelled("document"))
+    assert data.train.num_examples + data.eval.num_examples == 200
+    assert 50 < data.train.num_examples < 150
     assert {*loaded} == {"a/b", "a/b:1.0.0"}
 
 
