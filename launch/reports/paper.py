@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from launch.reports.cell_text import DASH, format_number
+from launch.reports.cell_text import DASH, format_number, shows_both
 from launch.reports.cells import Cell, Grid
 from launch.reports.formats import escape_tex, tex_table
 from launch.reports.notes import CONFIDENCE, notes
@@ -93,7 +93,10 @@ def _best(column: Column, grid: Grid) -> set[str]:
 def _cell(cell: Cell | None, column: Column, style: Style) -> str:
     if cell is None or not cell.numbers:
         return escape_tex(DASH)
-    text = escape_tex(format_number(cell.estimate.mean, column.digits))
+    values = (cell.estimate.mean,)
+    if style.spread == "ci" and shows_both(cell):
+        values = cell.values
+    text = escape_tex(", ".join(format_number(x, column.digits) for x in values))
     margin = _spread(cell, style.spread)
     if math.isfinite(margin):
         text += rf" $\pm$ {format_number(margin, column.digits)}"
@@ -107,17 +110,21 @@ def _cell(cell: Cell | None, column: Column, style: Style) -> str:
 def _spread(cell: Cell, spread: str) -> float:
     """What follows ±; nan: nothing does."""
     if spread == "ci":
-        return cell.estimate.margin
+        return math.nan if shows_both(cell) else cell.estimate.margin
     if spread == "sd" and len(cell.values) > 1:
         return float(np.std(cell.values, ddof=1))
     return math.nan
+
+
+def _has_spread(cell: Cell, spread: str) -> bool:
+    return len(cell.values) > 1 and math.isfinite(_spread(cell, spread))
 
 
 def _signs(columns: Sequence[Column], table: Table, grid: Grid, style: Style) -> str:
     """What the signs of the table mean, in a line."""
     cells = [row[column.name] for row in grid.values() for column in columns]
     known = [cell for cell in cells if cell and cell.numbers]
-    counts = {len(cell.values) for cell in known if len(cell.values) > 1}
+    counts = {len(cell.values) for cell in known if _has_spread(cell, style.spread)}
     texts = []
     if counts and style.spread != "none":
         what = {"ci": f"{CONFIDENCE} interval", "sd": "standard deviation"}

@@ -8,7 +8,7 @@ import pytest
 
 from launch import report
 from launch.cli import main
-from launch.reports import cells, formats
+from launch.reports import cells, formats, paper
 from launch.sweeps import sweep_plan
 from tests.testing import fake_sweep
 
@@ -91,6 +91,17 @@ def test_a_paper_has_a_short_table_and_figures_of_its_width(tmp_path, capsys):
     tex = (tmp_path / "table.tex").read_text()
     assert r"\caption{One \& all.}" in tex and "label" not in tex
     assert r"none & -- & 61.0 \\" in tex and r"\textbf{81.3}" in tex
+
+
+def test_two_seeds_are_two_numbers_in_a_paper(tmp_path):
+    planned = fake_sweep.finished(tmp_path)
+    table = fake_sweep.TABLE
+    some = [trial for trial in planned if trial.config["seed"] < 2]
+    grid = cells.fill_table(table, some)
+    tex = paper.latex(table, grid, paper.Style(("score",)))
+    assert "none & 60.0, 62.0 " in tex and r"\pm" not in tex
+    tex = paper.latex(table, grid, paper.Style(("score",), spread="sd"))
+    assert r"none & 61.0 $\pm$ 1.4 " in tex and "deviation over 2 runs" in tex
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,14 @@ TEST_EFFECTS = "tests/launch/reports/test_effects.py"
 
 MUTANTS = [
     Mutant(
+        "the worst row of a paper's table is in bold",
+        "launch/reports/paper.py",
+        "round(cell.estimate.mean, column.digits) * column.sign",
+        "round(cell.estimate.mean, column.digits) * -column.sign",
+        "tests/launch/test_report.py",
+        "short_table_and_figures",
+    ),
+    Mutant(
         "a repeat may have seeds of the first result",
         LEDGER,
         "if shared := sorted({*first.seeds} & {*result.seeds}):",
