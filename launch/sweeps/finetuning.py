@@ -23,6 +23,7 @@ from research.objectives import objective_class
 
 EXPERIMENT = "experiments/finetune.py"
 INIT_FROM, RATE = "train.init_from", "optimizer.learning_rate"
+TEACHER = "objective.teacher"
 NO_PRETRAINING = "no pretraining"
 ADAM = ("adam", "adamw")
 """Optimizers whose learning rate is the scale's; others keep their experiment's."""
@@ -193,7 +194,8 @@ def pretraining(
 ) -> Arm:
     """The experiment of a row, with its overrides at a scale; see `sweep`.
 
-    If `keys` set `train.init_from` to another pretraining, that has the same seed.
+    A pretraining to which `keys` set `train.init_from` or `objective.teacher` has the
+    same seed.
     """
     experiment, own = arm
     sizes = getattr(user_code.module_at(experiment), "SIZES", ())
@@ -206,9 +208,21 @@ def pretraining(
             shape.pop("objective.rate", None)
     base = flat_config((experiment, shape))
     chosen = shape | own | keys(row, base) | {"seed": seed}
-    if origin := chosen.get(INIT_FROM):
-        chosen[INIT_FROM] = origin[0], origin[1] | {"seed": seed}
+    for key in (INIT_FROM, TEACHER):
+        if origin := chosen.get(key):
+            chosen[key] = origin[0], origin[1] | {"seed": seed}
     return experiment, chosen
+
+
+def taught_by(arm: Arm, scale: str) -> dict[str, Any]:
+    """Keys of a pretraining by distillation, whose teacher is another one."""
+    teacher = pretraining("", arm, scale)
+    network = {
+        key.removeprefix("model."): value
+        for key, value in flat_config(teacher).items()
+        if key.startswith("model.")
+    }
+    return {TEACHER: teacher, f"{TEACHER}_model": network}
 
 
 def _scale_keys(scale: Scale, default: Mapping[str, Any]) -> dict[str, Any]:
@@ -298,10 +312,12 @@ def form_keys(start: Arm, name: str) -> dict[str, Any]:
 def flat_config(arm: Arm) -> dict[str, Any]:
     """Dotted key -> value of an experiment with its overrides, at seed 0.
 
-    A key whose value comes from another trial has the experiment's value.
+    A key whose value comes from another trial has the experiment's value; there are no
+    chosen layers of a trial to start from.
     """
     experiment, keys = arm
     keys = {key: value for key, value in keys.items() if not isinstance(value, tuple)}
+    keys["train.init_layers"] = []
     return _flat_config(experiment, json.dumps({**keys, "seed": 0}))
 
 

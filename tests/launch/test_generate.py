@@ -7,7 +7,8 @@ import pytest
 
 from launch.cli import DONE, MISTAKE, main
 from launch.generate import _prompts, parser, run
-from research.data.corpora.files import read_texts
+from research.data.corpora.files import load_file_corpus, read_texts
+from research.data.formats import FileOptions
 from research.data.tokenizers.vocabulary import load_vocabulary
 from research.errors import UserError
 from research.generation.options import Options
@@ -58,8 +59,16 @@ def test_texts_are_those_of_the_library_on_one_device(
     lines = io.BytesIO("".join(f"{prompt}\n" for prompt in PROMPTS).encode())
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(lines))
     assert generate(*flags) == DONE
-    printed = capsys.readouterr().out.splitlines()
-    assert printed == [texts[0].text for texts in expected]
+    printed = capsys.readouterr().out
+    assert printed.splitlines() == [texts[0].text for texts in expected]
+    # They are the side of a parallel text, of which a student learns: docs/smaller.md.
+    for side, text in (("src", "\n".join(PROMPTS)), ("tgt", printed)):
+        (tmp_path / f"told.{side}").write_text(text)
+    sides = FileOptions("auto", ("src", "tgt"))
+    corpus = load_file_corpus(str(tmp_path / "told.*"), None, sides)
+    found = {each.text for each in corpus.documents("train")}
+    pairs = zip(PROMPTS, printed.splitlines(), strict=True)
+    assert found == {f"{one}\n{other}" for one, other in pairs if one and other}
 
 
 def test_lines_of_standard_input_are_those_of_a_file(folder, tmp_path, monkeypatch):
