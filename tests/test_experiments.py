@@ -121,7 +121,12 @@ def test_it_trains(name, folder):
     if load_config(spec(name, size)).data.mixture:
         settings["data.mixture"] = {settings.pop("data.corpus"): 1.0}
     if hasattr(objective, "teacher"):
-        teacher = load_config(spec("bert", "tiny"), settings | {"model.layers": 2})
+        source, keys = spec("bert", "tiny"), settings | {"model.layers": 2}
+        if objective.base_objective == "sequence_classification":  # with its head
+            source = spec(name, size)
+            keys |= {"objective.name": objective.base_objective}
+            keys |= {"train.init_layers": []}
+        teacher = load_config(source, keys)
         workdir, *_ = save_untrained(folder / f"teacher_of_{name}", teacher)
         settings["objective.teacher"] = str(workdir)
     config = load_config(spec(name, size), settings)
