@@ -23,6 +23,12 @@ KEYS_OUTSIDE_ID = ("data.cache_dir",)
 """Keys of paths, on which results and so the ids of trials do not depend."""
 
 
+VOCABULARY_TEXT = (
+    *("data.corpus", "data.train", "data.mixture"),
+    *("data.vocabulary_size", "data.normalizer"),
+)
+"""Keys of the text that a vocabulary is trained on, and of how."""
+
 TRIAL_FIELDS = {
     **{name: str for name in ("id", "name", "experiment", "row", "group")},
     **{name: dict for name in ("overrides", "parents", "config")},
@@ -252,12 +258,16 @@ def _add_trial(
         for key, value in own.items()
         if _is_pair(value)
     }
+    if _takes_vocabulary(experiment, {**shared, **own}, parents):
+        parents["data.vocabulary"] = parents["train.init_from"]
     overrides = {k: v for k, v in {**shared, **own}.items() if k not in parents}
     parent_ids = {key: parent.id for key, parent in parents.items()}
     of_parents = {key: parent.config for key, parent in parents.items()}
     inherited = config_starts.inherited_keys(overrides, of_parents)
     default = config_values.flatten(config.from_file(experiment)) if inherited else {}
-    overrides |= {k: v for k, v in inherited.items() if default.get(k) != v}
+    overrides |= {
+        k: v for k, v in inherited.items() if k not in parents and default.get(k) != v
+    }
     keys = overrides | parent_ids
     loaded = config.load_config(experiment, keys, reads_start=False)
     resolved = config_values.flatten(loaded)
@@ -272,6 +282,22 @@ def _add_trial(
         folder=workdir / own_id,
     )
     return trials.setdefault(own_id, trial)
+
+
+def _takes_vocabulary(
+    experiment: str, given: Mapping[str, Any], parents: Mapping[str, Trial]
+) -> bool:
+    """Whether a trial has the vocabulary of the one that it starts from, as a run has,
+    and would train another one, since it reads other text."""
+    from research.data.tokenizers.train_tokenizer import TOKENIZER_TYPES
+
+    start = parents.get("train.init_from")
+    if start is None or "data.vocabulary" in given:
+        return False
+    if start.config["data.vocabulary"] not in (*TOKENIZER_TYPES, "words"):
+        return "data.vocabulary" in start.parents  # else it is a file
+    own = config_values.flatten(config.from_file(experiment)) | given
+    return any(own.get(key) != start.config.get(key) for key in VOCABULARY_TEXT)
 
 
 def trial_id(resolved: Mapping[str, Any]) -> str:

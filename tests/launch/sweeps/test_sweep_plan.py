@@ -115,8 +115,10 @@ def test_a_trial_has_the_network_of_the_run_that_it_starts_or_learns_from(tmp_pa
         "    own = {'train.init_from': first, 'train.init_layers': [1]}\n"
         "    taught = {'objective.name': 'distill', 'objective.teacher': first}\n"
         "    yield 'experiments/mlm.py', own | taught\n"
+        "    own = {'train.init_from': first, 'data.train': 'a.tsv'}\n"
+        "    yield 'experiments/lm.py', own | {'data.valid': 'b.tsv'}\n"
     )
-    _, second, third = sweep_plan.make_plan(
+    first, second, third, other_text = sweep_plan.make_plan(
         str(file), tmp_path, scale="smoke", shared={}
     )
     keys = ("model.width", "model.heads", "model.layers")
@@ -125,3 +127,6 @@ def test_a_trial_has_the_network_of_the_run_that_it_starts_or_learns_from(tmp_pa
     teacher = {"network": "transformer", "width": 96, "heads": 3}
     assert third.config["objective.teacher_model"] == teacher
     assert third.overrides.keys() & {"model.norm", "data.vocabulary"} == set()
+    assert other_text.parents["data.vocabulary"] is first
+    assert f"--config.data.vocabulary={first.folder}" in other_text.arguments
+    assert "data.vocabulary" not in second.parents  # it would train the same one
