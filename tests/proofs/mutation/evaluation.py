@@ -25,8 +25,8 @@ MUTANTS = [
     Mutant(
         "words past the row are left out of the score",
         PREDICTIONS,
-        'prediction += ["O"] * (len(gold) - len(prediction))',
-        "gold = gold[: len(prediction)]",
+        "    missing = len(gold) - len(prediction)\n",
+        "    gold, missing = gold[: len(prediction)], 0\n",
         TEST_PREDICTIONS,
         "words_past_the_row",
     ),

@@ -78,8 +78,8 @@ MUTANTS = [
     Mutant(
         "a classifier's hidden layer has the network's activation, not tanh",
         "research/objectives/inputs/task_input.py",
-        'HEADS = {"tanh": "tanh",',
-        'HEADS = {"tanh": "",',
+        '    "tanh": "tanh",\n',
+        '    "tanh": "",\n',
         "tests/objectives/test_sequence_classification.py",
         "the_head",
     ),

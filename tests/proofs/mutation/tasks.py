@@ -172,8 +172,8 @@ MUTANTS = [
     Mutant(
         "files of one split are divided by hash",
         "research/data/corpora/files.py",
-        "return held_out is None or (",
-        "return (held_out := held_out or 0.1) and (",
+        "return held_out is None or split_of(text, **fractions) == split",
+        "return split_of(text, valid=0.1, test=0.1) == split",
         TEST_FILES,
         "all_of_their_split",
     ),
@@ -204,8 +204,8 @@ MUTANTS = [
     Mutant(
         "a word whose tag training lacks has no prediction, which moves the others",
         "research/objectives/token_classification.py",
-        'return {"tag": tag, "weight": batch["word"]}',
-        'return {"tag": tag, "weight": batch["weight"]}',
+        '"weight": batch["word"],',
+        '"weight": batch["weight"],',
         "tests/objectives/test_token_classification.py",
         "predicted_and_not_scored",
     ),
@@ -220,7 +220,7 @@ MUTANTS = [
     Mutant(
         "a file may be trained on and evaluated unseen",
         "research/data/loading/build.py",
-        "if named and (shared := _files(loaded) & _files(evaluated)):",
+        "if is_own and (shared := _files(loaded) & _files(evaluated)):",
         "if shared := ():",
         TEST_SPLITS,
         "trained_on_and_evaluated",
