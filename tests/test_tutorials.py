@@ -34,7 +34,7 @@ def test_the_order_has_every_tutorial():
 def test_its_commands_give_what_it_shows(page, program):
     blocks = tutorials.blocks((ROOT / page).read_text("utf-8"))
     shown = [block.shown for block in blocks]
-    assert sum(text is not None for text in shown) >= 2
+    assert any(text is not None for text in shown)
     outputs = tutorials.run([block.commands for block in blocks], program)
     for block, output in zip(blocks, outputs, strict=True):
         if block.shown is not None:

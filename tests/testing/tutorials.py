@@ -25,7 +25,7 @@ COPIED = ("research", "launch", "experiments", "docs", "palimpsest.py")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"[-+]?\d[\d,]*\.\d+(?:e[-+]?\d+)?")
 MARK, END = "\0", "END_OF_PYTHON"
-TIMEOUT_S = 400  # of a page on a busy machine
+TIMEOUT_S = 900  # of a page on a busy machine
 IMPORTED = [
     *(f"launch.{name}" for name in ("train", "evaluate", "generate", "export")),
     *("launch.sweep", "launch.table", "launch.compile", "launch.serve"),
