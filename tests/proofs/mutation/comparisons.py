@@ -36,6 +36,14 @@ MUTANTS = [
         "later_seeds",
     ),
     Mutant(
+        "a trial that starts from another one trains a vocabulary of its own text",
+        "launch/sweeps/sweep_plan.py",
+        "return any(own.get(key) != start.config.get(key) for key in VOCABULARY_TEXT)",
+        "return False",
+        "tests/launch/sweeps/test_sweep_plan.py",
+        "has_the_network",
+    ),
+    Mutant(
         "equivalence is judged by an interval of 50 %",
         "launch/reports/effects.py",
         "level=0.9)",
