@@ -21,7 +21,10 @@ from research.objectives import names
 from research.objectives.inputs import composite
 from research.objectives.losses.cross_entropy import Term
 
-BASE_OBJECTIVES = tuple(name for name in names() if name != "mix")
+NOT_MIXED = ("mix", "theseus")
+"""The latter evaluates another objective, see `composite.make_parts`."""
+
+BASE_OBJECTIVES = tuple(name for name in names() if name not in NOT_MIXED)
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,10 @@ def make_parts(
         objective = base_objective or fields.pop("objective", name)
         made[name] = part = _make_part(name, objective, fields)
         if part.for_evaluation() is not part:
-            raise ValueError(f"part {name!r} cannot have other mems in an evaluation")
+            raise ValueError(
+                f"part {name!r} cannot have other mems, or be another objective, in an "
+                "evaluation"
+            )
         schedules[name] = parse_schedule(value, f"{schedule_key} of part {name!r}")
     return Parts(made, schedules)
 
