@@ -59,7 +59,7 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "smoke": Budget(3, 200, 100, 32),
-    "quick": Budget(5, 450, 200, 16, ("magnitude",), "bfloat16"),
+    "quick": Budget(5, 450, 400, 16, ("magnitude",), "bfloat16"),
 }
 FULL = Budget(5, 1000, 600, 32)
 INT8_STEPS = 0.2
