@@ -326,7 +326,7 @@ MUTANTS = [
     Mutant(
         "a link of the site to a page that there is not is kept",
         "docs/site_pages.py",
-        "if name not in NAV.values() and not there.exists():",
+        "if name not in FILES and not there.exists():",
         "if not name:",
         "tests/test_site.py",
         "leads_nowhere",
