@@ -1,5 +1,6 @@
 """A table of a sweep: the trials of each cell, and the numbers of a paper."""
 
+import difflib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
@@ -141,8 +142,12 @@ def for_sweep(table: Table, trials: list[Trial], tasks: Mapping[str, Task]) -> T
 
     Args:
       tasks: the tasks with which the sweep was started.
+
+    Raises:
+      UserError: a column's group is nearly that of trials which no column shows.
     """
     groups = {group for row in table_rows(table, trials).values() for group in row}
+    _check_groups(table, groups)
     kept: dict[str, Column] = {}
     for column in table.columns:
         parts = tuple(name for name in column.mean_of if name in kept)
@@ -161,6 +166,14 @@ def for_sweep(table: Table, trials: list[Trial], tasks: Mapping[str, Task]) -> T
         note += f" Not run here: {', '.join(left_out)}."
     bars = tuple(name for name in table.bars if name in kept)
     return table._replace(columns=tuple(kept.values()), note=note, bars=bars)
+
+
+def _check_groups(table: Table, groups: set[str]) -> None:
+    named = {column.group for column in table.columns}
+    for column in table.columns:
+        is_absent = bool(column.group) and column.group not in groups
+        if is_absent and difflib.get_close_matches(column.group, groups - named):
+            raise unknown(f"group of column {column.name!r}", column.group, groups)
 
 
 def _described(column: Column) -> str:

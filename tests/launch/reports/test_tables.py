@@ -324,6 +324,16 @@ def test_what_stands_in_is_in_the_header_and_its_differences_have_a_sign_alone(
     assert "mlm over lm, score (paper: +): holds" in text
 
 
+def test_a_misspelt_group_is_told_and_an_absent_task_is_a_note(tmp_path):
+    trials = fake_sweep.finished(tmp_path)
+    size, score = fake_sweep.TABLE.columns
+    wrong = fake_sweep.TABLE._replace(columns=(size, score._replace(group="secnd")))
+    with pytest.raises(UserError, match=r"group of column 'score' 'secnd'.*second"):
+        tables.for_sweep(wrong, trials, {})
+    absent = fake_sweep.TABLE._replace(columns=(size, score._replace(group="MNLI")))
+    assert "Not run here: score" in tables.for_sweep(absent, trials, {}).note
+
+
 def test_the_papers_own_comparisons_have_verdicts(tmp_path):
     claims = (
         tables.Claimed("mlm", "lm", "score", 4.0),

@@ -12,6 +12,14 @@ TEST_EFFECTS = "tests/launch/reports/test_effects.py"
 
 MUTANTS = [
     Mutant(
+        "a column whose group is misspelt is left out in silence",
+        "launch/reports/tables.py",
+        "if is_absent and difflib",
+        "if False and difflib",
+        TEST_TABLES,
+        "misspelt_group",
+    ),
+    Mutant(
         "the worst row of a paper's table is in bold",
         "launch/reports/paper.py",
         "round(cell.estimate.mean, column.digits) * column.sign",
