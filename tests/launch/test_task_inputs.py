@@ -269,7 +269,7 @@ CASES = {
         files("t.conllu"),
         "t.conllu:1: a word or its tag is blank",
     ),
-    "an unknown head": (TAGS, {}, {"objective.head": "cfr"}, "head is linear or crf"),
+    "an unknown head": (TAGS, {}, {"objective.head": "cfr"}, "head is linear, crf or"),
     "a text without a target": (
         "sequence_to_sequence",
         {},
