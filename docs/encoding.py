@@ -98,7 +98,7 @@ def table(count: int, first: Sequence[Any], turns: Sequence[Any]) -> list[str]:
     """The lines of the table.
 
     Args:
-      count: of the texts.
+      count: the number of texts.
       first: (wall, CPU) seconds of the first turn, of ours and of theirs.
       turns: the same of each later turn.
     """

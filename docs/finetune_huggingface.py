@@ -1,10 +1,10 @@
 """Fine-tunes a model by transformers' own loop, to compare with ours.
 
-    other/bin/python docs/finetune_huggingface.py --model=DIR --train=train.tsv \\
+    other/bin/python -m docs.finetune_huggingface --model=DIR --train=train.tsv \\
         --valid=dev.tsv --fields=sentence --label=label --seed=0
 
 It is the counterpart of experiments/finetune.py with the keys of docs/use.md: AdamW,
-a linear schedule, gradients clipped at 1, dropout of the model, one epoch. Files are
+a linear schedule, gradients clipped at 1, dropout of the model. Files are
 TSV with a header, JSON lines, or CoNLL (words and, last, their tags). A label that is a
 number with a fraction is regressed. Prints one JSON object: the metrics of the
 validation file and the seconds of training. It needs torch, transformers, accelerate,
@@ -126,12 +126,12 @@ def run(args: argparse.Namespace) -> None:
     if kind == "regression":
         options["problem_type"] = "regression"
     model = loaded.from_pretrained(args.model, **options)
-    steps = -(-len(train) // args.batch)
+    steps = args.epochs * -(-len(train) // args.batch)
     trainer = hf.Trainer(
         model=model,
         args=hf.TrainingArguments(
             output_dir=args.to,
-            num_train_epochs=1,
+            num_train_epochs=args.epochs,
             per_device_train_batch_size=args.batch,
             per_device_eval_batch_size=64,
             learning_rate=args.learning_rate,
@@ -165,6 +165,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--fields", default="text")
     parser.add_argument("--label", default="label")
     parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--learning_rate", type=float, default=1e-4)
     parser.add_argument("--seed", type=int, default=0)
