@@ -8,6 +8,16 @@ token table is the output table; SGD, whose steps from `average_from` on are ave
 Rows of a batch are contiguous streams, whose state goes on from batch to batch. At base
 the released command for the Penn Treebank, at large that for WikiText-2.
 
+Averaging begins at half of the steps. NT-ASGD begins it where evaluations stop to
+improve: a run that ends there, and one that goes on from its best evaluation,
+
+    python -m launch.train --config=experiments/awd_lstm.py:tiny --workdir=runs/sgd \
+        --config.optimizer.average_from=1 --config.train.best_metric=loss \
+        --config.train.eval_every=50 --config.train.early_stopping_patience=5 \
+        --config.train.early_stopping_rule=nonmonotonic
+    python -m launch.train --config=experiments/awd_lstm.py:tiny --workdir=runs/asgd \
+        --config.optimizer.average_from=0 --config.train.init_from=runs/sgd
+
 Look at: valid/lm, with and without --config.model.weight_dropout=0, late in a run.
 
 Departs (docs/fidelity.md has the values): data.length; data.vocabulary_size;

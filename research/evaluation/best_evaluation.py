@@ -16,6 +16,8 @@ class BestEvaluation(NamedTuple):
 
     step: int = 0  # 0: there is none
     num_later: int = 0  # evaluations since then
+    is_nonmonotonic: bool = False  # the newest is worse than the best of those before
+    # the last train.early_stopping_patience that came before it
 
 
 def find_best(lines: Sequence[Mapping[str, float]], config: Any) -> BestEvaluation:
@@ -29,15 +31,20 @@ def find_best(lines: Sequence[Mapping[str, float]], config: Any) -> BestEvaluati
     """
     split, name = config.data.eval_split, config.train.best_metric
     sign = metrics.signs()[name]
-    best, top = BestEvaluation(), -math.inf
+    best, top, values = BestEvaluation(), -math.inf, []
     for line in lines:
         if f"{split}/loss" not in line or BEST_STEP in line:
             continue
         value = sign * line.get(f"{split}/{name}", math.nan)
+        values.append(-math.inf if math.isnan(value) else value)
         if value > top or not best.step:
             best, top = BestEvaluation(line["step"]), max(top, value)
         else:
             best = best._replace(num_later=best.num_later + 1)
+    patience = config.train.early_stopping_patience
+    if patience and values:
+        earlier = max(values[: -1 - patience], default=-math.inf)
+        best = best._replace(is_nonmonotonic=values[-1] < earlier)
     return BestEvaluation(*map(processes.broadcast_from_process_0, best))
 
 

@@ -116,8 +116,11 @@ class Evaluations:
 
     @property
     def stop_early(self) -> bool:
-        """Whether train.early_stopping_patience evaluations were not the best."""
-        return 0 < self._config.train.early_stopping_patience <= self.best.num_later
+        """Whether the evaluations so far end training, by train.early_stopping_rule."""
+        train = self._config.train
+        if train.early_stopping_rule == "nonmonotonic":
+            return self.best.is_nonmonotonic
+        return 0 < train.early_stopping_patience <= self.best.num_later
 
     def _find_best(self) -> BestEvaluation:
         if not self._config.train.best_metric:

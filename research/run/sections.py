@@ -213,8 +213,12 @@ class Train:
     best_metric: str = free_text("")  # of evaluations, see research/metrics: the
     # checkpoint of the best one stays, too; it is tested at the end, and is what opens
     # the run. "": the newest is
-    early_stopping_patience: int = number(0, least=0)  # evaluations in a row that are
-    # not better than the best one, after which training stops; 0: it never does
+    early_stopping_patience: int = number(0, least=0)  # evaluations that training does
+    # without an improvement before it stops; 0: it never does
+    early_stopping_rule: str = choice("patience", ("patience", "nonmonotonic"))  # when
+    # that is: so many evaluations in a row are not better than the best one; or one is
+    # worse than the best of all but the last so many before it (NT-ASGD, Merity et al.
+    # 2018, algorithm 1)
     wandb: str = free_text("")  # the project of Weights & Biases that gets what
     # TensorBoard gets (extra wandb); "": none
     profile_steps: list = dataclasses.field(default_factory=list)  # the first and the

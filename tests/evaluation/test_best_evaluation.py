@@ -157,9 +157,10 @@ def test_the_average_is_sharded_like_the_parameters(folder):
     assert not all(leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(state))
 
 
-def find(name, *values, split="valid"):
+def find(name, *values, split="valid", patience=0):
     """The best of evaluations with these values, by step from 1; None: without."""
     keys = {"train.best_metric": name, "data.eval_split": split}
+    keys["train.early_stopping_patience"] = patience
     config = load_config("experiments/mlm.py", keys)
     lines = [{"step": 0, "train/loss": 0.0}]
     for step, value in enumerate(values, 1):
@@ -176,6 +177,26 @@ def test_the_first_of_the_best_values_is_best():
     assert find("pearson", None, float("nan"), -0.5) == BestEvaluation(3, 0)
     assert find("pearson", None, None) == BestEvaluation(1, 1)
     assert find("loss") == BestEvaluation()
+
+
+AWD_LOSSES = (100.0, 90.0, 85.0, 84.0, 83.0, 82.5, 84.0, 83.0, 82.6, 86.0)
+"""Of which the last is the first that the released code's NT-ASGD ends SGD at, with its
+n of 5 (salesforce/awd-lstm-lm at 1d466ec, main.py)."""
+
+
+def test_training_stops_where_nt_asgd_begins_to_average(folder):
+    for count in range(len(AWD_LOSSES) + 1):
+        best = find("loss", *AWD_LOSSES[:count], patience=5)
+        assert best.is_nonmonotonic == (count == 10)
+    assert not find("loss", *AWD_LOSSES[:5], 101.0, patience=5).is_nonmonotonic
+    assert find("accuracy", 0.5, 0.6, float("nan"), patience=1).is_nonmonotonic
+    assert not find("loss", 2.0, 2.0, 2.0, patience=1).is_nonmonotonic
+    rule = KEYS | {"train.early_stopping_rule": "nonmonotonic"}
+    evaluations = object.__new__(Evaluations)
+    evaluations._config = tiny_config(folder, **rule)
+    for is_nonmonotonic in (True, False):  # whatever the other rule says
+        evaluations.best = BestEvaluation(1, 2, is_nonmonotonic)
+        assert evaluations.stop_early == is_nonmonotonic
 
 
 @pytest.mark.parametrize(

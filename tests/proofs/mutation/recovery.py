@@ -333,6 +333,14 @@ MUTANTS = [
         "stops_early_and_keeps",
     ),
     Mutant(
+        "NT-ASGD's rule counts the evaluation that it compares among the last n",
+        "research/evaluation/best_evaluation.py",
+        "values[: -1 - patience]",
+        "values[:-patience]",
+        TEST_BEST,
+        "nt_asgd",
+    ),
+    Mutant(
         "an evaluation that a restart repeats is written twice",
         "research/run/metric_writer.py",
         "if self.lines[-1:] == [line]:",
