@@ -12,36 +12,39 @@ from research.errors import UserError
 from research.run.setup import Program, make_eval_zeros, train_batches
 
 
-def gradients(
-    program: Program, with_inputs: Callable[[Any], Any], inputs: Any, batches: int
-) -> Iterator[Any]:
-    """The gradient of the loss, summed over a batch, by some inputs of the network.
-
-    There is no dropout.
+def make_gradients(
+    program: Program, with_inputs: Callable[[Any, Any], Any]
+) -> Callable[[Any, Any, int], Iterator[Any]]:
+    """A function that is compiled once: parameters, inputs, number of batches of the
+    training text, from its first on -> the gradient of the loss by the inputs, summed
+    over each batch, without dropout.
 
     Args:
-      with_inputs: inputs -> the network's parameters.
-      batches: how many of the training text, from its first on.
+      with_inputs: parameters, inputs of the network -> the parameters with these.
 
     Raises:
-      UserError: the training text has none.
+      UserError: (the function) the training text has no batch.
     """
-    _, carry = make_eval_zeros(program)()
     objective, key = program.objective, jax.random.key(program.seed)
 
-    def loss(inputs: Any, batch: Any) -> jax.Array:
+    def loss(inputs: Any, params: Any, batch: Any, carry: Any) -> jax.Array:
         terms, _ = networks.apply(
             program.network,
-            with_inputs(inputs),
+            with_inputs(params, inputs),
             lambda net: objective.loss(net, batch | {"carry": carry}, key),
         )
         return sum(term.coef * term.total for term in terms.values())
 
-    found = False
-    with sharding.context(program.mesh):
-        gradient = jax.jit(jax.grad(loss))
-        for batch in islice(train_batches(program, 0, batches), batches):
-            found = True
-            yield jax.device_get(gradient(inputs, batch))
-    if not found:
-        raise UserError("the training text has no batch to measure the network on")
+    gradient = jax.jit(jax.grad(loss))
+
+    def gradients(params: Any, inputs: Any, batches: int) -> Iterator[Any]:
+        _, carry = make_eval_zeros(program)()
+        found = False
+        with sharding.context(program.mesh):
+            for batch in islice(train_batches(program, 0, batches), batches):
+                found = True
+                yield jax.device_get(gradient(inputs, params, batch, carry))
+        if not found:
+            raise UserError("the training text has no batch to measure the network on")
+
+    return gradients

@@ -2,6 +2,7 @@
 
 # N layers, H heads, K head width, M heads that stay, D width
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from research import networks
 from research.errors import UserError
 from research.networks.layers.head_gates import HEAD_GATE
 from research.run.setup import Program
-from research.shrinking.gradients import gradients
+from research.shrinking.gradients import make_gradients
 
 DEFINITIONS = ("gate", "token")
 """Of importance: gate, the absolute derivative of a batch's loss by a head's gate
@@ -39,24 +40,30 @@ def check_heads(network: networks.Network, params: Any) -> None:
         raise UserError(f"--recipe=heads: {wrong}")
 
 
-def head_importance(
-    program: Program, params: Any, definition: str, batches: int
-) -> np.ndarray:
-    """[N, H], of length 1 in each layer, by the training text.
+def make_importance(
+    program: Program, definition: str, batches: int
+) -> Callable[[Any], np.ndarray]:
+    """A function of the parameters: [N, H], of length 1 in each layer, by the training
+    text.
 
     Args:
       definition: of DEFINITIONS.
       batches: how many of the text.
     """
-    options, total = program.network.options, 0.0
+    options = program.network.options
     gates = jnp.ones((options.layers, options.heads, 2), jnp.float32)
+    of, gradients = DEFINITIONS.index(definition), make_gradients(program, _with_gates)
 
-    def gated(gates: Any) -> Any:
-        return _replaced(params, ATTENTION, lambda own: own | {HEAD_GATE: gates})
+    def importance(params: Any) -> np.ndarray:
+        measured = gradients(params, gates, batches)
+        total = sum(np.abs(found[..., of]) for found in measured)
+        return total / (np.linalg.norm(total, axis=1, keepdims=True) + 1e-20)
 
-    for found in gradients(program, gated, gates, batches):
-        total += np.abs(found[..., DEFINITIONS.index(definition)])
-    return total / (np.linalg.norm(total, axis=1, keepdims=True) + 1e-20)
+    return importance
+
+
+def _with_gates(params: Any, gates: Any) -> Any:
+    return replaced(params, ATTENTION, lambda own: own | {HEAD_GATE: gates})
 
 
 def most_important(importance: np.ndarray, count: int) -> np.ndarray:
@@ -82,11 +89,11 @@ def keep_heads(params: Any, heads_NM: np.ndarray, key_width: int) -> Any:
         kept["out"] = own["out"] | {"kernel": kernel}
         return kept
 
-    return _replaced(params, ATTENTION, keep)
+    return replaced(params, ATTENTION, keep)
 
 
-def _replaced(tree: Any, path: tuple[str, ...], change: Any) -> Any:
+def replaced(tree: Any, path: tuple[str, ...], change: Any) -> Any:
     """The tree with the change of its branch at a path."""
     if not path:
         return change(tree)
-    return tree | {path[0]: _replaced(tree[path[0]], path[1:], change)}
+    return tree | {path[0]: replaced(tree[path[0]], path[1:], change)}

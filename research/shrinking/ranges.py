@@ -10,7 +10,7 @@ from research.checkpoints.checkpoint import path_name
 from research.errors import UserError
 from research.networks.layers.quantized import INPUT_RANGE, MEASURE
 from research.run.setup import Program
-from research.shrinking.gradients import gradients
+from research.shrinking.gradients import make_gradients
 
 DECAY = 0.95
 """Of the moving average over batches (kssteven418/I-BERT, quant_modules.py, QuantAct);
@@ -36,7 +36,8 @@ def measure_ranges(program: Program, params: Any, batches: int) -> dict[str, Any
     }
     asking = {name: jnp.full(shape, MEASURE) for name, shape in shapes.items()}
     average: dict[str, Any] = {}
-    for found in gradients(program, lambda r: with_ranges(params, r), asking, batches):
+    gradients = make_gradients(program, with_ranges)
+    for found in gradients(params, asking, batches):
         average = {
             name: DECAY * average.get(name, largest) + (1 - DECAY) * largest
             for name, largest in found.items()

@@ -45,8 +45,8 @@ def keep_heads(program: Program, params: Any, request: Request) -> Shrunk:
     options = program.network.options
     heads.check_heads(options, params)
     count = max(1, round(request.kept * options.heads))
-    found = heads.head_importance(program, params, request.importance, request.batches)
-    chosen = heads.most_important(found, count)
+    measure = heads.make_importance(program, request.importance, request.batches)
+    chosen = heads.most_important(measure(params), count)
     keys = {"heads": count, "head_width": options.key_width}
     if options.num_kv_heads:
         keys["num_kv_heads"] = count

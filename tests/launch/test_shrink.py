@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from docs import heads as head_table
 from launch import evaluate
 from launch.cli import DONE, MISTAKE, main
 from launch.hardware import timing
@@ -240,6 +241,36 @@ def test_importance_of_a_head_is_that_of_its_gate_or_its_tokens():
     assert by_factor == of_gate[0, 0]
     importance = np.array([[3.0, 4.0, 0.0], [1.0, 2.0, 3.0]])
     assert heads.most_important(importance, 2).tolist() == [[0, 1], [1, 2]]
+
+
+def test_heads_of_all_layers_leave_a_tenth_at_a_time():
+    """Importance is measured anew after each tenth, and no head comes back."""
+    asked = []
+
+    def measure(stay):
+        asked.append(stay.sum())
+        return np.arange(20.0).reshape(2, 10) * (1 if len(asked) % 2 else -1)
+
+    half, few = head_table.by_tenths(measure, (2, 10), [0.75, 0.5])
+    assert asked == [20, 18, 16, 15, 13, 11]
+    # Two of the lowest, two of the highest, one, two ...
+    assert half.sum(axis=1).tolist() == [7, 8] and few.sum() == 10
+    assert not (few & ~half).any() and not half[0, :3].any() and not half[1, 8:].any()
+    (first,) = head_table.by_layer(np.array([[3.0, 1.0, 2.0], [1.0, 3.0, 2.0]]), [0.67])
+    assert first.tolist() == [[True, False, True], [False, True, True]]
+
+
+def test_the_table_of_heads_agrees_with_the_smaller_run(folder, capsys):
+    flags = [f"--workdir={folder}/run", "--kept", "0.5", "--batches=2"]
+    with pytest.raises(SystemExit) as stop:
+        main(head_table.run, head_table.parser(), flags)
+    assert stop.value.code == DONE
+    out = capsys.readouterr().out
+    records = json.loads((folder / "heads/shrink.json").read_text())["networks"]
+    before, after = (record["metrics"]["accuracy"] for record in records)
+    assert f"accuracy with all heads: {100 * before:.1f}; seeds: 1" in out
+    assert f"| each layer, by token | {100 * (after - before):+.1f} |" in out
+    assert "| a tenth at a time, by gate |" in out
 
 
 @pytest.mark.parametrize(
