@@ -53,6 +53,17 @@ def test_the_cubic_schedule_has_plateaus():
     np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
+def test_the_threshold_is_the_kth_largest_value_of_any_sign_and_size():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=41).astype(np.float32)
+    special = [0.0, -0.0, np.inf, -np.inf, 1e-38, -1e-38, 1.0, 1.0]
+    for own in (values, np.abs(values), values.round(1), np.float32(special)):
+        found = jax.vmap(lambda k, own=own: pruning.kth_largest(jnp.array(own), k))(
+            jnp.arange(1, len(own) + 1)
+        )
+        np.testing.assert_array_equal(found, np.sort(own)[::-1])
+
+
 @pytest.mark.parametrize("scope", pruning.SCOPES)
 def test_the_smallest_weights_are_pruned_for_good(scope):
     pruner = Pruner("magnitude", scope, 0.3, begin=2, end=8)

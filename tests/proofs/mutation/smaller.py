@@ -39,6 +39,14 @@ MUTANTS = [
         "few_values",
     ),
     Mutant(
+        "the threshold of pruning takes values below 0 by their size",
+        PRUNING,
+        "jnp.where(bits >= sign, ~bits, bits | sign)",
+        "jnp.where(bits >= sign, bits ^ sign, bits | sign)",
+        "tests/test_pruning.py",
+        "kth_largest",
+    ),
+    Mutant(
         "gates without noise have the temperature, too",
         L0_GATES,
         "    stretched = jax.nn.sigmoid(score) * (HIGH - LOW) + LOW\n",
