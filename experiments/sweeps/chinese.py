@@ -29,6 +29,7 @@ def sweep(scale, tasks):
         for row in ROWS:
             arm = f"experiments/{row}.py", own
             start = finetuning.pretraining(row, arm, scale, seed=seed)
+            fresh = finetuning.NO_PRETRAINING if row == ROWS[0] else ""
             yield from finetuning.with_baseline(
-                row, start, chosen, scale, {}, is_baseline=row == ROWS[0]
+                row, start, chosen, scale, {}, fresh=fresh
             )

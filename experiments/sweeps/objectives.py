@@ -52,9 +52,12 @@ FAMILY_KEYS = {
 }
 """Keys of a family's experiment that would change the text: all read the same."""
 
-FRESH = ("lm", "mlm", "dae")
-"""Families whose classifiers are also trained without pretraining: a network that reads
-left to right, one that reads in both directions, and the encoder of two stacks."""
+FRESH = {
+    "lm": "no pretraining, left to right",
+    "mlm": "no pretraining, both directions",
+    "dae": "no pretraining, encoder of two stacks",
+}
+"""Family -> the row of its network without pretraining; others have mlm's network."""
 
 _SMOKE = SCALES["smoke"]
 _SMALL_BATCHES = {

@@ -7,14 +7,16 @@
 
 Question: what does each objective bring over a network that was not pretrained? Text,
 order, tokens, vocabulary, width, number of layers and optimizer are equal. Intervals of
-smoke are over the items of one run; small and paper have three pretraining seeds.
+smoke are over the items of one run; small and paper have three pretraining seeds, quick
+has six.
 
-The row without pretraining has mlm's network and vocabulary.
+A row is compared with its own network without pretraining: lm's reads left to right,
+dae's is an encoder of two stacks, and the others have mlm's.
 
 Departs: every task is tuned for the same number of steps, not of epochs.
 """
 
-from experiments.sweeps.objectives import FAMILY_KEYS, SHARED
+from experiments.sweeps.objectives import FAMILY_KEYS, FRESH, SHARED
 from launch.sweeps import finetuning
 from launch.sweeps.scales import SCALES
 
@@ -38,5 +40,5 @@ def sweep(scale, tasks):
                 row, arm, scale, seed=seed, keys=keys, size=""
             )
             yield from finetuning.with_baseline(
-                row, start, chosen, scale, {}, is_baseline=row == "mlm"
+                row, start, chosen, scale, {}, fresh=FRESH.get(row, "")
             )

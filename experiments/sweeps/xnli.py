@@ -19,5 +19,5 @@ def sweep(scale, tasks):
         arm = "experiments/xlmr.py", {}
         start = finetuning.pretraining("xlmr", arm, scale, seed=seed)
         yield from finetuning.with_baseline(
-            "xlmr", start, chosen, scale, {}, is_baseline=True
+            "xlmr", start, chosen, scale, {}, fresh=finetuning.NO_PRETRAINING
         )

@@ -5,6 +5,7 @@ python -m launch.table --table=experiments/tables/objectives.py --workdir=runs/m
 
 import math
 
+from experiments.sweeps import objectives as sweep
 from launch.reports.tables import Column, Curve, Rows, Table
 from launch.sweeps.trial import Trial
 
@@ -16,9 +17,9 @@ NAMES = {
     "electra": "electra",
 }
 FRESH = {
-    "gpt": "no pretraining, left to right",
-    "bert": "no pretraining, both directions",
-    "bart": "no pretraining, encoder of two stacks",
+    "gpt": sweep.FRESH["lm"],
+    "bert": sweep.FRESH["mlm"],
+    "bart": sweep.FRESH["dae"],
 }
 """The format of a classifier -> its row, if it does not start from a pretraining."""
 

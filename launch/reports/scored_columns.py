@@ -154,9 +154,5 @@ SCORED = (
     scored_column(
         "LAMBADA (fill-in accuracy)", "lambada", "fill-in accuracy", percent=True
     ),
-    *(
-        scored_column(f"WikiText-2 ({cell})", "sentences", cell)
-        for cell in ("perplexity a word", "pseudo-perplexity a word")
-    ),
 )
 """The columns that the tables of experiments/tables show."""

@@ -112,23 +112,23 @@ def with_baseline(
     scale: str,
     more: Mapping[str, Any],
     *,
-    is_baseline: bool,
+    fresh: str = "",
 ) -> Iterator[tuple]:
     """The trials of one row: a pretraining and its fine-tunings on all tasks.
 
     Args:
       more: keys of all fine-tunings.
-      is_baseline: also fine-tune its network, with its vocabulary, from initial
-        parameters, as the row `NO_PRETRAINING`.
+      fresh: also fine-tune its network, with its vocabulary, from initial parameters,
+        as the row of this name.
     """
     yield (*start, (row, "pretraining"))
     for name, task in tasks.items():
         own = {**more, **benchmarks.KEYS.get(name, {})}
         for experiment, tuning in tunings(start, task, scale, own):
             yield experiment, tuning, (row, name)
-            if is_baseline:
-                fresh = {k: v for k, v in tuning.items() if k != INIT_FROM}
-                yield experiment, fresh, (NO_PRETRAINING, name)
+            if fresh:
+                untrained = {k: v for k, v in tuning.items() if k != INIT_FROM}
+                yield experiment, untrained, (fresh, name)
 
 
 def table_tasks(name: str, tasks: Mapping[str, Task], scale: str) -> dict[str, Task]:
