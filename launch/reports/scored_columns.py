@@ -149,7 +149,10 @@ SCORED = (
     pair_column("BLiMP, equal lengths", "blimp", True),
     pair_column("Zorro", "zorro"),
     pair_column("Zorro, equal lengths", "zorro", True),
-    scored_column("bits a byte", "sentences", "bits a byte"),
+    *(
+        scored_column(cell, "sentences", cell)
+        for cell in ("bits a byte", "pseudo-bits a byte")
+    ),
     scored_column("LAMBADA (accuracy)", "lambada", "accuracy", percent=True),
     scored_column(
         "LAMBADA (fill-in accuracy)", "lambada", "fill-in accuracy", percent=True

@@ -145,13 +145,13 @@ def _sentences(
     if meaning == ENERGY:
         columns["score a token"] = _ratio(log_prob, tokens)
     else:
-        name = {LIKELIHOOD: "perplexity", PSEUDO_LIKELIHOOD: "pseudo-perplexity"}
+        pseudo = "pseudo-" if meaning == PSEUDO_LIKELIHOOD else ""
         for unit, counts in (("token", tokens), ("word", words)):
             of_unit = _exp_of_minus(_ratio(log_prob, counts))
-            columns[f"{name[meaning]} a {unit}"] = of_unit
+            columns[f"{pseudo}perplexity a {unit}"] = of_unit
         size = [score.num_bytes for score in scores]
         bits = _ratio(log_prob, size)
-        columns["bits a byte"] = Cell(
+        columns[f"{pseudo}bits a byte"] = Cell(
             *(-x / np.log(2) for x in (bits.value, bits.high, bits.low))
         )
     known = [number for number, item in enumerate(items) if item.gold >= 0]

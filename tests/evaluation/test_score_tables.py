@@ -115,6 +115,9 @@ def test_texts_have_perplexities_and_labels_an_area():
     total = sum(s.log_prob for (s,) in scores)
     assert cells["perplexity a word"].value == pytest.approx(math.exp(-total / 40))
     assert cells["bits a byte"].value == pytest.approx(-total / 160 / math.log(2))
+    cells_of_pseudo = task_table(SENTENCES, items, scores, PSEUDO_LIKELIHOOD)["all"]
+    assert cells_of_pseudo["pseudo-bits a byte"] == cells["bits a byte"]
+    assert {"bits a byte", "perplexity a word"}.isdisjoint(cells_of_pseudo)
     assert cells["AUC, per token"].value == 1
     assert cells["AUC, length alone"].value == pytest.approx(0.5)
     area = cells["AUC, sum"]
