@@ -86,6 +86,8 @@ def corpus(folder: Path) -> dict[str, str]:
     pairs = itertools.product(WORDS, WORDS)
     cells = [f"{a}\t{b}\t{1 + n % 7}" for n, (a, b) in enumerate(pairs)]
     (folder / "pairs.cooccurrences").write_text("\n".join(400 * cells))
+    tagged = "\n".join(f"{word} {word[0]}" for word in WORDS)
+    (folder / "words.conll").write_text("\n\n".join(300 * [tagged]))
     return {
         "data.corpus": str(folder / "text.jsonl"),
         "data.lexicon": str(folder / "lexicon.tsv"),
@@ -112,7 +114,11 @@ def test_it_trains(name, folder):
     settings = dict(corpus(folder))
     settings |= {"train.steps": 200, "train.batch": 8}
     objective = objectives.make_objective(**load_config(spec(name, size)).objective)
-    if objective.text_spec(32).arrays:  # of pairs of words
+    if "tags" in objective.text_spec(32).arrays:
+        settings["data.corpus"] = str(folder / "words.conll")
+        settings |= {"data.vocabulary_size": 5 + len(WORDS), "data.sentinels": 0}
+        settings["data.vocabulary"] = "words"
+    elif objective.text_spec(32).arrays:  # of pairs of words
         settings["data.corpus"] = str(folder / "pairs.cooccurrences")
         settings |= {"data.vocabulary": "words", "data.vocabulary_size": 105 + 8}
     elif load_config(spec(name, size)).data.vocabulary == "words":

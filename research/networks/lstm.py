@@ -46,15 +46,19 @@ class Network(networks.Network):
     # is read (section 4.3)
     residual: bool = False  # a layer after the first adds its input to its output
     # (ELMo; what the next position reads is without it)
+    joined_layers: int = number(0, least=0, most=64)  # layers upon these, each an LSTM
+    # a direction that reads both directions of the layer before (CVT), where a text is
+    # read from both ends
+    joined_cell_width: int = dim(0, least=0)  # cells of those; 0: cell_width
     cell_clip: float = number(0.0, least=0)  # values of cells beyond it are cut (ELMo:
     # 3); 0: none
     projection_clip: float = number(0.0, least=0)  # likewise of projected outputs
-    input: str = choice("table", ("table", "characters"))  # the vectors of words; of
-    # characters: a convolution over the bytes of each word (ELMo), which needs
-    # data.vocabulary=words
+    input: str = choice("table", ("table", "characters", "both"))  # the vectors of
+    # words; of characters: a convolution over the bytes of each word (ELMo), which
+    # needs data.vocabulary=words; both: the two, one behind the other (CVT)
     character_filters: list = dataclasses.field(
         default_factory=lambda: [32, 32, 64, 128, 256, 512, 1024]
-    )  # numbers of filters of 1, 2, 3, ... bytes
+    )  # numbers of filters of 1, 2, 3, ... bytes; 0: none
     character_width: int = dim(16, least=1)  # of the vector of a byte
     word_bytes: int = number(50, least=4, most=1024)  # that are read of a word, with a
     # mark at each end
@@ -71,6 +75,7 @@ class Network(networks.Network):
         networks.Ability.FEATURES,
         networks.Ability.INPUT_FEATURES,
         networks.Ability.TWO_DIRECTIONS,
+        networks.Ability.VIEWS,
     )
 
     def __post_init__(self):
@@ -92,12 +97,21 @@ class Network(networks.Network):
             )
         filters = tuple(self.character_filters)
         object.__setattr__(self, "character_filters", filters)
-        fits = all(type(n) is int and 0 < n <= 2**20 for n in filters)
-        if not (filters and fits) or len(filters) > self.word_bytes:
+        fits = all(type(n) is int and 0 <= n <= 2**20 for n in filters)
+        if not (filters and fits and filters[-1]) or len(filters) > self.word_bytes:
             raise UserError(
                 f"model.character_filters is {[*filters]!r}; it has numbers of filters "
                 "of 1, 2, 3, ... bytes, at most model.word_bytes of them, as in [32, "
                 "32, 64]"
+            )
+        if self.input == "both" and self.cutoffs:
+            raise UserError(
+                "model.input both has one table of words; set model.cutoffs=[]"
+            )
+        if self.joined_cell_width and not self.joined_layers:
+            raise UserError(
+                "model.joined_cell_width is of model.joined_layers, which is 0; set "
+                "the one or the other"
             )
         if self.input == "characters" and (self.cutoffs or self.tie_embeddings):
             raise UserError(
@@ -119,10 +133,10 @@ class Network(networks.Network):
         from research.networks.modules.two_lstms import TwoLSTMs
 
         characters = None
-        if self.input == "characters":
+        if self.input != "table":
             if not needs.spelling:
                 raise UserError(
-                    "model.input characters needs the spelling of words, which this "
+                    f"model.input {self.input} needs the spelling of words, which this "
                     "vocabulary does not have; set data.vocabulary=words"
                 )
             characters = spell(needs.spelling, self.word_bytes)
@@ -132,6 +146,16 @@ class Network(networks.Network):
                 "model.inner_width=0"
             )
         both = needs.pattern == "full" or needs.stacks == "two_directions"
+        if self.joined_layers and not (both and needs.stacks == "one"):
+            raise UserError(
+                "model.joined_layers read a text from both ends, but this objective "
+                "reads it from one end at a time; set it to 0"
+            )
+        if self.joined_layers and (needs.features not in ("last", networks.VIEWS)):
+            raise UserError(
+                f"features {needs.features} are of layers that read one direction; set "
+                "model.joined_layers=0"
+            )
         if both and needs.mems:
             raise UserError(
                 "a row goes on from the row before it in one direction alone, but this "

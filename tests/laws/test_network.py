@@ -181,6 +181,7 @@ def test_each_ability_is_served_by_a_variant_and_others_are_refused(name):
         Ability.UNDROPPED: some(undropped=True),
         Ability.BOUNDARIES: some(boundary_offsets=3),
         Ability.FEATURES: some(features="mix"),
+        Ability.VIEWS: Needs(pattern="full", features=networks.VIEWS),
         Ability.LAYERS: some(layers=True),
         Ability.INPUT_FEATURES: some(input_features=SMALL["width"]),
     }

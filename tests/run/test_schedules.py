@@ -53,6 +53,19 @@ def test_the_rate_of_nnlm_is_halved_after_as_many_steps_as_its_divisor_says():
     assert rate(10**8) == pytest.approx(5e-4) and rate(0) == pytest.approx(1e-3)
 
 
+def test_the_rate_of_cvt_falls_by_the_root_of_the_step():
+    """Clark et al. 2018: 0.5 min(1, s / 5000) / (1 + 0.005 sqrt(s))."""
+    keys = dict(schedule="inverse", decay_from="start", warmup="factor")
+    keys |= dict(warmup_steps=5000, learning_rate=0.5, step_decay=0.005, step_power=0.5)
+    rate = make_schedule(section(**keys), 10**6)
+    expected = {
+        **{0: 0, 1: 9.950249e-5, 1000: 0.08634729, 2500: 0.2, 5000: 0.36939806},
+        **{20_000: 0.29289322, 400_000: 0.12012654},
+    }
+    for step, value in expected.items():
+        assert rate(step) == pytest.approx(value, rel=1e-5)
+
+
 def test_a_polynomial_decay_is_a_power_of_the_remaining_fraction():
     keys = dict(schedule="polynomial", power=2.0, final_fraction=0.1, warmup_steps=0)
     rate = make_schedule(section(learning_rate=1.0, **keys), 50)

@@ -191,6 +191,9 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"only": "corrupt", "packed": True},
     ],
     "theseus": [{"teacher_model": TEACHER["teacher_model"] | {"feedforward": 64}}],
+    "cvt": [
+        {"labelled_fraction": 0.5, "model": {"network": "lstm", "joined_layers": 1}}
+    ],
     "multiple_choice": [{}, {"format": "gpt"}, {"format": "xlnet", "only": "corrupt"}],
 }
 """Objective -> variants of its fields; other objectives are tested with defaults.

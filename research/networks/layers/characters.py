@@ -84,7 +84,7 @@ class CharacterEmbedding(Module):
     Attributes:
       characters: of the vocabulary's entries.
       width: A.
-      filters: numbers of filters of 1, 2, 3, ... bytes.
+      filters: numbers of filters of 1, 2, 3, ... bytes; 0: none.
       highways: number of highway layers.
     """
 
@@ -102,6 +102,8 @@ class CharacterEmbedding(Module):
             )
         }
         for size, count in enumerate(self.filters, 1):
+            if not count:
+                continue
             shape = (size * self.width, count)
             draw = uniform(0.05, None, None)
             params[f"filter_{size}"] = self.param(f"filter_{size}", draw, shape)
@@ -160,7 +162,8 @@ def _embed(options: Options, highways: int, params: dict, spelled_NC: jax.Array)
     dtype, product = options.dtype, options.operand_dtype
     x_NCA = jnp.take(params["character"], spelled_NC, axis=0).astype(dtype)
     count, largest = x_NCA.shape[1], []
-    for size in range(1, 1 + sum(name.startswith("filter_") for name in params)):
+    names = (name.partition("filter_")[2] for name in params)
+    for size in sorted(int(name) for name in names if name):
         last = count - size + 1
         windows = [x_NCA[:, begin : begin + last] for begin in range(size)]
         value = dense_matmul(

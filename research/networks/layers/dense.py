@@ -49,6 +49,7 @@ ACTIVATIONS = {
     "geglu": lambda x: jax.nn.gelu(x, approximate=True),
     "geglu_exact": gelu,
     "swiglu": jax.nn.silu,
+    "identity": lambda x: x,
 }
 GATED = ("geglu", "geglu_exact", "swiglu")
 DENSE_PRODUCT = "product"

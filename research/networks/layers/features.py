@@ -20,6 +20,11 @@ mix     scale x the sum over embeddings and blocks of softmax(layers)_n x state_
         equation 1; allennlp/modules/scalar_mix.py, without its norm of layers).
 """
 
+VIEWS = "views"
+"""Beside these, of a text that is read from both ends: the states of each direction
+alone, which see one side of the text (the forward ones first), then those of layers
+that read both, if there are any; `model.width` values each."""
+
 MAX_CONCAT = 4
 
 

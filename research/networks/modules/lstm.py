@@ -3,6 +3,7 @@
 # B batch, L length, P scored positions, N layers, D width, C cells of a layer
 # E width of the token table; G gates, four consecutive ones for each cell
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -177,18 +178,48 @@ def make_token(options: Network, size: int, characters: Characters | None) -> nn
     """The embeddings of a vocabulary of `size` entries, to be made in a `setup`."""
     if options.cutoffs:
         return AdaptiveEmbedding(options, size, name="token")
+    if options.input == "both":
+        return TableAndCharacters(options, size, characters, name="token")
     if characters is not None:
-        return CharacterEmbedding(
-            options,
-            characters,
-            options.character_width,
-            options.character_filters,
-            options.highways,
-            name="token",
-        )
+        return _of_characters(options, characters, "token")
+    return _of_table(options, size, "token")
+
+
+def _of_characters(
+    options: Network, characters: Characters, name: str | None = None
+) -> nn.Module:
+    return CharacterEmbedding(
+        options,
+        characters,
+        options.character_width,
+        options.character_filters,
+        options.highways,
+        name=name,
+    )
+
+
+def _of_table(options: Network, size: int, name: str | None = None) -> nn.Module:
     init = uniform(options.table_range, "vocab", "embed")
     init = init if options.table_range else None
-    return TokenEmbedding(options, size, init, name="token")
+    return TokenEmbedding(options, size, init, name=name)
+
+
+class TableAndCharacters(Module):
+    """The vector of a word in a table, then that of its characters (CVT's input)."""
+
+    options: Network
+    size: int
+    characters: Characters
+
+    def setup(self):
+        self.table = _of_table(self.options, self.size)
+        self.spelled = _of_characters(self.options, self.characters)
+        self.table_VE = self.table.table_VE
+
+    def __call__(self, token_BL: jax.Array) -> jax.Array:
+        """[B, L, 2 E]."""
+        both = self.table(token_BL), self.spelled(token_BL)
+        return jnp.concatenate([x.astype(self.options.dtype) for x in both], axis=-1)
 
 
 class Words(NamedTuple):
@@ -232,7 +263,7 @@ class Stack(Module):
             axes = (None, "embed")
             project = Dense(options, x.shape[-1], axes, bias=False, name=FEATURE)
             x += project(words.feature.astype(x.dtype))
-        x = self._dropout(x, "embedding")
+        x = drop(self, x, "embedding")
         if x.shape[-1] != options.width:
             axes = (None, "embed")
             x = Dense(options, options.width, axes, name="project")(x)
@@ -241,7 +272,7 @@ class Stack(Module):
         for n, (params, width) in enumerate(
             zip(self._layers(), options.widths, strict=True)
         ):
-            x = self._dropout(x, "layer") if n else x
+            x = drop(self, x, "layer") if n else x
             before = state.hidden[:, n], state.cell[:, n]
             before = before[0][:, :width], before[1][:, : options.cells(width)]
             params |= {"recurrent_kernel": self._drop(params["recurrent_kernel"])}
@@ -252,7 +283,7 @@ class Stack(Module):
             hidden.append(_pad(after[0], state.hidden.shape[-1]))
             cell.append(_pad(after[1], state.cell.shape[-1]))
         dropped, raw = (
-            jnp.where(is_text, each, 0) for each in (self._dropout(x, "output"), x)
+            jnp.where(is_text, each, 0) for each in (drop(self, x, "output"), x)
         )
         after = State(jnp.stack(hidden, 1), jnp.stack(cell, 1), last_B)
         return StackResult(dropped, raw, tuple(inputs), after)
@@ -270,32 +301,69 @@ class Stack(Module):
         ]
         return [block()[0] for block in named]
 
-    def _dropout(self, x: jax.Array, place: str) -> jax.Array:
-        """Dropout of x [B, L, D] at a place."""
-        if self.options.dropout_mask == "each":
-            return dropout(self, x, place)
-        position = jnp.zeros((1, 1, 1), jnp.int32)  # as if all were one
-        unit = lax.broadcasted_iota(jnp.int32, (1, 1, x.shape[-1]), 2)
-        return self._hashed(x, place, x.shape[:1], position, unit)
-
     def _drop_words(self, x: jax.Array, token_BL: jax.Array) -> jax.Array:
         """x [B, L, E] of tokens, without those of some words."""
         zero = jnp.zeros((1, 1, 1), jnp.int32)
-        return self._hashed(x, "word", (), token_BL[..., None], zero)
+        return _hashed(self, x, "word", (), token_BL[..., None], zero)
 
     def _drop(self, kernel: jax.Array) -> jax.Array:
         """A recurrent kernel [D, 4C] without some of its entries."""
         row, column = (lax.broadcasted_iota(jnp.int32, kernel.shape, n) for n in (0, 1))
-        return self._hashed(kernel, "weight", (), row, column)
+        return _hashed(self, kernel, "weight", (), row, column)
 
-    def _hashed(self, x, place, seeds, row, column) -> jax.Array:
-        """Dropout by a hash of row and column, with seeds for the first dims."""
-        rate = self.options.dropout_rate(place)
-        if not rate or not self.has_rng("dropout"):
-            return x
-        seed = dropout_seeds(self.make_rng("dropout"), *seeds)
-        seed = jnp.expand_dims(seed, range(len(seeds), x.ndim))
-        return counter_dropout(x, seed, row, column, rate)
+
+def drop(module: Module, x: jax.Array, place: str) -> jax.Array:
+    """Dropout of x [B, L, D] at a place of a network of LSTMs."""
+    if module.options.dropout_mask == "each":
+        return dropout(module, x, place)
+    position = jnp.zeros((1, 1, 1), jnp.int32)  # as if all were one
+    unit = lax.broadcasted_iota(jnp.int32, (1, 1, x.shape[-1]), 2)
+    return _hashed(module, x, place, x.shape[:1], position, unit)
+
+
+def _hashed(module: Module, x, place, seeds, row, column) -> jax.Array:
+    """Dropout by a hash of row and column, with seeds for the first dims."""
+    rate = module.options.dropout_rate(place)
+    if not rate or not module.has_rng("dropout"):
+        return x
+    seed = dropout_seeds(module.make_rng("dropout"), *seeds)
+    seed = jnp.expand_dims(seed, range(len(seeds), x.ndim))
+    return counter_dropout(x, seed, row, column, rate)
+
+
+class JoinedLayers(Module):
+    """One direction of `model.joined_layers`.
+
+    Attributes:
+      number: of the layer, from 0, among those that join directions.
+    """
+
+    options: Network
+    number: int
+
+    @nn.compact
+    def __call__(self, x_BLR: jax.Array, segment_BL: jax.Array) -> Undropped:
+        """The states [B, L, D] of what both directions of the layer before give."""
+        options, width = self.options, self.options.width
+        own = dataclasses.replace(
+            options,
+            cell_width=options.joined_cell_width or options.cell_width,
+            inner_width=0,
+            joined_layers=0,
+            joined_cell_width=0,
+        )
+        name = f"block_{options.layers + self.number}"
+        (params,) = Blocks(own, 1, x_BLR.shape[-1], width, name=name)()
+        rows = len(segment_BL)
+        before = (
+            jnp.zeros((rows, width), options.dtype),
+            jnp.zeros((rows, own.cells(width)), jnp.float32),
+        )
+        steps, _ = _steps(segment_BL, jnp.zeros((rows,), jnp.int32))
+        y, _ = _run_layer(params, x_BLR, steps, before, own)
+        y = nn.with_logical_constraint(y, STATE_AXES)
+        y = jnp.where((segment_BL > 0)[..., None], y, 0)
+        return Undropped(drop(self, y, "output"), y)
 
 
 def _pad(x: jax.Array, width: int) -> jax.Array:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from research.errors import UserError
+from research.networks.layers.features import FEATURES, VIEWS
 from research.networks.layers.heads import HeadSpec
 
 
@@ -26,6 +27,7 @@ class Ability(enum.StrEnum):
     UNDROPPED = "states without dropout of the output"
     BOUNDARIES = "readouts of spans from their boundaries"
     FEATURES = "features of several layers"
+    VIEWS = "states of each direction alone"
     LAYERS = "states and projections of each layer"
     INPUT_FEATURES = "vectors beside tokens"
     ENCODER_DECODER = "an encoder and a decoder"
@@ -66,7 +68,7 @@ class Needs:
         is not called.
       token_bias: `token_bias` is called.
       undropped: `states` is called with `undropped`.
-      features: one of `layers.features.FEATURES`, which `features` returns.
+      features: one of `layers.features.FEATURES`, or VIEWS, which `features` returns.
       feature_lstm_layers: layers of the BiLSTM on top of the features.
       layers: `layers` is called.
       input_features: width F of the vectors that positions have beside their tokens
@@ -110,7 +112,9 @@ class Needs:
             Ability.INPUT_FEATURES: self.input_features > 0,
             Ability.TOKEN_BIAS: self.token_bias,
             Ability.UNDROPPED: self.undropped,
-            Ability.FEATURES: self.features != "last" or self.feature_lstm_layers > 0,
+            Ability.FEATURES: self.features in FEATURES[1:]
+            or self.feature_lstm_layers > 0,
+            Ability.VIEWS: self.features == VIEWS,
         }
         return tuple(ability for ability, is_needed in needed.items() if is_needed)
 

@@ -1,7 +1,8 @@
 """Two LSTMs: one reads a text from its start, the other from its end.
 
 The layers of one direction do not read those of the other, so that each is a language
-model (ELMo, Peters et al. 2018, section 3.1); both share embeddings and readout.
+model (ELMo, Peters et al. 2018, section 3.1); both share embeddings and readout. Layers
+that read both directions may be upon them (CVT, Clark et al. 2018).
 """
 
 # B batch, L length, P scored positions, D width of a direction
@@ -15,11 +16,12 @@ from flax import linen as nn
 
 from research.networks.layers.characters import Characters
 from research.networks.layers.dense import gather_positions
-from research.networks.layers.features import FeatureLayers
+from research.networks.layers.features import VIEWS, FeatureLayers
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
 from research.networks.lstm import Network
 from research.networks.modules.lstm import (
     LSTM,
+    JoinedLayers,
     StackResult,
     Words,
     inputs_of_layers,
@@ -49,6 +51,9 @@ class TwoLSTMs(nn.Module):
         shared = {"shared_token": self.token, "shared_output": self.output}
         self.forward = LSTM(options, size, **shared)
         self.backward = LSTM(options, size, **shared)
+        numbers = range(options.joined_layers)
+        self.joined_forward = [JoinedLayers(options, number) for number in numbers]
+        self.joined_backward = [JoinedLayers(options, number) for number in numbers]
         self.feature_layers = FeatureLayers(
             options, self.feature_states, self.lstm_layers, name="features"
         )
@@ -63,7 +68,9 @@ class TwoLSTMs(nn.Module):
     ) -> Any:
         """The states [B, L, 2 D] of both directions, 0 at padding, or [B, P, 2 D] at
         `scored`."""
-        x = Undropped(*map(_join, *(each[:2] for each in self._read(group))))
+        both = self._read(group)
+        x = Undropped(*map(_join, *(each[:2] for each in both)))
+        x = self._join_layers(x, group["segment"])
         if scored is not None:
             x = Undropped(*(gather_positions(each, scored) for each in x))
         return x if undropped else x.states
@@ -77,7 +84,12 @@ class TwoLSTMs(nn.Module):
         if self.feature_states == "last" and not self.lstm_layers:
             return self.states(group, scored)
         both = self._read(group)
-        x = _join(*(each.states for each in both))
+        views = Undropped(*map(_join, *(each[:2] for each in both)))
+        x = self._join_layers(views, group["segment"]).states
+        if self.feature_states == VIEWS:
+            if self.options.joined_layers:
+                x = _join(views.states, x)
+            return x if scored is None else gather_positions(x, scored)
         each_layer = zip(*(each.inputs for each in both), strict=True)
         inputs = [_join(*layer) for layer in each_layer]
         inputs = inputs_of_layers(inputs, self.feature_states)
@@ -91,6 +103,15 @@ class TwoLSTMs(nn.Module):
     def head(self, name: str, states: jax.Array) -> jax.Array:
         """Float32 [..., n]: the head `name` at states of any width."""
         return self.named_heads[name](states)
+
+    def _join_layers(self, x: Undropped, segment_BL: jax.Array) -> Undropped:
+        """What the layers that read both directions give of [B, L, 2 D], or x if there
+        are none."""
+        backward = _turn(segment_BL)
+        for first, last in zip(self.joined_forward, self.joined_backward, strict=True):
+            back = last(_turn(x.states), backward)
+            x = Undropped(*map(_join, first(x.states, segment_BL), map(_turn, back)))
+        return x
 
     def _read(self, group: Mapping) -> tuple[StackResult, StackResult]:
         """What the layers of both directions give, each in the order of the text."""

@@ -76,6 +76,7 @@ def characters_of_unknown_words(system: System):
 def initial_lstm(system: System):
     config = system.config(system.sizes[0]).model.copy_and_resolve_references()
     config.update(width=16, cell_width=64, input="table")
+    config.update(joined_layers=0, joined_cell_width=0)
     options = networks.from_config(config)
     module = networks.build(options, networks.Needs(pattern="causal"), VOCAB)
     group = {"token": np.ones((1, 2), int), "segment": np.ones((1, 2), int)}
