@@ -22,6 +22,12 @@ next stages are the same on a task, then the teacher's classes:
         --config.objective.base_objective=sequence_classification \
         --config.objective.teacher=runs/teacher --config.objective.hard=0
 
+Both of these read, as data.train, the task's text and copies of it, in which
+launch.augment has replaced words (docs/smaller.md):
+
+    python -m launch.augment --workdir=runs/bert --vectors=glove.6B.50d.txt \
+        --texts=train.tsv --fields=sentence --passes=20 --to=augmented.tsv
+
 Look at: valid/hidden and valid/attention; the accuracy on a task beside that of the
 same network trained as experiments/bert.py, and beside that of the second stage alone.
 

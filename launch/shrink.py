@@ -4,9 +4,10 @@ D is a run, or hf:DIR, a BERT- or GPT-like model in Hugging Face's layout. Recip
 heads, the most important attention heads of each layer stay; layers, every nth layer
 stays, or those of --layers; prune, small weights become zeros; int8, dense layers and
 the token table become 8-bit integers; ternary and binary, integers of three and of two
-values, which need training to be of use (model.quantization). --kept is the fraction
-that stays. E is a run, to be opened, evaluated, exported, shrunk again, and tuned
-(train.init_from=E). Nothing is trained here.
+values, which need training to be of use (model.quantization); split, each weight of a
+ternary run is the sum of two binary ones (BinaryBERT), which computes the same and is
+to be tuned. --kept is the fraction that stays. E is a run, to be opened, evaluated,
+exported, shrunk again, and tuned (train.init_from=E). Nothing is trained here.
 
 E/shrink.html has parameters, bytes on disk, FLOPs, times, and what the evaluation split
 of the run (or other text, --config.data.valid=FILES) says, beside the network that it
@@ -85,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
         earlier = [first | about]
     earlier[-1]["cost"] = cost_before
     with new_folder(to) as folder:
-        origin, num_bytes = write_run(folder, smaller, content, stored, step)
+        saved = own if shrunk.is_saved_as_float else stored
+        origin, num_bytes = write_run(folder, smaller, content, saved, step)
         last = _measure(smaller, stored, missing)
         about = {"name": str(to), "recipe": args.recipe, "says": shrunk.says}
         last |= about | {"bytes": num_bytes, "cost": cost}
@@ -310,8 +312,8 @@ def parser() -> cli.Parser:
     add("--layers", type=_layers, help="those that stay, from 0, as in 1,3,5")
     add("--importance", choices=DEFINITIONS, help="of heads (gate)")
     add("--scope", choices=pruning.SCOPES, help="of what --kept is left (matrix)")
-    add("--scale", choices=SCALES, help="what of a kernel has a scale (channel)")
-    add("--range", choices=RANGES, help="of the inputs of dense layers (token)")
+    add("--scale", choices=SCALES, help="what of a kernel has a scale (as in the run)")
+    add("--range", choices=RANGES, help="of the inputs of dense layers (as in the run)")
     add("--batches", type=cli.whole(1), help="of training text to measure on (8)")
     help = "a smaller run to show, too; can be given several times"
     add("--beside", action="append", default=[], help=help)

@@ -4,21 +4,24 @@ In place of a kernel or a table stands a dict of its integers and their scale. R
 these as float32 is exact, and quantising that again gives the same integers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from research.networks.layers.quantized import (
+    KERNEL_AXES,
     SCALE,
+    SPLIT,
     VALUES,
     quantize,
-    quantize_kernel,
 )
 
 TABLES = ("token", "decoder_token")
 """Modules whose `embedding` is a token table."""
+compiled_quantize = jax.jit(quantize, static_argnums=(1, 2))
+"""`quantize`, compiled once for each shape."""
 
 
 def stored(params: Any, kind: str, scales: str) -> dict[str, Any]:
@@ -32,17 +35,51 @@ def stored(params: Any, kind: str, scales: str) -> dict[str, Any]:
       kind, scales: one of `quantized.QUANTIZATIONS`, one of `quantized.SCALES`.
     """
 
-    def store(path: Any, leaf: Any) -> Any:
-        names = tuple(str(key.key) for key in path)
-        if names[-1] == "kernel":
-            values, scale = quantize_kernel(leaf, kind, scales)
-        elif names[-1] == "embedding" and names[-2] in TABLES:
-            values, scale = quantize(leaf, kind, -1)
-        else:
-            return leaf
+    def store(leaf: Any, axis: Any, _: str) -> Any:
+        values, scale = compiled_quantize(leaf, kind, axis)
         return {VALUES: values, SCALE: scale}
 
-    return jax.tree_util.tree_map_with_path(store, params)
+    return map_quantized(store, params, scales)
+
+
+def map_quantized(
+    change: Callable[[Any, Any, str], Any], params: Any, scales: str
+) -> Any:
+    """The parameters, those changed that are integers with model.quantization.
+
+    Args:
+      change: array, the axes over which a scale is shared, path -> in its place.
+    """
+
+    def changed(path: Any, leaf: Any) -> Any:
+        names = tuple(str(key.key) for key in path)
+        if names[-1] == "kernel" and "relative" not in names:
+            axis = KERNEL_AXES[scales]
+        elif names[-1] == "embedding" and names[-2] in TABLES:
+            axis = -1
+        else:
+            return leaf
+        return change(leaf, axis, "/".join(names))
+
+    return jax.tree_util.tree_map_with_path(changed, params)
+
+
+def values(params: Any, kind: str, scales: str) -> Any:
+    """The float32 parameters with which a network without model.quantization computes
+    the same, but for the integers of its inputs: the values of the integers, of `split`
+    the sum of both, whichever way they are saved.
+
+    Args:
+      params: float32.
+    """
+
+    def value(leaf: Any, axis: Any, _: str) -> Any:
+        integers, scale = map(np.asarray, compiled_quantize(leaf, kind, axis))
+        found = integers * scale
+        is_table = axis == -1
+        return found.sum(-2 if is_table else -3) if kind == SPLIT else found
+
+    return map_quantized(value, params, scales)
 
 
 def as_float(tree: Any) -> Any:

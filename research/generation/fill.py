@@ -2,7 +2,7 @@
 
 # B batch, L length, P masks of a row, K candidates
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ def make_fill(
     *,
     top_k: int = 5,
     batch: int = 32,
-) -> Callable[[Sequence[Sequence[int]]], list[list[list[Candidate]]]]:
+) -> Callable[..., list[list[list[Candidate]]]]:
     """A function that fills in the masks of texts.
 
     It takes texts of token ids without bos and eos, where `vocab.mask_id` is to be
@@ -43,6 +43,10 @@ def make_fill(
     tokens, best first. Masks are predicted independently of each other, as in training;
     a text is read as bos, text, eos, all of token type 0. It compiles once for each
     length of the longest text and largest number of masks of a call.
+
+    A text that is followed by another one, `beside`, is read as bos, text, eos, other
+    text, eos, the latter two of token type 1 (BERT's pairs); masks there stay. `width`
+    is the least length of rows.
 
     Args:
       objective: of the run; one that predicts masked tokens (mlm, electra, unilm, ...).
@@ -70,14 +74,25 @@ def make_fill(
 
     run = jax.jit(run, out_shardings=sharding.replicated(mesh))
 
-    def fill(texts):
+    def fill(texts, beside=(), width=0):
         rows = [[vocab.bos_id, *text, vocab.eos_id] for text in texts]
         masks = [np.flatnonzero(np.array(row) == vocab.mask_id) for row in rows]
+        first = np.array([len(row) for row in rows])
+        if beside:
+            rows = [
+                [*row, *other, vocab.eos_id]
+                for row, other in zip(rows, beside, strict=True)
+            ]
         token, length = pad_rows(rows, vocab.pad_id)
+        more = max(0, width - token.shape[1])
+        token = np.pad(token, ((0, 0), (0, more)), constant_values=vocab.pad_id)
         scored, _ = pad_rows(masks, 0)
         if not scored.size:
             return [[] for _ in texts]
         arrays = input_format.full_input(token, length) | {"scored": scored}
+        position = arrays["position"]
+        is_beside = (position >= first[:, None]) & (position < length[:, None])
+        arrays["token_type"] = is_beside.astype(np.int32)
         run_rows = partial(run, params)
         best, log_p = map_rows(run_rows, arrays, batch=batch, mesh=mesh)
         return [

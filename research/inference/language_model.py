@@ -205,7 +205,7 @@ class LanguageModel:
         for count in range(1, length + 1):
             text = " ".join(["a"] * count)
             row, _ = self._with_specials(text, length)
-            width = _padded_width(len(row))
+            width = padded_width(len(row))
             if width not in widths:
                 widths.add(width)
                 texts.append(text)
@@ -261,7 +261,7 @@ class LanguageModel:
         L is one of few lengths, so that few shapes are compiled.
         """
         short, length = pad_rows(rows, self.run.vocabulary.vocab.pad_id)
-        width = min(self.run.config.data.length, _padded_width(short.shape[1]))
+        width = min(self.run.config.data.length, padded_width(short.shape[1]))
         pad = width - short.shape[1]
         token = np.pad(short, ((0, 0), (0, pad)), mode="edge")
         is_causal = self._layout == "none"
@@ -375,7 +375,7 @@ class LanguageModel:
             raise UserError("the model has no token that begins a text, such as <s>")
 
 
-def _padded_width(width: int) -> int:
+def padded_width(width: int) -> int:
     """The next of `WIDTHS_AN_OCTAVE` lengths between powers of two."""
     step = (1 << (max(MIN_LENGTH, width) - 1).bit_length()) // 2 // WIDTHS_AN_OCTAVE
     step = max(8, step)

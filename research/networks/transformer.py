@@ -107,7 +107,8 @@ class Network(networks.Network):
     quantization: str = choice("none", QUANTIZATIONS)  # int8: dense layers multiply
     # 8-bit integers, in training too (Q8BERT), and the token table has their values;
     # attention itself, norms and softmaxes are as without. ternary (TernaryBERT),
-    # binary (BinaryBERT): the same, but weights have three or two values
+    # binary (BinaryBERT): the same, but weights have three or two values; split: a
+    # kernel is the sum of two binary ones (BinaryBERT's ternary weight splitting)
     quantization_scale: str = choice("channel", SCALES)  # what of a kernel has a scale
     # of its own: each output, or the matrix
     quantization_range: str = choice("token", RANGES)  # of what a dense layer reads:

@@ -10,6 +10,7 @@ import numpy as np
 from etils import epath
 
 from research import networks, objectives
+from research.checkpoints import int8_weights
 from research.checkpoints.checkpoint import FOLDER, finished_steps, path_name
 from research.checkpoints.huggingface import SOURCE
 from research.checkpoints.huggingface.export import Network, write_network
@@ -104,13 +105,16 @@ def _export(
 ) -> dict[str, list[str]]:
     """Writes the networks of a checkpoint; subfolder -> lines of `write_network`."""
     saved = load_on_host(checkpoint, "params", "facts")
-    leaves = jax.tree_util.tree_flatten_with_path(saved["params"])[0]
-    params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
     data = config["data"]
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     options = networks.from_config(config["model"])
     if options.name != "transformer":
         raise UserError(f"Hugging Face has no architecture of an {options.name}")
+    kind, scales = options.quantization, options.quantization_scale
+    if kind != "none":
+        saved["params"] = int8_weights.values(saved["params"], kind, scales)
+    leaves = jax.tree_util.tree_flatten_with_path(saved["params"])[0]
+    params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
     labels = tuple(saved["facts"].get("labels", ()))
     parts, lines = exported_networks(config, options, params, vocabulary, labels), {}
     objective = objectives.make_objective(**config["objective"])

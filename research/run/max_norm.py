@@ -21,7 +21,7 @@ def limit_norms(most: float) -> optax.GradientTransformation:
         if not of_head or name != "kernel":
             return update
         after = param + update
-        norm = jnp.linalg.norm(after, axis=0, keepdims=True)
+        norm = jnp.linalg.norm(after, axis=-2, keepdims=True)
         return after * (jnp.minimum(norm, most) / (norm + EPSILON)) - param
 
     def update(updates: Any, state: Any, params: Any) -> tuple:

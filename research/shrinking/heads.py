@@ -11,6 +11,7 @@ import numpy as np
 from research import networks
 from research.errors import UserError
 from research.networks.layers.head_gates import HEAD_GATE
+from research.networks.layers.quantized import SPLIT
 from research.run.setup import Program
 from research.shrinking.gradients import make_gradients
 
@@ -36,6 +37,8 @@ def check_heads(network: networks.Network, params: Any) -> None:
         wrong = f"model.position is {network.position}: heads have biases of distances"
     elif network.shared_layers:
         wrong = "model.shared_layers is true: layers have the same heads"
+    elif network.quantization == SPLIT:
+        wrong = "model.quantization is split: remove heads before the split"
     if wrong:
         raise UserError(f"--recipe=heads: {wrong}")
 

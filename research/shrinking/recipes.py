@@ -8,11 +8,13 @@ import jax
 import numpy as np
 
 from research import pruning
+from research.checkpoints import int8_weights
 from research.checkpoints.checkpoint import path_name
 from research.errors import UserError
-from research.networks.layers.quantized import QUANTIZATIONS, RANGES, SCALES
+from research.networks.layers.quantized import QUANTIZATIONS, SPLIT
 from research.run.setup import Program
 from research.shrinking import heads, ranges
+from research.shrinking.splitting import split_weights
 
 BLOCKS = "blocks"
 
@@ -24,8 +26,8 @@ class Request(NamedTuple):
     layers: tuple[int, ...] = ()  # those that stay, from 0; (): every nth
     importance: str = heads.DEFINITIONS[0]
     scope: str = pruning.SCOPES[0]
-    scale: str = SCALES[0]
-    range: str = RANGES[0]
+    scale: str = ""  # model.quantization_scale; "": that of the run
+    range: str = ""  # model.quantization_range; "": that of the run
     batches: int = 8  # of the training text, to measure on
 
 
@@ -35,6 +37,7 @@ class Shrunk(NamedTuple):
     keys: dict[str, Any]  # of the section `model`, that differ
     params: Any  # on the host, float32
     says: str  # what was done, for the report
+    is_saved_as_float: bool = False  # though it computes with integers: to be tuned
 
 
 def keep_heads(program: Program, params: Any, request: Request) -> Shrunk:
@@ -99,26 +102,67 @@ def prune(program: Program, params: Any, request: Request) -> Shrunk:
 def to_integers(
     program: Program, params: Any, request: Request, *, kind: str
 ) -> Shrunk:
-    """Dense layers and the token table are integers of a kind of quantisation."""
+    """Dense layers and the token table are integers of a kind of quantisation.
+
+    Raises:
+      UserError: the network has no such key, or is split and the kind is not binary.
+    """
     options = program.network.options
     if options.name != "transformer":
         raise UserError(
             f"--recipe={kind}: model.network {options.name} has no model.quantization"
         )
+    if options.quantization == SPLIT:
+        if kind != "binary":
+            raise UserError(
+                f"--recipe={kind}: the network is split already; --recipe=binary makes "
+                "both of its parts integers"
+            )
+        kind = SPLIT
+    scale = request.scale or options.quantization_scale
+    limits = request.range or options.quantization_range
     keys = {
         "quantization": kind,
-        "quantization_scale": request.scale,
-        "quantization_range": request.range,
+        "quantization_scale": scale,
+        "quantization_range": limits,
     }
-    says = f"a scale for each {request.scale}; inputs by {request.range}"
+    says = f"a scale for each {scale}; inputs by {limits}"
     return Shrunk(keys, _on_host(params), says)
+
+
+def split(program: Program, params: Any, request: Request) -> Shrunk:
+    """Each ternary kernel and table becomes the sum of two binary ones (`splitting`).
+
+    Raises:
+      UserError: the network is not ternary, or some weights cannot be split.
+    """
+    del request
+    options = program.network.options
+    if options.quantization != "ternary":
+        raise UserError(
+            "--recipe=split splits ternary weights, but model.quantization is "
+            f"{options.quantization}; tune a run of --recipe=ternary first"
+        )
+    own = int8_weights.map_quantized(
+        split_weights, _on_host(params), options.quantization_scale
+    )
+    says = (
+        "each ternary weight is the sum of two binary ones; saved as float32, to be "
+        "tuned: --recipe=binary then makes integers of it"
+    )
+    return Shrunk({"quantization": SPLIT}, own, says, is_saved_as_float=True)
 
 
 RECIPES: Mapping[str, Callable[[Program, Any, Request], Shrunk]] = {
     "heads": keep_heads,
     "layers": keep_layers,
     "prune": prune,
-} | {kind: partial(to_integers, kind=kind) for kind in QUANTIZATIONS[1:]}
+    "split": split,
+} | {
+    kind: partial(to_integers, kind=kind)
+    for kind in QUANTIZATIONS
+    if kind not in ("none", SPLIT)
+}
 
 
 def fit(program: Program, params: Any, request: Request) -> Any:

@@ -15,11 +15,14 @@ MASK = VOCAB.mask_id
 TEXTS = [[60, MASK, 70, MASK], [50], [MASK, 61, 62, 63, 64, 65], [MASK]]
 
 
-def probabilities(network, params, text):
-    """[L, V] of one text alone, with its specials."""
-    row = np.array([[VOCAB.bos_id, *text, VOCAB.eos_id]], np.int32)
+def probabilities(network, params, text, other=()):
+    """[L, V] of one text alone, or with another one, and their specials."""
+    row = [VOCAB.bos_id, *text, VOCAB.eos_id]
+    beside = [*other, VOCAB.eos_id] if other else []
+    token_type = np.array([[0] * len(row) + [1] * len(beside)], np.int32)
+    row = np.array([[*row, *beside]], np.int32)
     zero = np.zeros_like(row)
-    group = {name: zero for name in ("token_type", "rank", "reach")}
+    group = {"token_type": token_type, "rank": zero, "reach": zero}
     position = np.arange(row.shape[1], dtype=np.int32)[None]
     group |= {"token": row, "segment": zero + 1, "position": position}
 
@@ -47,6 +50,23 @@ def test_the_best_tokens_of_each_mask(name, make_model, mesh):
             assert [candidate.token for candidate in candidates] == best.tolist()
             actual = [candidate.probability for candidate in candidates]
             np.testing.assert_allclose(actual, expected[best], rtol=1e-4)
+
+
+def test_a_text_is_read_beside_another_one(make_model, mesh):
+    """bos, text, eos, other, eos, in token types 0 and 1; its masks are not filled,
+    and rows of another width have the same candidates."""
+    objective, network, params = make_model("mlm", token_types=2)
+    fill = make_fill(objective, network, params, VOCAB, mesh, top_k=3)
+    text, other = [60, MASK, 70], [60, 61, MASK, 70]
+    ((found,),) = fill([text], [other])
+    row = [VOCAB.bos_id, *text, VOCAB.eos_id]
+    expected = probabilities(network, params, text, other)[2]
+    assert [each.token for each in found] == np.argsort(-expected)[:3].tolist()
+    actual = [each.probability for each in found]
+    np.testing.assert_allclose(actual, np.sort(expected)[:-4:-1], rtol=1e-4)
+    ((wider,),) = fill([text], [other], width=len(row) + 12)
+    assert [each.token for each in wider] == [each.token for each in found]
+    assert fill([text])[0][0] != found
 
 
 def test_a_mesh_changes_nothing(make_model, mesh):

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from docs import heads as head_table
-from launch import evaluate
+from launch import evaluate, shrink
 from launch.cli import DONE, MISTAKE, main
-from launch.hardware import timing
+from launch.hardware import network_cost, timing
 from launch.reports.shrink_page import frontier
 from launch.shrink import parser, run
 from research import networks
 from research.checkpoints.partial_restore import find_checkpoint, load_on_host
 from research.inference.open_run import open_run
+from research.networks.layers import quantized
 from research.networks.layers.head_gates import gate_heads
 from research.networks.layers.quantized import INPUT_RANGE, SCALE, VALUES
 from research.run.export import export_run
@@ -209,6 +210,40 @@ def test_tuning_starts_from_integers_and_leaves_ranges_as_measured(folder):
     assert 0 < np.abs(before["kernel"] - after["kernel"]).max() < 0.1
 
 
+def test_a_ternary_run_is_split_and_then_stored(folder, monkeypatch):
+    """The float32 weights of the split run are those of the ternary one, split; made
+    binary, it has both parts as integers. That both compute the same,
+    tests/networks/test_quantized.py shows."""
+    names = ("parameters", "nonzero", "flops", "seconds_1", "seconds_32")
+    cost = dict.fromkeys(names, 1.0)
+    monkeypatch.setattr(network_cost, "prepare", lambda program, params: None)
+    monkeypatch.setattr(network_cost, "network_costs", lambda _: [cost, cost])
+    measure = shrink._measure  # of a network that lacks some, so that none is evaluated
+    monkeypatch.setattr(shrink, "_measure", lambda *args: measure(*args[:2], ["all"]))
+    keys = KEYS | {"model.quantization": "ternary"}
+    keys |= {"model.quantization_scale": "tensor"}
+    config = tiny_runs.tiny_config(folder, "finetune", **files_of(folder), **keys)
+    tiny_runs.save_untrained(folder / "ternary", config)
+    for source, recipe in (("ternary", "split"), ("split", "binary")):
+        own = [f"--workdir={folder}/{source}", f"--to={folder}/{recipe}"]
+        with pytest.raises(SystemExit) as stop:
+            main(run, parser(), [*own, f"--recipe={recipe}"])
+        assert stop.value.code == DONE
+    before, after = (
+        params_of(folder / name)["stack"]["blocks"]["feedforward"]["in"]["kernel"]
+        for name in ("ternary", "split")
+    )
+    assert after.shape == (3, 2, *before.shape[1:]) and after.dtype == np.float32
+    np.testing.assert_allclose(after.sum(1), before, atol=1e-6)
+    stored = params_of(folder / "binary", keep_int8=True)
+    assert stored["token"]["embedding"][VALUES].shape[1] == 2
+    kernel = stored["stack"]["blocks"]["feedforward"]["in"]["kernel"]
+    assert kernel[SCALE].shape == (3, 2, 1, 1)  # the scales of the run, not the default
+    values, scale = quantized.quantize_kernel(before, "ternary", "tensor")
+    np.testing.assert_array_equal(kernel[VALUES].sum(1), 2 * values)
+    np.testing.assert_array_equal(kernel[SCALE] * 2, np.stack([scale, scale], 1))
+
+
 def test_the_page_and_its_figures(folder):
     records = json.loads((folder / "int8/shrink.json").read_text())["networks"]
     names = [Path(record["name"]).name for record in records]
@@ -282,6 +317,7 @@ def test_the_table_of_heads_agrees_with_the_smaller_run(folder, capsys):
         (["--recipe=layers", "--layers=1", "--kept=.5"], "give one"),
         (["--recipe=int8", "--kept=0.5"], "--kept is not read by --recipe=int8"),
         (["--recipe=int8", "--beside=nowhere"], "nowhere has no shrink.json"),
+        (["--recipe=split"], "but model.quantization is none"),
     ],
 )
 def test_wrong_flags_are_one_line(folder, capsys, flags, says):

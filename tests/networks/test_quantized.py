@@ -7,9 +7,11 @@ import pytest
 
 from research import networks
 from research.checkpoints import int8_weights
+from research.errors import UserError
 from research.networks import transformer
 from research.networks.layers import quantized
 from research.networks.layers.quantized import SCALE, VALUES
+from research.shrinking.splitting import split_weights
 
 
 def draw(*shape, seed=0):
@@ -148,10 +150,10 @@ def test_rows_of_a_table():
     np.testing.assert_array_equal(grad, table)
 
 
-def test_a_network_multiplies_integers_alone_in_its_dense_layers():
-    """Stored and trained parameters have the same states; attention is float32."""
+def small_network(quantization):
+    """The states of a text by its parameters, and a function of initial ones."""
     options = transformer.Network(
-        layers=2, width=16, heads=2, feedforward=32, quantization="int8"
+        layers=2, width=16, heads=2, feedforward=32, quantization=quantization
     )
     network = options.module(networks.Needs(pattern="full"), 40)
     shape = (2, 6)
@@ -165,9 +167,81 @@ def test_a_network_multiplies_integers_alone_in_its_dense_layers():
     def states(params):
         return networks.apply(network, params, lambda net: net.states(group))
 
-    params = networks.unbox(
-        networks.init(network, lambda net: net.states(group), jax.random.key(0))
+    def init():
+        key = jax.random.key(0)
+        return networks.unbox(
+            networks.init(network, lambda net: net.states(group), key)
+        )
+
+    return states, init
+
+
+def test_ternary_weights_by_hand_are_two_binary_ones():
+    """Of D10: a = (1.4 + .2 - .05) / 2.8, b = (4 x .7 - 1.65) / 4; both means are .35;
+    of weights without zeros, and of zeros alone, there is no b."""
+    weight = np.float32([0.5, -0.2, 0.05, -0.9])
+    expected = [0.276786, 0.2875, 0.3375, -0.498214], [0.223214, -0.4875, -0.2875]
+    expected[1].append(-0.401786)
+    for kernel, axis in ((weight[:, None], (-2, -1)), (weight[None], -1)):
+        found = split_weights(kernel, axis, "w").reshape(2, 4)
+        np.testing.assert_allclose(found, expected, atol=5e-6)
+    for row in (np.float32([[0.3, 0.3, -0.3]]), np.zeros((1, 3), np.float32)):
+        (found,) = split_weights(row, -1, "w")
+        half = row[0] / 2  # but for the 16 bits of a scale
+        np.testing.assert_allclose(found, np.stack([half, half]), rtol=2.0**-16)
+    one_sign = np.float32([[1] + 99 * [0.02]])  # a = (1 - 1.98) / 2
+    with pytest.raises(UserError, match="token/embedding has 1 weights"):
+        split_weights(one_sign, -1, "token/embedding")
+
+
+@pytest.mark.parametrize("scales", quantized.SCALES)
+def test_a_split_product_is_the_ternary_one_bit_by_bit(scales):
+    """And stays the sum of two binary ones when their scales part."""
+    x, kernel, grad = draw(6, 90), draw(90, 5, seed=1), draw(6, 5, seed=2)
+    parts = split_weights(kernel, quantized.KERNEL_AXES[scales], "w")
+    np.testing.assert_allclose(parts.sum(0), kernel, rtol=1e-6, atol=1e-6)
+
+    def product(x, kernel, kind):
+        return quantized.int8_matmul(x, kernel, None, scales, jnp.float32, kind)
+
+    np.testing.assert_array_equal(
+        product(x, parts, "split"), product(x, kernel, "ternary")
     )
+    parts = parts * np.float32([1, 3])[:, None, None]
+    y, pull = jax.vjp(lambda *args: product(*args, "split"), x, parts)
+    values, scale = map(np.asarray, quantized.quantize_kernel(parts, "split", scales))
+    np.testing.assert_array_equal(y, product(x, {VALUES: values, SCALE: scale}, ""))
+    each = [product(x, part, "binary") for part in parts]
+    np.testing.assert_allclose(y, sum(each), rtol=1e-5, atol=1e-4)
+    of_x, of_parts = pull(grad)
+    np.testing.assert_allclose(of_x, grad @ (values * scale).sum(0).T, rtol=1e-4)
+    x_scale = numpy_scale(x, -1)
+    expected = (numpy_int8(x, x_scale) * x_scale).T @ grad
+    np.testing.assert_allclose(of_parts, [expected, expected], rtol=1e-4, atol=1e-4)
+
+
+def test_a_split_network_computes_what_the_ternary_one_does():
+    """And both have the same values of integers, which an export writes."""
+    ternary, init = small_network("ternary")
+    split, shapes = small_network("split")
+    params = jax.device_get(init())
+    own = int8_weights.map_quantized(split_weights, params, "channel")
+    found = jax.tree.map(jnp.shape, own)
+    assert found == jax.tree.map(jnp.shape, jax.eval_shape(shapes))
+    stored = int8_weights.stored(own, "split", "channel")
+    np.testing.assert_array_equal(jax.jit(split)(stored), jax.jit(ternary)(params))
+    values = int8_weights.values(own, "split", "channel")
+    same = int8_weights.values(params, "ternary", "channel")
+    jax.tree.map(np.testing.assert_array_equal, values, same)
+    kernel = params["stack"]["blocks"]["feedforward"]["in"]["kernel"]
+    kernel = kernel - values["stack"]["blocks"]["feedforward"]["in"]["kernel"]
+    assert np.abs(kernel).max() > 0
+
+
+def test_a_network_multiplies_integers_alone_in_its_dense_layers():
+    """Stored and trained parameters have the same states; attention is float32."""
+    states, init = small_network("int8")
+    params = init()
     stored = int8_weights.stored(params, "int8", "channel")
     np.testing.assert_array_equal(jax.jit(states)(stored), jax.jit(states)(params))
     products = [

@@ -1,6 +1,7 @@
 """Texts in which masks are spelled."""
 
 import re
+from collections.abc import Sequence
 
 from research.data.corpora import sentences
 from research.data.tokenizers.vocabulary import SPELLINGS, Vocabulary
@@ -15,7 +16,15 @@ def encode_with_masks(vocabulary: Vocabulary, text: str) -> list[int]:
     """
     mask_id, pieces = vocabulary.vocab.mask_id, vocabulary.model.pieces
     names = [*SPELLINGS["mask"], *pieces[mask_id : mask_id + 1]]
-    first, *others = re.split("|".join(map(re.escape, names)), text)
+    return encode_around_masks(
+        vocabulary, re.split("|".join(map(re.escape, names)), text)
+    )
+
+
+def encode_around_masks(vocabulary: Vocabulary, parts: Sequence[str]) -> list[int]:
+    """The ids of a text, with the mask's id between each two of its parts."""
+    mask_id = vocabulary.vocab.mask_id
+    first, *others = parts
     ids = _encode(vocabulary, first, joined=False, before_mask=bool(others))
     for number, part in enumerate(others, 1):
         is_last = number == len(others)

@@ -14,7 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.networks.layers.options import Options
 from research.networks.layers.products import dense_matmul
-from research.networks.layers.quantized import INPUT_RANGE, int8_matmul
+from research.networks.layers.quantized import INPUT_RANGE, SPLIT, int8_matmul
 from research.parameter_names import earlier_name
 
 
@@ -161,7 +161,10 @@ class Dense(Module):
     @nn.compact
     def __call__(self, x):
         options, fan_in = self.options, x.shape[-1]
-        kernel = self.param("kernel", self._kernel_init(fan_in), (fan_in, self.size))
+        shape = (fan_in, self.size)
+        if options.quantization == SPLIT:
+            shape = (2, *shape)
+        kernel = self.param("kernel", self._kernel_init(fan_in), shape)
         if options.quantization != "none":
             y = self._int8_product(x, kernel)
         else:
@@ -182,19 +185,21 @@ class Dense(Module):
         return int8_matmul(x, kernel, limit, scales, dtype, kind)
 
     def _kernel_init(self, fan_in):
-        options, std = self.options, 0.02
+        options, std, axes = self.options, 0.02, self.axes
+        if options.quantization == SPLIT:
+            axes = (None, *axes)
         if options.init == "xlm":
-            return uniform(fan_in**-0.5, *self.axes)
+            return uniform(fan_in**-0.5, *axes)
         if options.init == "electra" and self.unspecified:
             draw = nn.initializers.glorot_uniform()
-            return nn.with_logical_partitioning(draw, self.axes)
+            return nn.with_logical_partitioning(draw, axes)
         if options.init == "t5":
             std = self.scale * fan_in**-0.5
         elif options.init == "gpt2" and self.residual:
             std = 0.02 * (2 * options.layers) ** -0.5
         elif options.init == "zero_residual" and self.residual:
-            return constant(0.0, *self.axes)
-        return normal(options, std, *self.axes)
+            return constant(0.0, *axes)
+        return normal(options, std, *axes)
 
 
 class Norm(Module):

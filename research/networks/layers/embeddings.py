@@ -12,9 +12,11 @@ from research.networks.layers.dense import STATE_AXES, Module, normal
 from research.networks.layers.options import Options
 from research.networks.layers.quantized import (
     SCALE,
+    SPLIT,
     VALUES,
     is_stored,
     quantize_rows,
+    sum_parts,
 )
 
 VOCAB_MULTIPLE = 128
@@ -27,7 +29,7 @@ def padded_rows(size: int) -> int:
 
 
 def lookup(table: jax.Array, index: jax.Array, rows: str | None = None) -> jax.Array:
-    """Rows of a table.
+    """Rows of a table [V, E], or [V, 2, E].
 
     The table's width is constrained not to be sharded during the lookup; otherwise XLA
     rematerialises the whole table.
@@ -35,9 +37,9 @@ def lookup(table: jax.Array, index: jax.Array, rows: str | None = None) -> jax.A
     Args:
       rows: the logical name of the table's rows, if it has one.
     """
-    table = nn.with_logical_constraint(table, (rows, None))
+    table = nn.with_logical_constraint(table, (rows, None, None)[: table.ndim])
     found = jnp.take(table, index, axis=0, mode="clip")
-    return nn.with_logical_constraint(found, STATE_AXES)
+    return nn.with_logical_constraint(found, (*STATE_AXES, None)[: found.ndim])
 
 
 class TokenEmbedding(Module):
@@ -48,26 +50,35 @@ class TokenEmbedding(Module):
     init: Callable | None = None  # of the table, in place of that of `model.init`
 
     def setup(self):
-        shape = (padded_rows(self.size), self.options.table_width)
+        shape = (padded_rows(self.size), *self._parts, self.options.table_width)
         self.table = self.param("embedding", self.table_init, shape)
 
     @property
     def table_VE(self) -> jax.Array:  # noqa: N802 (an array, by its dims)
         """The table, with the values of its integers if it is quantised."""
         if is_stored(self.table):
-            return self.table[VALUES] * self.table[SCALE]
-        return self._quantized(self.table)
+            return self._summed(self.table[VALUES] * self.table[SCALE])
+        return self._summed(self._quantized(self.table))
 
     def _quantized(self, rows: jax.Array) -> jax.Array:
         kind = self.options.quantization
         return rows if kind == "none" else quantize_rows(rows, kind)
 
     @property
+    def _parts(self) -> tuple[int, ...]:
+        """The dims of a table beside its rows and their width: its two summands."""
+        return (2,) if self.options.quantization == SPLIT else ()
+
+    def _summed(self, rows: jax.Array) -> jax.Array:
+        return sum_parts(rows) if self._parts else rows
+
+    @property
     def table_init(self) -> Callable:
         """The initialiser of the table."""
         options = self.options
         std = 1.0 if options.init == "t5" else table_std(options)
-        return self.init or normal(options, std, "vocab", "embed")
+        axes = ("vocab", *(None for _ in self._parts), "embed")
+        return self.init or normal(options, std, *axes)
 
     def __call__(self, token_BL: jax.Array) -> jax.Array:
         """[B, L, E]."""
@@ -77,6 +88,7 @@ class TokenEmbedding(Module):
             x_BLE = jnp.multiply(*found)
         else:
             x_BLE = self._quantized(lookup(self.table, token_BL, "vocab"))
+        x_BLE = self._summed(x_BLE)
         return x_BLE * options.width**0.5 if options.scale_embeddings else x_BLE
 
 

@@ -27,16 +27,22 @@ from jax import lax
 
 from research.networks.layers.products import matmul, transposed_matmul
 
-QUANTIZATIONS = ("none", "int8", "ternary", "binary")
+SPLIT = "split"
+QUANTIZATIONS = ("none", "int8", "ternary", "binary", SPLIT)
 """What weights are. The inputs of dense layers are 8-bit integers with all but none.
 
 ternary  -1, 0 and 1: those above .7 times the mean absolute value, whose mean is the
          scale (TWN, Li and Liu 2016; TernaryBERT, Zhang et al. 2020, section 3.1).
 binary   -1 and 1; the scale is the mean absolute value (BWN, Rastegari et al. 2016,
          section 3.1; BinaryBERT, Bai et al. 2021, section 2).
+split    the sum of two binary matrices of the same shape, each with a scale of its own:
+         kernels are [2, D, F], tables [V, 2, E] (BinaryBERT, section 3.2; the released
+         transformer/modeling_dynabert_binary.py, where each layer has two).
 """
 SCALES = ("channel", "tensor")
 """What of a matrix has a scale of its own: each of its outputs, or all of it."""
+KERNEL_AXES = {"channel": -2, "tensor": (-2, -1)}
+"""Of SCALES -> the axes of a kernel [..., D, F] over which a scale is shared."""
 RANGES = ("token", "ema")
 """Largest values of the inputs of dense layers: of each token, as it is read; or one
 for each layer, measured before (`MEASURED`)."""
@@ -93,7 +99,7 @@ def quantize(x: jax.Array, kind: str, axis: Any) -> tuple[jax.Array, jax.Array]:
         return to_int8(x, scale), scale
     size = jnp.abs(x.astype(jnp.float32))
     mean = jnp.mean(size, axis, keepdims=True)
-    if kind == "binary":
+    if kind in ("binary", SPLIT):
         return jnp.where(x < 0, -1, 1).astype(jnp.int8), _with_few_bits(mean)
     is_kept = size > TERNARY_THRESHOLD * mean
     count = jnp.sum(is_kept, axis, keepdims=True)
@@ -105,10 +111,12 @@ def quantize(x: jax.Array, kind: str, axis: Any) -> tuple[jax.Array, jax.Array]:
 def quantize_kernel(kernel: jax.Array, kind: str, scales: str) -> tuple:
     """The integers of kernels [..., D, F], and their scale [..., 1, F] or [..., 1, 1].
 
+    Kernels of kind split are [..., 2, D, F].
+
     Args:
       scales: one of SCALES.
     """
-    return quantize(kernel, kind, -2 if scales == "channel" else (-2, -1))
+    return quantize(kernel, kind, KERNEL_AXES[scales])
 
 
 def int8_matmul(
@@ -122,7 +130,7 @@ def int8_matmul(
     """x [..., D] @ kernel [D, F] in x's dtype, of integers, whose sums are exact.
 
     Args:
-      kernel: float32, or as it is stored.
+      kernel: float32, or as it is stored; of kind split [2, D, F], the two summands.
       limit: [] the largest absolute value of x; 0 and None: that of each token;
         `MEASURE`: likewise, and its gradient is the largest value.
       scales: one of SCALES.
@@ -143,11 +151,28 @@ def _input(x: jax.Array, limit: jax.Array) -> tuple[jax.Array, jax.Array]:
     return to_int8(x, scale), scale
 
 
-def _product(x_int8, x_scale, kernel_int8, kernel_scale_1F):
-    dims = (((x_int8.ndim - 1,), (0,)), ((), ()))
+def _product(x_int8, x_scale, kernel_int8, kernel_scale):
+    dims = (((x_int8.ndim - 1,), (kernel_int8.ndim - 2,)), ((), ()))
     y = lax.dot_general(x_int8, kernel_int8, dims, preferred_element_type=jnp.int32)
-    scale = jnp.expand_dims(kernel_scale_1F, range(y.ndim - 2))
-    return y.astype(jnp.float32) * x_scale * scale
+
+    def scaled(y, scale_1F):
+        return (
+            y.astype(jnp.float32)
+            * x_scale
+            * jnp.expand_dims(scale_1F, range(y.ndim - 2))
+        )
+
+    if kernel_int8.ndim == 2:
+        return scaled(y, kernel_scale)
+    # s p + t q = (s + t) / 2 x (p + q) + (s - t) / 2 x (p - q): with s = t, as after
+    # the split, the integers are added, and nothing is rounded that one product is not.
+    p, q, s, t = y[..., 0, :], y[..., 1, :], kernel_scale[0], kernel_scale[1]
+    return scaled(p + q, (s + t) / 2) + scaled(p - q, (s - t) / 2)
+
+
+def sum_parts(x: jax.Array) -> jax.Array:
+    """[..., E] from the two summands [..., 2, E] of split rows."""
+    return x[..., 0, :] + x[..., 1, :]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
@@ -163,14 +188,19 @@ def _forward(x, kernel, limit, scales, dtype, kind):
 
 
 def _backward(scales, dtype, kind, residuals, grad):
-    del scales, kind
+    del scales
     (x_int8, x_scale), (kernel_int8, scale), limit, largest = residuals
     rounded = grad.astype(dtype)
     x = (x_int8 * x_scale).astype(dtype)
-    kernel = (kernel_int8 * scale).astype(dtype)
-    grad_x = matmul(rounded, kernel.T, grad.dtype)
+    kernel = kernel_int8 * scale
+    if kind == SPLIT:
+        kernel = kernel[0] + kernel[1]
+    grad_x = matmul(rounded, kernel.astype(dtype).T, grad.dtype)
+    grad_kernel = transposed_matmul(x, rounded)
+    if kind == SPLIT:
+        grad_kernel = jnp.stack([grad_kernel, grad_kernel])
     grad_limit = jnp.where(limit == MEASURE, largest, 0.0)
-    return grad_x, transposed_matmul(x, rounded), grad_limit
+    return grad_x, grad_kernel, grad_limit
 
 
 _trained_matmul.defvjp(_forward, _backward)

@@ -14,6 +14,7 @@ from etils import epath
 from hypothesis import strategies as st
 
 from launch import (
+    augment,
     benchmark,
     benchmark_data,
     compile,
@@ -57,6 +58,7 @@ COMMANDS = {
         embed,
         fill,
         diff,
+        augment,
     )
 }
 LONG = (

@@ -29,6 +29,7 @@ from etils import epath
 from hypothesis import strategies as st
 
 from launch import (
+    augment,
     cli,
     embed,
     evaluate,
@@ -65,7 +66,7 @@ from tests.testing import fake_sweep
 MODULES = {
     module.__name__.rpartition(".")[2]: module
     for module in (
-        *(embed, evaluate, export, fill, generate, report),
+        *(augment, embed, evaluate, export, fill, generate, report),
         *(score, shrink, sweep, table, train),
     )
 }
@@ -73,6 +74,10 @@ TABLE = f"--table={fake_sweep.__file__}"
 EVALUATED = ("--config.data.valid=@copy/@file", "--config.data.cache_dir=@cache")
 """Of a new cache: what is left out of a file is told when it is first read."""
 WORDS = {
+    "augment": (
+        *("--texts=@inputs/rows.tsv", "--fields=text", "--to=@out/new.tsv"),
+        *("--vectors=@inputs/vectors.txt", "--passes=2"),
+    ),
     "embed": ("--texts=@inputs/texts.txt", "--to=@out/v.npy"),
     "evaluate": (),
     "evaluate corpus": EVALUATED,
@@ -104,6 +109,7 @@ START += ("train.batch", "train.eval_every", "optimizer.warmup_steps")
 """Keys of a run that takes its network and vocabulary from another one."""
 
 TARGETS = {
+    "augment": "new.tsv",
     "embed": "v.npy",
     "fill": "texts.jsonl",
     "export": "to",

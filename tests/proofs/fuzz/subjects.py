@@ -22,9 +22,12 @@ from tests.proofs.fuzz.command_cases import finished_sweep
 from tests.testing import small_data, tiny_runs
 
 SUBJECTS = {
-    "run": ("embed", "evaluate", "export", "fill", "score", "shrink", "train", "init"),
+    "run": (
+        *("augment", "embed", "evaluate", "export", "fill", "score", "shrink"),
+        *("train", "init"),
+    ),
     "causal": ("generate",),
-    "hf": ("embed", "fill", "init", "shrink"),
+    "hf": ("augment", "embed", "fill", "init", "shrink"),
     "causal_hf": ("generate",),
     "sweep": ("table", "report", "status", "logs", "stop", "resume", "run"),
     "plan": ("run",),
@@ -36,7 +39,7 @@ SUBJECTS = {
     "words": ("evaluate",),
     "questions": ("evaluate",),
     "seqio": ("evaluate", "train"),
-    "outputs": ("embed", "fill", "export", "shrink"),
+    "outputs": ("augment", "embed", "fill", "export", "shrink"),
     "reports": ("table", "report"),
 }
 """What is damaged -> commands that read it."""

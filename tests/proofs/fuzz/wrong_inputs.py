@@ -64,6 +64,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "words.conllu": lambda: _conllu(WORDS),
     "questions.json": squad,
     "texts.txt": lambda: b"the old [MASK]\na [MASK] and by\n",
+    "vectors.txt": lambda: b"the 1 0\nold .5 1\nstones 1 1\nreads 0 -1\n",
     "prompts.txt": lambda: b"the old\na small river\n",
     "pairs.jsonl": lambda: b'{"sentence_good": "a stone", "sentence_bad": "stone a"}\n',
     "corpus.txt": lambda: b"The old stone. A small river.\n\nBy and by it reads.\n" * 6,

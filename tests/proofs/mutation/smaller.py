@@ -6,9 +6,13 @@ QUANTIZED = "research/networks/layers/quantized.py"
 HEADS = "research/shrinking/heads.py"
 GATES = "research/networks/layers/head_gates.py"
 RECIPES = "research/shrinking/recipes.py"
+SPLITTING = "research/shrinking/splitting.py"
 TEST_QUANTIZED = "tests/networks/test_quantized.py"
 TEST_SHRINK = "tests/launch/test_shrink.py"
 
+AUGMENTATION = "research/inference/augmentation.py"
+FILL = "research/generation/fill.py"
+TEST_AUGMENT = "tests/launch/test_augment.py"
 BLOCKS = "research/networks/modules/blocks.py"
 PRUNING = "research/pruning.py"
 L0_GATES = "research/l0_gates.py"
@@ -45,6 +49,102 @@ MUTANTS = [
         "jnp.where(bits >= sign, bits ^ sign, bits | sign)",
         "tests/test_pruning.py",
         "kth_largest",
+    ),
+    Mutant(
+        "weights near 0 change sides in the fraction of the first part",
+        SPLITTING,
+        "0.5 - total(weight * ~is_kept) / (2 * kept)",
+        "0.5 + total(weight * ~is_kept) / (2 * kept)",
+        TEST_QUANTIZED,
+        "by_hand",
+    ),
+    Mutant(
+        "the split is not compared with the ternary weights",
+        SPLITTING,
+        "    _check(parts, ternary, scale, axis, name)\n",
+        "",
+        TEST_QUANTIZED,
+        "by_hand",
+    ),
+    Mutant(
+        "both parts of a split kernel have the first one's scale",
+        QUANTIZED,
+        "scaled(p + q, (s + t) / 2) + scaled(p - q, (s - t) / 2)",
+        "scaled(p + q, s)",
+        TEST_QUANTIZED,
+        "bit_by_bit",
+    ),
+    Mutant(
+        "a split run is saved as integers, without the weights behind them",
+        RECIPES,
+        "says, is_saved_as_float=True)",
+        "says)",
+        TEST_SHRINK,
+        "ternary_run_is_split",
+    ),
+    Mutant(
+        "an export of a split network has the difference of both parts",
+        "research/checkpoints/int8_weights.py",
+        "found.sum(-2 if is_table else -3)",
+        "np.diff(found, axis=-2 if is_table else -3)",
+        TEST_QUANTIZED,
+        "split_network",
+    ),
+    Mutant(
+        "candidates are those of the masked text alone",
+        AUGMENTATION,
+        "self._fill(masked, beside, width=width)",
+        "self._fill(masked, [], width=width)",
+        TEST_AUGMENT,
+        "candidates_of_the_model",
+    ),
+    Mutant(
+        "the text beside a masked one has its token type",
+        FILL,
+        'arrays["token_type"] = is_beside.astype(np.int32)',
+        'arrays["token_type"] = np.zeros_like(token)',
+        "tests/generation/test_fill.py",
+        "beside",
+    ),
+    Mutant(
+        "tokens that go on a word are candidates",
+        AUGMENTATION,
+        ' and text[:1] == " "',
+        "",
+        TEST_AUGMENT,
+        "candidates_of_the_model",
+    ),
+    Mutant(
+        "stop words are replaced",
+        AUGMENTATION,
+        "not word.isalpha() or word.lower() in self._stop_words",
+        "not word.isalpha()",
+        TEST_AUGMENT,
+        "candidates_of_the_model",
+    ),
+    Mutant(
+        "a pass keeps words with the probability",
+        AUGMENTATION,
+        "rng.random() < probability",
+        "rng.random() >= probability",
+        TEST_AUGMENT,
+        "where_they_stand",
+    ),
+    Mutant(
+        "copies of a text are written again",
+        AUGMENTATION,
+        'found.setdefault("".join([*parts, text[end:]]))',
+        'found["".join([*parts, text[end:]]) + "\u200b" * len(found)] = None',
+        TEST_AUGMENT,
+        "where_they_stand",
+    ),
+    Mutant(
+        "the second text of a row is replaced beside the last copy of the first",
+        "launch/augment.py",
+        "whole_rows.with_text(row, field, o)",
+        "whole_rows.with_text(new[-1], field, o)",
+        TEST_AUGMENT,
+        "other_columns",
     ),
     Mutant(
         "gates without noise have the temperature, too",
@@ -141,8 +241,8 @@ MUTANTS = [
     Mutant(
         "the gradient is clipped where inputs are beyond their range",
         QUANTIZED,
-        "    grad_x = matmul(rounded, kernel.T, grad.dtype)\n",
-        "    grad_x = matmul(rounded, kernel.T, grad.dtype)\n"
+        "    grad_x = matmul(rounded, kernel.astype(dtype).T, grad.dtype)\n",
+        "    grad_x = matmul(rounded, kernel.astype(dtype).T, grad.dtype)\n"
         "    grad_x = jnp.where(jnp.abs(x_int8) < LARGEST, grad_x, 0)\n",
         TEST_QUANTIZED,
         "gradients",
