@@ -147,11 +147,13 @@ class Augmenter:
         return (found[number] for number in range(len(rows)))
 
     def _spelled(self, candidates: Sequence[Any]) -> list[str]:
-        """The words of tokens, without tokens that go on a word or are special."""
+        """The words of tokens, but of those that go on a word, or stand for no text."""
         vocab, words = self._vocabulary.vocab, []
         for candidate in candidates:
             text = self._vocabulary.piece_text(candidate.token)
-            if not vocab.is_special[candidate.token] and text[:1] == " ":
+            is_text = not vocab.is_special[candidate.token]
+            is_text = is_text and candidate.token != vocab.unk_id
+            if is_text and text[:1] == " ":
                 words.append(text.strip())
         return [word for word in words if word.split() == [word]]
 

@@ -109,8 +109,8 @@ MUTANTS = [
     Mutant(
         "tokens that go on a word are candidates",
         AUGMENTATION,
-        ' and text[:1] == " "',
-        "",
+        'if is_text and text[:1] == " ":',
+        "if is_text:",
         TEST_AUGMENT,
         "candidates_of_the_model",
     ),
