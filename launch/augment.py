@@ -1,10 +1,10 @@
 """Augments a task's text: `python -m launch.augment --workdir=R --vectors=V ...`.
 
 R is a run of a masked model, or hf:DIR; V a file of word vectors, as of GloVe; --texts
-a file of the task, .tsv or .jsonl, whose columns --fields are texts (those of .jsonl
-are `text` unless it says otherwise), or .txt, a text on each line. --to gets its rows,
-each followed by copies in which words of one text are replaced; labels and other
-columns are those of the row. So it is trained on as the file itself is.
+a file of the task, .tsv or .jsonl, whose columns --fields are texts (of .jsonl `text`
+unless it says otherwise). --to gets its rows, each followed by copies in which words of
+one text are replaced; labels and other columns are those of the row. So it is trained
+on as the file itself is.
 
 Each of --passes replaces each word with --probability: by one of the --candidates most
 probable tokens of the masked model, if the word is one piece of its vocabulary, or else
@@ -106,7 +106,7 @@ def parser() -> cli.Parser:
     add = parser.add_argument
     add("--workdir", required=True, help="folder of a run, or hf:DIR")
     add("--vectors", required=True, help="file of word2vec, GloVe or fastText")
-    add("--texts", required=True, help="file of a task, .tsv, .jsonl or .txt")
+    add("--texts", required=True, help="file of a task, .tsv or .jsonl")
     add("--to", required=True, help="a new file of the same kind")
     add("--fields", default="", help="columns that are texts, as in data.fields")
     add("--passes", type=cli.whole(1), default=20, help="over each text, N (20)")

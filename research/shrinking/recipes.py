@@ -141,7 +141,7 @@ def split(program: Program, params: Any, request: Request) -> Shrunk:
     if options.quantization != "ternary":
         raise UserError(
             "--recipe=split splits ternary weights, but model.quantization is "
-            f"{options.quantization}; tune a run of --recipe=ternary first"
+            f"{options.quantization}; tune a run with model.quantization=ternary"
         )
     own = int8_weights.map_quantized(
         split_weights, _on_host(params), options.quantization_scale

@@ -1,5 +1,6 @@
 """launch.augment: which words are replaced, by what, and what a row keeps."""
 
+import io
 import json
 
 import jax.numpy as jnp
@@ -9,7 +10,8 @@ import pytest
 from launch.augment import parser, run
 from launch.cli import DONE, MISTAKE, main
 from research import networks
-from research.data.formats.parsing.whole_rows import read_whole_rows
+from research.data.formats import FileOptions, make_format
+from research.data.formats.parsing.whole_rows import line_of, read_whole_rows
 from research.evaluation.word_vectors import WordVectors
 from research.inference.augmentation import Augmenter, Word, variants
 from research.inference.open_run import open_run
@@ -124,6 +126,9 @@ def test_rows_keep_their_other_columns(source, folder, capsys):
         assert row[0] == "1" and row[2] == "x"
         assert (row[1] == TEXT) != (row[3] == "reads stones")
         assert row[1].startswith("The ") and ", a2 " in row[1]
+    options = FileOptions("tsv", ("a", "b"), "label")
+    parsed = [*make_format(options).parse(io.BytesIO(texts[0].encode()), options)]
+    assert [each.label for each in parsed] == ["x"] * (len(own) + 1) + ["2"]
     assert f"{len(own) + 2} rows of 2" in capsys.readouterr().err
 
 
@@ -135,14 +140,13 @@ def test_a_model_without_a_readout_is_refused(folder, capsys):
     assert not (folder / "new.tsv").exists()
 
 
-def test_lines_of_json_and_plain_lines(tmp_path):
+def test_rows_of_files(tmp_path):
     rows = [{"text": "a", "label": 1}, {"n": [2], "text": "\ud800"}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
     found = read_whole_rows(tmp_path / "a.jsonl", ())
+    rows[1]["text"] = "\ufffd"
     assert (found.rows, found.fields, found.header) == (rows, ["text"], "")
-    (tmp_path / "a.txt").write_text("a\tb\n\nc")
-    found = read_whole_rows(tmp_path / "a.txt", ())
-    assert (found.rows, found.fields) == ([["a\tb"], [""], ["c"]], [0])
+    assert line_of(rows[1]) == '{"n": [2], "text": "\ufffd"}\n'
     (tmp_path / "a.tsv").write_text("a\tb\nc\td\n")
     found = read_whole_rows(tmp_path / "a.tsv", ("-1",))
     assert (found.rows, found.fields) == ([["a", "b"], ["c", "d"]], [-1])
@@ -161,6 +165,7 @@ def test_lines_of_json_and_plain_lines(tmp_path):
         (["--to=@/new.jsonl"], "does not end in .tsv, as --texts does"),
         (["--fields=a,c"], "train.tsv:1: unknown column 'c'"),
         (["--fields=0,4"], "no column 4: its 4 columns are 0 to 3"),
+        (["--texts=@/glove.txt", "--to=@/n.txt"], "does not end in .tsv, .jsonl"),
         (["--fields="], "say by --fields which of them are texts"),
         (["--stop_words=/none"], "/none: cannot be read"),
         (["--workdir=/none"], "/none is no run"),

@@ -17,7 +17,7 @@ from research.data.formats.parsing.lines import (
 from research.data.formats.parsing.rows import check_names, is_numbered
 from research.errors import UserError, unknown
 
-SUFFIXES = (".tsv", ".jsonl", ".txt")
+SUFFIXES = (".tsv", ".jsonl")
 
 
 class WholeRows(NamedTuple):
@@ -32,8 +32,7 @@ class WholeRows(NamedTuple):
 
 
 def read_whole_rows(file: Path, fields: Sequence[str]) -> WholeRows:
-    """The rows of a file in UTF-8: .tsv, .jsonl, or .txt, which has a text on each
-    line; it may be compressed.
+    """The rows of a .tsv or .jsonl in UTF-8, which may be compressed.
 
     Args:
       fields: the columns that are texts, as in data.fields; (): of .jsonl `text`.
@@ -45,8 +44,6 @@ def read_whole_rows(file: Path, fields: Sequence[str]) -> WholeRows:
     suffix = file_suffixes(file)[0]
     if suffix not in SUFFIXES:
         raise UserError(f"{file}: its name does not end in {', '.join(SUFFIXES)}")
-    if suffix == ".txt" and fields:
-        raise UserError(f"{file} has no columns, so no fields {','.join(fields)}")
     if suffix == ".tsv" and not fields:
         raise UserError(f"{file} has columns; say by --fields which of them are texts")
     if file.exists() and not file.is_file():
@@ -58,8 +55,6 @@ def read_whole_rows(file: Path, fields: Sequence[str]) -> WholeRows:
                 return _read_json(content, list(fields) or ["text"])
             numbered = enumerate(line_feeds(content), 1)
             texts = [decode(line, number).rstrip("\r\n") for number, line in numbered]
-            if suffix == ".txt":
-                return WholeRows("", [[text] for text in texts], [0])
             return _columns(texts, fields)
     except LineError as error:
         raise UserError(f"{file}:{error.args[0]}: {error.args[1]}") from error
@@ -77,6 +72,7 @@ def _read_json(content: Any, fields: list[str]) -> WholeRows:
                 raise LineError(number, str(unknown("key", name, row)))
             if not isinstance(row[name], str):
                 raise LineError(number, f"{name!r} is no text, but {row[name]!r:.40}")
+            row[name] = replace_surrogates(row[name])
         rows.append(row)
     return WholeRows("", rows, fields)
 
