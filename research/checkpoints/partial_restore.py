@@ -68,6 +68,7 @@ def restore_params(
     checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
     saved = saved_params(source, _with_layers(params, layers), scope, **checks)
     by_name, missing = _pick_layers(source, saved.by_name, layers), []
+    by_name = _for_two_stacks(by_name, params)
 
     _check_shapes(source, scope, by_name, saved.parts, params)
 
@@ -127,6 +128,7 @@ def check_source(
     tree = int8_weights.float_shapes(rename_keys(tree, current_name))
     part = _part(tree, scope, source)
     by_name = _pick_layers(source, _by_name(part), layers)
+    by_name = _for_two_stacks(by_name, params)
     _check_shapes(source, scope, by_name, sorted(part), params)
     return folder
 
@@ -168,6 +170,37 @@ def _pick_layers(
         else:
             picked[name] = jax.ShapeDtypeStruct((len(layers), *there[1:]), np.float32)
     return picked
+
+
+IN_ONE_STACK = {
+    **{"encoder": "stack", "encoder_embeddings": "embeddings"},
+    **{"decoder": "stack", "decoder_embeddings": "embeddings"},
+    "decoder_token": "token",
+}
+"""A module of an encoder-decoder -> that of a network with one stack."""
+
+
+def _for_two_stacks(by_name: Mapping[str, Any], params: Any) -> Mapping[str, Any]:
+    """The arrays, or their shapes, of one stack also under the names of an encoder and
+    a decoder, each of which takes the first layers, as many as it has (Chi et al. 2020;
+    CZWin32768/XNLG, xnlg/src/model/__init__.py)."""
+    if not any(name.startswith("stack/") for name in by_name):
+        return by_name
+    found = dict(by_name)
+    for name, leaf in _by_name(params).items():
+        module, _, rest = name.partition("/")
+        there = by_name.get(f"{IN_ONE_STACK.get(module, '')}/{rest}")
+        if there is None or name in by_name:
+            continue
+        if BLOCKS in name.split("/") and len(leaf.shape) == len(there.shape):
+            count = min(leaf.shape[0], there.shape[0])
+            shape = (count, *there.shape[1:])
+            is_array = isinstance(there, np.ndarray)
+            there = (
+                there[:count] if is_array else jax.ShapeDtypeStruct(shape, np.float32)
+            )
+        found[name] = there
+    return found
 
 
 def _check_shapes(

@@ -15,7 +15,6 @@ import numpy as np
 
 from research import networks, objectives
 from research.batch import (
-    PARAGRAPH,
     ArraySpec,
     Example,
     VocabInfo,
@@ -24,7 +23,6 @@ from research.batch import (
 )
 from research.data import counter_rng
 from research.data.units import TextSpec
-from research.errors import UserError
 from research.fields import check_sum, choice, fraction, free_text, number
 from research.objectives.corruption import cloze, scoring
 from research.objectives.corruption.masking import (
@@ -35,7 +33,7 @@ from research.objectives.corruption.masking import (
     ordinary_counts,
     replace_chosen,
 )
-from research.objectives.inputs import input_format
+from research.objectives.inputs import input_format, languages
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 
@@ -90,23 +88,7 @@ class Objective(objectives.Objective):
 
     @property
     def _token_types(self) -> np.ndarray:
-        """[C, 2] int32; -1 for the missing second side of a monolingual corpus.
-
-        Raises ValueError: languages are not numbers and pairs of numbers.
-        """
-        try:
-            entries = [entry.split(":") for entry in self.languages.split()]
-            types = np.array([[*map(int, e), -1][:2] for e in entries], np.int32)
-            valid = all(len(entry) <= 2 for entry in entries)
-            valid &= min(int(n) for entry in entries for n in entry) >= 0
-        except ValueError:
-            valid = False
-        if not valid:
-            raise ValueError(
-                "languages are token types such as 0, or pairs of them such as 0:1, "
-                f"with spaces between, not {self.languages!r}"
-            )
-        return types
+        return languages.parse_languages(self.languages)
 
     def num_scored(self, length: int) -> int:
         """K: 73 at length 256; with predict next all but the first of the row."""
@@ -192,12 +174,7 @@ class Objective(objectives.Objective):
             whose second side comes first.
         """
         is_stream, swapped = order["is_stream"], order["swapped"]
-        num_raw = np.minimum(example.length, length - 4).astype(np.int64)
-        starts = (example.flags & PARAGRAPH) > 0
-        starts[:, :1] = False
-        starts &= np.arange(starts.shape[1]) < num_raw[:, None]
-        cut = np.where(starts.any(axis=1), starts.argmax(axis=1), num_raw)
-        size = np.stack([cut, num_raw - cut], axis=1)
+        begin, size = languages.two_sides(example, length - 4)
         if self.side != "both":
             second = np.full(len(key), self.side == "second")
             if self.side == "one":
@@ -205,7 +182,6 @@ class Objective(objectives.Objective):
             second &= size[:, 1] > 0
             size[second, 0], size[~second, 1] = 0, 0
         size[is_stream] = 0
-        begin = np.stack([0 * cut, cut], axis=1)
         begin[swapped], size[swapped] = begin[swapped, ::-1], size[swapped, ::-1]
         prefixes = (vocab.eos_id, vocab.eos_id)
         text = input_format.concatenate_spans(
@@ -219,14 +195,7 @@ class Objective(objectives.Objective):
         return text, np.where(size[:, 0] > 0, size[:, 0] + 2, 0)
 
     def _types_of_rows(self, corpus: np.ndarray) -> np.ndarray:
-        """[B, 2] int32: the languages of each row; -1: no second language."""
-        types = self._token_types
-        if len(types) > 1 and corpus.max(initial=0) >= len(types):
-            raise UserError(
-                f"objective.languages has {len(types)} entries for at least "
-                f"{corpus.max() + 1} corpora of data.mixture"
-            )
-        return types[np.where(len(types) > 1, corpus, 0)]
+        return languages.types_of_rows(self._token_types, corpus)
 
     @property
     def score_methods(self) -> dict[str, str]:

@@ -81,6 +81,7 @@ SAME_PATTERN = {
     "mass span_start=edges decoder_start=previous rate=0.3",
     "mass candidates=all random_tokens=all cross_attention=unmasked",
     "mlm predict_at=previous mask_fraction=1.0 random_fraction=0.0",
+    "xnlg languages=1",
     "wklm masks=dropped head=softmax text_unit=pieces",
     "mix",
     "distill base_objective=dae soft_at=text teacher_model={'width': 32, 'heads': 2, "

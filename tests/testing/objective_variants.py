@@ -194,6 +194,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "cvt": [
         {"labelled_fraction": 0.5, "model": {"network": "lstm", "joined_layers": 1}}
     ],
+    "xnlg": [{}, {"languages": "1"}],
     "multiple_choice": [{}, {"format": "gpt"}, {"format": "xlnet", "only": "corrupt"}],
 }
 """Objective -> variants of its fields; other objectives are tested with defaults.

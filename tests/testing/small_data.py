@@ -9,6 +9,7 @@ from research import objectives
 from research.data.pipeline import open_data
 
 READ_ANNOTATED_TEXT = (
+    "cvt",
     "glove",
     "multiple_choice",
     "question_answering",

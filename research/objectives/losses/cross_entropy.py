@@ -34,6 +34,7 @@ def cross_entropy(
     implementation: str = "fused",
     smoothing: float = 0.0,
     z_loss: float = 0.0,
+    skip: bool = False,
 ) -> tuple[Term, jax.Array]:
     """Weighted sum of -log p(target), and the weight of correct positions.
 
@@ -49,6 +50,7 @@ def cross_entropy(
       smoothing: e of the target (1 - e) onehot + e / size (Szegedy et al. 2016,
         section 7).
       z_loss: factor of log(Z)^2 (Mesh TensorFlow; Chowdhery et al. 2022, section 5).
+      skip: chunks of positions of weight 0 are not computed.
 
     Raises:
       ValueError: the implementation is none of the three.
@@ -63,7 +65,7 @@ def cross_entropy(
             raise UserError("model.cutoffs excludes label smoothing and a z-loss")
         total, correct = _adaptive(implementation, readout, target, weight)
     else:
-        options = SoftmaxOptions(readout.size, smoothing, z_loss)
+        options = SoftmaxOptions(readout.size, smoothing, z_loss, skip)
         total, correct = IMPLEMENTATIONS[implementation](
             options, readout.feature, readout.table, readout.bias, target, weight
         )
