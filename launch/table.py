@@ -20,6 +20,8 @@ def run(args: argparse.Namespace) -> int:
     if args.format not in formats.FORMATS:
         raise unknown("format", args.format, formats.FORMATS)
     table, trials = sweep_table(args.table, args.workdir)
+    if args.baseline:
+        table = table._replace(baseline=args.baseline, baselines={})
     with user_code.name_line_in_errors(args.table):
         grid = cells.fill_table(table, trials)
         text = formats.FORMATS[args.format](table, grid)
@@ -34,6 +36,8 @@ def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
     parser.add_argument("--table", required=True, help="a file of experiments/tables")
     parser.add_argument("--workdir", required=True, help="folder of the sweep")
+    help = "a row that all others are compared with, in place of the table's"
+    parser.add_argument("--baseline", default="", help=help)
     parser.add_argument("--format", default="md", help=" | ".join(formats.FORMATS))
     parser.add_argument("--output", default="", help="file to write; default: stdout")
     return parser

@@ -26,6 +26,15 @@ def test_the_command_prints_or_writes(tmp_path, capsys):
     assert (tmp_path / "t.csv").read_text() == printed.out
 
 
+def test_all_rows_are_compared_with_the_row_that_is_asked_for(tmp_path, capsys):
+    fake_sweep.finished(tmp_path)
+    flags = [f"--table={FILE}", f"--workdir={tmp_path}"]
+    code, printed = _command(capsys, *flags, "--baseline=mlm")
+    assert code == 0 and "difference: from “mlm”" in printed.out
+    (own,) = [line for line in printed.out.splitlines() if line.startswith("| lm ")]
+    assert "-10.0" in own
+
+
 @pytest.mark.parametrize(
     "flag, message",
     [
@@ -33,6 +42,7 @@ def test_the_command_prints_or_writes(tmp_path, capsys):
         ("--workdir=nowhere", "holds no sweep"),
         ("--table=experiments/mlm.py", "TABLE"),
         ("--config.seed=1", "unknown flag"),
+        ("--baseline=mln", "did you mean mlm?"),
     ],
 )
 def test_a_user_error_is_one_line(tmp_path, capsys, flag, message):
