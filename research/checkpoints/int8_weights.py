@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from research.networks.layers.quantized import (
+    INPUT_RANGE,
     KERNEL_AXES,
     SCALE,
     SPLIT,
@@ -67,7 +68,7 @@ def map_quantized(
 def values(params: Any, kind: str, scales: str) -> Any:
     """The float32 parameters with which a network without model.quantization computes
     the same, but for the integers of its inputs: the values of the integers, of `split`
-    the sum of both, whichever way they are saved.
+    the sum of both, whichever way they are saved. It has no ranges of inputs.
 
     Args:
       params: float32.
@@ -79,7 +80,13 @@ def values(params: Any, kind: str, scales: str) -> Any:
         is_table = axis == -1
         return found.sum(-2 if is_table else -3) if kind == SPLIT else found
 
-    return map_quantized(value, params, scales)
+    return _without_ranges(map_quantized(value, params, scales))
+
+
+def _without_ranges(tree: Any) -> Any:
+    if not isinstance(tree, Mapping):
+        return tree
+    return {k: _without_ranges(node) for k, node in tree.items() if k != INPUT_RANGE}
 
 
 def as_float(tree: Any) -> Any:

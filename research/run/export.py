@@ -1,5 +1,6 @@
 """Writes a run in Hugging Face's layout: network, tokenizer and model card."""
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.errors import UserError
 from research.files.json_files import read_json
 from research.files.output_files import new_folder
+from research.networks.layers.quantized import RANGES, SCALES
 from research.networks.modules.electra import generator_options
 from research.objectives.inputs.task_input import ENCODER_FORMATS, HEADS, Task
 from research.run.identity import read_run_config
@@ -28,6 +30,12 @@ from research.run.metric_writer import BEST_STEP, latest_metrics, read_metrics
 from research.run.restored import run_checkpoint
 
 CARD = "README.md"
+WITHOUT_INTEGERS = {
+    "quantization": "none",
+    "quantization_scale": SCALES[0],
+    "quantization_range": RANGES[0],
+}
+"""Options of a network whose weights have the values of integers, as float32."""
 BY_TOKENIZER = {
     "bytebpe": ("roberta",),
     "unigram": ("xlm-roberta",),
@@ -113,6 +121,7 @@ def _export(
     kind, scales = options.quantization, options.quantization_scale
     if kind != "none":
         saved["params"] = int8_weights.values(saved["params"], kind, scales)
+        options = dataclasses.replace(options, **WITHOUT_INTEGERS)
     leaves = jax.tree_util.tree_flatten_with_path(saved["params"])[0]
     params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
     labels = tuple(saved["facts"].get("labels", ()))
@@ -121,6 +130,8 @@ def _export(
     for part, network in parts.items():
         start = start_ids(network, objective)
         lines[part] = write_network(to / part, network, start)
+        if kind != "none":
+            lines[part].append("float32: inputs of dense layers are not rounded there")
         pattern = network.pattern
         write_tokenizer(
             to / part,

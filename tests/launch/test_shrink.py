@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from docs import heads as head_table
 from launch import evaluate, shrink
@@ -242,6 +243,16 @@ def test_a_ternary_run_is_split_and_then_stored(folder, monkeypatch):
     values, scale = quantized.quantize_kernel(before, "ternary", "tensor")
     np.testing.assert_array_equal(kernel[VALUES].sum(1), 2 * values)
     np.testing.assert_array_equal(kernel[SCALE] * 2, np.stack([scale, scale], 1))
+    exports = []
+    for name in ("ternary", "split", "binary"):  # the values of the integers
+        (line, *_) = export_run(folder / name, folder / f"exported_{name}")
+        assert "BertForSequenceClassification" in line
+        path = folder / f"exported_{name}/model.safetensors"
+        exports.append(load_file(path))
+    for tensors in exports:
+        (at,) = (n for n in tensors if n.endswith("0.intermediate.dense.weight"))
+        np.testing.assert_array_equal(tensors[at].T, (values * scale)[0])
+        jax.tree.map(np.testing.assert_array_equal, tensors, exports[0])
 
 
 def test_the_page_and_its_figures(folder):

@@ -155,19 +155,19 @@ def _product(x_int8, x_scale, kernel_int8, kernel_scale):
     dims = (((x_int8.ndim - 1,), (kernel_int8.ndim - 2,)), ((), ()))
     y = lax.dot_general(x_int8, kernel_int8, dims, preferred_element_type=jnp.int32)
 
-    def scaled(y, scale_1F):
-        return (
-            y.astype(jnp.float32)
-            * x_scale
-            * jnp.expand_dims(scale_1F, range(y.ndim - 2))
-        )
+    def spread(row_1F):
+        return jnp.expand_dims(row_1F, range(y.ndim - kernel_int8.ndim))
 
     if kernel_int8.ndim == 2:
-        return scaled(y, kernel_scale)
-    # s p + t q = (s + t) / 2 x (p + q) + (s - t) / 2 x (p - q): with s = t, as after
-    # the split, the integers are added, and nothing is rounded that one product is not.
+        return y.astype(jnp.float32) * x_scale * spread(kernel_scale)
+    # s p + t q = ((p + q) + (s - t) / (s + t) x (p - q)) x (s + t) / 2. With s = t, as
+    # after the split, the integers are added, and what is rounded, here and by XLA with
+    # a bias that is added, is what one product of the ternary kernel rounds.
     p, q, s, t = y[..., 0, :], y[..., 1, :], kernel_scale[0], kernel_scale[1]
-    return scaled(p + q, (s + t) / 2) + scaled(p - q, (s - t) / 2)
+    ratio = jnp.where(s + t > 0, (s - t) / jnp.where(s + t > 0, s + t, 1), 0)
+    total = (p + q).astype(jnp.float32) * x_scale
+    total += (p - q).astype(jnp.float32) * x_scale * spread(ratio)
+    return total * spread((s + t) / 2)
 
 
 def sum_parts(x: jax.Array) -> jax.Array:

@@ -69,8 +69,8 @@ MUTANTS = [
     Mutant(
         "both parts of a split kernel have the first one's scale",
         QUANTIZED,
-        "scaled(p + q, (s + t) / 2) + scaled(p - q, (s - t) / 2)",
-        "scaled(p + q, s)",
+        "    total += (p - q).astype(jnp.float32) * x_scale * spread(ratio)\n",
+        "",
         TEST_QUANTIZED,
         "bit_by_bit",
     ),
@@ -89,6 +89,14 @@ MUTANTS = [
         "np.diff(found, axis=-2 if is_table else -3)",
         TEST_QUANTIZED,
         "split_network",
+    ),
+    Mutant(
+        "an export has the weights behind the integers",
+        "research/run/export.py",
+        '    if kind != "none":\n',
+        '    if kind == "split":\n',
+        TEST_SHRINK,
+        "ternary_run_is_split",
     ),
     Mutant(
         "candidates are those of the masked text alone",
