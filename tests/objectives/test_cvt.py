@@ -153,9 +153,10 @@ def test_the_teacher_is_without_dropout_and_takes_no_gradient(students):
     assert float(found) == pytest.approx(float(expected), rel=1e-5)
     assert not np.any(grad["token"]["embedding"])
     assert np.any(grad["head_past"]["out"]["bias"])
-    _, grad = run(params, key)
-    assert not any(np.any(leaf) for leaf in jax.tree.leaves(grad["head_tag"]))
-    assert np.any(grad["token"]["embedding"])
+    for each in (key, None):
+        _, grad = run(params, each)
+        assert not any(np.any(leaf) for leaf in jax.tree.leaves(grad["head_tag"]))
+        assert np.any(grad["token"]["embedding"])
 
 
 def test_students_may_have_a_dropout_of_their_own(students):

@@ -58,8 +58,8 @@ MUTANTS = [
     Mutant(
         "a stack starts from the last layers of the one that was trained",
         RESTORE,
-        "there = there[:count]",
-        "there = there[-count:]",
+        "there[:count] if is_array",
+        "there[-count:] if is_array",
         TEST,
         "both_stacks",
     ),

@@ -46,7 +46,7 @@ MUTANTS = [
         "teacher_BLN = jax.lax.stop_gradient(teacher_BLN)",
         "pass",
         TEST,
-        "own_dropout or teacher",
+        "takes_no_gradient",
     ),
     Mutant(
         "the teacher has dropout",
