@@ -97,14 +97,17 @@ def quantize(x: jax.Array, kind: str, axis: Any) -> tuple[jax.Array, jax.Array]:
     if kind == "int8":
         scale = scale_of(x, axis)
         return to_int8(x, scale), scale
+    # Means are of differences from the largest value: a float32 sum of many equal
+    # values drifts, so that what is quantised already would get another scale.
     size = jnp.abs(x.astype(jnp.float32))
-    mean = jnp.mean(size, axis, keepdims=True)
+    largest = jnp.max(size, axis, keepdims=True)
+    mean = largest + jnp.mean(size - largest, axis, keepdims=True)
     if kind in ("binary", SPLIT):
         return jnp.where(x < 0, -1, 1).astype(jnp.int8), _with_few_bits(mean)
     is_kept = size > TERNARY_THRESHOLD * mean
     count = jnp.sum(is_kept, axis, keepdims=True)
-    total = jnp.sum(jnp.where(is_kept, size, 0), axis, keepdims=True)
-    scale = _with_few_bits(total / jnp.maximum(count, 1))
+    total = jnp.sum(jnp.where(is_kept, size - largest, 0), axis, keepdims=True)
+    scale = _with_few_bits(largest + total / jnp.maximum(count, 1))
     return jnp.where(is_kept, jnp.sign(x), 0).astype(jnp.int8), scale
 
 

@@ -21,10 +21,18 @@ MUTANTS = [
     Mutant(
         "the scale of ternary weights is the mean of all of them",
         QUANTIZED,
-        "scale = _with_few_bits(total / jnp.maximum(count, 1))",
+        "scale = _with_few_bits(largest + total / jnp.maximum(count, 1))",
         "scale = _with_few_bits(mean)",
         TEST_QUANTIZED,
         "few_values",
+    ),
+    Mutant(
+        "means are sums of many equal values",
+        QUANTIZED,
+        "mean = largest + jnp.mean(size - largest, axis, keepdims=True)",
+        "mean = jnp.mean(size, axis, keepdims=True)",
+        TEST_QUANTIZED,
+        "many_equal",
     ),
     Mutant(
         "binary weights of 0 are 0",
