@@ -116,17 +116,6 @@ def test_weights_of_few_values_stay_when_they_are_quantised_again(kind, scales):
     np.testing.assert_allclose(of_kernel, expected, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["ternary", "binary"])
-def test_the_scale_of_many_equal_values_is_that_value(kind):
-    """Of 16 bits, as scales have: their float32 sum would not be 2^18 times as much."""
-    value = np.float32(32149 / 2**18)
-    kernel = np.full((512, 512), value)
-    _, scale = jax.jit(quantized.quantize_kernel, static_argnums=(1, 2))(
-        kernel, kind, "tensor"
-    )
-    assert scale == value
-
-
 def test_gradients_pass_as_if_nothing_was_rounded():
     """Those of the product of the values that the integers have; none is clipped."""
     x, kernel, grad = draw(6, 8), draw(8, 5, seed=1), draw(6, 5, seed=2)

@@ -27,14 +27,6 @@ MUTANTS = [
         "few_values",
     ),
     Mutant(
-        "means are sums of many equal values",
-        QUANTIZED,
-        "mean = largest + jnp.mean(size - largest, axis, keepdims=True)",
-        "mean = jnp.mean(size, axis, keepdims=True)",
-        TEST_QUANTIZED,
-        "many_equal",
-    ),
-    Mutant(
         "binary weights of 0 are 0",
         QUANTIZED,
         "jnp.where(x < 0, -1, 1)",
