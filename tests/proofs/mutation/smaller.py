@@ -27,6 +27,14 @@ MUTANTS = [
         "few_values",
     ),
     Mutant(
+        "means are float32 sums of many equal values",
+        QUANTIZED,
+        "mean = largest + jnp.mean(size - largest, axis, keepdims=True)",
+        "mean = jnp.mean(size, axis, keepdims=True)",
+        TEST_SHRINK,
+        "ternary_run_is_split",
+    ),
+    Mutant(
         "binary weights of 0 are 0",
         QUANTIZED,
         "jnp.where(x < 0, -1, 1)",
