@@ -2,6 +2,7 @@
 
 from tests.fidelity.guards import (
     batches,
+    cvt,
     distillation,
     elmo,
     networks,
@@ -14,6 +15,7 @@ from tests.fidelity.guards import (
 
 __all__ = [
     "batches",
+    "cvt",
     "distillation",
     "elmo",
     "networks",
