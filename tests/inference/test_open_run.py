@@ -13,7 +13,7 @@ import pytest
 
 from research import networks
 from research.errors import UserError
-from research.inference.language_model import _padded_width
+from research.inference.language_model import padded_width
 from research.inference.open_run import open_run
 from research.objectives.inputs import input_format
 from research.run.export import export_run
@@ -259,6 +259,6 @@ def test_a_module_that_is_not_known_is_refused(tmp_path):
 
 
 def test_lengths_of_rows_are_few_and_at_most_a_quarter_too_long():
-    widths = {n: _padded_width(n) for n in range(16, 513)}
+    widths = {n: padded_width(n) for n in range(16, 513)}
     assert all(n <= width <= max(n + 7, 1.25 * n) for n, width in widths.items())
     assert len({*widths.values()}) <= 20
