@@ -12,7 +12,7 @@ MUTANTS = [
     Mutant(
         "weight dropout has one mask for all time",
         LSTM,
-        'seed = dropout_seeds(self.make_rng("dropout"), *seeds)',
+        'seed = dropout_seeds(module.make_rng("dropout"), *seeds)',
         "seed = dropout_seeds(jax.random.key(0), *seeds)",
         TEST_LSTM,
         "weight_dropout",
@@ -36,8 +36,8 @@ MUTANTS = [
     Mutant(
         "a word is dropped in some places and not in others",
         LSTM,
-        'self._hashed(x, "word", (), token_BL[..., None], zero)',
-        'self._hashed(x, "word", x.shape[:1], token_BL[..., None], zero)',
+        '_hashed(self, x, "word", (), token_BL[..., None], zero)',
+        '_hashed(self, x, "word", x.shape[:1], token_BL[..., None], zero)',
         TEST_LSTM,
         "dropped_word",
     ),

@@ -101,8 +101,8 @@ MUTANTS = [
     Mutant(
         "an export has the weights behind the integers",
         "research/run/export.py",
-        '    if kind != "none":\n',
-        '    if kind == "split":\n',
+        '    if kind != "none":\n        saved',
+        '    if kind == "split":\n        saved',
         TEST_SHRINK,
         "ternary_run_is_split",
     ),
