@@ -17,6 +17,7 @@ network as one without it. Nothing is trained.
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,18 @@ from research.errors import UserError
 
 KEPT = (0.75, 0.5, 0.25, 1 / 12)
 STEP = 0.1
-"""Of all heads, which are removed before importance is measured again."""
+"""The fraction of all heads that is removed between two measurements of importance."""
 
 
 def by_layer(score_NH: np.ndarray, kept: Sequence[float]) -> Iterator[np.ndarray]:
     """[N, H] bool for each fraction: equally many heads of each layer, the best."""
-    order = np.argsort(np.argsort(-score_NH, axis=1, kind="stable"), axis=1)
+    from research.shrinking.heads import most_important
+
     for fraction in kept:
-        yield order < max(1, round(fraction * score_NH.shape[1]))
+        count = max(1, round(fraction * score_NH.shape[1]))
+        stay = np.zeros(score_NH.shape, bool)
+        np.put_along_axis(stay, most_important(score_NH, count), True, axis=1)
+        yield stay
 
 
 def by_tenths(
@@ -88,12 +93,8 @@ def scores(workdir: str, kept: Sequence[float], batches: int) -> tuple[str, dict
         vocabulary=program.data.vocabulary_hash,
     )
     zeros = make_eval_zeros(program)
-    means = [
-        each.name
-        for each in metrics.values_of(program.objective.predicts).values()
-        if each.mean_of_scores
-    ]
-    name = means[0] if means else "loss"
+    shown = metrics.mean_of_scores(program.objective.predicts)
+    name = shown.name if shown else "loss"
 
     def value(stay_NH: np.ndarray) -> float:
         own = jax.device_put(without(params, stay_NH, network.key_width))
@@ -164,22 +165,18 @@ def run(args: argparse.Namespace) -> None:
         print(f"| {way} | {' | '.join(cells)} |")
 
 
-def _fraction(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"it is between 0 and 1, not {text}")
-    return value
-
-
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
     help = "folder of a run; given once for each seed"
     parser.add_argument("--workdir", action="append", required=True, help=help)
     help = "fractions of the heads"
-    parser.add_argument("--kept", type=_fraction, nargs="+", default=KEPT, help=help)
+    parser.add_argument(
+        "--kept",
+        type=partial(cli.fraction, zero=False),
+        nargs="+",
+        default=KEPT,
+        help=help,
+    )
     help = "of training text to measure importance on"
     parser.add_argument("--batches", type=cli.whole(1), default=8, help=help)
     return parser

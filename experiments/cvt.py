@@ -8,8 +8,8 @@ Two LSTMs, one a direction, and layers upon them that read both. Batches of sent
 with tags and of sentences without alternate; of the latter the tagger's own predictions
 are the targets of students, which see less. Without --config.data.mixture and with
 --config.data.train=train.conll --config.objective.labelled_fraction=0.1 the sentences
-are those of one file, of which a tenth keep their tags. At base the released code's
-configuration.
+are those of one file, of which a tenth keep their tags. The size base has the values
+of the released code.
 
 Look at: valid/accuracy, with and without --config.objective.consistency=0.
 

@@ -91,16 +91,6 @@ def run(args: argparse.Namespace) -> None:
     )
 
 
-def _probability(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"it is a number from 0 to 1, not {text}")
-    return value
-
-
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
     add = parser.add_argument
@@ -113,7 +103,7 @@ def parser() -> cli.Parser:
     help = "words that may stand in the place of one, M (15)"
     add("--candidates", type=cli.whole(1), default=15, help=help)
     help = "that a pass replaces a word, p (0.4)"
-    add("--probability", type=_probability, default=0.4, help=help)
+    add("--probability", type=cli.fraction, default=0.4, help=help)
     help = "first words of the vectors that are read (100000); 0: all"
     add("--limit", type=cli.whole(0), default=100_000, help=help)
     help = "file, a word on each line, in place of a list of English ones"

@@ -67,6 +67,18 @@ def whole(least: int, most: int = MAX_INT) -> Callable[[str], int]:
     return parse
 
 
+def fraction(text: str, *, zero: bool = True) -> float:
+    """The type of a flag that is a number from 0 to 1; not `zero`: and is above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1 or not (value or zero):
+        legal = "number from 0 to 1" if zero else "fraction above 0 and at most 1"
+        raise argparse.ArgumentTypeError(f"it is a {legal}, not {text}")
+    return value
+
+
 class Parser(argparse.ArgumentParser):
     """An argparse parser that also takes `--config.KEY=VALUE`.
 

@@ -150,7 +150,7 @@ def parser() -> cli.Parser:
     )
     parser.add_argument(
         "--threshold",
-        type=_fraction,
+        type=cli.fraction,
         default=0.05,
         help="least score of an answer, 0 to 1",
     )
@@ -159,16 +159,6 @@ def parser() -> cli.Parser:
         "--port", type=cli.whole(0, 65535), default=8080, help="0: any that is free"
     )
     return parser
-
-
-def _fraction(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"it is a number from 0 to 1, not {text}")
-    return value
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ came from and those of --beside. E/shrink.json has the same figures.
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -216,9 +217,8 @@ def _measure(program: Any, params: Any, missing: list[str]) -> dict[str, Any]:
     name, better = "loss", metrics.LOWER
     scores = [item.score for item in found.items]
     if scores and None not in scores:
-        kinds = metrics.values_of(program.objective.predicts).values()
-        means = [value for value in kinds if value.mean_of_scores]
-        name, better = means[0].name, means[0].better
+        shown = metrics.mean_of_scores(program.objective.predicts)
+        name, better = shown.name, shown.better
         record["scores"] = scores
     margin = found.margins.get(name)
     return record | {
@@ -272,18 +272,6 @@ def _once(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*reversed(by_name.values())]
 
 
-def _fraction(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(
-            f"it is a fraction above 0 and at most 1, not {text}"
-        )
-    return value
-
-
 def _layers(text: str) -> tuple[int, ...]:
     try:
         numbers = json.loads(f"[{text.strip('[]')}]")
@@ -308,7 +296,11 @@ def parser() -> cli.Parser:
     parser.add_argument("--recipe", required=True, choices=RECIPES)
     parser.add_argument("--to", required=True, help="a new folder")
     add = parser.add_argument
-    add("--kept", type=_fraction, help="of heads, layers or weights (0.5)")
+    add(
+        "--kept",
+        type=partial(cli.fraction, zero=False),
+        help="of heads, layers or weights (0.5)",
+    )
     add("--layers", type=_layers, help="those that stay, from 0, as in 1,3,5")
     add("--importance", choices=DEFINITIONS, help="of heads (gate)")
     add("--scope", choices=pruning.SCOPES, help="of what --kept is left (matrix)")

@@ -94,6 +94,12 @@ def values_of(kind: str) -> dict[str, Value]:
     return {value.name: value for metric in of_kind for value in metric.values}
 
 
+def mean_of_scores(kind: str) -> Value | None:
+    """The value of a kind of predictions that is the mean of its items' scores."""
+    means = (value for value in values_of(kind).values() if value.mean_of_scores)
+    return next(means, None)
+
+
 def ranges(names: Iterable[str], kind: str) -> dict[str, tuple[float, float]]:
     """Name -> the least and the greatest value that it can have, where both are finite.
 

@@ -243,6 +243,11 @@ class Train:
                 )
         if self.best_metric and self.best_metric not in signs():
             raise unknown("train.best_metric", self.best_metric, signs())
+        if self.early_stopping_rule != "patience" and not self.early_stopping_patience:
+            raise ValueError(
+                "train.early_stopping_rule is not read with "
+                "train.early_stopping_patience=0; set that (5 of the released AWD-LSTM)"
+            )
         if self.early_stopping_patience and not (self.best_metric and self.eval_every):
             raise ValueError(
                 "train.early_stopping_patience needs train.best_metric and "

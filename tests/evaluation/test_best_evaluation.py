@@ -204,6 +204,7 @@ def test_training_stops_where_nt_asgd_begins_to_average(folder):
     [
         ({"train.best_metric": "acuracy"}, "unknown train.best_metric .*mean accuracy"),
         ({"train.early_stopping_patience": 1}, "needs train.best_metric and"),
+        ({"train.early_stopping_rule": "nonmonotonic"}, "early_stopping_patience=0"),
         ({**KEYS, "train.eval_every": 0}, "needs train.best_metric and train.eval_ev"),
     ],
 )
