@@ -25,8 +25,8 @@ class Network(networks.Network):
     The state is reset where a segment begins. Dropout is applied to embeddings, between
     layers and to the output, never to the recurrent state (Zaremba et al. 2014), and to
     recurrent kernels and words of the table where it is asked for. `init` applies to
-    tables, readouts and heads; kernels of layers are uniform within
-    1 / sqrt(cells).
+    tables, readouts and heads, but a token table that given vectors are added to begins
+    with 0; kernels of layers are uniform within 1 / sqrt(cells).
     """
 
     cell_width: int = dim(0, least=0)  # cells of a layer, which are projected to width;
@@ -169,4 +169,5 @@ class Network(networks.Network):
             characters=characters,
             feature_states=needs.features,
             lstm_layers=needs.feature_lstm_layers,
+            has_vectors=needs.input_features > 0,
         )

@@ -109,6 +109,19 @@ def test_each_place_of_dropout_has_a_rate_of_its_own(place):
     assert (np.mean(dropped == 0) > 0.2) == (place in ("output", "word"))
 
 
+@pytest.mark.parametrize("pattern", ["causal", "full"])
+@pytest.mark.parametrize("width", [0, 8])
+def test_a_table_that_given_vectors_are_added_to_begins_with_0(pattern, width):
+    group = group_of([1] * 4)
+    if width:
+        group["feature"] = np.ones((1, 4, width), np.float32)
+    needs = Needs(pattern=pattern, input_features=width)
+    module = networks.build(Network(layers=1, width=16), needs, VOCAB)
+    init = jax.jit(lambda: networks.init(module, lambda net: net.features(group), KEY))
+    table = networks.unbox(init())["token"]["embedding"]
+    assert bool(table.any()) == (width == 0)
+
+
 def test_a_projection_and_a_bias_are_parameters_only_where_they_are_asked_for():
     group = group_of([1, 1])
 

@@ -73,6 +73,8 @@ class LSTM(nn.Module):
       heads: the layers of each named head.
       characters: of the entries, if `model.input` reads these.
       feature_states, lstm_layers: `Needs.features` and `Needs.feature_lstm_layers`.
+      has_vectors: positions have vectors beside their words, to which the token table,
+        at first 0, is added.
       shared_token, shared_output: of a network of which this is one direction.
     """
 
@@ -83,6 +85,7 @@ class LSTM(nn.Module):
     characters: Characters | None = None
     feature_states: str = "last"
     lstm_layers: int = 0
+    has_vectors: bool = False
     shared_token: Any = None
     shared_output: Any = None
 
@@ -91,7 +94,9 @@ class LSTM(nn.Module):
         options = self.options
         token = self.shared_token
         if token is None:
-            token = self.token = make_token(options, self.size, self.characters)
+            token = self.token = make_token(
+                options, self.size, self.characters, self.has_vectors
+            )
         self.stack = Stack(options)
         if self.shared_output is None and options.cutoffs:
             self.output = AdaptiveHead(options, self.size, token)
@@ -174,15 +179,17 @@ class LSTM(nn.Module):
         )
 
 
-def make_token(options: Network, size: int, characters: Characters | None) -> nn.Module:
+def make_token(
+    options: Network, size: int, characters: Characters | None, has_vectors: bool
+) -> nn.Module:
     """The embeddings of a vocabulary of `size` entries, to be made in a `setup`."""
     if options.cutoffs:
         return AdaptiveEmbedding(options, size, name="token")
     if options.input == "both":
-        return TableAndCharacters(options, size, characters, name="token")
+        return TableAndCharacters(options, size, characters, has_vectors, name="token")
     if characters is not None:
         return _of_characters(options, characters, "token")
-    return _of_table(options, size, "token")
+    return _of_table(options, size, has_vectors, "token")
 
 
 def _of_characters(
@@ -198,9 +205,12 @@ def _of_characters(
     )
 
 
-def _of_table(options: Network, size: int, name: str | None = None) -> nn.Module:
+def _of_table(
+    options: Network, size: int, has_vectors: bool, name: str | None = None
+) -> nn.Module:
     init = uniform(options.table_range, "vocab", "embed")
     init = init if options.table_range else None
+    init = constant(0.0, "vocab", "embed") if has_vectors else init
     return TokenEmbedding(options, size, init, name=name)
 
 
@@ -210,9 +220,10 @@ class TableAndCharacters(Module):
     options: Network
     size: int
     characters: Characters
+    has_vectors: bool
 
     def setup(self):
-        self.table = _of_table(self.options, self.size)
+        self.table = _of_table(self.options, self.size, self.has_vectors)
         self.spelled = _of_characters(self.options, self.characters)
         self.table_VE = self.table.table_VE
 

@@ -42,11 +42,12 @@ class TwoLSTMs(nn.Module):
     characters: Characters | None = None
     feature_states: str = "last"
     lstm_layers: int = 0
+    has_vectors: bool = False
 
     def setup(self):
         # The names are those of the parameters in checkpoints.
         options, size = self.options, self.size
-        self.token = make_token(options, size, self.characters)
+        self.token = make_token(options, size, self.characters, self.has_vectors)
         self.output = VocabHead(options, size, self.transform)
         shared = {"shared_token": self.token, "shared_output": self.output}
         self.forward = LSTM(options, size, **shared)

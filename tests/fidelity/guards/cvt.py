@@ -49,7 +49,10 @@ def words_of_the_table(system: System):
 def initial_word_vectors(system: System):
     objective, _ = objective_of(system)
     drawn = not objective.constants(VOCAB) and hasattr(objective, "vectors")
-    words = "drawn; objective.vectors are beside them, and do not learn"
+    words = (
+        "drawn; with objective.vectors these, to which what a table of zeros learns is "
+        "added"
+    )
     return phrase({words: drawn})
 
 
