@@ -32,6 +32,8 @@ from research.generation.options import METHODS, Options
 
 HELP = {
     "method": f"{', '.join(METHODS)}; of joint and mix PART.METHOD",
+    "languages": "token types of what an encoder reads and a decoder writes, such as "
+    "0:1; '': as objective.languages says",
     "max_tokens": "new tokens of a text at most",
     "min_tokens": "new tokens before a text may end",
     "beams": "open texts of beam search",

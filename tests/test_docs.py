@@ -1,5 +1,6 @@
 """The generated pages: failed tests are reported, and tables have all their rows."""
 
+import gzip
 import itertools
 import json
 import math
@@ -7,7 +8,14 @@ import re
 
 import pytest
 
-from docs import objectives, roofline, simulations, slices, statistics
+from docs import (
+    objectives,
+    output_language,
+    roofline,
+    simulations,
+    slices,
+    statistics,
+)
 
 REPORT = """<testsuite>
 <testcase classname="tests.laws.test_contract" name="test_a[mlm]"/>
@@ -135,3 +143,45 @@ def test_the_page_of_statistics_is_that_of_its_simulations(monkeypatch):
     assert found.keys() == page.keys()
     for name, rate in page.items():
         assert abs(found[name] - rate) < 4 * math.sqrt(1.1 * rate * (1 - rate) / 1000)
+
+
+def test_texts_of_the_trial_of_languages_are_apart(tmp_path, monkeypatch):
+    """Captions of the task are not among those of pretraining; pairs are aligned."""
+    monkeypatch.setattr(output_language, "NUM_PAIRS", 2)
+    captions = {
+        "en": ["The man, in a Hat.", "Two\tdogs", "A cat is on the mat"],
+        "de": ["Der Mann mit Hut.", "Zwei Hunde", "Eine Katze"],
+        "fr": ["L'homme été", "Deux chiens", "Un chat"],
+    }
+    for language, lines in captions.items():
+        for split in ("train", "val", "test_2016_flickr"):
+            path = tmp_path / f"{split}.{language}.gz"
+            path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    for pair in ("de-en.de", "de-en.en", "fr-en.fr", "fr-en.en"):
+        (tmp_path / pair).write_text("Ja!\n")
+    flags = [f"--{name}={tmp_path}" for name in ("multi30k", "tatoeba", "to")]
+    output_language.run(output_language.parser().parse_args(["texts", *flags]))
+    pairs = (tmp_path / "en-de.tsv").read_text().splitlines()
+    assert pairs == ["the man, in a hat.\tder mann mit hut.", "two dogs\tzwei hunde"]
+    texts = {name: (tmp_path / f"{name}.jsonl").read_text() for name in ("fr", "train")}
+    assert texts["fr"].splitlines()[0] == '{"text": "l\'homme ete"}'
+    assert texts["fr"].count("\n") == 3 and "ja!" in texts["fr"]
+    assert json.loads(texts["train"]) == {
+        "words": "cat mat",
+        "caption": "a cat is on the mat",
+    }
+
+
+def test_a_text_in_another_language_is_not_in_the_right_one():
+    lines = [
+        {"direction": each, "caption": "eine katze sitzt hier", "text": text}
+        for each, text in (
+            ("en-de", "eine katze sitzt hier"),
+            ("en-de", "a cat"),
+            ("de-de", "a cat"),
+        )
+    ]
+    identify = lambda text: "en" if "cat" in text else "de"  # noqa: E731
+    right, chrf, bleu = output_language.measure(lines, "en-de", identify)
+    assert right == 50 and 0 < bleu < 100 and 0 < chrf < 100
+    assert output_language.measure(lines, "de-de", identify)[0] == 0

@@ -16,7 +16,8 @@ from research.generation.decoding import Network, decode
 from research.generation.options import METHODS, Options
 from research.generation.rows import map_rows
 from research.generation.written import Written
-from research.objectives.inputs.prompt import pad_group
+from research.objectives.inputs.languages import parse_pair
+from research.objectives.inputs.prompt import Prompt, in_languages, pad_group
 
 
 class Text(NamedTuple):
@@ -61,7 +62,8 @@ def make_generate(
 
     Raises:
       UserError: as `find_writer`; of the function: a prompt is empty where it cannot
-        be, or texts may exceed the network's learned positions.
+        be, texts may exceed the network's learned positions, or it lacks the
+        languages of `options`.
     """
     objective = find_writer(objective, options.part)
 
@@ -88,6 +90,8 @@ def make_generate(
         if not len(prompts):
             return []
         prompt = objective.prompt(prompts, vocab)
+        if options.languages:
+            prompt = _in_languages(prompt, options.languages, network.options)
         _check_length(network.options.max_positions, prompt, options)
         group = pad_group(prompt.group, width) if width else prompt.group
         arrays = {"group": group, "encoder": prompt.encoder, "end": prompt.end}
@@ -109,6 +113,23 @@ def _texts(row: Written) -> list[Text]:
         for token, length, log_p, score, ended in zip(*row, strict=True)
         if length
     ]
+
+
+def _in_languages(prompt: Prompt, chosen: str, network: Any) -> Prompt:
+    """Raises UserError: there is no decoder, or no embedding of these languages."""
+    if prompt.encoder is None:
+        raise UserError(
+            f"languages is {chosen}, but the network has one stack: languages are of "
+            "an encoder and a decoder"
+        )
+    count, pair = getattr(network, "token_types", 0), parse_pair(chosen)
+    if max(pair) >= count:
+        known = f"are 0 to {count - 1}" if count else "do not exist"
+        raise UserError(
+            f"languages is {chosen}, but the network's languages (model.token_types is "
+            f"{count}) {known}"
+        )
+    return in_languages(prompt, *pair)
 
 
 def _check_length(max_positions: int | None, prompt: Any, options: Options) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from research.fields import check, choice, free_text, number
+from research.objectives.inputs.languages import parse_pair
 
 METHODS = ("greedy", "beam", "sample")
 NO_TOKEN = -1
@@ -20,6 +21,8 @@ class Options:
 
     method: str = free_text("greedy")  # one of METHODS; of an objective with parts
     # (joint, mix) PART.METHOD, if not only one of them writes
+    languages: str = free_text("")  # token types of what an encoder reads and a decoder
+    # writes, such as 0:1, or 0 for both; "": as the objective says
     max_tokens: int = number(
         64, least=1, most=2**20
     )  # new tokens at most, eos included
@@ -59,6 +62,8 @@ class Options:
                 f"method is {', '.join(METHODS[:-1])} or {METHODS[-1]}, or of joint "
                 f"and mix PART.METHOD, not {self.method!r}"
             )
+        if self.languages:
+            parse_pair(self.languages)
         if self.min_tokens >= self.max_tokens:
             raise ValueError(
                 f"min_tokens is below max_tokens ({self.max_tokens}), not "

@@ -7,7 +7,7 @@ form (Raffel et al. 2020, section 2.4; Lewis et al. 2020, section 3.2).
 # B batch, R raw tokens, L input length, T target length
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,12 @@ import numpy as np
 from research import networks
 from research.batch import ArraySpec, Example, VocabInfo
 from research.data.units import TextSpec
-from research.fields import choice, number
-from research.objectives.inputs import seq2seq, task_input, text_to_text
-from research.objectives.inputs.prompt import Prompt
+from research.fields import choice, free_text, number
+from research.objectives.inputs import languages, seq2seq, task_input, text_to_text
+from research.objectives.inputs.prompt import Prompt, in_languages
 from research.objectives.losses.cross_entropy import Term
 
-FORMATS = ("t5", "bart")
+FORMATS = ("t5", "bart", "xlm")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Objective(task_input.Task):
 
     t5    nothing precedes the parts; the decoder's first input is pad (T5's code).
     bart  bos precedes both; the decoder's first input is eos (as in its pretraining).
+    xlm   eos precedes the first part, and is the decoder's first input (XNLG).
 
     A part that is too long is truncated before its eos. A document of one part is not
     scored.
@@ -41,6 +42,8 @@ class Objective(task_input.Task):
     target_length: int = number(64, least=2)  # tokens of the target, specials included
     format: str = choice("t5", FORMATS)
     layout: str = choice("encoder_decoder", text_to_text.LAYOUTS)
+    languages: str = free_text("")  # token types of what is read and what is written,
+    # such as 0:1, or 0 for both; "": they have none
     label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's
     # probability that is spread over the vocabulary (T5 and BART: 0.1)
     z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 (T5's code: 1e-4)
@@ -58,6 +61,15 @@ class Objective(task_input.Task):
                 f"target_length is at least {self.min_length} with format "
                 f"{self.format}, not {self.target_length}"
             )
+        if self.languages and self.layout != "encoder_decoder":
+            raise ValueError(
+                f"languages needs layout encoder_decoder, not {self.layout}"
+            )
+        assert not self.languages or self._pair  # raises if it is no pair
+
+    @property
+    def _pair(self) -> tuple[int, int]:
+        return languages.parse_pair(self.languages)
 
     @property
     def pattern(self) -> str:
@@ -65,7 +77,7 @@ class Objective(task_input.Task):
 
     def text_spec(self, length: int) -> TextSpec:
         first = length - self.num_specials(1)
-        second = self.target_length - self.num_specials(1)
+        second = self.target_length - 1 - (self.format == "bart")
         return TextSpec("parts", first + second, max_first=first)
 
     def row_length(self, first_length: np.ndarray, length: np.ndarray) -> np.ndarray:
@@ -84,7 +96,6 @@ class Objective(task_input.Task):
         begin, size = task_input.two_parts(example, spec.length)
         rooms = spec.max_first, spec.length - spec.max_first
         position = np.arange(example.token.shape[1])
-        bos = vocab.bos_id if self.format == "bart" else None
         answered = (np.minimum(size, rooms) > 0).all(axis=1)
         packed = []
         for part, (room, width) in enumerate(
@@ -93,22 +104,34 @@ class Objective(task_input.Task):
             end = begin[:, part] + np.minimum(size[:, part], room)
             kept = (position >= begin[:, part, None]) & (position < end[:, None])
             kept &= answered[:, None]
+            before = self._before(part, vocab)
             packed.append(
-                seq2seq.pack(example.token, kept, answered, vocab, width, bos)
+                seq2seq.pack(example.token, kept, answered, vocab, width, *before)
             )
         joined = length + self.target_length
         start = self._decoder_start(vocab)
-        return text_to_text.make_batch(*packed, vocab, joined, self.layout, start)
+        batch = text_to_text.make_batch(*packed, vocab, joined, self.layout, start)
+        if self.languages:
+            for prefix, language in zip(
+                ("encoder_", "decoder_"), self._pair, strict=True
+            ):
+                segment = batch[prefix + "segment"]
+                batch[prefix + "token_type"] = (language * segment).astype(np.int32)
+        return batch
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """The first parts with their specials."""
-        bos = [vocab.bos_id] if self.format == "bart" else []
-        rows = [[*bos, *text, vocab.eos_id] for text in texts]
+        first, second = (self._before(part, vocab) for part in range(2))
+        rows = [[*first, *text, vocab.eos_id] for text in texts]
         start = self._decoder_start(vocab)
-        return text_to_text.prompt(rows, vocab, self.layout, start, bos)
+        made = text_to_text.prompt(rows, vocab, self.layout, start, second)
+        return in_languages(made, *self._pair) if self.languages else made
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
-        return text_to_text.needs(self.layout)
+        needs = text_to_text.needs(self.layout)
+        if not self.languages:
+            return needs
+        return replace(needs, token_types=max(self._pair) + 1)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: target, and accuracy (not differentiated)."""
@@ -117,4 +140,10 @@ class Objective(task_input.Task):
         return terms, ()
 
     def _decoder_start(self, vocab: VocabInfo) -> int:
-        return vocab.eos_id if self.format == "bart" else vocab.pad_id
+        return vocab.pad_id if self.format == "t5" else vocab.eos_id
+
+    def _before(self, part: int, vocab: VocabInfo) -> list[int]:
+        """The tokens that precede the first part (0) or the target (1)."""
+        if self.format == "bart":
+            return [vocab.bos_id]
+        return [vocab.eos_id] if self.format == "xlm" and part == 0 else []

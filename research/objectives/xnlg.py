@@ -20,7 +20,7 @@ from research.data import counter_rng
 from research.data.units import TextSpec
 from research.fields import choice, free_text, number
 from research.objectives.inputs import languages, seq2seq
-from research.objectives.inputs.prompt import Prompt
+from research.objectives.inputs.prompt import Prompt, in_languages
 from research.objectives.losses.cross_entropy import Term, cross_entropy
 
 
@@ -136,14 +136,9 @@ class Objective(objectives.Objective):
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """The encoder reads eos, a text, eos in the first language; the decoder writes
         the second, or the only one, of the first corpus."""
-        read, written = (
-            self._types[0] if self._types[0, 1] >= 0 else self._types[0, [0, 0]]
-        )
         rows = [[vocab.eos_id, *text, vocab.eos_id] for text in texts]
         made = seq2seq.prompt(rows, [vocab.eos_id], vocab)
-        for group, language in ((made.encoder, read), (made.group, written)):
-            group["token_type"] = (language * group["segment"]).astype(np.int32)
-        return made._replace(token_type=int(written))
+        return in_languages(made, *languages.parse_pair(self.languages.split()[0]))
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(

@@ -1,5 +1,7 @@
 """New texts are the most probable by the loss that trains the network."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -216,11 +218,32 @@ def test_a_text_depends_neither_on_other_prompts_nor_on_the_mesh(make_model, mes
             np.testing.assert_allclose(scores, [t.score for t in others], rtol=1e-4)
 
 
+def test_a_decoder_writes_in_the_language_that_is_asked_for(make_model, mesh):
+    """Its text, and the log p of that, are those of an objective in these languages."""
+    model = make_model("xnlg", {"languages": "0:1"}, token_types=3, layers=1)
+
+    def write(objective, **options):
+        chosen = Options(max_tokens=2, **options)
+        return make_generate(objective, *model[1:], VOCAB, mesh, chosen)(PROMPTS[:1])
+
+    expected = write(objectives.make_objective("xnlg", languages="1:2"))
+    assert write(model[0], languages="1:2") == expected
+    with pytest.raises(
+        UserError, match=r"languages is 0:3, but .* \(.* 3\) are 0 to 2"
+    ):
+        write(model[0], languages="0:3")
+    with pytest.raises(
+        ValueError, match="languages is one pair such as 0:1, not '0 1'"
+    ):
+        Options(languages="0 1")
+
+
 def test_what_cannot_be_written_is_refused(make_model, mesh):
     def write(name, fields, prompts, **options):
         model = make_model(name, fields, **options)
-        return make_generate(*model, VOCAB, mesh, OPTIONS)(prompts)
+        return make_generate(*model, VOCAB, mesh, chosen)(prompts)
 
+    chosen = OPTIONS
     with pytest.raises(
         UserError, match=r"objective mlm does not write text; bart, dae"
     ):
@@ -235,6 +258,14 @@ def test_what_cannot_be_written_is_refused(make_model, mesh):
         write("mass", {}, [[VOCAB.mask_id, 60, VOCAB.mask_id]])
     with pytest.raises(UserError, match="the masks of a prompt are 2"):
         write("mass", {}, [[60, VOCAB.mask_id, VOCAB.mask_id]])
+    chosen = dataclasses.replace(OPTIONS, languages="0")
+    with pytest.raises(
+        UserError, match="languages is 0, but the network has one stack"
+    ):
+        write("lm", {}, PROMPTS)
+    with pytest.raises(UserError, match=r"token_types is 0\) do not exist"):
+        write("mass", {}, PROMPTS, token_types=0)
+    chosen = OPTIONS
     assert write("lm", {}, []) == []
 
 

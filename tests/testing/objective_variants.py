@@ -156,6 +156,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"target_length": 12, "layout": "prefix", "only": "corrupt"},
         {"target_length": 12, "layout": "decoder", "only": "corrupt"},
         {"target_length": 12, "format": "bart", "only": "corrupt"},
+        {"target_length": 12, "format": "xlm", "languages": "1:0", "only": "corrupt"},
     ],
     "token_classification": [
         {},

@@ -37,6 +37,22 @@ def parse_languages(languages: str) -> np.ndarray:
     return types
 
 
+def parse_pair(languages: str) -> tuple[int, int]:
+    """Token types of a text that is read and of the one that is written.
+
+    Args:
+      languages: such as 0:1, or 0 for both.
+
+    Raises:
+      ValueError: it is not one number or pair of numbers.
+    """
+    types = parse_languages(languages)
+    if len(types) > 1:
+        raise ValueError(f"languages is one pair such as 0:1, not {languages!r}")
+    read, written = types[0].tolist()
+    return read, read if written < 0 else written
+
+
 def types_of_rows(types: np.ndarray, corpus: np.ndarray) -> np.ndarray:
     """[B, 2] int32: the languages of each row; -1: no second language.
 

@@ -28,6 +28,15 @@ class Prompt(NamedTuple):
     end: Any = None  # [B] int32: the last position that a text may have; None: any
 
 
+def in_languages(prompt: Prompt, read: int, written: int) -> Prompt:
+    """The prompt of an encoder and a decoder whose texts have these token types."""
+    encoder, group = (
+        arrays | {"token_type": (language * arrays["segment"]).astype(np.int32)}
+        for arrays, language in ((prompt.encoder, read), (prompt.group, written))
+    )
+    return prompt._replace(group=group, encoder=encoder, token_type=written)
+
+
 def pad_group(group: Mapping[str, np.ndarray], width: int) -> dict[str, np.ndarray]:
     """A group with more padding at the ends of its rows, [B, width]."""
 

@@ -11,6 +11,7 @@ from tests.fidelity.guards import (
     ulmfit,
     vectors,
     windows,
+    xnlg,
 )
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "ulmfit",
     "vectors",
     "windows",
+    "xnlg",
 ]

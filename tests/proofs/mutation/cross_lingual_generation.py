@@ -3,6 +3,12 @@
 from tests.proofs.mutation import Mutant
 
 XNLG = "research/objectives/xnlg.py"
+SEQUENCES = "research/objectives/sequence_to_sequence.py"
+PROMPT = "research/objectives/inputs/prompt.py"
+GENERATE = "research/generation/generate.py"
+GUARDS = "tests/fidelity/test_facts.py"
+SEQUENCES_TEST = "tests/objectives/test_sequence_to_sequence.py"
+GENERATE_TEST = "tests/generation/test_generate.py"
 RESTORE = "research/checkpoints/partial_restore.py"
 TEST = "tests/objectives/test_xnlg.py"
 
@@ -41,11 +47,51 @@ MUTANTS = [
     ),
     Mutant(
         "a text is written in the language that it is read in",
-        XNLG,
-        "return made._replace(token_type=int(written))",
-        "return made._replace(token_type=int(read))",
+        PROMPT,
+        "encoder=encoder, token_type=written",
+        "encoder=encoder, token_type=read",
         TEST,
         "first_corpus",
+    ),
+    Mutant(
+        "an input and its target change languages",
+        SEQUENCES,
+        'zip(("encoder", "decoder"), self._pair',
+        'zip(("decoder", "encoder"), self._pair',
+        SEQUENCES_TEST,
+        "types_of_their_languages",
+    ),
+    Mutant(
+        "a target's languages are not among what a network has to have",
+        SEQUENCES,
+        "token_types=max(self._pair) + 1",
+        "token_types=max(self._pair)",
+        SEQUENCES_TEST,
+        "types_of_their_languages",
+    ),
+    Mutant(
+        "the language that is asked for is not written",
+        GENERATE,
+        "prompt = _in_languages(prompt, options.languages, network.options)",
+        "_in_languages(prompt, options.languages, network.options)",
+        GENERATE_TEST,
+        "asked_for",
+    ),
+    Mutant(
+        "a language that the network lacks is taken for the last one",
+        GENERATE,
+        "if max(pair) >= count:",
+        "if not count:",
+        GENERATE_TEST,
+        "asked_for",
+    ),
+    Mutant(
+        "the gradient of what is frozen counts in the norm that is clipped",
+        "research/run/optimizer.py",
+        "optimizer = optax.chain(freeze, optimizer)",
+        "optimizer = optax.chain(optimizer, freeze)",
+        GUARDS,
+        "frozen",
     ),
     Mutant(
         "text in one language counts as much as translations",
