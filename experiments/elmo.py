@@ -40,6 +40,8 @@ def get_config(size: str = "small"):
     if size == "tiny":
         model.update(width=32, cell_width=64, character_filters=[16, 16, 32])
         return config
+    optim.update(name="adagrad", learning_rate=0.2, initial_sum=1 / 400)
+    optim.update(schedule="constant", warmup_steps=0, clip_norm=0.5)
     if size == "small":
         data.vocabulary_size = 20_000
         model.update(width=128, cell_width=512, character_filters=[32, 32, 64, 128])
@@ -49,7 +51,5 @@ def get_config(size: str = "small"):
     data.update(length=128, vocabulary_size=793_474)
     model.update(width=512, cell_width=4096)
     config.objective.sampled_words = 8192
-    optim.update(name="adagrad", learning_rate=0.2, initial_sum=1 / 400)
-    optim.update(schedule="constant", warmup_steps=0, clip_norm=0.5)
     config.train.update(batch=60, steps=1_000_844)
     return config

@@ -336,5 +336,5 @@ def network_keys(start: Arm) -> dict[str, Any]:
     return {
         key: trained[key]
         for key in keys
-        if key != "model.dropout" and trained[key] != default[key]
+        if key != "model.dropout" and trained[key] != default.get(key)
     }
