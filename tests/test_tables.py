@@ -34,6 +34,7 @@ TASKS = dict.fromkeys(
 TASKS["POS, frozen"] = Task("", {"data.train": "a.conll", "data.valid": "b.conll"})
 TASKS["IMDb"] = Task("", {"data.train": "a.tsv", "data.valid": "b.tsv"})
 TASKS["MRPC"] = Task("", {"data.train": "c.tsv", "data.valid": "d.tsv"})
+TASKS["CoNLL-2000"] = Task("", {"data.train": "e.conll", "data.valid": "f.conll"})
 QUESTIONS = Task("", KEYS | {"objective.name": "question_answering"})
 
 
