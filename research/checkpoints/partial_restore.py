@@ -1,6 +1,6 @@
 """Restores the parameters of another run, or a part of them, to start training from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -44,6 +44,7 @@ def restore_params(
     vocabulary: str,
     num_pieces: int = 0,
     layers: Sequence[int] = (),
+    of_vocabulary: Collection[str] | None = None,
 ) -> tuple[Any, list[str]]:
     """Replaces this run's parameters by those of the same name in another model.
 
@@ -53,11 +54,13 @@ def restore_params(
       scope: the subtree of its parameters to start from, such as "discriminator"; "":
         all of them.
       params: this run's initial parameters, which stay where the source has none.
-      vocabulary: hash of this run's vocabulary; the other run must have the same, since
-        its token embeddings belong to those tokens.
+      vocabulary: hash of this run's vocabulary; the other run must have the same if a
+        parameter that it gives belongs to those tokens.
       num_pieces: how many pieces the vocabulary's model file has.
       layers: the source's layers, from 0, that this run's layers start from; (): it has
         as many.
+      of_vocabulary: names of the parameters that have a row for each token; None: any
+        may have.
 
     Returns:
       the parameters, and the names of those that are missing in the source.
@@ -66,6 +69,7 @@ def restore_params(
       UserError: nothing there, nothing of that name, another shape or vocabulary.
     """
     checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
+    checks["of_vocabulary"] = of_vocabulary
     saved = saved_params(source, _with_layers(params, layers), scope, **checks)
     by_name, missing = _pick_layers(source, saved.by_name, layers), []
     by_name = _for_two_stacks(by_name, params)
@@ -104,6 +108,7 @@ def check_source(
     vocabulary: str,
     num_pieces: int = 0,
     layers: Sequence[int] = (),
+    of_vocabulary: Collection[str] | None = None,
 ) -> epath.Path | None:
     """Checks what `restore_params` checks, without reading a run's parameters.
 
@@ -122,13 +127,15 @@ def check_source(
         by_name = _pick_layers(source, saved.by_name, layers)
         _check_shapes(source, scope, by_name, saved.parts, params)
         return None
-    folder = _folder_with(vocabulary, source, "train.init_from")
+    folder = find_checkpoint(source)
     with ocp.Checkpointer(_handler()) as checkpointer:
         tree = checksums.item_metadata(checkpointer, folder)["params"].tree
     tree = int8_weights.float_shapes(rename_keys(tree, current_name))
     part = _part(tree, scope, source)
     by_name = _pick_layers(source, _by_name(part), layers)
     by_name = _for_two_stacks(by_name, params)
+    if _has_tokens(by_name, params, of_vocabulary):
+        _check_vocabulary(folder, vocabulary, source, "train.init_from")
     _check_shapes(source, scope, by_name, sorted(part), params)
     return folder
 
@@ -230,19 +237,24 @@ def _by_name(tree: Any) -> dict[str, Any]:
     return {path_name(path): leaf for path, leaf in leaves}
 
 
-def _folder_with(vocabulary: str, source: str, flag: str) -> epath.Path:
-    """The folder of a run's checkpoint.
+def _has_tokens(
+    by_name: Mapping[str, Any], params: Any, of_vocabulary: Collection[str] | None
+) -> bool:
+    """Whether parameters that a source gives may have a row for each token."""
+    return of_vocabulary is None or any(
+        name in by_name and name in of_vocabulary for name in _by_name(params)
+    )
 
-    Raises:
-      UserError: there is none, or the run has another vocabulary.
-    """
-    folder = find_checkpoint(source, flag)
+
+def _check_vocabulary(
+    folder: epath.Path, vocabulary: str, source: str, flag: str
+) -> None:
+    """Raises UserError: the run of a checkpoint has another vocabulary."""
     if load_on_host(folder, "facts")["facts"]["vocabulary"] != vocabulary:
         raise UserError(
             f"{flag}={source} was trained on another vocabulary; set "
             f"data.vocabulary to that run's workdir, {folder.parent.parent}"
         )
-    return folder
 
 
 def _part(saved: Mapping[str, Any], scope: str, source: str) -> Mapping[str, Any]:
@@ -280,11 +292,12 @@ def saved_params(
     vocabulary: str,
     num_pieces: int = 0,
     flag: str = "train.init_from",
+    of_vocabulary: Collection[str] | None = None,
 ) -> Saved:
     """The parameters of another model, on the host.
 
     Args:
-      source, scope, vocabulary, num_pieces: as of `restore_params`.
+      source, scope, vocabulary, num_pieces, of_vocabulary: as of `restore_params`.
       params: those to find, or their shapes.
       flag: the key that names the source, for errors.
 
@@ -296,9 +309,12 @@ def saved_params(
         checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
         found = huggingface.restore(source, scope, shapes, **checks)
         return Saved(found.params, found.unused, found.num_rows, found.unused)
-    folder = _folder_with(vocabulary, source, flag)
+    folder = find_checkpoint(source, flag)
     saved = _part(load_on_host(folder, "params")["params"], scope, source)
-    return Saved(_by_name(saved), sorted(saved), {}, [])
+    by_name = _by_name(saved)
+    if _has_tokens(_for_two_stacks(by_name, params), params, of_vocabulary):
+        _check_vocabulary(folder, vocabulary, source, flag)
+    return Saved(by_name, sorted(saved), {}, [])
 
 
 def load_on_host(

@@ -27,7 +27,14 @@ def write_texts(program: Program, params: Any) -> dict[str, np.ndarray]:
     )
     rows = next(iter(program.abstract_batch.values())).shape[0]
     generate = make_generate(
-        objective, program.network, params, vocab, program.mesh, options, batch=rows
+        objective,
+        program.network,
+        params,
+        vocab,
+        program.mesh,
+        options,
+        batch=rows,
+        constants=program.constants.arrays,
     )
     written = []
     for prompts in _prompts(program.data):

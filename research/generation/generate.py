@@ -1,7 +1,8 @@
 """A run's network as a function from prompts to texts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -40,6 +41,7 @@ def make_generate(
     *,
     batch: int = 32,
     width: int = 0,
+    constants: Mapping[str, Any] = MappingProxyType({}),
 ) -> Callable[..., list[list[Text]]]:
     """A function that continues prompts, each by one text or, by beam search, several.
 
@@ -59,6 +61,7 @@ def make_generate(
       mesh: `Program.mesh`.
       batch: prompts that are continued at once.
       width: the length that rows of prompts are padded to; 0: that of the longest.
+      constants: arrays on the mesh that `Objective.read_constants` needs.
 
     Raises:
       UserError: as `find_writer`; of the function: a prompt is empty where it cannot
@@ -67,11 +70,14 @@ def make_generate(
     """
     objective = find_writer(objective, options.part)
 
-    def run(params, arrays, token_type, appended):
+    def run(params, constants, arrays, token_type, appended):
+        encoder = arrays["encoder"]
+        if encoder is not None:
+            encoder = objective.read_constants(encoder, constants)
         call = partial(networks.apply, network, params)
         reader = continuation.Continuation(call, vocab, token_type, appended)
         logits, context = reader.read_prompt(
-            arrays["group"], arrays["encoder"], arrays["end"], options.max_tokens
+            arrays["group"], encoder, arrays["end"], options.max_tokens
         )
         steps = Network(
             reader.read_tokens, continuation.repeat_rows, continuation.select_rows
@@ -84,7 +90,7 @@ def make_generate(
         )
 
     replicated = sharding.replicated(mesh)
-    run = jax.jit(run, static_argnums=(2, 3), out_shardings=replicated)
+    run = jax.jit(run, static_argnums=(3, 4), out_shardings=replicated)
 
     def generate(prompts, sampling=None, numbers=None):
         if not len(prompts):
@@ -98,7 +104,7 @@ def make_generate(
         numbers = np.arange(len(prompts)) if numbers is None else numbers
         arrays |= {"row": np.asarray(numbers, np.int32), "sampling": sampling}
         call = lambda rows: run(  # noqa: E731
-            params, rows, prompt.token_type, prompt.appended
+            params, dict(constants), rows, prompt.token_type, prompt.appended
         )
         written = map_rows(call, arrays, batch=batch, mesh=mesh)
         return [_texts(Written(*each)) for each in zip(*written, strict=True)]

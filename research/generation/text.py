@@ -32,7 +32,8 @@ def make_writer(
     the space between them.
 
     Args:
-      run: has an objective, network, params, vocabulary and mesh (`RestoredRun`).
+      run: has an objective, network, params, vocabulary and mesh, and gives the
+        constants of inputs (`RestoredRun`).
       batch: prompts that are continued at once.
 
     Raises:
@@ -41,7 +42,14 @@ def make_writer(
     objective, vocabulary = find_writer(run.objective, options.part), run.vocabulary
     vocab = vocabulary.vocab
     generate = make_generate(
-        run.objective, run.network, run.params, vocab, run.mesh, options, batch=batch
+        run.objective,
+        run.network,
+        run.params,
+        vocab,
+        run.mesh,
+        options,
+        batch=batch,
+        constants=run.input_constants(objective),
     )
 
     def write(prompts):

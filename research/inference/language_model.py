@@ -163,7 +163,7 @@ class LanguageModel:
                 "are cut",
                 file=sys.stderr,
             )
-        vectors = np.zeros((len(rows), self.run.network.options.width), np.float32)
+        vectors = np.zeros((len(rows), self._encoded_width), np.float32)
         encode = functools.partial(self._encode, self.run.params)
         order = np.argsort([len(row) for row in rows], kind="stable")[::-1]
         for start in range(0, len(rows), batch):
@@ -224,22 +224,31 @@ class LanguageModel:
         """Whether a text's class token stands before it, as in BERT's rows."""
         return self._layout == "both"
 
+    @property
+    def _encoded_width(self) -> int:
+        """D of `encode`: that of the network, of both directions if an LSTM has two."""
+        arrays = self._arrays([[self.run.vocabulary.vocab.unk_id]], "mean")
+        return jax.eval_shape(self._encode, self.run.params, arrays).shape[1]
+
     @functools.cached_property
     def _encode(self) -> Any:
         """(params, arrays) -> the weighted sum of states [B, D]."""
+        objective = self.run.objective
+        constants = self.run.input_constants(objective)
 
         def states(net, group):
-            net = self.run.objective.text_encoder(net)
+            net = objective.text_encoder(net)
             return net.encode(group).states if self._has_encoder else net.states(group)
 
         @jax.jit
-        def encode(params, arrays):
-            fn = functools.partial(states, group=input_group(arrays))
+        def with_constants(params, constants, arrays):
+            group = objective.read_constants(input_group(arrays), constants)
+            fn = functools.partial(states, group=input_group(group))
             states_BLD = networks.apply(self.run.network, params, fn)
             weight_BL = arrays["weight"]
             return jnp.einsum("bl,bld->bd", weight_BL, states_BLD.astype(jnp.float32))
 
-        return encode
+        return lambda params, arrays: with_constants(params, constants, arrays)
 
     def _with_specials(self, text: str, length: int) -> tuple[list[int], bool]:
         """At most `length` ids of a text and its special tokens, those that the network

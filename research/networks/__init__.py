@@ -15,7 +15,7 @@ from flax import linen as nn
 from research.batch import VocabInfo
 from research.errors import UserError
 from research.networks.layers.adaptive import AdaptiveReadout
-from research.networks.layers.features import FEATURES, VIEWS
+from research.networks.layers.features import FEATURES, OF_VECTORS, VIEWS
 from research.networks.layers.heads import HeadSpec, Readout
 from research.networks.layers.options import Options
 from research.networks.modules.flax_bridge import (
@@ -140,6 +140,7 @@ def build(network: Network, needs: Needs, vocab: VocabInfo) -> nn.Module:
 __all__ = [
     "FEATURES",
     "FOLDER",
+    "OF_VECTORS",
     "TIE_CHOICES",
     "VIEWS",
     "Ability",

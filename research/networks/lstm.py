@@ -15,6 +15,7 @@ from research import networks
 from research.errors import UserError
 from research.fields import choice, number
 from research.networks.layers.characters import spell
+from research.networks.layers.features import OF_SEVERAL_LAYERS
 from research.networks.layers.options import dim, dropout_rate
 
 
@@ -53,9 +54,10 @@ class Network(networks.Network):
     cell_clip: float = number(0.0, least=0)  # values of cells beyond it are cut (ELMo:
     # 3); 0: none
     projection_clip: float = number(0.0, least=0)  # likewise of projected outputs
-    input: str = choice("table", ("table", "characters", "both"))  # the vectors of
-    # words; of characters: a convolution over the bytes of each word (ELMo), which
-    # needs data.vocabulary=words; both: the two, one behind the other (CVT)
+    input: str = choice("table", ("table", "characters", "both", "vectors"))  # the
+    # vectors of words; characters: a convolution over the bytes of each word (ELMo),
+    # which needs data.vocabulary=words; both: the two, one behind the other (CVT);
+    # vectors: objective.vectors alone, as they are (CoVe)
     character_filters: list = dataclasses.field(
         default_factory=lambda: [32, 32, 64, 128, 256, 512, 1024]
     )  # numbers of filters of 1, 2, 3, ... bytes; 0: none
@@ -76,6 +78,7 @@ class Network(networks.Network):
         networks.Ability.INPUT_FEATURES,
         networks.Ability.TWO_DIRECTIONS,
         networks.Ability.VIEWS,
+        networks.Ability.ENCODER_DECODER,
     )
 
     def __post_init__(self):
@@ -113,9 +116,11 @@ class Network(networks.Network):
                 "model.joined_cell_width is of model.joined_layers, which is 0; set "
                 "the one or the other"
             )
-        if self.input == "characters" and (self.cutoffs or self.tie_embeddings):
+        if self.input in ("characters", "vectors") and (
+            self.cutoffs or self.tie_embeddings
+        ):
             raise UserError(
-                "model.input characters has no table of words that a readout could "
+                f"model.input {self.input} has no table of words that a readout could "
                 "share; set model.tie_embeddings=False and model.cutoffs=[]"
             )
 
@@ -129,29 +134,40 @@ class Network(networks.Network):
         return self.cell_width or width
 
     def module(self, needs: networks.Needs, size: int) -> nn.Module:
+        # The modules import this class.
         from research.networks.modules.lstm import LSTM
+        from research.networks.modules.lstm_encoder_decoder import LSTMEncoderDecoder
         from research.networks.modules.two_lstms import TwoLSTMs
 
         characters = None
-        if self.input != "table":
+        if self.input == "vectors" and not needs.input_features:
+            raise UserError(
+                "model.input vectors reads the vectors of objective.vectors, and there "
+                "are none; set it and objective.vectors_width"
+            )
+        if self.input in ("characters", "both"):
             if not needs.spelling:
                 raise UserError(
                     f"model.input {self.input} needs the spelling of words, which this "
                     "vocabulary does not have; set data.vocabulary=words"
                 )
             characters = spell(needs.spelling, self.word_bytes)
-        if needs.features != "last" and len({*self.widths}) > 1:
+        if needs.features in OF_SEVERAL_LAYERS and len({*self.widths}) > 1:
             raise UserError(
                 "features of several layers need layers of one width; set "
                 "model.inner_width=0"
             )
+        if needs.stacks == "encoder_decoder":
+            self._check_encoder_decoder()
+            heads, given = tuple(needs.heads.items()), needs.input_features > 0
+            return LSTMEncoderDecoder(self, size, heads, characters, given)
         both = needs.pattern == "full" or needs.stacks == "two_directions"
         if self.joined_layers and not (both and needs.stacks == "one"):
             raise UserError(
                 "model.joined_layers read a text from both ends, but this objective "
                 "reads it from one end at a time; set it to 0"
             )
-        if self.joined_layers and (needs.features not in ("last", networks.VIEWS)):
+        if self.joined_layers and needs.features in OF_SEVERAL_LAYERS:
             raise UserError(
                 f"features {needs.features} are of layers that read one direction; set "
                 "model.joined_layers=0"
@@ -171,3 +187,22 @@ class Network(networks.Network):
             lstm_layers=needs.feature_lstm_layers,
             has_vectors=needs.input_features > 0,
         )
+
+    def _check_encoder_decoder(self) -> None:
+        """Raises UserError: a key is incompatible with a decoder whose layers begin
+        with the last states of the encoder's."""
+        for key, value, is_legal in (
+            ("residual", False, not self.residual),
+            ("cutoffs", [], not self.cutoffs),
+            ("inner_width", 0, self.inner_width in (0, self.width)),
+            (
+                "joined_cell_width",
+                self.cell_width,
+                self.joined_cell_width in (0, self.cell_width),
+            ),
+        ):
+            if not is_legal:
+                raise UserError(
+                    f"model.{key} is not for an encoder and a decoder of LSTMs, whose "
+                    f"layers are alike; set it to {value}"
+                )

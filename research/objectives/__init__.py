@@ -150,6 +150,11 @@ class Objective(abc.ABC):
         """
         return {}
 
+    def read_constants(self, group: Mapping, constants: Mapping) -> dict:
+        """A network input [B, L], with what the loss looks up for its tokens in the
+        constants, such as vectors of words; outside of the loss it is asked for."""
+        return dict(group)
+
     def for_evaluation(self) -> "Objective":
         """The objective that scores evaluations; its carry may differ."""
         return self

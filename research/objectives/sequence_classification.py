@@ -119,11 +119,14 @@ class Objective(task_input.Task):
                 "features is last and lstm_layers 0 with format bart, and with lm_coef"
             )
         if self.head == "tanh" and (
-            self.features == "concat" or self.lstm_layers or self.pool == "concat"
+            self.features in ("concat", *networks.OF_VECTORS)
+            or self.lstm_layers
+            or self.pool == "concat"
         ):
             raise ValueError(
-                "head is linear with features concat, pool concat and lstm_layers, "
-                "since the pooler of head tanh reads one state of the network"
+                "head is linear with features concat, vectors and vectors_last, pool "
+                "concat and lstm_layers, since the pooler of head tanh reads one state "
+                "of the network"
             )
         if self.head in ("tanh", "linear") and self.head_width:
             raise ValueError(
@@ -239,7 +242,8 @@ class Objective(task_input.Task):
             group = task_input.with_vectors(self, batch)
             states, segment = net.features(group, scored=scored), batch["segment"]
         else:
-            states, segment = encoded = net.encode(input_group(batch, "encoder_"))
+            encoded = net.encode(input_group(batch, "encoder_"))
+            states, segment = encoded.states, encoded.segment
             if scored is not None:
                 decoder = input_group(batch, "decoder_")
                 states = net.states(decoder, encoded=encoded, scored=scored)

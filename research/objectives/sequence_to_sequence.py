@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from research import networks
-from research.batch import ArraySpec, Example, VocabInfo
+from research.batch import ArraySpec, ConstantSpec, Example, VocabInfo
 from research.data.units import TextSpec
 from research.fields import choice, free_text, number
 from research.objectives.inputs import languages, seq2seq, task_input, text_to_text
@@ -48,6 +48,10 @@ class Objective(task_input.Task):
     # probability that is spread over the vocabulary (T5 and BART: 0.1)
     z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 (T5's code: 1e-4)
 
+    vectors: str = free_text("")  # of words, which the encoder reads beside its own
+    # (task_input.VECTORS), with layout encoder_decoder; "": none
+    vectors_width: int = number(0, least=0, most=2**20)  # their width
+
     beams: int = number(4, least=1)  # of texts that evaluations write; 1: greedy
     length_penalty: float = number(0.6, least=0)  # of beam search, alpha of Wu et al.
     # 2016 (T5's beam_search.gin: 4 beams, 0.6)
@@ -66,6 +70,13 @@ class Objective(task_input.Task):
                 f"languages needs layout encoder_decoder, not {self.layout}"
             )
         assert not self.languages or self._pair  # raises if it is no pair
+        task_input.check_vectors(self)
+        if self.vectors and self.layout != "encoder_decoder":
+            raise ValueError(
+                f"vectors are those of an encoder's words, but layout {self.layout} "
+                "has no encoder; set layout=encoder_decoder, or vectors and "
+                "vectors_width to none"
+            )
 
     @property
     def _pair(self) -> tuple[int, int]:
@@ -127,14 +138,19 @@ class Objective(task_input.Task):
         made = text_to_text.prompt(rows, vocab, self.layout, start, second)
         return in_languages(made, *self._pair) if self.languages else made
 
+    def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
+        return task_input.vector_constants(self, vocab)
+
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         needs = text_to_text.needs(self.layout)
-        if not self.languages:
-            return needs
-        return replace(needs, token_types=max(self._pair) + 1)
+        changes = {"input_features": self.vectors_width}
+        if self.languages:
+            changes["token_types"] = max(self._pair) + 1
+        return replace(needs, **changes)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: target, and accuracy (not differentiated)."""
+        batch = task_input.with_vectors(self, batch, "encoder_")
         factors = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
         terms = text_to_text.loss_terms("target", net, batch, self.layout, **factors)
         return terms, ()

@@ -49,7 +49,8 @@ class Objective(task_input.Task):
     head: str = choice("linear", ("linear", "crf", "gelu_norm"))  # gelu_norm: a dense
     # layer, gelu and a norm before the last layer (ModernBertForTokenClassification)
     features: str = choice("last", networks.FEATURES)  # states that the head reads: of
-    # the last block; of the last four, joined; a learned mix of embeddings and blocks
+    # the last block; of the last four, joined; a learned mix of embeddings and blocks;
+    # vectors alone; vectors, then the states of the last block (CoVe)
     lstm_layers: int = number(0, least=0, most=8)  # of a BiLSTM that reads these, and
     # that the head reads, with model.width units a direction; 0: none
     vectors: str = free_text("")  # of words, which the network reads beside its own
@@ -157,7 +158,7 @@ class Objective(task_input.Task):
     def _logits(self, net: Any, batch: dict) -> jax.Array:
         """[B, L, N] float32."""
         if self.format == "bart":
-            states, _ = net.encode(input_group(batch, "encoder_"))
+            states = net.encode(input_group(batch, "encoder_")).states
         else:
             states = net.features(task_input.with_vectors(self, batch))
         return net.head("tag", states)

@@ -17,6 +17,7 @@ from research.checkpoints.partial_restore import (
 from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.distributed import sharding
 from research.errors import UserError
+from research.run.constants import Constants
 from research.run.identity import read_run_config
 from research.run.setup import Program, build_program, initial_state
 from research.run.workdir import config_digest
@@ -33,6 +34,19 @@ class RestoredRun(NamedTuple):
     mesh: Mesh
     step: int  # the checkpoint's step
     facts: Mapping[str, Any] = MappingProxyType({})  # the checkpoint's
+
+    def input_constants(self, objective: Any) -> dict[str, Any]:
+        """What `Objective.read_constants` needs: the constants, if positions have
+        vectors beside their tokens, else {}.
+
+        Args:
+          objective: that of the run, or one of its parts.
+        """
+        vocab = self.vocabulary.vocab
+        if not objective.needs(vocab).input_features:
+            return {}
+        specs = objective.constants(vocab)
+        return Constants(specs, self.mesh, self.vocabulary.facts).arrays
 
 
 def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> RestoredRun:

@@ -43,6 +43,7 @@ class Program(NamedTuple):
     abstract_eval_sums: Any  # the sums of its terms, which training may not have
     constants: Constants  # the objective's constants, not read yet
     replicated_dims: list[str]  # dims that the mesh does not divide
+    of_vocabulary: frozenset[str]  # names of parameters that have a row for each token
 
     @property
     def abstract_batch(self) -> dict:
@@ -143,6 +144,19 @@ def build_program(
         replicated_dims=sharding.replicated_dims(
             networks.logical_axes(boxed.params), state.params, mesh
         ),
+        of_vocabulary=_of_vocabulary(boxed.params),
+    )
+
+
+def _of_vocabulary(boxed: Any) -> frozenset[str]:
+    """Names of the parameters, of which one dim is the vocabulary."""
+    axes = jax.tree_util.tree_leaves_with_path(
+        networks.logical_axes(boxed), is_leaf=sharding.is_logical_axes
+    )
+    return frozenset(
+        jax.tree_util.keystr(path, simple=True, separator="/")
+        for path, names in axes
+        if "vocab" in names
     )
 
 
@@ -291,6 +305,7 @@ def first_state(program: Program, config: Any) -> State:
         config.train.init_scope,
         state.params,
         layers=config.train.init_layers,
+        of_vocabulary=program.of_vocabulary,
         **program.data.vocabulary_facts,
     )
     return state._replace(params=params)

@@ -28,7 +28,14 @@ def check_start(program: Program, config: Any, workdir: epath.Path) -> None:
     params, facts = program.abstract_state.params, program.data.vocabulary_facts
     try:
         layers = config.train.init_layers
-        folder = check_source(source, scope, params, layers=layers, **facts)
+        folder = check_source(
+            source,
+            scope,
+            params,
+            layers=layers,
+            of_vocabulary=program.of_vocabulary,
+            **facts,
+        )
     except UserError as error:
         raise UserError(f"{error}{_different_keys(source, config)}") from error
     if folder and exists(folder.parent.parent / CONFIG_FILE):

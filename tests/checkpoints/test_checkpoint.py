@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import shutil
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,11 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from research.checkpoints.checkpoint import Checkpoints, finished_steps
-from research.checkpoints.partial_restore import find_checkpoint, restore_params
+from research.checkpoints.partial_restore import (
+    check_source,
+    find_checkpoint,
+    restore_params,
+)
 from research.errors import UserError
 from research.files import checksums
 from research.step import State
@@ -108,6 +113,23 @@ def test_parameters_and_moments_of_an_earlier_version_have_names_of_today(earlie
         params, missing = restore_params(str(earlier), scope, initial, vocabulary="v")
         assert_equal(params, make_state(3).params)
         assert not missing
+
+
+def test_another_vocabulary_is_refused_where_a_parameter_has_its_rows(earlier):
+    """The names are those of this run, of which the source gives some."""
+    initial = make_state(9).params
+    name, *_ = initial
+    restore = partial(restore_params, str(earlier), "place/kind", initial)
+    for of_vocabulary in (None, {name}):
+        with pytest.raises(UserError, match="trained on another vocabulary"):
+            restore(vocabulary="w", of_vocabulary=of_vocabulary)
+    params, _ = restore(vocabulary="w", of_vocabulary={"token/scale", "other"})
+    assert_equal(params, make_state(3).params)
+    assert check_source(
+        str(earlier), "place/kind", initial, vocabulary="w", of_vocabulary=()
+    )
+    with pytest.raises(UserError, match="trained on another vocabulary"):
+        check_source(str(earlier), "place/kind", initial, vocabulary="w")
 
 
 def test_another_shape_in_an_earlier_version_is_named_as_of_today(earlier):

@@ -7,7 +7,7 @@ import pytest
 from research import networks
 from research.distributed import sharding
 from research.run.setup import zero_batch
-from tests.testing.objective_cases import make_network
+from tests.testing.objective_cases import make_constants, make_network
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +31,7 @@ def make_model():
         objective, network = make_network(name, fields or {}, **small)
         batch = zero_batch(objective.batch_spec(12), 2) | {"carry": None}
         batch["example"] = jax.numpy.zeros(2, "int32")
+        batch |= make_constants(objective)
         loss = lambda net: objective.loss(net, batch, jax.random.key(0))  # noqa: E731
         boxed = jax.eval_shape(lambda: networks.init(network, loss, jax.random.key(0)))
         leaves, tree = jax.tree.flatten(networks.unbox(boxed))

@@ -1,6 +1,7 @@
 """New texts are the most probable by the loss that trains the network."""
 
 import dataclasses
+from types import MappingProxyType
 
 import jax
 import numpy as np
@@ -16,7 +17,7 @@ from research.objectives.inputs import input_format, seq2seq, text_to_text
 from research.objectives.inputs.prompt import pad_rows
 from tests.generation.conftest import mesh_of
 from tests.testing.interval_patterns import SinkWindow, with_sinks
-from tests.testing.objective_cases import VOCAB
+from tests.testing.objective_cases import VOCAB, make_constants
 
 PROMPTS = [[60, 61, 70], [50], [62, 63, 64, 65, 90]]
 OPTIONS = Options(max_tokens=6, min_tokens=3)
@@ -178,12 +179,13 @@ def test_new_tokens_attend_to_what_the_last_one_of_the_prompt_did(make_model, me
     assert abs(loss_of(model, lm_batch, PROMPTS[2], text) / loss - 1) > 1e-4
 
 
-def loss_of(model, make_batch, prompt, text):
+def loss_of(model, make_batch, prompt, text, constants=MappingProxyType({})):
     """The sum of the loss over a text and its end."""
     objective, network, params = model
     objective = find_writer(objective, "")
     batch = make_batch(objective, prompt, [*text.tokens, *[VOCAB.eos_id] * text.ended])
     batch |= {"carry": None, "example": np.zeros(len(batch["target"]), np.int32)}
+    batch |= constants
 
     @jax.jit
     def terms(params):
@@ -200,6 +202,22 @@ def test_beams_are_scored_by_the_loss(make_model, mesh):
     for text in make_generate(*model, VOCAB, mesh, options)(PROMPTS[:1])[0]:
         loss = loss_of(model, lm_batch, PROMPTS[0], text)
         np.testing.assert_allclose(text.score, -loss, rtol=1e-5)
+
+
+def test_lstms_write_beams_from_the_vectors_of_a_prompt(make_model, mesh):
+    """The log p of each is minus the loss, which reads the same vectors."""
+    network = {"network": "lstm", "layers": 1, "joined_layers": 1, "width": 8}
+    network |= {"input": "vectors", "tie_embeddings": False}
+    fields = {"target_length": 12, "vectors": "random", "vectors_width": 5}
+    fields["model"] = network
+    model = make_model("sequence_to_sequence", fields)
+    constants = make_constants(model[0])
+    options = Options(method="beam", beams=3, max_tokens=5, length_penalty=0.0)
+    write = make_generate(*model, VOCAB, mesh, options, constants=constants)
+    for prompt, texts in zip(PROMPTS[:2], write(PROMPTS[:2]), strict=True):
+        for text in texts:
+            loss = loss_of(model, seq2seq_batch, prompt, text, constants)
+            np.testing.assert_allclose(text.score, -loss, rtol=1e-5)
 
 
 def test_a_text_depends_neither_on_other_prompts_nor_on_the_mesh(make_model, mesh):

@@ -117,6 +117,26 @@ def test_an_encoder_decoder_has_vectors_of_its_encoder(tmp_path):
         model.encode(TEXTS, "class")
 
 
+def test_a_translator_reads_the_vectors_of_words(tmp_path):
+    """In texts that it encodes and in prompts; words of one vector are alike."""
+    (tmp_path / "pairs.tsv").write_text("the river\tder fluss\nan old stone\tein\n")
+    (tmp_path / "words.txt").write_text("river 2 1 0\nold 1 1 1\nan 1 1 1\n")
+    files = dict.fromkeys(("data.train", "data.valid"), str(tmp_path / "pairs.tsv"))
+    keys = {"data.fields": "0,1", "data.vocabulary": "words", "model.width": 8}
+    keys |= {"data.vocabulary_size": 13, "objective.vectors_width": 3}
+    keys |= {"objective.vectors": str(tmp_path / "words.txt")}
+    keys |= dict.fromkeys(("model.heads", "model.feedforward"))
+    config = tiny_config(tmp_path, "cove", **files, **keys)
+    model = open_run(save_untrained(tmp_path / "run", config)[0])
+    texts = ["river river", "an river", "old river"]
+    another, one, same = model.encode(texts)
+    assert one.shape == (16,) and np.abs(another - one).max() > 1e-3
+    np.testing.assert_allclose(one, same, atol=1e-6)
+    (another,), (one,), (same,) = model.generate(texts)
+    assert one.text == same.text
+    assert another.log_prob != one.log_prob == pytest.approx(same.log_prob)
+
+
 def test_a_classifier_has_vectors_alone(tmp_path):
     model = open_golden("bert-label", tmp_path)
     assert model.encode(TEXTS[:1], "class").shape == (1, 16)

@@ -163,7 +163,7 @@ def token_tables(params) -> dict[tuple, Any]:
     return {
         path: leaf
         for path, leaf in named.items()
-        if path[-2:] == ("token", "embedding")
+        if path[-1] == "embedding" and path[-2] in ("token", "decoder_token")
     }
 
 

@@ -157,6 +157,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"target_length": 12, "layout": "decoder", "only": "corrupt"},
         {"target_length": 12, "format": "bart", "only": "corrupt"},
         {"target_length": 12, "format": "xlm", "languages": "1:0", "only": "corrupt"},
+        {
+            **{"target_length": 12, "vectors": "random", "vectors_width": 8},
+            "model": {"network": "lstm", "layers": 1, "joined_layers": 1, "width": 16},
+        },
     ],
     "token_classification": [
         {},

@@ -2,14 +2,19 @@
 
 # B batch, L length, N blocks, D width, F width of the features
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from research.batch import FEATURE
 from research.networks.layers.dense import Module, constant
 from research.networks.layers.options import Options
 
-FEATURES = ("last", "concat", "mix")
+OF_SEVERAL_LAYERS = ("concat", "mix")
+OF_VECTORS = ("vectors", "vectors_last")
+FEATURES = ("last", *OF_SEVERAL_LAYERS, *OF_VECTORS)
 """The states that fine-tuning heads read.
 
 last    those of the last block.
@@ -18,6 +23,10 @@ concat  those of the last four blocks (or of all, if there are fewer), concatena
 mix     scale x the sum over embeddings and blocks of softmax(layers)_n x state_n, with
         learned `layers`, at first equal, and `scale`, at first 1 (Peters et al. 2018,
         equation 1; allennlp/modules/scalar_mix.py, without its norm of layers).
+
+vectors       the vectors beside tokens (`batch.FEATURE`), and nothing of the network.
+vectors_last  these, then the states of the last block: [GloVe(w); CoVe(w)] (McCann et
+              al. 2017, section 4).
 """
 
 VIEWS = "views"
@@ -47,26 +56,33 @@ class FeatureLayers(Module):
 
     @nn.compact
     def __call__(
-        self, x_BLD: jax.Array, inputs_NBLD: jax.Array, segment_BL: jax.Array
+        self,
+        group: Mapping,
+        x_BLD: jax.Array | None = None,
+        inputs_NBLD: jax.Array | None = None,
     ) -> jax.Array:
-        """[B, L, F] from the last states and the inputs of all blocks.
+        """[B, L, F] from the last states and the inputs of all blocks, as far as the
+        features have them, and from the vectors of a group of arrays [B, L].
 
         Padding must be at the end of rows; the BiLSTM does not read it.
         """
-        x = x_BLD
+        x, dtype = x_BLD, self.options.dtype
         if self.features == "concat":
             blocks = [*inputs_NBLD[1:], x_BLD]
             x = jnp.concatenate(blocks[-MAX_CONCAT:], axis=-1)
         elif self.features == "mix":
             x = self._mix(jnp.concatenate([inputs_NBLD, x_BLD[None]]))
-        size_B = jnp.sum(segment_BL > 0, axis=1)
+        elif self.features in OF_VECTORS:
+            own = [] if self.features == "vectors" else [x_BLD]
+            x = jnp.concatenate([group[FEATURE].astype(dtype), *own], axis=-1)
+        size_B = jnp.sum(group["segment"] > 0, axis=1)
         for number in range(self.lstm_layers):
             forward = nn.RNN(self._cell(), name=f"forward_{number}")
             backward = nn.RNN(
                 self._cell(), reverse=True, keep_order=True, name=f"backward_{number}"
             )
             both = [lstm(x, seq_lengths=size_B) for lstm in (forward, backward)]
-            x = jnp.concatenate(both, axis=-1).astype(x_BLD.dtype)
+            x = jnp.concatenate(both, axis=-1).astype(dtype)
         return x
 
     def _mix(self, states_NBLD):

@@ -14,6 +14,7 @@ from flax import linen as nn
 from jax import lax
 
 from research.batch import FEATURE
+from research.errors import UserError
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.networks.layers.adaptive import (
     AdaptiveEmbedding,
@@ -30,8 +31,8 @@ from research.networks.layers.dense import (
     gather_positions,
     uniform,
 )
-from research.networks.layers.embeddings import TokenEmbedding
-from research.networks.layers.features import FeatureLayers
+from research.networks.layers.embeddings import TokenEmbedding, padded_rows
+from research.networks.layers.features import OF_SEVERAL_LAYERS, FeatureLayers
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
 from research.networks.layers.products import dense_matmul, matmul
 from research.networks.lstm import Network
@@ -147,10 +148,13 @@ class LSTM(nn.Module):
         """The inputs of fine-tuning heads: the states, or what `Needs` asks for."""
         if self.feature_states == "last" and not self.lstm_layers:
             return self.states(group, scored)
-        state = self.empty_cache(len(group["segment"]), 0)
-        result = self.stack(read_words(self._token, group), group, state)
-        inputs = inputs_of_layers(result.inputs, self.feature_states)
-        x = self.feature_layers(result.states, inputs, group["segment"])
+        read = ()
+        if self.feature_states != "vectors":
+            state = self.empty_cache(len(group["segment"]), 0)
+            result = self.stack(read_words(self._token, group), group, state)
+            inputs = inputs_of_layers(result.inputs, self.feature_states)
+            read = result.states, inputs
+        x = self.feature_layers(group, *read)
         return x if scored is None else gather_positions(x, scored)
 
     def readout(self, states: jax.Array) -> Readout | AdaptiveReadout:
@@ -187,9 +191,11 @@ def make_token(
         return AdaptiveEmbedding(options, size, name="token")
     if options.input == "both":
         return TableAndCharacters(options, size, characters, has_vectors, name="token")
+    if options.input == "vectors":
+        return GivenVectors(options, size, name="token")
     if characters is not None:
         return _of_characters(options, characters, "token")
-    return _of_table(options, size, has_vectors, "token")
+    return embed_by_table(options, size, "token", has_vectors=has_vectors)
 
 
 def _of_characters(
@@ -205,9 +211,10 @@ def _of_characters(
     )
 
 
-def _of_table(
-    options: Network, size: int, has_vectors: bool, name: str | None = None
+def embed_by_table(
+    options: Network, size: int, name: str | None = None, *, has_vectors: bool = False
 ) -> nn.Module:
+    """Embeddings that are rows of a table, to be made in a `setup`."""
     init = uniform(options.table_range, "vocab", "embed")
     init = init if options.table_range else None
     init = constant(0.0, "vocab", "embed") if has_vectors else init
@@ -223,7 +230,9 @@ class TableAndCharacters(Module):
     has_vectors: bool
 
     def setup(self):
-        self.table = _of_table(self.options, self.size, self.has_vectors)
+        self.table = embed_by_table(
+            self.options, self.size, has_vectors=self.has_vectors
+        )
         self.spelled = _of_characters(self.options, self.characters)
         self.table_VE = self.table.table_VE
 
@@ -231,6 +240,20 @@ class TableAndCharacters(Module):
         """[B, L, 2 E]."""
         both = self.table(token_BL), self.spelled(token_BL)
         return jnp.concatenate([x.astype(self.options.dtype) for x in both], axis=-1)
+
+
+class GivenVectors(Module):
+    """In place of embeddings: the vectors beside tokens are those of the words."""
+
+    options: Network
+    size: int
+
+    @property
+    def table_VE(self) -> jax.ShapeDtypeStruct:  # noqa: N802 (an array, by its dims)
+        """The shape of a table of all entries, for a readout with a table of its
+        own."""
+        shape = (padded_rows(self.size), self.options.table_width)
+        return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
 class Words(NamedTuple):
@@ -242,13 +265,28 @@ class Words(NamedTuple):
 
 def read_words(token: nn.Module, group: Mapping) -> Words:
     """The embeddings of a group's tokens, and the vectors beside them."""
+    if isinstance(token, GivenVectors):
+        if FEATURE not in group:
+            raise UserError(
+                "model.input vectors reads the vectors of words, which this text comes "
+                "without"
+            )
+        return Words(group[FEATURE], None)
     return Words(token(group["token"]), group.get(FEATURE))
 
 
-def inputs_of_layers(inputs: Sequence[jax.Array], features: str) -> jax.Array:
-    """[N, B, L, D]: what all layers read, for `FeatureLayers`; if it reads the last
-    states alone, there may be no such array."""
-    return jnp.stack(inputs) if features != "last" else inputs[0][None]
+def inputs_of_layers(inputs: Sequence[jax.Array], features: str) -> jax.Array | None:
+    """[N, B, L, D]: what all layers read, for `FeatureLayers`; None if it reads the
+    last states alone, since there may be no such array."""
+    return jnp.stack(inputs) if features in OF_SEVERAL_LAYERS else None
+
+
+class LayerResult(NamedTuple):
+    """What a layer gives of a text."""
+
+    states: jax.Array  # [B, L, D]; padding has that of the position before it
+    cell: jax.Array | None  # [B, L, C] float32 likewise, where it is asked for
+    after: tuple[jax.Array, jax.Array]  # hidden [B, D] and cell [B, C] after the last
 
 
 class StackResult(NamedTuple):
@@ -258,6 +296,7 @@ class StackResult(NamedTuple):
     raw: jax.Array  # the states without dropout of the output
     inputs: tuple[jax.Array, ...]  # [B, L, D_n] of each layer
     state: State  # after the last position
+    layers: tuple[LayerResult, ...]
 
 
 class Stack(Module):
@@ -266,10 +305,12 @@ class Stack(Module):
     options: Network
 
     @nn.compact
-    def __call__(self, words: Words, group: Mapping, state: State) -> StackResult:
+    def __call__(
+        self, words: Words, group: Mapping, state: State, with_cells: bool = False
+    ) -> StackResult:
         options, segment_BL = self.options, group["segment"]
         is_text = (segment_BL > 0)[..., None]
-        x = self._drop_words(words.token.astype(options.dtype), group["token"])
+        x = drop_words(self, words.token.astype(options.dtype), group["token"])
         if words.feature is not None:
             axes = (None, "embed")
             project = Dense(options, x.shape[-1], axes, bias=False, name=FEATURE)
@@ -278,26 +319,27 @@ class Stack(Module):
         if x.shape[-1] != options.width:
             axes = (None, "embed")
             x = Dense(options, options.width, axes, name="project")(x)
-        steps, last_B = _steps(segment_BL, state.segment)
-        hidden, cell, inputs = [], [], []
+        steps, last_B = find_steps(segment_BL, state.segment)
+        hidden, cell, inputs, layers = [], [], [], []
         for n, (params, width) in enumerate(
             zip(self._layers(), options.widths, strict=True)
         ):
             x = drop(self, x, "layer") if n else x
             before = state.hidden[:, n], state.cell[:, n]
             before = before[0][:, :width], before[1][:, : options.cells(width)]
-            params |= {"recurrent_kernel": self._drop(params["recurrent_kernel"])}
+            params = drop_weights(self, params)
             inputs.append(jnp.where(is_text, x, 0))
-            y, after = _run_layer(params, x, steps, before, options)
-            x = x + y if n and options.residual else y
+            result = run_layer(params, x, steps, before, options, with_cells=with_cells)
+            x = x + result.states if n and options.residual else result.states
             x = nn.with_logical_constraint(x, STATE_AXES)
-            hidden.append(_pad(after[0], state.hidden.shape[-1]))
-            cell.append(_pad(after[1], state.cell.shape[-1]))
+            layers.append(result)
+            hidden.append(_pad(result.after[0], state.hidden.shape[-1]))
+            cell.append(_pad(result.after[1], state.cell.shape[-1]))
         dropped, raw = (
             jnp.where(is_text, each, 0) for each in (drop(self, x, "output"), x)
         )
         after = State(jnp.stack(hidden, 1), jnp.stack(cell, 1), last_B)
-        return StackResult(dropped, raw, tuple(inputs), after)
+        return StackResult(dropped, raw, tuple(inputs), after, tuple(layers))
 
     def _layers(self) -> list[dict[str, jax.Array]]:
         """The parameters of each layer; those of equal widths are stacked."""
@@ -312,15 +354,20 @@ class Stack(Module):
         ]
         return [block()[0] for block in named]
 
-    def _drop_words(self, x: jax.Array, token_BL: jax.Array) -> jax.Array:
-        """x [B, L, E] of tokens, without those of some words."""
-        zero = jnp.zeros((1, 1, 1), jnp.int32)
-        return _hashed(self, x, "word", (), token_BL[..., None], zero)
 
-    def _drop(self, kernel: jax.Array) -> jax.Array:
-        """A recurrent kernel [D, 4C] without some of its entries."""
-        row, column = (lax.broadcasted_iota(jnp.int32, kernel.shape, n) for n in (0, 1))
-        return _hashed(self, kernel, "weight", (), row, column)
+def drop_words(module: Module, x: jax.Array, token_BL: jax.Array) -> jax.Array:
+    """x [B, L, E] of tokens, without those of some words."""
+    zero = jnp.zeros((1, 1, 1), jnp.int32)
+    return _hashed(module, x, "word", (), token_BL[..., None], zero)
+
+
+def drop_weights(module: Module, params: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """The parameters of a layer without some entries of its recurrent kernel [D, G]."""
+    kernel = params["recurrent_kernel"]
+    row, column = (lax.broadcasted_iota(jnp.int32, kernel.shape, n) for n in (0, 1))
+    return params | {
+        "recurrent_kernel": _hashed(module, kernel, "weight", (), row, column)
+    }
 
 
 def drop(module: Module, x: jax.Array, place: str) -> jax.Array:
@@ -353,7 +400,9 @@ class JoinedLayers(Module):
     number: int
 
     @nn.compact
-    def __call__(self, x_BLR: jax.Array, segment_BL: jax.Array) -> Undropped:
+    def __call__(
+        self, x_BLR: jax.Array, segment_BL: jax.Array, with_cells: bool = False
+    ) -> tuple[Undropped, LayerResult]:
         """The states [B, L, D] of what both directions of the layer before give."""
         options, width = self.options, self.options.width
         own = dataclasses.replace(
@@ -370,11 +419,11 @@ class JoinedLayers(Module):
             jnp.zeros((rows, width), options.dtype),
             jnp.zeros((rows, own.cells(width)), jnp.float32),
         )
-        steps, _ = _steps(segment_BL, jnp.zeros((rows,), jnp.int32))
-        y, _ = _run_layer(params, x_BLR, steps, before, own)
-        y = nn.with_logical_constraint(y, STATE_AXES)
+        steps, _ = find_steps(segment_BL, jnp.zeros((rows,), jnp.int32))
+        result = run_layer(params, x_BLR, steps, before, own, with_cells=with_cells)
+        y = nn.with_logical_constraint(result.states, STATE_AXES)
         y = jnp.where((segment_BL > 0)[..., None], y, 0)
-        return Undropped(drop(self, y, "output"), y)
+        return Undropped(drop(self, y, "output"), y), result
 
 
 def _pad(x: jax.Array, width: int) -> jax.Array:
@@ -426,7 +475,7 @@ class Blocks(Module):
         ]
 
 
-def _steps(segment_BL: jax.Array, before_B: jax.Array) -> tuple[Steps, jax.Array]:
+def find_steps(segment_BL: jax.Array, before_B: jax.Array) -> tuple[Steps, jax.Array]:
     """`Steps` of the positions, and the segment [B] of the state after the last one.
 
     Args:
@@ -442,33 +491,26 @@ def _steps(segment_BL: jax.Array, before_B: jax.Array) -> tuple[Steps, jax.Array
     return Steps(*time_major), last_B
 
 
-def _run_layer(
+def run_layer(
     params: dict[str, jax.Array],
     x_BLD: jax.Array,
     steps: Steps,
     before: tuple[jax.Array, jax.Array],
     options: Network,
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    """The states [B, L, D] of one layer, and its hidden [B, D] and cell [B, C] after.
+    *,
+    with_cells: bool = False,
+) -> LayerResult:
+    """One layer, from its hidden state [B, D] and its cell [B, C] before the text.
 
     The input product is computed for all positions at once; a step of the scan computes
     the recurrent product and the projection.
     """
     dtype, operand_dtype = x_BLD.dtype, options.operand_dtype
-    forget_bias = 1 if options.cell == "standard" else 0
     input_BLG = dense_matmul(x_BLD, params["input_kernel"], operand_dtype)
     for name in ("bias", "recurrent_bias"):
         if name in params:
             input_BLG += params[name].astype(dtype)[None, None]
-    # With fsdp they are gathered once, not in each step of the scan.
-    recurrent_DG = nn.with_logical_constraint(
-        params["recurrent_kernel"].astype(operand_dtype), (None, "feedforward")
-    )
-    projection_CD = params.get("projection")
-    if projection_CD is not None:
-        projection_CD = nn.with_logical_constraint(
-            projection_CD.astype(operand_dtype), ("feedforward", None)
-        )
+    recurrent_DG, projection_CD = gathered_kernels(params, options)
 
     def step(state, inputs):
         (hidden, cell), (input_BG, is_text, continues) = state, inputs
@@ -476,21 +518,54 @@ def _run_layer(
         gates_BG = input_BG.astype(jnp.float32) + jnp.matmul(
             kept.astype(operand_dtype), recurrent_DG, preferred_element_type=jnp.float32
         )
-        i, f, g, o = jnp.moveaxis(gates_BG.reshape(*cell.shape, 4), -1, 0)
-        new_cell = jax.nn.sigmoid(f + forget_bias) * jnp.where(continues, cell, 0)
-        new_cell += jax.nn.sigmoid(i) * jnp.tanh(g)
-        new_cell = _cut(new_cell, options.cell_clip)
-        new_hidden = (jax.nn.sigmoid(o) * jnp.tanh(new_cell)).astype(dtype)
-        if projection_CD is not None:
-            new_hidden = matmul(new_hidden.astype(operand_dtype), projection_CD, dtype)
-            new_hidden = _cut(new_hidden, options.projection_clip)
-        cell = jnp.where(is_text, new_cell, cell)
-        hidden = jnp.where(is_text, new_hidden, hidden)
-        return (hidden, cell), hidden
+        cell_before = jnp.where(continues, cell, 0)
+        new = run_cell(gates_BG, cell_before, projection_CD, options, dtype)
+        hidden, cell = (
+            jnp.where(is_text, *each) for each in zip(new, (hidden, cell), strict=True)
+        )
+        return (hidden, cell), (hidden, cell if with_cells else None)
 
     inputs = jnp.moveaxis(input_BLG, 1, 0), *steps
-    after, hidden_LBD = lax.scan(step, before, inputs, unroll=UNROLL)
-    return jnp.moveaxis(hidden_LBD, 0, 1), after
+    after, found = lax.scan(step, before, inputs, unroll=UNROLL)
+    return LayerResult(*jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), found), after)
+
+
+def gathered_kernels(
+    params: dict[str, jax.Array], options: Network
+) -> tuple[jax.Array, jax.Array | None]:
+    """The recurrent kernel and the projection, in the type of products.
+
+    With fsdp they are gathered once, not in each step of a scan.
+    """
+    gather = nn.with_logical_constraint
+    recurrent_DG = params["recurrent_kernel"].astype(options.operand_dtype)
+    recurrent_DG = gather(recurrent_DG, (None, "feedforward"))
+    projection_CD = params.get("projection")
+    if projection_CD is not None:
+        projection_CD = projection_CD.astype(options.operand_dtype)
+        projection_CD = gather(projection_CD, ("feedforward", None))
+    return recurrent_DG, projection_CD
+
+
+def run_cell(
+    gates_BG: jax.Array,
+    cell_BC: jax.Array,
+    projection_CD: jax.Array | None,
+    options: Network,
+    dtype: Any,
+) -> tuple[jax.Array, jax.Array]:
+    """The hidden state [B, D] and the cell [B, C] of one step, from its gates."""
+    forget_bias = 1 if options.cell == "standard" else 0
+    i, f, g, o = jnp.moveaxis(gates_BG.reshape(*cell_BC.shape, 4), -1, 0)
+    new_cell = jax.nn.sigmoid(f + forget_bias) * cell_BC
+    new_cell += jax.nn.sigmoid(i) * jnp.tanh(g)
+    new_cell = _cut(new_cell, options.cell_clip)
+    new_hidden = (jax.nn.sigmoid(o) * jnp.tanh(new_cell)).astype(dtype)
+    if projection_CD is not None:
+        operand = new_hidden.astype(options.operand_dtype)
+        new_hidden = matmul(operand, projection_CD, dtype)
+        new_hidden = _cut(new_hidden, options.projection_clip)
+    return new_hidden, new_cell
 
 
 def _cut(x: jax.Array, bound: float) -> jax.Array:

@@ -157,8 +157,10 @@ class Transformer(nn.Module):
         """
         if not self.has_feature_layers:
             return self.states(group, scored)
-        x, inputs = self.states(group, with_inputs=True)
-        x = self.feature_layers(x, inputs, group["segment"])
+        read = ()
+        if self.feature_states != "vectors":
+            read = self.states(group, with_inputs=True)
+        x = self.feature_layers(group, *read)
         return x if scored is None else gather_positions(x, scored)
 
     def layers(self, group: Mapping) -> Layers:

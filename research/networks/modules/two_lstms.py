@@ -8,7 +8,7 @@ that read both directions may be upon them (CVT, Clark et al. 2018).
 # B batch, L length, P scored positions, D width of a direction
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from research.networks.lstm import Network
 from research.networks.modules.lstm import (
     LSTM,
     JoinedLayers,
+    LayerResult,
     StackResult,
     Words,
     inputs_of_layers,
@@ -71,7 +72,7 @@ class TwoLSTMs(nn.Module):
         `scored`."""
         both = self._read(group)
         x = Undropped(*map(_join, *(each[:2] for each in both)))
-        x = self._join_layers(x, group["segment"])
+        x, _ = self._join_layers(x, group["segment"])
         if scored is not None:
             x = Undropped(*(gather_positions(each, scored) for each in x))
         return x if undropped else x.states
@@ -84,9 +85,12 @@ class TwoLSTMs(nn.Module):
         """
         if self.feature_states == "last" and not self.lstm_layers:
             return self.states(group, scored)
+        if self.feature_states == "vectors":
+            x = self.feature_layers(group)
+            return x if scored is None else gather_positions(x, scored)
         both = self._read(group)
         views = Undropped(*map(_join, *(each[:2] for each in both)))
-        x = self._join_layers(views, group["segment"]).states
+        x = self._join_layers(views, group["segment"])[0].states
         if self.feature_states == VIEWS:
             if self.options.joined_layers:
                 x = _join(views.states, x)
@@ -94,7 +98,7 @@ class TwoLSTMs(nn.Module):
         each_layer = zip(*(each.inputs for each in both), strict=True)
         inputs = [_join(*layer) for layer in each_layer]
         inputs = inputs_of_layers(inputs, self.feature_states)
-        x = self.feature_layers(x, inputs, group["segment"])
+        x = self.feature_layers(group, x, inputs)
         return x if scored is None else gather_positions(x, scored)
 
     def readout(self, states: jax.Array) -> Readout:
@@ -105,31 +109,64 @@ class TwoLSTMs(nn.Module):
         """Float32 [..., n]: the head `name` at states of any width."""
         return self.named_heads[name](states)
 
-    def _join_layers(self, x: Undropped, segment_BL: jax.Array) -> Undropped:
-        """What the layers that read both directions give of [B, L, 2 D], or x if there
-        are none."""
-        backward = _turn(segment_BL)
-        for first, last in zip(self.joined_forward, self.joined_backward, strict=True):
-            back = last(_turn(x.states), backward)
-            x = Undropped(*map(_join, first(x.states, segment_BL), map(_turn, back)))
-        return x
+    def encode(self, group: Mapping) -> "EncodedText":
+        """All states of a text [B, L] that another network decodes."""
+        first, back = both = self._read(group, with_cells=True)
+        x = Undropped(*map(_join, *(each[:2] for each in both)))
+        x, joined = self._join_layers(x, group["segment"], with_cells=True)
+        layers = (*zip(first.layers, back.layers, strict=True), *joined)
+        return EncodedText(x.states, group["segment"], layers)
 
-    def _read(self, group: Mapping) -> tuple[StackResult, StackResult]:
+    def _join_layers(
+        self, x: Undropped, segment_BL: jax.Array, with_cells: bool = False
+    ) -> tuple[Undropped, list[tuple[LayerResult, LayerResult]]]:
+        """What the layers that read both directions give of [B, L, 2 D], or x if there
+        are none; and what each gives, in the order of the text."""
+        backward, layers = _turn(segment_BL), []
+        for first, last in zip(self.joined_forward, self.joined_backward, strict=True):
+            ahead, result = first(x.states, segment_BL, with_cells)
+            back, turned = last(_turn(x.states), backward, with_cells)
+            x = Undropped(*map(_join, ahead, map(_turn, back)))
+            layers.append((result, _turn_layer(turned)))
+        return x, layers
+
+    def _read(
+        self, group: Mapping, with_cells: bool = False
+    ) -> tuple[StackResult, StackResult]:
         """What the layers of both directions give, each in the order of the text."""
         words = read_words(self.token, group)
         state = self.forward.empty_cache(len(group["segment"]), 0)
         own = {name: group[name] for name in ("token", "segment")}
-        first = self.forward.stack(words, own, state)
+        first = self.forward.stack(words, own, state, with_cells)
         turned = Words(*(None if each is None else _turn(each) for each in words))
-        back = self.backward.stack(turned, jax.tree.map(_turn, own), state)
-        inputs = tuple(map(_turn, back.inputs))
-        return first, StackResult(_turn(back.states), _turn(back.raw), inputs, state)
+        back = self.backward.stack(turned, jax.tree.map(_turn, own), state, with_cells)
+        return first, StackResult(
+            _turn(back.states),
+            _turn(back.raw),
+            tuple(map(_turn, back.inputs)),
+            back.state,
+            tuple(map(_turn_layer, back.layers)),
+        )
+
+
+class EncodedText(NamedTuple):
+    """The states of a text, as `networks.modules.protocol.Encoded`."""
+
+    states: jax.Array  # [B, L, 2 D] of the last layer
+    segment: jax.Array  # [B, L]
+    layers: tuple[tuple[LayerResult, LayerResult], ...]  # of each layer, forward and
+    # backward, with cells, in the order of the text
 
 
 def _turn(x: Any) -> jax.Array:
     """An array [B, L, ...] from its end; padding comes first then, and leaves a state
     as it is."""
     return jnp.flip(x, axis=1)
+
+
+def _turn_layer(layer: LayerResult) -> LayerResult:
+    cell = None if layer.cell is None else _turn(layer.cell)
+    return layer._replace(states=_turn(layer.states), cell=cell)
 
 
 def _join(forward: jax.Array, backward: jax.Array) -> jax.Array:

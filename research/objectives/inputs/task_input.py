@@ -19,6 +19,7 @@ bart     the encoder reads as roberta, the decoder the same shifted by one token
 
 # B batch, L length, P parts of a row
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -66,11 +67,13 @@ class Task(objectives.Objective):
 
     Attributes:
       num_parts: number of parts of text that a row needs.
+      vectors: one of `VECTORS`, or "", which those have that have no such field.
     """
 
     family = "supervised"
     format: str
     num_parts = 1
+    vectors = ""
 
     @property
     def pattern(self) -> str:
@@ -97,6 +100,9 @@ class Task(objectives.Objective):
             **features,
         )
 
+    def read_constants(self, group: Mapping, constants: Mapping) -> dict:
+        return with_vectors(self, {**group, **constants})
+
     def lay_out(
         self,
         example: Example,
@@ -119,6 +125,12 @@ def check_vectors(task: Any) -> None:
         )
     if task.vectors and task.format == "bart":
         raise ValueError("vectors is empty with format bart")
+    features = getattr(task, "features", "")
+    if features in networks.OF_VECTORS and not task.vectors:
+        raise ValueError(
+            f"features {features} are of vectors, which name nothing; set vectors and "
+            "vectors_width"
+        )
 
 
 def vector_constants(task: Any, vocab: VocabInfo) -> dict[str, ConstantSpec]:
@@ -132,14 +144,15 @@ def vector_constants(task: Any, vocab: VocabInfo) -> dict[str, ConstantSpec]:
     return {"vectors": ConstantSpec(task.vectors, arrays, spelling)}
 
 
-def with_vectors(task: Any, batch: dict) -> dict[str, Any]:
-    """The network's input with the vectors of its tokens, if the task has vectors."""
+def with_vectors(task: Any, batch: dict, prefix: str = "") -> dict[str, Any]:
+    """The batch, of which one network input has the vectors of its tokens, if the task
+    has vectors; `prefix` is that of the input's arrays."""
     if not task.vectors:
         return batch
     table = batch[CONSTANTS]["vectors"]["token"]["embedding"]
-    vector_BLF = jnp.take(table, batch["token"], axis=0, mode="clip")
-    is_text = (batch["segment"] > 0)[..., None]
-    return batch | {FEATURE: jnp.where(is_text, vector_BLF, 0.0)}
+    vector_BLF = jnp.take(table, batch[f"{prefix}token"], axis=0, mode="clip")
+    is_text = (batch[f"{prefix}segment"] > 0)[..., None]
+    return batch | {prefix + FEATURE: jnp.where(is_text, vector_BLF, 0.0)}
 
 
 class TaskInput(NamedTuple):

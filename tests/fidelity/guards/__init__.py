@@ -2,6 +2,7 @@
 
 from tests.fidelity.guards import (
     batches,
+    cove,
     cvt,
     distillation,
     elmo,
@@ -16,6 +17,7 @@ from tests.fidelity.guards import (
 
 __all__ = [
     "batches",
+    "cove",
     "cvt",
     "distillation",
     "elmo",

@@ -100,8 +100,9 @@ def mix_of_layers(system: System):
     module = FeatureLayers(options, "mix", 0)
     layers = np.float32([[1, 2], [3, -1], [0, 4]])[:, None, None]
     params = {"layers": np.float32([0.2, -0.1, 0.5]), "scale": np.float32(0.8)}
+    group = {"segment": np.ones((1, 1))}
     found = networks.apply(
-        module, params, lambda net: net(layers[2], layers[:2], np.ones((1, 1)))
+        module, params, lambda net: net(group, layers[2], layers[:2])
     )
     expected = [0.83410971, 1.72353616]
     same = np.allclose(found[0, 0], expected, atol=1e-5)

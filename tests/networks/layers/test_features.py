@@ -4,8 +4,9 @@ import jax
 import numpy as np
 import pytest
 
+from research.batch import FEATURE
 from research.errors import UserError
-from research.networks.layers.features import FeatureLayers
+from research.networks.layers.features import OF_VECTORS, FeatureLayers
 from research.networks.modules.transformer import Transformer
 from research.objectives import make_objective
 from tests.testing.compiled_apply import apply
@@ -13,6 +14,7 @@ from tests.testing.compiled_apply import apply
 L, WIDTH = 6, 16
 SIZES = np.array([6, 4, 1])
 SEGMENT = (np.arange(L) < SIZES[:, None]).astype(np.int32)
+GROUP = {"segment": SEGMENT}
 
 
 def random_states(num_blocks, seed=0):
@@ -26,7 +28,7 @@ def random_states(num_blocks, seed=0):
 def test_the_mix_is_elmos_sum(make_options, make_params):
     x, inputs = random_states(5)
     layer = FeatureLayers(make_options(), "mix", 0)
-    features = lambda net: net(x, inputs, SEGMENT)  # noqa: E731
+    features = lambda net: net(GROUP, x, inputs)  # noqa: E731
     params = make_params(layer, features)
     weight = np.exp(params["layers"])
     assert weight.shape == (6,)
@@ -42,9 +44,22 @@ def test_the_mix_is_elmos_sum(make_options, make_params):
 def test_the_last_four_blocks_are_joined(num_blocks, make_options):
     x, inputs = random_states(num_blocks)
     layer = FeatureLayers(make_options(), "concat", 0)
-    actual = apply(layer, {}, lambda net: net(x, inputs, SEGMENT))
+    actual = apply(layer, {}, lambda net: net(GROUP, x, inputs))
     expected = [*inputs[1:], x][-4:]  # the first input is the embeddings
     np.testing.assert_array_equal(actual, np.concatenate(expected, axis=-1))
+
+
+def test_vectors_are_before_the_last_states(make_options):
+    x, _ = random_states(1)
+    vectors = np.random.default_rng(1).normal(size=(*x.shape[:2], 3))
+    group = GROUP | {FEATURE: np.float32(vectors)}
+    for features, expected in (
+        ("vectors", [group[FEATURE]]),
+        ("vectors_last", [group[FEATURE], x]),
+    ):
+        layer = FeatureLayers(make_options(), features, 0)
+        actual = apply(layer, {}, lambda net: net(group, x))
+        np.testing.assert_array_equal(actual, np.concatenate(expected, axis=-1))
 
 
 def sigmoid(x):
@@ -69,9 +84,9 @@ def lstm(x_LF, cell):
 def test_a_bilstm_reads_each_row_alone_and_no_padding(make_options, make_params):
     x, inputs = random_states(2)
     layer = FeatureLayers(make_options(), "last", 2)
-    params = make_params(layer, lambda net: net(x, inputs, SEGMENT))
+    params = make_params(layer, lambda net: net(GROUP, x, inputs))
     x[SEGMENT == 0] = 1e3
-    actual = apply(layer, params, lambda net: net(x, inputs, SEGMENT))
+    actual = apply(layer, params, lambda net: net(GROUP, x, inputs))
     assert actual.shape == (3, L, 2 * WIDTH)
     for row, size in enumerate(SIZES):
         state = x[row, :size]
@@ -119,5 +134,8 @@ def test_heads_without_features_are_refused(fields):
         make_objective("sequence_classification", head="linear", **keys)
         with pytest.raises(UserError, match="head is linear with"):
             make_objective("sequence_classification", **keys)
-    with pytest.raises(UserError, match="features is last, concat or mix"):
+    with pytest.raises(UserError, match="features is last, concat, mix, vectors or"):
         make_objective("token_classification", features="all")
+    for features in OF_VECTORS:
+        with pytest.raises(UserError, match="which name nothing; set vectors and"):
+            make_objective("token_classification", features=features)

@@ -1,0 +1,66 @@
+"""CoVe (McCann et al. 2017): an encoder that translates, and then lends its states.
+
+    python -m launch.train --config=experiments/cove.py --workdir=runs/cove \\
+        --config.data.train='train.*' --config.data.valid='val.*' \\
+        --config.data.fields=en,de --config.objective.vectors=glove.6B.50d.txt \\
+        --config.objective.vectors_width=50
+
+An LSTM for each direction, of two layers that read both, encodes the given vectors of
+words; a decoder of LSTMs, which attends to its states, writes the translation. Later a
+task reads the encoder's last states beside the same vectors, [GloVe; CoVe], and tunes
+nothing of it; its words may be others:
+
+    python -m launch.train --config=experiments/finetune.py --workdir=runs/chunks \\
+        --config.train.init_from=runs/cove --config.train.init_scope=encoder \\
+        --config.optimizer.frozen=network --config.data.vocabulary=words \\
+        --config.data.normalizer=lower --config.objective.name=token_classification \\
+        --config.objective.features=vectors_last --config.objective.lstm_layers=1 \\
+        --config.objective.vectors=glove.6B.50d.txt \\
+        --config.objective.vectors_width=50 \\
+        --config.data.train=train.txt --config.data.valid=dev.txt
+
+At base the sizes of the paper, of its largest text (WMT 2017), for GloVe's 300 numbers;
+vectors are random where objective.vectors names no file. Words are text between white
+space, so that marks are to be set apart before.
+
+Look at: valid/target, beside --config.objective.vectors=random.
+
+Departs (docs/fidelity.md has the values): objective.vectors; data.vocabulary_size;
+model.init; optimizer.learning_rate; optimizer.schedule; optimizer.clip_norm;
+train.steps; end of the encoder's text; decoder's first token; words without a vector;
+dropout of the decoder's inputs; initial LSTM; classifier of the paper.
+"""
+
+from experiments import base
+
+SIZES = ("tiny", "small", "base")
+SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 4})}
+
+
+def get_config(size: str = "small"):
+    config = base.get_config("small" if size == "base" else size)
+    data, model, optim = config.data, config.model, config.optimizer
+    data.update(vocabulary="words", normalizer="lower", sentinels=0)
+    config.objective.update(name="sequence_to_sequence", beams=1)
+    config.objective.update(vectors="random", vectors_width=50)
+    model.update(network="lstm", layers=1, joined_layers=1, input="vectors")
+    model.update(cell="pytorch", tie_embeddings=False, output_head="bias")
+    model.update(dropout=0.2, output_dropout=-1.0)
+    if size == "tiny":
+        config.objective.target_length = 32
+        model.width = 32
+        return config
+    if size == "small":
+        data.update(length=40, vocabulary_size=10_000)
+        config.objective.target_length = 40
+        model.width = 128
+        config.train.batch = 64
+        optim.learning_rate = 3e-3
+        return config
+    data.update(length=76, vocabulary_size=100_000)
+    config.objective.update(target_length=76, vectors_width=300, beams=5)
+    model.update(width=300, table_range=0.1)
+    optim.update(name="sgd", beta1=0.0, learning_rate=25.0, clip_norm=0.2)
+    optim.update(schedule="linear", warmup_steps=0)
+    config.train.update(batch=64, steps=1_093_750)
+    return config

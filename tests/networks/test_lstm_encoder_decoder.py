@@ -1,0 +1,189 @@
+"""An encoder and a decoder of LSTMs: the formulas, packed texts, texts written token
+by token, and what is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from research import networks
+from research.batch import FEATURE
+from research.errors import UserError
+from research.networks import Needs
+from research.networks.lstm import Network
+from research.networks.modules.lstm_encoder_decoder import Attended, attentional_state
+from tests.testing.compiled_apply import apply
+from tests.testing.example_batches import vocab
+from tests.testing.trees import make_params
+
+VOCAB = vocab(size=50)
+D, E, M, L = 3, 4, 6, 5
+KEYS = {
+    **{"layers": 1, "joined_layers": 1, "width": D, "embedding_width": E},
+    **{"input": "vectors", "tie_embeddings": False, "output_head": "bias"},
+}
+NEEDS = Needs(pattern="full", stacks="encoder_decoder", input_features=D)
+RANDOM = np.random.default_rng(0)
+VECTORS = RANDOM.normal(size=(2, M, D)).astype(np.float32)
+TOKEN = RANDOM.integers(5, VOCAB.size, (2, L), dtype=np.int32)
+ENCODER = {"token": np.ones((2, M), np.int32), FEATURE: VECTORS}
+ENCODER["segment"] = np.array([[1] * 4 + [0] * 2, [1] * 6], np.int32)
+DECODER = {"token": TOKEN, "segment": np.array([[1] * 3 + [0] * 2, [1] * 5], np.int32)}
+
+
+def read(net, encoder, decoder, **more):
+    return net.states(decoder, encoded=net.encode(encoder), **more)
+
+
+@pytest.fixture(scope="module")
+def case():
+    """The module, random parameters, and a compiled function of the two groups."""
+    module = networks.build(Network(**KEYS), NEEDS, VOCAB)
+    params = make_params(module, lambda net: read(net, ENCODER, DECODER))
+
+    @jax.jit
+    def states(encoder, decoder):
+        fn = lambda net: read(net, encoder, decoder)  # noqa: E731
+        return networks.apply(module, params, fn)
+
+    return module, params, states
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def step(block, x, hidden, cell):
+    """One step of a layer, in float64."""
+    names = "input_kernel", "recurrent_kernel", "bias"
+    kernel, recurrent, bias = (np.float64(block[name][-1]) for name in names)
+    gates = (x @ kernel + hidden @ recurrent + bias).reshape(-1, 4)
+    i, f, g, o = gates.T
+    cell = sigmoid(f + 1) * cell + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(cell), cell
+
+
+def run_layer(block, rows):
+    """The states [n, D] and the last cell of rows [n, ...]."""
+    hidden, cell, found = np.zeros(D), np.zeros(D), []
+    for x in rows:
+        hidden, cell = step(block, x, hidden, cell)
+        found.append(hidden)
+    return np.array(found), cell
+
+
+def translate(params, vectors, token):
+    """h~ [n, 2 D] of the decoder's tokens, as the paper and its code compute them."""
+    encoder, decoder = params["encoder"], params["decoder"]
+    rows, begin = vectors, []
+    first = {side: encoder[side]["stack"]["blocks"] for side in ("forward", "backward")}
+    second = {side: encoder[f"joined_{side}_0"]["block_1"] for side in first}
+    for blocks in (first, second):
+        ahead, ahead_cell = run_layer(blocks["forward"], rows)
+        back, back_cell = run_layer(blocks["backward"], rows[::-1])
+        last = np.concatenate([ahead[-1], back[-1]])
+        begin.append((last, np.concatenate([ahead_cell, back_cell])))
+        rows = np.concatenate([ahead, back[::-1]], axis=1)
+    attention = {k: np.float64(v) for k, v in decoder["attention"].items()}
+    fed, states, found = np.zeros(2 * D), begin, []
+    for word in token:
+        x = np.concatenate([params["decoder_token"]["embedding"][word], fed])
+        for n in range(2):
+            states[n] = step(decoder[f"block_{n}"], x, *states[n])
+            x = states[n][0]
+        query = attention["bilinear"] @ x
+        weight = np.exp(rows @ query)
+        context = weight @ rows / weight.sum()
+        fed = np.tanh(context @ attention["context"] + x @ attention["state"])
+        found.append(fed)
+    return np.array(found)
+
+
+def test_states_are_those_of_the_formulas(case):
+    _, params, states = case
+    found = np.asarray(states(ENCODER, DECODER))
+    for row, (read_length, written) in enumerate([(4, 3), (6, 5)]):
+        expected = translate(params, VECTORS[row, :read_length], TOKEN[row, :written])
+        np.testing.assert_allclose(found[row, :written], expected, atol=2e-6)
+        assert not found[row, written:].any()
+
+
+def test_packed_texts_have_the_states_of_each_alone(case):
+    _, _, states = case
+    alone = np.asarray(states(ENCODER, DECODER))
+    pick = lambda x: np.concatenate([x[0, :4], x[1, :6]])[None]  # noqa: E731
+    encoder = {name: pick(array) for name, array in ENCODER.items()}
+    encoder["segment"] = np.repeat([[1, 2]], (4, 6), axis=1).astype(np.int32)
+    decoder = {"token": np.concatenate([TOKEN[0, :3], TOKEN[1]])[None]}
+    decoder["segment"] = np.repeat([[1, 2]], (3, 5), axis=1).astype(np.int32)
+    expected = np.concatenate([alone[0, :3], alone[1]])
+    np.testing.assert_allclose(states(encoder, decoder)[0], expected, atol=2e-6)
+
+
+def test_texts_that_are_read_token_by_token_have_the_same_states(case):
+    """From the second token on the encoder's text is the cache's; rows are repeated."""
+    module, params, states = case
+    alone = np.asarray(states(ENCODER, DECODER))
+    part = lambda *ends: {k: v[:, slice(*ends)] for k, v in DECODER.items()}  # noqa: E731
+
+    def run(net):
+        cache = net.empty_cache(2, 0)
+        _, cache = read(net, ENCODER, part(0, 1), cache=cache)
+        _, cache = net.states(part(1, 2), cache=cache)
+        cache = cache.repeat_rows(2).select_rows(jnp.array([0, 1, 3, 2]))
+        rest = {k: jnp.repeat(v, 2, 0) for k, v in part(2, L).items()}
+        scored = jnp.full((4, 1), 0)
+        return net.states(rest, scored=scored, cache=cache)[0][:, 0]
+
+    found = apply(module, params, run)
+    np.testing.assert_allclose(found, np.repeat(alone[:, 2], 2, 0), atol=2e-6)
+
+
+def test_the_attentional_state_is_the_golden_one():
+    encoded = np.float32([[[1, 0], [0, 1], [1, 1]]])
+    bilinear, state = np.float32([[0.5, -0.2], [0.1, 0.3]]), np.float32([[0.6, -0.4]])
+    combine = np.float32([[0.2, 0.1, 0.3, 0], [-0.1, 0.4, 0, 0.2]])
+    value = encoded @ combine[:, :2].T
+    attended = Attended(encoded @ bilinear, value, np.ones((1, 3), np.int32))
+    attends = np.ones((1, 3), bool)
+    found = attentional_state(jnp.array(state), attended, attends, combine[:, 2:].T)
+    np.testing.assert_allclose(found, [[0.37266467, 0.08997175]], atol=1e-7)
+
+
+def test_dropout_of_the_states_is_what_the_next_position_reads():
+    """Of all that is dropped, the attentional state alone has rows of zeros; without
+    it the states differ from those of no dropout from the second position on."""
+    off = dict.fromkeys(("embedding", "layer", "output"), 0.0)
+    found = []
+    for rates in ({}, {"output": 0.5}):
+        keys = {f"{place}_dropout": rate for place, rate in (off | rates).items()}
+        module = networks.build(Network(**KEYS | keys), NEEDS, VOCAB)
+        run = lambda net: read(net, ENCODER, DECODER)  # noqa: E731
+        params = make_params(module, run)
+        found.append(np.asarray(apply(module, params, run, jax.random.key(0)))[1])
+    plain, dropped = found
+    kept = dropped != 0
+    assert 0.2 < kept.mean() < 0.8
+    assert np.abs(dropped[1:][kept[1:]] - 2 * plain[1:][kept[1:]]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("keys", "needs", "words"),
+    [
+        ({"residual": True, "input": "table"}, NEEDS, "residual .* set it to False"),
+        ({"inner_width": 8, "input": "table"}, NEEDS, "inner_width .* set it to 0"),
+        ({"joined_cell_width": 5}, NEEDS, "joined_cell_width .* set it to 0"),
+        ({}, Needs(pattern="full"), "reads the vectors of objective.vectors, and"),
+        ({"tie_embeddings": True}, NEEDS, "input vectors has no table of words"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(keys, needs, words):
+    with pytest.raises(UserError, match=words):
+        networks.build(Network(**KEYS | keys), needs, VOCAB)
+
+
+def test_a_text_without_its_vectors_is_refused(case):
+    module, params, _ = case
+    without = {k: v for k, v in ENCODER.items() if k != FEATURE}
+    with pytest.raises(UserError, match="which this text comes without"):
+        apply(module, params, lambda net: read(net, without, DECODER))
