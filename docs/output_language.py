@@ -1,28 +1,26 @@
 """In which language a network writes that was tuned in another: texts, and a table.
 
     python -m docs.output_language texts --multi30k=data/multi30k \\
-        --tatoeba=data/tatoeba --to=runs/xnlg
-    python -m docs.output_language write --workdir=RUN --texts=runs/xnlg \\
-        --to=ROW-0.jsonl
-    python -m docs.output_language table ROW-*.jsonl
+        --tatoeba=data/tatoeba --to=runs/captions
+    python -m docs.output_language write --sweep=runs/xnlg --texts=runs/captions
+    python -m docs.output_language table runs/xnlg/written/*.jsonl
 
-`texts` makes what the stages of XNLG read, from captions in English, German and French
-(Multi30k, task 1) in lower case and without accents, as a vocabulary with
+`texts` makes what experiments/sweeps/xnlg.py reads, from captions in English, German
+and French (Multi30k, task 1) in lower case and without accents, as a vocabulary with
 data.normalizer=uncased has them. The first 20,000 are the pairs en-de.tsv and en-fr.tsv
 and the texts en.jsonl, de.jsonl and fr.jsonl, beside sentences of Tatoeba (de-en.de and
 so on, which are not in the order of their translations). The task, train.jsonl and
 valid.jsonl, is of the other captions, in English alone: to restore a caption from its
 words but for function words. test.jsonl has the test set in all three languages.
 
-`write` lets a run write captions from the words of the test set (--limit: of its first
-captions): from each language to itself, and from English to the others. `table` has
-for each row, a file's name before "-SEED.jsonl", and each of these directions the mean
-over seeds with its 95 % interval: how often py3langid, which knows 97 languages, takes
-the text for one in the language that was asked for, chrF and BLEU. py3langid is beside
-the environment:
+`write` lets the finished networks of the sweep, but for XLM, write captions from the
+words of the test set: from each language to itself, and from English to the others.
+`table` has for each row and direction the mean over seeds with its 95 % interval: how
+often py3langid, which knows 97 languages, takes the text for one in the language that
+was asked for, chrF and BLEU. py3langid is beside the environment:
 
     pip install --no-deps --target=.venv/py3langid py3langid
-    PYTHONPATH=.venv/py3langid python -m docs.output_language table ROW-*.jsonl
+    PYTHONPATH=.venv/py3langid python -m docs.output_language table ...
 """
 
 import argparse
@@ -42,7 +40,14 @@ LANGUAGES = ("en", "de", "fr")
 """In the order of their token types."""
 DIRECTIONS = ("en-en", "de-de", "fr-fr", "en-de", "en-fr")
 """Of what is read and what is written."""
+TASKS = """[captions]
+data.train = "train.jsonl"
+data.valid = "valid.jsonl"
+data.fields = "words,caption"
+"""
 NUM_PAIRS = 20_000
+NUM_VALID = 200
+"""Captions that a run writes when it ends."""
 FUNCTION_WORDS = {
     "en": "a an the in on at of to with by for from and or while as is are be was "
     "were has have his her their its it he she they him them that this "
@@ -81,8 +86,8 @@ def texts(args: argparse.Namespace) -> None:
         rows = (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         (folder / name).write_text("".join(rows), "utf-8")
 
-    def task(split: str, first: int) -> Iterator[dict[str, str]]:
-        for caption in captions(split, "en")[first:]:
+    def task(found: Sequence[str]) -> Iterator[dict[str, str]]:
+        for caption in found:
             if words := content_words(caption, "en"):
                 yield {"words": words, "caption": caption}
 
@@ -96,8 +101,9 @@ def texts(args: argparse.Namespace) -> None:
         sides = zip(train["en"], train[language], strict=True)
         lines = "".join(f"{one}\t{other}\n" for one, other in sides)
         (folder / f"en-{language}.tsv").write_text(lines, "utf-8")
-    write("train.jsonl", task("train", NUM_PAIRS))
-    write("valid.jsonl", task("val", 0))
+    (folder / "tasks.toml").write_text(TASKS)
+    write("train.jsonl", task(captions("train", "en")[NUM_PAIRS:]))
+    write("valid.jsonl", task(captions("val", "en")[:NUM_VALID]))
     test = [captions("test_2016_flickr", each) for each in LANGUAGES]
     write(
         "test.jsonl",
@@ -116,28 +122,44 @@ def _read(path: Path) -> list[str]:
 
 
 def write(args: argparse.Namespace) -> None:
-    from research.files.output_files import write_output
-    from research.inference.open_run import open_run
+    from etils import epath
 
-    model, lines = open_run(args.workdir), []
+    from launch.sweeps.sweep_plan import read_plan
+    from research.files.output_files import write_output
+    from research.run.setup import use_compilation_cache
+
     path = Path(args.texts) / "test.jsonl"
     test = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    test = test[: args.limit or None]
+    for trial in read_plan(epath.Path(args.sweep)):
+        name = f"{trial.row}-{trial.config['seed']}.jsonl"
+        to = Path(args.sweep) / "written" / name
+        if trial.row == "XLM" or not trial.done or to.exists():
+            continue
+        use_compilation_cache(trial.config["data.cache_dir"])
+        rows = _written(str(trial.folder), test[: args.limit or None], args)
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        write_output(str(to), "".join(lines), "--sweep")
+        print(to, file=sys.stderr)
+
+
+def _written(
+    workdir: str, test: Sequence[Mapping[str, str]], args: argparse.Namespace
+) -> Iterator[dict[str, str]]:
+    """What a run writes for each direction and caption."""
+    from research.inference.open_run import open_run
+
+    model, options = open_run(workdir), {"max_tokens": args.max_tokens}
+    if args.beams > 1:  # as the released code's
+        options |= {"method": "beam", "beams": args.beams, "length_penalty": 0.9}
+        options |= {"beam_rule": "huggingface"}
     for direction in DIRECTIONS:
         read, written = direction.split("-")
         prompts = [content_words(row[read], read) for row in test]
         types = ":".join(str(LANGUAGES.index(each)) for each in (read, written))
-        options = {"languages": types, "max_tokens": args.max_tokens}
-        if args.beams > 1:  # as the released code's
-            options |= {"method": "beam", "beams": args.beams, "length_penalty": 0.9}
-            options |= {"beam_rule": "huggingface"}
-        for row, prompt, found in zip(
-            test, prompts, model.generate(prompts, **options), strict=True
-        ):
-            line = {"direction": direction, "words": prompt, "caption": row[written]}
-            lines.append(line | {"text": found[0].text.strip()})
-    rows = (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    write_output(args.to, "".join(rows), "--to")
+        found = model.generate(prompts, languages=types, **options)
+        for row, words, texts in zip(test, prompts, found, strict=True):
+            line = {"direction": direction, "words": words, "caption": row[written]}
+            yield line | {"text": texts[0].text.strip()}
 
 
 def table(args: argparse.Namespace) -> None:
@@ -203,7 +225,7 @@ def parser() -> cli.Parser:
     )
     for command, flags in (
         (texts, ("multi30k", "tatoeba", "to")),
-        (write, ("workdir", "texts", "to")),
+        (write, ("sweep", "texts")),
     ):
         own = commands.add_parser(command.__name__)
         for flag in flags:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from experiments.sweeps import babylm as babylm_sweep
+from experiments.sweeps import xnlg
 from launch.config import load_config
 from launch.reports import cells, scored_columns, tables
 from launch.reports.result_columns import task_margin, task_score, valid_score
@@ -149,6 +150,38 @@ def test_ulmfit_has_three_stages_and_lacks_the_first_two_one_by_one():
         for trial in found.values()
     ]
     assert same[0] == same[1] == same[2]
+
+
+def test_xnlg_tunes_an_encoder_or_all_and_lacks_the_first_stages_one_by_one():
+    """Of a seed; networks of all tunings are the same."""
+    tasks = {"captions": Task("", {"data.train": "a/t.jsonl", "data.valid": "v"})}
+    with pytest.raises(UserError, match="--tasks has no captions"):
+        list(xnlg.sweep("smoke", TASKS))
+    trials = sweep_plan.make_plan(
+        "experiments/sweeps/xnlg.py", "runs/x", scale="smoke", shared={}, tasks=tasks
+    )
+    found = {t.row: t for t in trials if t.config["seed"] == 0}
+    first, second = found["XLM"], found["not tuned"]
+    assert second.parents["train.init_from"] == first and len(trials) == 3 * len(found)
+    alone = found["not tuned, without stage 1"]
+    assert alone.parents == {"data.vocabulary": first}
+    assert not alone.config["optimizer.frozen"] and second.config["optimizer.frozen"]
+    starts = {
+        "encoder tuned": second,
+        "all tuned": second,
+        "all tuned, without stage 2": first,
+        "encoder tuned, without stage 1": alone,
+    }
+    for row, start in starts.items():
+        trial = found[row]
+        assert trial.parents["train.init_from"] == start
+        assert bool(trial.config["optimizer.frozen"]) == row.startswith("encoder")
+    network = [
+        {k: v for k, v in found[row].config.items() if k.startswith("model.")}
+        for row in starts
+    ]
+    assert all(each == network[0] for each in network)
+    assert network[0]["model.token_types"] == 3
 
 
 def test_a_mixture_is_the_text_of_pretrainings_alone():
