@@ -26,7 +26,7 @@ class Continuation(NamedTuple):
 
     apply: Callable  # `networks.apply` of the network and its parameters
     vocab: VocabInfo
-    token_type: int
+    token_type: jax.Array | int
     appended: str
 
     def read_prompt(

@@ -90,7 +90,7 @@ def make_generate(
         )
 
     replicated = sharding.replicated(mesh)
-    run = jax.jit(run, static_argnums=(3, 4), out_shardings=replicated)
+    run = jax.jit(run, static_argnums=4, out_shardings=replicated)
 
     def generate(prompts, sampling=None, numbers=None):
         if not len(prompts):
@@ -103,8 +103,9 @@ def make_generate(
         arrays = {"group": group, "encoder": prompt.encoder, "end": prompt.end}
         numbers = np.arange(len(prompts)) if numbers is None else numbers
         arrays |= {"row": np.asarray(numbers, np.int32), "sampling": sampling}
+        token_type = jax.device_put(np.int32(prompt.token_type), replicated)
         call = lambda rows: run(  # noqa: E731
-            params, dict(constants), rows, prompt.token_type, prompt.appended
+            params, dict(constants), rows, token_type, prompt.appended
         )
         written = map_rows(call, arrays, batch=batch, mesh=mesh)
         return [_texts(Written(*each)) for each in zip(*written, strict=True)]

@@ -56,8 +56,8 @@ MUTANTS = [
     Mutant(
         "an input and its target change languages",
         SEQUENCES,
-        'zip(("encoder", "decoder"), self._pair',
-        'zip(("decoder", "encoder"), self._pair',
+        '("encoder_", "decoder_"), self._pair',
+        '("decoder_", "encoder_"), self._pair',
         SEQUENCES_TEST,
         "types_of_their_languages",
     ),
