@@ -4,21 +4,20 @@
         --tasks=tasks.toml --workdir=runs/features --config.data.normalizer=lower \\
         --config.data.corpus='words/*.jsonl'
 
-Question (Peters et al. 2018, table 1): does it help that the vector of a word depends
-on its text? In each row a BiLSTM of WIDTH units a direction reads features that it does
-not change, and its output a linear layer:
+Question (Peters et al. 2018, table 1; McCann et al. 2017, table 3): does it help that
+the vector of a word depends on its text? In each row a BiLSTM of WIDTH units a
+direction reads features that it does not change, and a linear layer its states:
 
-- vectors of words that are drawn; in the next row the task learns them;
-- GloVe's, which each task of --tasks names (objective.vectors and .vectors_width);
+- vectors that are drawn, or GloVe's (each task's objective.vectors);
+- the last states of a CoVe that translates the pairs of the task Multi30k, alone and
+  beside the vectors that it reads;
 - all layers of an ELMo, mixed: of one that has read the corpus, and of one as drawn.
 
-The vocabulary of all is that of the corpus, whose texts have words and marks apart,
-as those of the tasks have them.
+The texts have words and marks apart (docs/words_apart.py), as those of the tasks.
 
-Departs: features are alone, where the papers have them beside a task's own vectors;
-ELMo is small, and reads the corpus for minutes. As there, it is trained once: seeds are
-those of tasks. The cell of the BiLSTM upon ELMo is
-Flax's, in the other rows that of model.network=lstm: they differ in initial values.
+Departs: ELMo's features are alone, where the paper has them beside a task's own
+vectors; both encoders are small, and are trained for minutes. As in the papers they are
+trained once: seeds are those of tasks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,77 +27,110 @@ from launch.sweeps import finetuning
 from launch.sweeps.finetuning import INIT_FROM
 from launch.sweeps.tasks import Task
 
-WIDTH = 128
+WIDTH = 64
 ELMO = {
-    "model.width": WIDTH,
-    "model.cell_width": 256,
+    "model.cell_width": 128,
     "model.character_filters": [16, 32, 64],
     "objective.sampled_words": 512,
+    "data.vocabulary_size": 24_000,
+    "data.length": 64,
+    "train.batch": 16,
 }
-VOCABULARY = {"data.vocabulary_size": 24_000, "data.length": 64}
+COVE = {
+    "data.vocabulary_size": 8_000,
+    "data.length": 28,
+    "objective.target_length": 28,
+    "optimizer.warmup_steps": 50,
+    "model.dropout": 0.0,
+    "train.batch": 64,
+}
 VECTORS = ("objective.vectors", "objective.vectors_width")
-CLASSIFIER = "sequence_classification"
+CLASSIFIER, PAIRS = "sequence_classification", "Multi30k"
 
 
 class Budget(NamedTuple):
-    """Seeds of a task, and the steps of ELMo and of a task."""
+    """Seeds of a task, and the steps of ELMo, of CoVe and of a task."""
 
     seeds: int
     elmo_steps: int
+    cove_steps: int
     steps: int
 
 
-BUDGETS = {"smoke": Budget(2, 100, 50), "quick": Budget(5, 1600, 300)}
-FULL = Budget(5, 100_000, 2_000)
+BUDGETS = {"smoke": Budget(2, 100, 100, 50), "quick": Budget(5, 1600, 700, 300)}
+FULL = Budget(5, 100_000, 10_000, 2_000)
 
 
 def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
     budget = BUDGETS.get(scale, FULL)
     chosen = finetuning.own_tasks("features", tasks)
-    keys = ELMO | VOCABULARY | _steps(budget.elmo_steps) | {"seed": 0}
-    elmo = "experiments/elmo.py:small", keys
+    shared = {"model.width": WIDTH, "seed": 0}
+    elmo = "experiments/elmo.py", ELMO | _steps(budget.elmo_steps) | shared
     yield *elmo, ("ELMo", "pretraining")
+    cove = None
+    if PAIRS in tasks and any(VECTORS[0] in task.keys for task in chosen.values()):
+        pairs = {k: v for k, v in tasks[PAIRS].keys.items() if k.startswith("data.")}
+        keys = pairs | COVE | _steps(budget.cove_steps) | shared
+        cove = "experiments/cove.py", keys | _vectors(*chosen.values())
+        yield *cove, ("CoVe", "pretraining")
     for seed in range(budget.seeds):
         for name, task in chosen.items():
-            shared = _task(task, budget) | {"data.vocabulary": elmo, "seed": seed}
-            for row, own in _rows(task, elmo).items():
-                yield finetuning.EXPERIMENT, own | shared, (row, name)
+            keys = _task(task, budget) | {"seed": seed}
+            for row, own in _rows(task, elmo, cove):
+                yield finetuning.EXPERIMENT, keys | own, (row, name)
+
+
+def _steps(steps: int) -> dict[str, Any]:
+    keys = {"train.steps": steps, "train.log_every": max(10, steps // 20)}
+    return keys | {"train.eval_every": 0, "train.checkpoint_every": 0}
 
 
 def _task(task: Task, budget: Budget) -> dict[str, Any]:
     """Keys of all rows on a task."""
-    keys = _steps(budget.steps) | {"model.dropout": 0.0}
-    keys |= {"optimizer.learning_rate": 2e-3}
-    keys |= {"optimizer.warmup_steps": max(1, budget.steps // 16)}
+    keys = _steps(budget.steps) | {
+        "data.vocabulary": "words",
+        "data.vocabulary_size": 20_000,
+        "data.sentinels": 0,
+        "model.network": "lstm",
+        "model.width": WIDTH,
+        "model.dropout": 0.0,
+        "objective.lstm_layers": 1,
+        "optimizer.frozen": "network",
+        "optimizer.learning_rate": 3e-3,
+        "train.batch": 16,
+    }
     if task.keys.get("objective.name", CLASSIFIER) == CLASSIFIER:
         keys |= {"objective.head": "linear", "objective.pool": "max"}
     return keys | {k: v for k, v in task.keys.items() if k not in VECTORS}
 
 
-def _steps(steps: int) -> dict[str, Any]:
-    keys = {"train.steps": steps, "train.log_every": max(10, steps // 20)}
-    return keys | {
-        "train.batch": 16,
-        "train.eval_every": 0,
-        "train.checkpoint_every": 0,
-    }
+def _vectors(*tasks: Task) -> dict[str, Any]:
+    """The vectors that the first task names which names any."""
+    return next(
+        ({key: task.keys[key] for key in VECTORS} for task in tasks if _named(task)), {}
+    )
 
 
-def _rows(task: Task, elmo: tuple) -> dict[str, dict[str, Any]]:
-    """Row -> its own keys on a task."""
-    lstm = {"model.network": "lstm", "model.layers": 1, "model.width": WIDTH}
-    given = {key: task.keys[key] for key in VECTORS if key in task.keys}
-    rows = {
-        "vectors as drawn": lstm | {"optimizer.frozen": "token"},
-        "vectors that the task learns": lstm,
-    }
-    if given:
-        rows["GloVe"] = lstm | given | {"optimizer.frozen": "token"}
-    of_elmo = finetuning.network_keys(elmo) | {
-        "optimizer.frozen": "network",
-        "objective.features": "mix",
-        "objective.lstm_layers": 1,
-    }
-    rows["ELMo as drawn"] = of_elmo
-    rows["ELMo"] = of_elmo | {INIT_FROM: elmo}
-    return rows
+def _named(task: Task) -> bool:
+    return VECTORS[0] in task.keys
+
+
+def _rows(task: Task, elmo: tuple, cove: tuple | None) -> Iterator[tuple[str, dict]]:
+    """Rows, and their own keys on a task."""
+    vectors = {"objective.features": "vectors"}
+    yield "drawn vectors", vectors | dict(zip(VECTORS, ("random", 50), strict=True))
+    if _named(task):
+        yield "GloVe", vectors | _vectors(task)
+    if _named(task) and cove:
+        own = _vectors(task) | _network(cove) | {"train.init_scope": "encoder"}
+        own |= {INIT_FROM: cove}
+        yield "CoVe", own | {"objective.features": "last"}
+        yield "GloVe and CoVe", own | {"objective.features": "vectors_last"}
+    own = _network(elmo) | {"objective.features": "mix"}
+    yield "ELMo as drawn", own
+    yield "ELMo", own | {INIT_FROM: elmo}
+
+
+def _network(start: tuple) -> dict[str, Any]:
+    keys = finetuning.network_keys(start)
+    return {key: value for key, value in keys.items() if key.startswith("model.")}
