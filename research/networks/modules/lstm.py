@@ -519,10 +519,11 @@ def run_layer(
             kept.astype(operand_dtype), recurrent_DG, preferred_element_type=jnp.float32
         )
         cell_before = jnp.where(continues, cell, 0)
-        new = run_cell(gates_BG, cell_before, projection_CD, options, dtype)
-        hidden, cell = (
-            jnp.where(is_text, *each) for each in zip(new, (hidden, cell), strict=True)
+        new_hidden, new_cell = run_cell(
+            gates_BG, cell_before, projection_CD, options, dtype
         )
+        hidden = jnp.where(is_text, new_hidden, hidden)
+        cell = jnp.where(is_text, new_cell, cell)
         return (hidden, cell), (hidden, cell if with_cells else None)
 
     inputs = jnp.moveaxis(input_BLG, 1, 0), *steps

@@ -64,8 +64,8 @@ MUTANTS = [
     Mutant(
         "a target's languages are not among what a network has to have",
         SEQUENCES,
-        "token_types=max(self._pair) + 1",
-        "token_types=max(self._pair)",
+        'changes["token_types"] = max(self._pair) + 1',
+        'changes["token_types"] = max(self._pair)',
         SEQUENCES_TEST,
         "types_of_their_languages",
     ),

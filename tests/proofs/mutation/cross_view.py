@@ -83,8 +83,8 @@ MUTANTS = [
     Mutant(
         "a layer that joins directions reads the text before it",
         LSTM,
-        "steps, _ = _steps(segment_BL, jnp.zeros((rows,), jnp.int32))",
-        "steps, _ = _steps(jnp.minimum(segment_BL, 1), jnp.zeros((rows,), jnp.int32))",
+        "steps, _ = find_steps(segment_BL, jnp.zeros((rows,), jnp.int32))",
+        "steps, _ = find_steps(jnp.minimum(segment_BL, 1), jnp.zeros((rows,), int))",
         TEST_LAYERS,
         "packed",
     ),
