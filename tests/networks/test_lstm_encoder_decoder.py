@@ -121,22 +121,27 @@ def test_packed_texts_have_the_states_of_each_alone(case):
 
 
 def test_texts_that_are_read_token_by_token_have_the_same_states(case):
-    """From the second token on the encoder's text is the cache's; rows are repeated."""
-    module, params, states = case
-    alone = np.asarray(states(ENCODER, DECODER))
-    part = lambda *ends: {k: v[:, slice(*ends)] for k, v in DECODER.items()}  # noqa: E731
+    """From the second token on the encoder's text is the cache's; each row becomes two
+    texts, which then change places."""
+    module, params, _ = case
+    twice = lambda group: {k: np.repeat(v, 2, 0) for k, v in group.items()}  # noqa: E731
+    decoder, order = twice(DECODER), np.array([1, 0, 3, 3])
+    decoder["token"][::2, 1] += 1
+    chosen = {k: v[order] for k, v in decoder.items()}
+    part = lambda group, *ends: {k: v[:, slice(*ends)] for k, v in group.items()}  # noqa: E731
 
     def run(net):
         cache = net.empty_cache(2, 0)
-        _, cache = read(net, ENCODER, part(0, 1), cache=cache)
-        _, cache = net.states(part(1, 2), cache=cache)
-        cache = cache.repeat_rows(2).select_rows(jnp.array([0, 1, 3, 2]))
-        rest = {k: jnp.repeat(v, 2, 0) for k, v in part(2, L).items()}
+        _, cache = read(net, ENCODER, part(DECODER, 0, 1), cache=cache)
+        _, cache = net.states(part(decoder, 1, 2), cache=cache.repeat_rows(2))
+        rest, cache = part(chosen, 2, L), cache.select_rows(order)
         scored = jnp.full((4, 1), 0)
-        return net.states(rest, scored=scored, cache=cache)[0][:, 0]
+        next_state = net.states(rest, scored=scored, cache=cache)[0][:, 0]
+        return next_state, read(net, twice(ENCODER), chosen)[:, 2]
 
-    found = apply(module, params, run)
-    np.testing.assert_allclose(found, np.repeat(alone[:, 2], 2, 0), atol=2e-6)
+    found, whole = apply(module, params, run)
+    np.testing.assert_allclose(found, whole, atol=2e-6)
+    assert np.abs(np.asarray(whole[0] - whole[1])).max() > 1e-3
 
 
 def test_the_attentional_state_is_the_golden_one():
