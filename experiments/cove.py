@@ -45,7 +45,7 @@ def get_config(size: str = "small"):
     config.objective.update(vectors="random", vectors_width=50)
     model.update(network="lstm", layers=1, joined_layers=1, input="vectors")
     model.update(cell="pytorch", tie_embeddings=False, output_head="bias")
-    model.update(dropout=0.2, output_dropout=-1.0)
+    model.update(table_range=0.1, dropout=0.2, output_dropout=-1.0)
     if size == "tiny":
         config.objective.target_length = 32
         model.width = 32
@@ -59,7 +59,7 @@ def get_config(size: str = "small"):
         return config
     data.update(length=76, vocabulary_size=100_000)
     config.objective.update(target_length=76, vectors_width=300, beams=5)
-    model.update(width=300, table_range=0.1)
+    model.width = 300
     optim.update(name="sgd", beta1=0.0, learning_rate=25.0, clip_norm=0.2)
     optim.update(schedule="linear", warmup_steps=0)
     config.train.update(batch=64, steps=1_093_750)

@@ -157,6 +157,13 @@ class Network(networks.Network):
                 "features of several layers need layers of one width; set "
                 "model.inner_width=0"
             )
+        read = needs.input_features if self.input == "vectors" else self.width
+        if needs.features in OF_SEVERAL_LAYERS and read != self.width:
+            raise UserError(
+                f"features {needs.features} need layers that read as many numbers, "
+                f"{self.width}, as they give, but the first one reads vectors of "
+                f"{read}; set objective.features=vectors_last"
+            )
         if needs.stacks == "encoder_decoder":
             self._check_encoder_decoder()
             heads, given = tuple(needs.heads.items()), needs.input_features > 0

@@ -17,14 +17,14 @@ from tests.testing.example_batches import vocab
 from tests.testing.trees import make_params
 
 VOCAB = vocab(size=50)
-D, E, M, L = 3, 4, 6, 5
+D, E, F, M, L = 3, 4, 5, 6, 5
 KEYS = {
     **{"layers": 1, "joined_layers": 1, "width": D, "embedding_width": E},
     **{"input": "vectors", "tie_embeddings": False, "output_head": "bias"},
 }
-NEEDS = Needs(pattern="full", stacks="encoder_decoder", input_features=D)
+NEEDS = Needs(pattern="full", stacks="encoder_decoder", input_features=F)
 RANDOM = np.random.default_rng(0)
-VECTORS = RANDOM.normal(size=(2, M, D)).astype(np.float32)
+VECTORS = RANDOM.normal(size=(2, M, F)).astype(np.float32)
 TOKEN = RANDOM.integers(5, VOCAB.size, (2, L), dtype=np.int32)
 ENCODER = {"token": np.ones((2, M), np.int32), FEATURE: VECTORS}
 ENCODER["segment"] = np.array([[1] * 4 + [0] * 2, [1] * 6], np.int32)
@@ -179,6 +179,11 @@ def test_dropout_of_the_states_is_what_the_next_position_reads():
         ({"inner_width": 8, "input": "table"}, NEEDS, "inner_width .* set it to 0"),
         ({"joined_cell_width": 5}, NEEDS, "joined_cell_width .* set it to 0"),
         ({}, Needs(pattern="full"), "reads the vectors of objective.vectors, and"),
+        (
+            {"joined_layers": 0},
+            Needs(pattern="full", features="mix", input_features=F),
+            "the first one reads vectors of 5; set objective.features=vectors_last",
+        ),
         ({"tie_embeddings": True}, NEEDS, "input vectors has no table of words"),
     ],
 )

@@ -5,6 +5,8 @@ import json
 import shutil
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
 from launch.config import load_config
@@ -14,6 +16,8 @@ from launch.train import parser
 from research import networks, train
 from research.errors import UserError
 from research.run.identity import CONFIG_FILE
+from research.run.setup import build_program, first_state
+from research.run.start import check_start
 from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
 
 OTHER = {
@@ -71,6 +75,30 @@ def test_a_run_of_another_network_chooses_it(tmp_path):
     assert loaded.data.vocabulary == "unigram"  # that run has no file of one
     given = {"model.network": "transformer"}
     assert "cell_width" not in load(tmp_path, experiment="lm", **given).model
+
+
+def test_a_task_of_other_words_starts_from_what_reads_vectors(tmp_path):
+    """A translator's encoder."""
+    (tmp_path / "pairs.tsv").write_text("the river\tder fluss\nan old stone\tein\n")
+    (tmp_path / "tags.conll").write_text("a D\nriver N\n\nstones N\nread V\n")
+    (tmp_path / "words.txt").write_text("river 2 1 0\nread 1 1 1\n")
+    vectors = {"objective.vectors": str(tmp_path / "words.txt")}
+    vectors |= {"objective.vectors_width": 3, "data.cache_dir": str(tmp_path / "cache")}
+    words = {"data.vocabulary": "words", "data.vocabulary_size": 9}
+    files = dict.fromkeys(("data.train", "data.valid"), str(tmp_path / "pairs.tsv"))
+    keys = {"data.fields": "0,1", "model.width": 8, **words, **files, **vectors}
+    keys |= dict.fromkeys(("model.heads", "model.feedforward"))
+    config = tiny_config(tmp_path, "cove", **keys)
+    source, state, _ = save_untrained(tmp_path / "run", config)
+    files = dict.fromkeys(("data.train", "data.valid"), str(tmp_path / "tags.conll"))
+    task = {"objective.name": "token_classification", "data.normalizer": "lower"}
+    task |= {"objective.features": "vectors_last", "train.init_scope": "encoder"}
+    config = load(source, **words, **files, **vectors, **task, **{"data.sentinels": 0})
+    program = build_program(config, jax.devices()[:1])
+    check_start(program, config, tmp_path / "to")
+    params, encoder = first_state(program, config).params, state.params["encoder"]
+    for name, leaves in encoder.items():
+        jax.tree.map(np.testing.assert_array_equal, params[name], leaves)
 
 
 def test_a_run_that_has_begun_keeps_its_config(folder, tmp_path):

@@ -316,13 +316,13 @@ class Stack(Module):
             project = Dense(options, x.shape[-1], axes, bias=False, name=FEATURE)
             x += project(words.feature.astype(x.dtype))
         x = drop(self, x, "embedding")
-        if x.shape[-1] != options.width:
+        if x.shape[-1] != options.width and options.input != "vectors":
             axes = (None, "embed")
             x = Dense(options, options.width, axes, name="project")(x)
         steps, last_B = find_steps(segment_BL, state.segment)
         hidden, cell, inputs, layers = [], [], [], []
         for n, (params, width) in enumerate(
-            zip(self._layers(), options.widths, strict=True)
+            zip(self._layers(x.shape[-1]), options.widths, strict=True)
         ):
             x = drop(self, x, "layer") if n else x
             before = state.hidden[:, n], state.cell[:, n]
@@ -341,13 +341,17 @@ class Stack(Module):
         after = State(jnp.stack(hidden, 1), jnp.stack(cell, 1), last_B)
         return StackResult(dropped, raw, tuple(inputs), after, tuple(layers))
 
-    def _layers(self) -> list[dict[str, jax.Array]]:
-        """The parameters of each layer; those of equal widths are stacked."""
+    def _layers(self, read: int) -> list[dict[str, jax.Array]]:
+        """The parameters of each layer; those of equal widths are stacked.
+
+        Args:
+          read: width of what the first one reads.
+        """
         options = self.options
-        if len({*options.widths}) == 1:
-            width = options.width
-            return Blocks(options, options.layers, width, width, name="blocks")()
-        before = (options.width, *options.widths[:-1])
+        before = (read, *options.widths[:-1])
+        if len({*zip(before, options.widths, strict=True)}) == 1:
+            size = read, options.width
+            return Blocks(options, options.layers, *size, name="blocks")()
         sizes = enumerate(zip(before, options.widths, strict=True))
         named = [
             Blocks(options, 1, *size, name=f"block_{number}") for number, size in sizes
