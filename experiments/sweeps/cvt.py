@@ -61,6 +61,7 @@ def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
         raise UserError(f"--tasks has no task {FEW}, of the few texts with tags")
     budget = BUDGETS[scale]
     experiment = f"{EXPERIMENT}:base" if scale == "paper" else EXPERIMENT
+    others = []
     for seed in range(budget.seeds):
         shared = {**budget.keys, "train.eval_every": 0, "seed": seed}
         if scale != "paper":
@@ -69,13 +70,14 @@ def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
         both = {key: value for key, value in few.items() if key != "data.train"}
         both["data.held_out"] = 0.0
         yield experiment, both, (CROSS_VIEW, FEW)
-        alone = {"objective.consistency": 0.0, "data.mixture": {}}
-        alone |= {"data.vocabulary": (experiment, both)}
-        yield experiment, few | alone, (TAGS_ALONE, FEW)
+        alone = few | {"objective.consistency": 0.0, "data.mixture": {}}
+        alone["data.vocabulary"] = experiment, both
+        yield experiment, alone, (TAGS_ALONE, FEW)
         half = {"train.steps": budget.steps // 2}
-        yield experiment, few | alone | half, (HALF, FEW)
+        others.append((experiment, alone | half, (HALF, FEW)))
         if ALL in tasks:
-            yield experiment, few | alone | _files(tasks[ALL]), (ALL_TAGS, FEW)
+            others.append((experiment, alone | _files(tasks[ALL]), (ALL_TAGS, FEW)))
+    yield from others
 
 
 def _files(task: Task) -> dict:
