@@ -82,7 +82,8 @@ class KilledError(Exception):
     """Simulates a kill."""
 
 
-def test_resumed_equals_uninterrupted(uninterrupted, folder, tmp_path, monkeypatch):
+def train_until_killed(config, workdir, monkeypatch):
+    """A run that is killed where it would log step 9."""
     log = loop.Loop._log
 
     def log_or_die(self, step, *args, **kwargs):
@@ -92,9 +93,13 @@ def test_resumed_equals_uninterrupted(uninterrupted, folder, tmp_path, monkeypat
 
     monkeypatch.setattr(loop.Loop, "_log", log_or_die)
     with pytest.raises(KilledError):
-        train(tiny_config(folder), tmp_path)
-    assert not (tmp_path / "result.json").exists()
+        train(config, workdir)
+    assert not (workdir / "result.json").exists()
     monkeypatch.setattr(loop.Loop, "_log", log)
+
+
+def test_resumed_equals_uninterrupted(uninterrupted, folder, tmp_path, monkeypatch):
+    train_until_killed(tiny_config(folder), tmp_path, monkeypatch)
     (tmp_path / "config.json").rename(tmp_path / "lost")
     with pytest.raises(UserError, match="checkpoint of another config"):
         train(tiny_config(folder, seed=5), tmp_path)
@@ -105,6 +110,20 @@ def test_resumed_equals_uninterrupted(uninterrupted, folder, tmp_path, monkeypat
     assert read_metrics(tmp_path) == read_metrics(uninterrupted[0])
     assert result["metrics"] == uninterrupted[1]["metrics"]
     assert (tmp_path / "config.json").read_bytes() == (tmp_path / "lost").read_bytes()
+
+
+def test_a_resumed_stream_goes_on_from_its_state(folder, tmp_path, monkeypatch):
+    """AWD-LSTM's, whose rows begin with the state after those of the step before."""
+    words = {"data.vocabulary": "words", "data.vocabulary_size": 16, "data.length": 8}
+    shape = {"model.width": 8, "model.inner_width": 12, "model.layers": 2}
+    others = {"model.heads": None, "model.feedforward": None, "train.eval_every": 0}
+    config = tiny_config(folder, "awd_lstm", **words, **shape, **others)
+    train(config, tmp_path / "whole")
+    train_until_killed(config, tmp_path / "killed", monkeypatch)
+    train(config, tmp_path / "killed")
+    workdirs = tmp_path / "whole", tmp_path / "killed"
+    jax.tree.map(np.testing.assert_array_equal, *map(last_params, workdirs))
+    assert read_metrics(workdirs[0]) == read_metrics(workdirs[1])
 
 
 def test_a_run_ends_when_its_minutes_are_used(folder, tmp_path, monkeypatch, capsys):

@@ -30,7 +30,7 @@ FEW, ALL = "CoNLL-2000", "CoNLL-2000, all tags"
 CROSS_VIEW, TAGS_ALONE, ALL_TAGS = "cross-view training", "tags alone", "all tags"
 HALF = "tags alone, half the steps"
 
-CPU = {"data.length": 48, "data.vocabulary_size": 8_000, "model.width": 64}
+CPU = {"data.length": 40, "data.vocabulary_size": 8_000, "model.width": 64}
 CPU |= {"model.cell_width": 128, "model.joined_cell_width": 64}
 CPU |= {"model.character_filters": [0, 32, 32, 32], "model.character_width": 16}
 
@@ -43,7 +43,7 @@ class Budget(NamedTuple):
     keys: Mapping
 
 
-SHORT = CPU | {"train.batch": 32, "optimizer.learning_rate": 5e-3}
+SHORT = CPU | {"train.batch": 16, "optimizer.learning_rate": 5e-3}
 SHORT |= {"optimizer.warmup_steps": 30, "model.init": "xlm", "model.table_range": 0.5}
 SHORT |= {"model.dropout": 0.2, "objective.unlabelled_dropout": 0.1}
 """Dense layers by fan-in: with normal values of 0.02 a tagger stays at the frequencies

@@ -28,6 +28,7 @@ OPTIONS = model_options(
     layers=2, width=64, heads=4, feedforward=128, position="rotary", scan_unroll=2
 )
 TOKEN_TYPES = replace(OPTIONS, token_types=6)
+LSTM = model_options(network="lstm", layers=1, width=64, table_range=1.0)
 RATE = 3e-3
 BATCH = 64
 ABOVE, BELOW = 0.03, 0.01
@@ -96,6 +97,7 @@ INFILL = {"permute_rate": 0.0, "infill_rate": 0.5, "unit": "token"}
 MASKS = {"mask_fraction": 1.0, "random_fraction": 0.0}
 CASES = {
     "lm": Case("lm", {}, partial(markov_chain.optimal_loss, shift=1), 200),
+    "lstm": Case("lm", {}, partial(markov_chain.optimal_loss, shift=1), 200, LSTM),
     "backward": Case(
         "lm",
         {"direction": "backward"},
@@ -143,7 +145,7 @@ CASES = {
 }
 
 
-SHORT = ("lm",)
+SHORT = ("lm", "lstm")
 """Cases that `make test` runs; `make long` the others, most for a minute."""
 
 

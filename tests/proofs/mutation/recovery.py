@@ -114,6 +114,16 @@ MUTANTS = [
         "damaged_line",
     ),
     Mutant(
+        "a resumed run has forgotten the state of its streams",
+        "research/train.py",
+        "self.state = restored.state if restored else first_state(program, config)",
+        "self.state = first_state(program, config)\n"
+        "        if restored:\n"
+        "            self.state = restored.state._replace(carry=self.state.carry)",
+        "tests/test_train.py",
+        "stream_goes_on",
+    ),
+    Mutant(
         "a renamed checkpoint is restored as the step of its name",
         "research/checkpoints/checkpoint.py",
         'if (own := restored.facts["step"]) != step:',
