@@ -8,11 +8,13 @@ import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import pytest
 
 from experiments.sweeps import babylm as babylm_sweep
 from experiments.sweeps import xnlg
 from launch.config import load_config
+from launch.hardware.placeholder_vocab import placeholder_vocab
 from launch.reports import cells, scored_columns, tables
 from launch.reports.result_columns import task_margin, task_score, valid_score
 from launch.reports.table_files import load_table
@@ -21,6 +23,8 @@ from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.user_code import module_at
 from research.errors import UserError
+from research.run import flops
+from research.run.setup import build_program
 
 FOLDER = Path(tables.__file__).parents[2] / "experiments"
 FILES = {
@@ -36,6 +40,9 @@ TASKS["POS, frozen"] = Task("", {"data.train": "a.conll", "data.valid": "b.conll
 TASKS["IMDb"] = Task("", {"data.train": "a.tsv", "data.valid": "b.tsv"})
 TASKS["MRPC"] = Task("", {"data.train": "c.tsv", "data.valid": "d.tsv"})
 TASKS["CoNLL-2000"] = Task("", {"data.train": "e.conll", "data.valid": "f.conll"})
+TASKS["CoNLL-2000, all tags"] = Task(
+    "", {"data.train": "all.conll", "data.valid": "f.conll"}
+)
 QUESTIONS = Task("", KEYS | {"objective.name": "question_answering"})
 
 
@@ -130,6 +137,10 @@ def test_a_fine_tuning_has_the_network_of_its_pretraining(tmp_path):
             assert trial.config["data.length"] == start.config["data.length"]
 
 
+def _without(keys, trial):
+    return {key: value for key, value in trial.config.items() if key not in keys}
+
+
 def test_ulmfit_has_three_stages_and_lacks_the_first_two_one_by_one():
     """All classifiers have one network, vocabulary and budget."""
     trials = [t for t in _plan("ulmfit", "smoke") if t.config["seed"] == 0]
@@ -141,14 +152,11 @@ def test_ulmfit_has_three_stages_and_lacks_the_first_two_one_by_one():
     assert starts == [tuned, general, None]
     assert found["no pretraining"].parents["data.vocabulary"] == general
     assert tuned.config["data.train"] == "a.tsv" and not general.config["data.train"]
-    same = [
-        {
-            key: value
-            for key, value in trial.config.items()
-            if key not in ("train.init_from", "data.vocabulary")
-        }
-        for trial in found.values()
-    ]
+    alone = found["no pretraining"].config
+    assert (alone["optimizer.unfreeze_every"], alone["optimizer.layer_decay"]) == (0, 1)
+    own = ("train.init_from", "data.vocabulary", "optimizer.unfreeze_every")
+    own += ("optimizer.layer_decay", "optimizer.learning_rate")
+    same = [_without(own, trial) for trial in found.values()]
     assert same[0] == same[1] == same[2]
 
 
@@ -182,6 +190,48 @@ def test_xnlg_tunes_an_encoder_or_all_and_lacks_the_first_stages_one_by_one():
     ]
     assert all(each == network[0] for each in network)
     assert network[0]["model.token_types"] == 3
+
+
+def test_taggers_of_few_tags_differ_from_cross_view_training_in_their_texts_alone():
+    trials = [t for t in _plan("cvt", "smoke") if t.config["seed"] == 0]
+    found = {t.row: t for t in trials}
+    crossed = found.pop("cross-view training")
+    texts = [trial.config["data.train"] for trial in found.values()]
+    assert texts == ["e.conll", "e.conll", "all.conll"]
+    assert not crossed.config["data.train"] and crossed.config["data.held_out"] == 0
+    own = ("objective.consistency", "data.train", "data.vocabulary", "train.steps")
+    own += ("data.held_out",)
+    for trial in found.values():
+        assert trial.parents == {"data.vocabulary": crossed}
+        assert trial.config["objective.consistency"] == 0
+        assert _without(own, trial) == _without(own, crossed)
+    steps = [trial.config["train.steps"] for trial in found.values()]
+    whole = crossed.config["train.steps"]
+    assert steps == [whole, whole // 2, whole]
+
+
+def test_perplexities_are_of_one_text_in_one_order():
+    """But for network and rate, of which the former has as many parameters or FLOPs."""
+    rows = {t.row: t for t in _plan("awd_lstm", "quick") if t.config["seed"] == 0}
+    equal = ("data", "train", "seed")
+    shared = [
+        {k: v for k, v in trial.config.items() if k.split(".")[0] in equal}
+        for trial in rows.values()
+    ]
+    assert shared[0] == shared[1] == shared[2]
+    size = {}
+    for name, trial in rows.items():
+        own = trial.config | budgets.ON_ONE_DEVICE | {"data.vocabulary": "unigram"}
+        config = load_config(trial.experiment, own)
+        vocab = placeholder_vocab(config)
+        program = build_program(config, jax.devices()[:1], vocab=vocab)
+        shapes = jax.tree.leaves(program.abstract_state.params)
+        parameters = sum(math.prod(leaf.shape) for leaf in shapes)
+        size[name] = parameters, flops.step_flops(program)[0]
+    lstm = size["AWD-LSTM"]
+    parameters = size["Transformer, equal parameters"][0]
+    assert parameters == pytest.approx(lstm[0], rel=0.01)
+    assert size["Transformer, equal FLOPs"][1] == pytest.approx(lstm[1], rel=0.03)
 
 
 def test_a_mixture_is_the_text_of_pretrainings_alone():
