@@ -17,8 +17,8 @@ other languages (zero-shot), in which it then writes:
         --config.train.init_from=runs/xnlg --config.data.train=train.jsonl \\
         --config.data.valid=valid.jsonl --config.data.fields=text,summary \\
         --config.objective.name=sequence_to_sequence --config.objective.format=xlm \\
-        --config.objective.languages=0 --config.optimizer.frozen=\\
-    token,encoder_embeddings,decoder,decoder_embeddings,decoder_token,output
+        --config.objective.languages=0 --config.optimizer.frozen='token,
+        encoder_embeddings,decoder,decoder_embeddings,decoder_token,output'
     python -m launch.generate --workdir=runs/task --languages=1 --prompt=TEXT
 
 Look at: valid/xae beside a run without --config.train.init_from; and in which language

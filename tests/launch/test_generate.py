@@ -99,6 +99,11 @@ def test_sentinels_and_the_space_before_a_text_are_spelled(folder):
         (["--prompt=a", "--top_p=2"], "--top_p is above 0 and at most 1, not 2.0"),
         (["--prompt=a", "--method=best"], "--method is greedy, beam or sample"),
         (["--prompt=a", "--beams=x"], "--beams: invalid int value"),
+        (["--prompt=a", "--languages=en"], "--languages are token types such as 0"),
+        (
+            ["--prompt=a", "--languages=0:1"],
+            "languages is 0:1, but the network has one",
+        ),
         (
             ["--prompt=a", "--batch=0"],
             "--batch: it is a whole number of at least 1, not 0",
