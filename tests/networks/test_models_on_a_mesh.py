@@ -1,5 +1,7 @@
 """On a mesh: the same numbers, and no involuntary full rematerialisation by XLA."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ from research import networks
 from research.distributed import sharding
 from research.networks.modules.electra import GeneratorDiscriminator
 from research.networks.modules.encoder_decoder import EncoderDecoder
+from research.networks.modules.lstm_encoder_decoder import LSTMEncoderDecoder
 from research.networks.modules.transformer import Transformer
 from research.objectives.losses import cross_entropy
 from tests.testing.interval_patterns import draw_rows
@@ -56,9 +59,9 @@ def two_intervals(options, group):
     return network, loss
 
 
-def encoder_decoder(options, group):
+def encoder_decoder(options, group, network=EncoderDecoder):
     """An encoder-decoder whose target is its input."""
-    network = EncoderDecoder(options, SIZE)
+    network = network(options, SIZE)
 
     def loss(net):
         states = net.states(group, encoded=net.encode(group))
@@ -115,6 +118,10 @@ NETWORKS = {
     "encoder_decoder": (
         encoder_decoder,
         {"position": "t5", "init": "t5", "norm": "rmsnorm", "scan_unroll": 1},
+    ),
+    "lstm_encoder_decoder": (
+        partial(encoder_decoder, network=LSTMEncoderDecoder),
+        {"network": "lstm", "layers": 1, "joined_layers": 1, "width": 8},
     ),
     "generator_discriminator": (generator_discriminator, {"embedding_width": 8}),
     "recurrent": (

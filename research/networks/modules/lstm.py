@@ -175,12 +175,17 @@ class LSTM(nn.Module):
 
     def empty_cache(self, rows: int, slots: int) -> State:
         """The zero state; it needs no slots."""
-        options, width = self.options, max(self.options.widths)
-        return State(
-            hidden=jnp.zeros((rows, options.layers, width), options.dtype),
-            cell=jnp.zeros((rows, options.layers, options.cells(width)), jnp.float32),
-            segment=jnp.zeros((rows,), jnp.int32),
-        )
+        return zero_state(self.options, rows)
+
+
+def zero_state(options: Network, rows: int) -> State:
+    """The state before the first position."""
+    width = max(options.widths)
+    return State(
+        hidden=jnp.zeros((rows, options.layers, width), options.dtype),
+        cell=jnp.zeros((rows, options.layers, options.cells(width)), jnp.float32),
+        segment=jnp.zeros((rows,), jnp.int32),
+    )
 
 
 def make_token(

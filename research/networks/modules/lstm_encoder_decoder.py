@@ -41,6 +41,7 @@ from research.networks.modules.lstm import (
     find_steps,
     gathered_kernels,
     run_cell,
+    zero_state,
 )
 from research.networks.modules.two_lstms import EncodedText, TwoLSTMs
 
@@ -132,14 +133,8 @@ class LSTMEncoderDecoder(nn.Module):
     def empty_cache(self, rows: int, slots: int) -> DecoderState:
         """The zero state; it needs no slots."""
         options = self.decoder.options
-        layers = State(
-            hidden=jnp.zeros((rows, options.layers, options.width), options.dtype),
-            cell=jnp.zeros(
-                (rows, options.layers, options.cells(options.width)), jnp.float32
-            ),
-            segment=jnp.zeros((rows,), jnp.int32),
-        )
-        return DecoderState(layers, jnp.zeros((rows, options.width), options.dtype))
+        fed = jnp.zeros((rows, options.width), options.dtype)
+        return DecoderState(zero_state(options, rows), fed)
 
 
 def decoder_options(options: Network) -> Network:
