@@ -46,7 +46,7 @@ data.valid = "valid.jsonl"
 data.fields = "words,caption"
 """
 NUM_PAIRS = 20_000
-NUM_VALID = 200
+NUM_VALID = 50
 """Captions that a run writes when it ends."""
 FUNCTION_WORDS = {
     "en": "a an the in on at of to with by for from and or while as is are be was "

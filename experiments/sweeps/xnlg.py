@@ -66,21 +66,22 @@ def sweep(scale, tasks):
     texts = {"objective.languages": LANGUAGES}
     # A step of each language, and of each direction of a pair, as the command has it.
     rates = {str(folder / name): 1 + (name in PAIRS) for name in files}
+    mixture = texts | {"data.mixture": rates}
+    encoder, decoder = {"optimizer.frozen": ALL_BUT_LAYERS}, _depths(scale)
+    decoder |= {"model.shared_embeddings": False}
     for seed in range(budget.seeds):
-        stage_1, stage_2 = _stages(scale, seed, texts | {"data.mixture": rates})
+        stage_1, stage_2 = _stages(scale, seed, mixture)
         yield *stage_1, ("XLM", "pretraining")
         yield *stage_2, ("not tuned", "pretraining")
         tuning = task | _tuning(scale, seed)
-        encoder = {"optimizer.frozen": ALL_BUT_LAYERS}
         yield _tuned(tuning | encoder, stage_2, "encoder tuned")
         yield _tuned(tuning, stage_2, "all tuned")
-        decoder = _depths(scale) | {"model.shared_embeddings": False}
-        yield _tuned(tuning | decoder, stage_1, "all tuned, without stage 2")
     for seed in range(budget.seeds):
-        alone = _without_first(*_stages(scale, seed, texts | {"data.mixture": rates}))
-        yield *alone, ("not tuned, without stage 1", "pretraining")
-        encoder = {"optimizer.frozen": ALL_BUT_LAYERS}
+        stage_1, stage_2 = _stages(scale, seed, mixture)
         tuning = task | _tuning(scale, seed)
+        yield _tuned(tuning | decoder, stage_1, "all tuned, without stage 2")
+        alone = _without_first(stage_1, stage_2)
+        yield *alone, ("not tuned, without stage 1", "pretraining")
         yield _tuned(tuning | encoder, alone, "encoder tuned, without stage 1")
 
 
