@@ -15,9 +15,10 @@ words but for function words. test.jsonl has the test set in all three languages
 
 `write` lets the finished networks of the sweep, but for XLM, write captions from the
 words of the test set: from each language to itself, and from English to the others.
-`table` has for each row and direction the mean over seeds with its 95 % interval: how
-often py3langid, which knows 97 languages, takes the text for one in the language that
-was asked for, chrF and BLEU. py3langid is beside the environment:
+`table` has for each row and direction the mean over seeds with its 95 % interval (of
+two seeds both values): how often py3langid, which knows 97 languages, takes the text
+for one in the language that was asked for, chrF and BLEU. py3langid is beside the
+environment:
 
     pip install --no-deps --target=.venv/py3langid py3langid
     PYTHONPATH=.venv/py3langid python -m docs.output_language table ...
@@ -211,11 +212,11 @@ def measure(
 
 
 def _cell(values: Sequence[float]) -> str:
-    """The mean, and the margin of its interval over seeds."""
+    """The mean and the margin of its interval over seeds; of two the values."""
     from research.evaluation.statistics import estimate
 
-    if len(values) < 2:
-        return f"{values[0]:.1f}"
+    if len(values) < 3:
+        return ", ".join(f"{value:.1f}" for value in values)
     mean, margin = estimate(values)[:2]
     return f"{mean:.1f} ± {margin:.1f}"
 

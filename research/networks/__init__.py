@@ -123,6 +123,12 @@ def check_abilities(network: Network, needs: Needs) -> None:
                 f"model.network {network.name} has no {ability}, which the objective "
                 f"needs; set it to {' or '.join(able)}"
             )
+    if needs.languages and not getattr(network, "token_types", 0):
+        raise UserError(
+            "objective.languages are token types, of which the network has no "
+            f"embeddings; a transformer has them with model.token_types="
+            f"{needs.token_types}"
+        )
 
 
 def build(network: Network, needs: Needs, vocab: VocabInfo) -> nn.Module:

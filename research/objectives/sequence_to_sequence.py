@@ -145,7 +145,7 @@ class Objective(task_input.Task):
         needs = text_to_text.needs(self.layout)
         changes = {"input_features": self.vectors_width}
         if self.languages:
-            changes["token_types"] = max(self._pair) + 1
+            changes |= {"token_types": max(self._pair) + 1, "languages": True}
         return replace(needs, **changes)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

@@ -145,6 +145,7 @@ class Objective(objectives.Objective):
             pattern=self.pattern,
             stacks="encoder_decoder",
             token_types=int(self._types.max()) + 1,
+            languages=True,
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

@@ -100,3 +100,12 @@ def test_the_error_names_what_cannot_be_merged(first, other, message):
 def test_a_transformers_keys_that_do_not_go_with_the_needs(options, needs, message):
     with pytest.raises(UserError, match=message):
         networks.build(model_options(**options), full(**needs), VOCAB)
+
+
+def test_a_network_without_embeddings_of_languages_is_refused():
+    needs = full(stacks="encoder_decoder", token_types=3, languages=True)
+    none, some = (model_options(token_types=number) for number in (0, 3))
+    with pytest.raises(UserError, match=r"languages are .* model.token_types=3"):
+        networks.build(none, needs, VOCAB)
+    networks.build(some, needs, VOCAB)
+    networks.build(none, dataclasses.replace(needs, languages=False), VOCAB)

@@ -61,6 +61,7 @@ class Needs:
         the table, unless `model.output_head` names what it has.
       heads: the layers of each named head.
       token_types: number of token types in the arrays; 0: token types are not used.
+      languages: they are languages, of which a network has to have embeddings.
       mems: rows continue from step to step, and a row reads mems of the previous one.
       mem_limits: `states` is called with `same_length` or `clamp_len`.
       queries: the last positions are queries that are not keys.
@@ -84,6 +85,7 @@ class Needs:
     transform: bool = False
     heads: Mapping[str, HeadSpec] = dataclasses.field(default_factory=dict)
     token_types: int = 0
+    languages: bool = False
     mems: bool = False
     mem_limits: bool = False
     queries: bool = False

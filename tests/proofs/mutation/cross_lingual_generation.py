@@ -70,6 +70,14 @@ MUTANTS = [
         "types_of_their_languages",
     ),
     Mutant(
+        "a network without embeddings of languages ignores them",
+        "research/networks/__init__.py",
+        'if needs.languages and not getattr(network, "token_types", 0):',
+        "if False:",
+        "tests/networks/test_needs.py",
+        "languages",
+    ),
+    Mutant(
         "the language that is asked for is not written",
         GENERATE,
         "prompt = _in_languages(prompt, options.languages, network.options)",
