@@ -9,7 +9,8 @@ them for neighbours, analogies and similarities.
 
 A step sums the gradients of thousands of pairs, with which the tool's own rate diverges
 for frequent words. AdaGrad's does not; by `initial_sum` rare words learn at about the
-tool's rate at base, and at four times that else.
+tool's rate at base, and at four times that else. The fewer pairs a step sums, the
+nearer are the vectors to the tool's (docs/word_vectors.md).
 
 Look at: valid/skipgram, which begins at (negatives + 1) log 2, where outputs are 0.
 
@@ -22,7 +23,7 @@ SIZES = ("tiny", "small", "base")
 RATE, PEAK = 0.05, 0.4
 """The tool's rate of one prediction, and the largest step of an entry of a vector."""
 SMALL_RATE, SMALL_PEAK = 0.2, 0.8
-"""The best of four pairs on 2.8 M words (docs/word_vectors.md)."""
+"""The best of four pairs on 2.8 M words (docs/word_vectors.md), with 64 rows a step."""
 
 
 def initial_sum(predictions: float, rate: float = RATE, peak: float = PEAK) -> float:
@@ -43,8 +44,8 @@ def get_config(size: str = "small"):
     predictions = 1_800
     if size == "small":
         data.update(length=256, vocabulary_size=30_000)
-        config.train.update(steps=3000, batch=64, eval_every=1000, log_every=50)
-        predictions = 58_000
+        config.train.update(steps=12_000, batch=16, eval_every=4000, log_every=200)
+        predictions = 16_500
     if size == "base":
         data.update(length=1000, vocabulary_size=71_295, sentinels=0)
         model.width = 200
