@@ -144,6 +144,17 @@ def test_texts_that_are_read_token_by_token_have_the_same_states(case):
     assert np.abs(np.asarray(whole[0] - whole[1])).max() > 1e-3
 
 
+def test_features_of_a_task_are_the_vectors_and_the_encoders_states(case):
+    module, params, _ = case
+    encoded = apply(module, params, lambda net: net.encode(ENCODER).states)
+    needs = Needs(pattern="full", features="vectors_last", input_features=F)
+    task = networks.build(Network(**KEYS), needs, VOCAB)
+    found = apply(task, params["encoder"], lambda net: net.features(ENCODER))
+    expected = np.concatenate([VECTORS, encoded], axis=-1)
+    is_text = ENCODER["segment"] > 0
+    np.testing.assert_array_equal(np.asarray(found)[is_text], expected[is_text])
+
+
 def test_the_attentional_state_is_the_golden_one():
     encoded = np.float32([[[1, 0], [0, 1], [1, 1]]])
     bilinear, state = np.float32([[0.5, -0.2], [0.1, 0.3]]), np.float32([[0.6, -0.4]])
