@@ -54,7 +54,7 @@ def get_config(size: str = "small"):
         data.update(length=40, vocabulary_size=10_000)
         config.objective.target_length = 40
         model.width = 128
-        config.train.batch = 64
+        config.train.update(batch=16, steps=2000)
         optim.learning_rate = 3e-3
         return config
     data.update(length=76, vocabulary_size=100_000)
