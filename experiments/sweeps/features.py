@@ -89,7 +89,7 @@ def _task(task: Task, budget: Budget) -> dict[str, Any]:
     """Keys of all rows on a task."""
     keys = _steps(budget.steps) | {
         "data.vocabulary": "words",
-        "data.vocabulary_size": 20_000,
+        "data.vocabulary_size": 12_000,
         "data.sentinels": 0,
         "model.network": "lstm",
         "model.width": WIDTH,
