@@ -40,9 +40,9 @@ COVE = {
     "data.vocabulary_size": 8_000,
     "data.length": 28,
     "objective.target_length": 28,
-    "optimizer.warmup_steps": 50,
+    "optimizer.warmup_steps": 100,
     "model.dropout": 0.0,
-    "train.batch": 64,
+    "train.batch": 16,
 }
 VECTORS = ("objective.vectors", "objective.vectors_width")
 CLASSIFIER, PAIRS = "sequence_classification", "Multi30k"
@@ -57,7 +57,7 @@ class Budget(NamedTuple):
     steps: int
 
 
-BUDGETS = {"smoke": Budget(2, 100, 100, 50), "quick": Budget(5, 1600, 700, 300)}
+BUDGETS = {"smoke": Budget(2, 100, 100, 50), "quick": Budget(5, 1600, 2000, 300)}
 FULL = Budget(5, 100_000, 10_000, 2_000)
 
 
