@@ -26,7 +26,9 @@ from typing import Any, NamedTuple
 from launch.sweeps import finetuning
 from launch.sweeps.finetuning import INIT_FROM
 from launch.sweeps.tasks import Task
+from research.errors import UserError
 
+TASKS = {"CoNLL-2000": "f1", "SST-2": "accuracy"}
 WIDTH = 64
 ELMO = {
     "model.cell_width": 128,
@@ -45,6 +47,7 @@ COVE = {
     "train.batch": 16,
 }
 VECTORS = ("objective.vectors", "objective.vectors_width")
+DRAWN = "drawn vectors"
 CLASSIFIER, PAIRS = "sequence_classification", "Multi30k"
 
 
@@ -63,16 +66,16 @@ FULL = Budget(5, 100_000, 10_000, 2_000)
 
 def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
     budget = BUDGETS.get(scale, FULL)
-    chosen = finetuning.own_tasks("features", tasks)
+    chosen = {name: tasks[name] for name in TASKS if name in tasks}
+    if not chosen:
+        raise UserError(f"--tasks has none of {', '.join(TASKS)}")
     shared = {"model.width": WIDTH, "seed": 0}
     elmo = "experiments/elmo.py", ELMO | _steps(budget.elmo_steps) | shared
-    yield *elmo, ("ELMo", "pretraining")
     cove = None
     if PAIRS in tasks and any(VECTORS[0] in task.keys for task in chosen.values()):
         pairs = {k: v for k, v in tasks[PAIRS].keys.items() if k.startswith("data.")}
         keys = pairs | COVE | _steps(budget.cove_steps) | shared
         cove = "experiments/cove.py", keys | _vectors(*chosen.values())
-        yield *cove, ("CoVe", "pretraining")
     for seed in range(budget.seeds):
         for name, task in chosen.items():
             keys = _task(task, budget) | {"seed": seed}
@@ -118,7 +121,7 @@ def _named(task: Task) -> bool:
 def _rows(task: Task, elmo: tuple, cove: tuple | None) -> Iterator[tuple[str, dict]]:
     """Rows, and their own keys on a task."""
     vectors = {"objective.features": "vectors"}
-    yield "drawn vectors", vectors | dict(zip(VECTORS, ("random", 50), strict=True))
+    yield DRAWN, vectors | dict(zip(VECTORS, ("random", 50), strict=True))
     if _named(task):
         yield "GloVe", vectors | _vectors(task)
     if _named(task) and cove:
