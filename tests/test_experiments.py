@@ -86,6 +86,8 @@ def corpus(folder: Path) -> dict[str, str]:
     pairs = itertools.product(WORDS, WORDS)
     cells = [f"{a}\t{b}\t{1 + n % 7}" for n, (a, b) in enumerate(pairs)]
     (folder / "pairs.cooccurrences").write_text("\n".join(400 * cells))
+    texts = [f"{a} {b}\t{b} {a}\n" for a, b in itertools.product(WORDS, WORDS)]
+    (folder / "texts.tsv").write_text("".join(texts))
     tagged = "\n".join(f"{word} {word[0]}" for word in WORDS)
     (folder / "words.conll").write_text("\n\n".join(300 * [tagged]))
     return {
@@ -124,6 +126,9 @@ def test_it_trains(name, folder):
     elif load_config(spec(name, size)).data.vocabulary == "words":
         settings |= {"data.vocabulary": "words", "data.sentinels": 0}
         settings["data.vocabulary_size"] = 5 + len(WORDS)
+    if objective.predicts == "text":  # of two parts
+        files = dict.fromkeys(("data.train", "data.valid"), str(folder / "texts.tsv"))
+        settings |= {"data.fields": "0,1", **files}
     if load_config(spec(name, size)).data.mixture:
         settings["data.mixture"] = {settings.pop("data.corpus"): 1.0}
     if hasattr(objective, "teacher"):

@@ -64,8 +64,8 @@ MUTANTS = [
     Mutant(
         "a target's languages are not among what a network has to have",
         SEQUENCES,
-        'changes["token_types"] = max(self._pair) + 1',
-        'changes["token_types"] = max(self._pair)',
+        '{"token_types": max(self._pair) + 1, "languages": True}',
+        '{"token_types": max(self._pair), "languages": True}',
         SEQUENCES_TEST,
         "types_of_their_languages",
     ),
