@@ -16,8 +16,8 @@ minutes of a core a seed: two layers, and less than one pass of the text, which
 underfits, so that a language model drops and penalises nothing and its rate is higher
 and falls linearly. Its token table begins in a wider range and dense layers by fan-in,
 since narrow layers otherwise stay at the entropy of frequencies for most of the steps,
-and the head is one layer, as the released head without its norms dies at the released
-rate.
+and the head is one layer, since two without the released code's norms learnt nothing at
+the released rate.
 """
 
 from collections.abc import Mapping

@@ -12,6 +12,30 @@ TEST_EFFECTS = "tests/launch/reports/test_effects.py"
 
 MUTANTS = [
     Mutant(
+        "a Transformer of as many FLOPs has a layer more",
+        "experiments/sweeps/awd_lstm.py",
+        "EQUAL_FLOPS: _transformer(3, 192,",
+        "EQUAL_FLOPS: _transformer(4, 192,",
+        "tests/test_tables.py",
+        "perplexities",
+    ),
+    Mutant(
+        "a tagger of few tags has a vocabulary of its own",
+        "experiments/sweeps/cvt.py",
+        'alone["data.vocabulary"] = experiment, both',
+        "pass",
+        "tests/test_tables.py",
+        "taggers_of_few",
+    ),
+    Mutant(
+        "a classifier without pretraining waits for its layers",
+        "experiments/sweeps/ulmfit.py",
+        'alone |= {"optimizer.unfreeze_every": 0, "optimizer.layer_decay": 1.0}',
+        "pass",
+        "tests/test_tables.py",
+        "first_two",
+    ),
+    Mutant(
         "a column whose group is misspelt is left out in silence",
         "launch/reports/tables.py",
         "if is_absent and difflib",
