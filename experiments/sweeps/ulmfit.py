@@ -85,7 +85,7 @@ def sweep(scale, tasks):
     general, tuned, _ = budget.steps
     size = "base" if scale == "paper" else "small"
     language_model = f"experiments/awd_lstm.py:{size}"
-    classifier = "experiments/ulmfit.py"
+    classifier, classifiers = "experiments/ulmfit.py", []
     for seed in range(budget.seeds):
         shared = {"seed": seed, "train.eval_every": 0}
         stage_1 = language_model, _stage(general, budget) | SHAPES[scale] | shared
@@ -97,12 +97,14 @@ def sweep(scale, tasks):
             yield *stage_2, (TUNED, "pretraining")
             keys = _classifier(budget) | SHAPES[scale] | {**budget.classifier}
             keys |= dict(task.keys) | shared
-            yield classifier, keys | {INIT_FROM: stage_2}, (TUNED, name)
-            yield classifier, keys | {INIT_FROM: stage_1}, (GENERAL, name)
             alone = keys | {"data.vocabulary": stage_1}
             alone |= {"optimizer.unfreeze_every": 0, "optimizer.layer_decay": 1.0}
             alone["optimizer.learning_rate"] = budget.alone_rate
-            yield classifier, alone, (finetuning.NO_PRETRAINING, name)
+            rows = {TUNED: keys | {INIT_FROM: stage_2}}
+            rows |= {GENERAL: keys | {INIT_FROM: stage_1}}
+            rows |= {finetuning.NO_PRETRAINING: alone}
+            classifiers += [(classifier, k, (row, name)) for row, k in rows.items()]
+    yield from classifiers
 
 
 def _stage(steps: int, budget: Budget) -> dict:
