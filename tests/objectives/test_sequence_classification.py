@@ -8,6 +8,7 @@ from research import networks, objectives
 from research.batch import PART
 from research.data.documents import LABEL_SEPARATOR
 from research.errors import UserError
+from research.networks.modules.blocks import Encoded
 from research.objectives import sequence_classification
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
@@ -141,7 +142,7 @@ def test_pooling_excludes_padding():
 
     class Net:
         features = staticmethod(lambda batch, scored: values)
-        encode = staticmethod(lambda group: (values, group["segment"]))
+        encode = staticmethod(lambda group: Encoded(values, group["segment"]))
         head = staticmethod(lambda name, state: pooled.append(state) or state)
 
     pooled = []
