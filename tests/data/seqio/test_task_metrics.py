@@ -66,7 +66,7 @@ def reply(prompt):
 def scores_of(task, tmp_path, monkeypatch):
     """An evaluation of a network that writes `reply`."""
 
-    def make_generate(*args, batch):
+    def make_generate(*args, batch, constants):
         return lambda prompts: [[Text(reply(each), 0, 0, True)] for each in prompts]
 
     data, objective = open_task(tmp_path, task)
@@ -74,7 +74,12 @@ def scores_of(task, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "eval_batches", lambda program: ())
     batch = {"target": np.zeros((8, 12))}
     program = SimpleNamespace(
-        data=data, objective=objective, abstract_batch=batch, network=None, mesh=None
+        data=data,
+        objective=objective,
+        abstract_batch=batch,
+        network=None,
+        mesh=None,
+        constants=SimpleNamespace(arrays={}),
     )
     sums = {"target": (np.float32(3), np.float32(2), np.float32(1))}
     return evaluate.evaluate(program, None, (sums, ()))
