@@ -16,8 +16,7 @@ direction reads features that it does not change, and a linear layer its states:
 The texts have words and marks apart (docs/words_apart.py), as those of the tasks.
 
 Departs: ELMo's features are alone, where the paper has them beside a task's own
-vectors; both encoders are small, and are trained for minutes. As in the papers they are
-trained once: seeds are those of tasks.
+vectors; both encoders are small, and are trained for minutes, anew for each seed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,7 +51,7 @@ CLASSIFIER, PAIRS = "sequence_classification", "Multi30k"
 
 
 class Budget(NamedTuple):
-    """Seeds of a task, and the steps of ELMo, of CoVe and of a task."""
+    """Seeds, and the steps of ELMo, of CoVe and of a task."""
 
     seeds: int
     elmo_steps: int
@@ -69,14 +68,15 @@ def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
     chosen = {name: tasks[name] for name in TASKS if name in tasks}
     if not chosen:
         raise UserError(f"--tasks has none of {', '.join(TASKS)}")
-    shared = {"model.width": WIDTH, "seed": 0}
-    elmo = "experiments/elmo.py", ELMO | _steps(budget.elmo_steps) | shared
-    cove = None
-    if PAIRS in tasks and any(VECTORS[0] in task.keys for task in chosen.values()):
-        pairs = {k: v for k, v in tasks[PAIRS].keys.items() if k.startswith("data.")}
-        keys = pairs | COVE | _steps(budget.cove_steps) | shared
-        cove = "experiments/cove.py", keys | _vectors(*chosen.values())
+    translated = PAIRS in tasks and any(map(_named, chosen.values()))
     for seed in range(budget.seeds):
+        shared = {"model.width": WIDTH, "seed": seed}
+        elmo = "experiments/elmo.py", ELMO | _steps(budget.elmo_steps) | shared
+        cove = None
+        if translated:
+            keys = COVE | _steps(budget.cove_steps) | shared
+            keys |= {k: v for k, v in tasks[PAIRS].keys.items() if k[:5] == "data."}
+            cove = "experiments/cove.py", keys | _vectors(*chosen.values())
         for name, task in chosen.items():
             keys = _task(task, budget) | {"seed": seed}
             for row, own in _rows(task, elmo, cove):
