@@ -8,6 +8,11 @@ the text lacks have vectors, too, which `launch.vectors` and `open_run` give. At
 the released tool's defaults, for text8 (17 M words); one pass of a text of N words is
 N / (data.length x train.batch) steps.
 
+N-grams are in many words, so that a step sums more for them than for words; small's
+steps are of a quarter of skip-gram's rows, which made vectors near those of gensim's
+FastText where more rows did not (docs/word_vectors.md). tiny and base have not been
+compared.
+
 Look at: valid/skipgram, which begins at (negatives + 1) log 2, and at the neighbours of
 a word that is not in the text: `launch.vectors --nearest=unreadably`.
 
@@ -18,6 +23,8 @@ train.batch; data.separator; sigmoid; what predicts a word.
 from experiments import base, word2vec
 
 SIZES = ("tiny", "small", "base")
+SMALL_RATE, SMALL_PEAK = 0.1, 4.0
+"""As word2vec's; the peak is nearly no bound in early steps (docs/word_vectors.md)."""
 
 
 def get_config(size: str = "small"):
@@ -27,18 +34,21 @@ def get_config(size: str = "small"):
     model.update(network="tables", tie_embeddings=False, output_head="table")
     model.update(layers=1, width=100, table_init="fasttext", buckets=2_000_000)
     optim.update(name="adagrad", warmup_steps=0, clip_norm=0.0)
-    optim.learning_rate = word2vec.PEAK
     config.objective.update(name="skipgram", subsample=1e-4, power=0.5)
     config.objective.update(equal_negatives="redraw", negatives_of="centre")
     predictions = 1_800
     if size == "small":
         data.update(length=256, vocabulary_size=30_000)
-        config.train.update(steps=3000, batch=64, eval_every=1000, log_every=50)
-        predictions = 58_000
+        config.train.update(steps=12_000, batch=4, eval_every=4000, log_every=200)
+        predictions = 3_600
     if size == "base":
         data.update(length=1024, vocabulary_size=71_295, sentinels=0)
         config.objective.negatives_of = "pair"
         config.train.update(steps=5_190, batch=16)
         predictions = 58_000
-    optim.initial_sum = word2vec.initial_sum(predictions)
+    rate, peak = word2vec.RATE, word2vec.PEAK
+    if size == "small":
+        rate, peak = SMALL_RATE, SMALL_PEAK
+    optim.learning_rate = peak
+    optim.initial_sum = word2vec.initial_sum(predictions, rate, peak)
     return config

@@ -34,18 +34,20 @@ WIDTH, WINDOW, NEGATIVES = 100, 5, 5
 SUBSAMPLE, BUCKETS, NGRAMS = 1e-3, 100_000, (3, 6)
 GLOVE = {"width": 50, "x_max": 10.0, "passes": 15}
 """The values of the demo."""
-LENGTH, BATCH = 256, 16
+LENGTH = 256
+BATCH = {"skipgram": 16, "cbow": 16, "fasttext": 4}
+"""Rows of a step of ours."""
 RATES = {
     "skipgram": {"ours": ("0.8-0.2",), "original": ("0.025", "0.05", "0.1", "0.2")},
     "cbow": {"ours": ("0.8-0.2", "0.4-0.1"), "original": ("0.05", "0.1")},
-    "fasttext": {"ours": ("0.8-0.2",), "original": ("0.05", "0.1")},
+    "fasttext": {"ours": ("4-0.1",), "original": ("0.05", "0.1")},
     "glove": {"ours": ("0.05", "0.1"), "original": ("0.05", "0.1")},
 }
 """Of ours AdaGrad's largest step of an entry, and the rate of one prediction of a rare
 word; of the original the rate of a prediction. Of glove eta."""
 EXPERIMENTS = {"skipgram": "word2vec", "cbow": "word2vec"}
 """Where the experiment has another name than the model."""
-PREDICTIONS = {"skipgram": 16_500, "cbow": 3_000, "fasttext": 16_500}
+PREDICTIONS = {"skipgram": 16_500, "cbow": 3_000, "fasttext": 4_125}
 """Of a batch, about: pairs, or of cbow centres."""
 MARGINS = {"analogies": 2.0, "similarity": 0.02}
 """Differences that do not matter: points of accuracy, Spearman's correlation."""
@@ -165,6 +167,7 @@ def text_keys(folder: Path, model: str, rate: str) -> dict:
     """Of the models that read a text."""
     sizes, (peak, own_rate) = sizes_of(folder), map(float, rate.split("-"))
     tokens = sizes["passes"] * (sizes["words"] + sizes["lines"])
+    batch = BATCH[model]
     keys = {
         "data.train": folder / "words.txt",
         "data.valid": folder / "valid.txt",
@@ -176,8 +179,8 @@ def text_keys(folder: Path, model: str, rate: str) -> dict:
         "objective.power": 0.75,
         "optimizer.learning_rate": peak,
         "optimizer.initial_sum": (peak / (own_rate * PREDICTIONS[model])) ** 2,
-        "train.steps": -(-tokens // (LENGTH * BATCH)),
-        "train.batch": BATCH,
+        "train.steps": -(-tokens // (LENGTH * batch)),
+        "train.batch": batch,
     }
     if model == "cbow":
         keys |= {"objective.name": "cbow"}
