@@ -49,7 +49,7 @@ def make_writer(
         run.mesh,
         options,
         batch=batch,
-        constants=run.input_constants(objective),
+        constants=run.input_constants(objective, objective.needs(vocab)),
     )
 
     def write(prompts):

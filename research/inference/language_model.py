@@ -234,7 +234,7 @@ class LanguageModel:
     def _encode(self) -> Any:
         """(params, arrays) -> the weighted sum of states [B, D]."""
         objective = self.run.objective
-        constants = self.run.input_constants(objective)
+        constants = self.run.input_constants(objective, self.needs)
 
         def states(net, group):
             net = objective.text_encoder(net)

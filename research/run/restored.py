@@ -35,17 +35,17 @@ class RestoredRun(NamedTuple):
     step: int  # the checkpoint's step
     facts: Mapping[str, Any] = MappingProxyType({})  # the checkpoint's
 
-    def input_constants(self, objective: Any) -> dict[str, Any]:
+    def input_constants(self, objective: Any, needs: Any) -> dict[str, Any]:
         """What `Objective.read_constants` needs: the constants, if positions have
         vectors beside their tokens, else {}.
 
         Args:
           objective: that of the run, or one of its parts.
+          needs: its `networks.Needs`.
         """
-        vocab = self.vocabulary.vocab
-        if not objective.needs(vocab).input_features:
+        if not needs.input_features:
             return {}
-        specs = objective.constants(vocab)
+        specs = objective.constants(self.vocabulary.vocab)
         return Constants(specs, self.mesh, self.vocabulary.facts).arrays
 
 

@@ -1,7 +1,8 @@
 """Parquet: columns have names."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from research.data.formats import FileFormat, FileOptions, LineError, Parsed
 from research.data.formats.parsing.rows import check_names, row_documents
@@ -25,5 +26,21 @@ class Format(FileFormat):
             raise LineError(1, f"not Parquet ({str(error).splitlines()[0]})") from error
         options = options._replace(fields=options.fields or ("text",))
         check_names(1, table.schema_arrow.names, options)
-        rows = enumerate((row for batch in batches for row in batch.to_pylist()), 1)
-        yield from row_documents(rows, options)
+        yield from row_documents(_rows(batches), options)
+
+
+def _rows(batches: Iterable[Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Number, from 1, and values of each row.
+
+    Raises:
+      LineError: a batch is damaged.
+    """
+    number = 0
+    try:
+        for batch in batches:
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row
+    except ValueError as error:  # also a column of text that is not UTF-8
+        reason = str(error).splitlines()[0]
+        raise LineError(number + 1, f"a damaged column ({reason})") from error

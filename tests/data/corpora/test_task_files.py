@@ -96,6 +96,14 @@ def test_parquet_with_two_columns_of_a_name_gives_one_line(tmp_path):
         read(tmp_path / "a.parquet", "auto", ("one",))
 
 
+def test_a_parquet_column_that_is_not_utf8_gives_one_line(tmp_path):
+    file = tmp_path / "a.parquet"
+    column = pyarrow.array([b"one", b"\x8btwo"]).view(pyarrow.utf8())
+    parquet.write_table(pyarrow.table({"text": column}), file)
+    with pytest.raises(UserError, match=r"a\.parquet:1: a damaged column \(.*0x8b"):
+        read(file, "auto", ("text",))
+
+
 TYPED, TEXTS = ("parquet", "tfds"), ("jsonl", "parquet", "tfds")
 VALUES = [
     (True, "True", TEXTS),
