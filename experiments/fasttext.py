@@ -8,10 +8,10 @@ the text lacks have vectors, too, which `launch.vectors` and `open_run` give. At
 the released tool's defaults, for text8 (17 M words); one pass of a text of N words is
 N / (data.length x train.batch) steps.
 
-N-grams are in many words, so that a step sums more for them than for words; small's
-steps are of a quarter of skip-gram's rows, which made vectors near those of gensim's
-FastText where more rows did not (docs/word_vectors.md). tiny and base have not been
-compared.
+N-grams are in many words, so that a step sums more for them than for words: small's
+steps have a quarter of skip-gram's rows, by which its vectors come nearer to those of
+gensim's FastText, and are still behind (docs/word_vectors.md). tiny and base have not
+been compared.
 
 Look at: valid/skipgram, which begins at (negatives + 1) log 2, and at the neighbours of
 a word that is not in the text: `launch.vectors --nearest=unreadably`.
@@ -24,7 +24,7 @@ from experiments import base, word2vec
 
 SIZES = ("tiny", "small", "base")
 SMALL_RATE, SMALL_PEAK = 0.1, 4.0
-"""As word2vec's; the peak is nearly no bound in early steps (docs/word_vectors.md)."""
+"""As word2vec's, but the peak seldom binds (docs/word_vectors.md)."""
 
 
 def get_config(size: str = "small"):
