@@ -23,8 +23,6 @@ train.batch; data.separator; sigmoid; what predicts a word.
 from experiments import base, word2vec
 
 SIZES = ("tiny", "small", "base")
-SMALL_RATE, SMALL_PEAK = 0.1, 4.0
-"""As word2vec's, but the peak seldom binds (docs/word_vectors.md)."""
 
 
 def get_config(size: str = "small"):
@@ -34,6 +32,7 @@ def get_config(size: str = "small"):
     model.update(network="tables", tie_embeddings=False, output_head="table")
     model.update(layers=1, width=100, table_init="fasttext", buckets=2_000_000)
     optim.update(name="adagrad", warmup_steps=0, clip_norm=0.0)
+    optim.learning_rate = word2vec.PEAK
     config.objective.update(name="skipgram", subsample=1e-4, power=0.5)
     config.objective.update(equal_negatives="redraw", negatives_of="centre")
     predictions = 1_800
@@ -46,9 +45,5 @@ def get_config(size: str = "small"):
         config.objective.negatives_of = "pair"
         config.train.update(steps=5_190, batch=16)
         predictions = 58_000
-    rate, peak = word2vec.RATE, word2vec.PEAK
-    if size == "small":
-        rate, peak = SMALL_RATE, SMALL_PEAK
-    optim.learning_rate = peak
-    optim.initial_sum = word2vec.initial_sum(predictions, rate, peak)
+    optim.initial_sum = word2vec.initial_sum(predictions)
     return config

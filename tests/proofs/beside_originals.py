@@ -40,7 +40,7 @@ BATCH = {"skipgram": 16, "cbow": 16, "fasttext": 4}
 RATES = {
     "skipgram": {"ours": ("0.8-0.2",), "original": ("0.025", "0.05", "0.1", "0.2")},
     "cbow": {"ours": ("0.8-0.2", "0.4-0.1"), "original": ("0.05", "0.1")},
-    "fasttext": {"ours": ("4-0.1",), "original": ("0.05", "0.1")},
+    "fasttext": {"ours": ("0.8-0.2",), "original": ("0.05", "0.1")},
     "glove": {"ours": ("0.05", "0.1"), "original": ("0.05", "0.1")},
 }
 """Of ours AdaGrad's largest step of an entry, and the rate of one prediction of a rare
