@@ -40,7 +40,7 @@ from research.errors import UserError
 LANGUAGES = ("en", "de", "fr")
 """In the order of their token types."""
 DIRECTIONS = ("en-en", "de-de", "fr-fr", "en-de", "en-fr")
-"""Of what is read and what is written."""
+"""The language that is read, and the one that is written."""
 TASKS = """[captions]
 data.train = "train.jsonl"
 data.valid = "valid.jsonl"

@@ -2,8 +2,9 @@
 
     python -m docs.reads
 
-Networks are those of the experiments at tiny, with random parameters: each word of a
-text is replaced in turn, and the states that change are marked.
+The networks are those of experiments at size tiny, of width 16 where they allow it and
+with random parameters; one stands for all that a panel names, and ELMo's reads a table
+of words. Each word of a text is replaced in turn. Squares mark the states that change.
 """
 
 from pathlib import Path

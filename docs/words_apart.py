@@ -27,11 +27,7 @@ TAGS = re.compile(r"<br ?/?>")
 
 
 def words_apart(text: str) -> str:
-    """The text's words and marks with a space between them.
-
-    >>> words_apart("It's a half-baked film, isn't it?")
-    "it 's a half-baked film , is n't it ?"
-    """
+    """The text's words and marks with a space between them."""
     text = re.sub(r"n't\b", " n't", TAGS.sub(" ", text).lower())
     return " ".join(WORDS.findall(re.sub(rf"'({ENDINGS})\b", r" '\1", text)))
 

@@ -6,16 +6,20 @@ import json
 import math
 import re
 
+import numpy as np
 import pytest
 
 from docs import (
     objectives,
     output_language,
+    reads,
     roofline,
     simulations,
     slices,
     statistics,
+    words_apart,
 )
+from research.errors import UserError
 
 REPORT = """<testsuite>
 <testcase classname="tests.laws.test_contract" name="test_a[mlm]"/>
@@ -185,3 +189,26 @@ def test_a_text_in_another_language_is_not_in_the_right_one():
     right, chrf, bleu = output_language.measure(lines, "en-de", identify)
     assert right == 50 and 0 < bleu < 100 and 0 < chrf < 100
     assert output_language.measure(lines, "de-de", identify)[0] == 0
+
+
+def test_words_and_marks_are_apart_in_sentences_of_a_line_each(tmp_path):
+    text = tmp_path / "a.jsonl"
+    text.write_text(
+        '{"text": "It\'s half-baked, isn\'t it? No.<br />"}\n{"text": ""}\n'
+    )
+    (line,) = words_apart.lines([text])
+    found = json.loads(line)["text"].splitlines()
+    assert found == ["it 's half-baked , is n't it ?", "no ."]
+    text.write_text('{"text": "a"}\n{"body": "b"}\n')
+    with pytest.raises(UserError, match=r"a\.jsonl, line 2: .*\"text\""):
+        [*words_apart.lines([text])]
+
+
+def test_the_figure_of_what_states_read_has_windows_and_directions():
+    """As the page's table says: NNLM four words, ELMo's halves one direction each."""
+    first, last = reads.reads(*reads.PANELS["NNLM"])
+    ones = np.ones_like(first)
+    window = np.tril(ones) & np.triu(ones, -3)
+    assert (first == window).all() and (last == window).all()
+    first, last = reads.reads(*reads.PANELS["ELMo: each direction"])
+    assert (first == np.tril(ones)).all() and (last == np.triu(ones)).all()
