@@ -75,7 +75,8 @@ def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
         cove = None
         if translated:
             keys = COVE | _steps(budget.cove_steps) | shared
-            keys |= {k: v for k, v in tasks[PAIRS].keys.items() if k[:5] == "data."}
+            pairs = tasks[PAIRS].keys.items()
+            keys |= {k: v for k, v in pairs if k.startswith("data.")}
             cove = "experiments/cove.py", keys | _vectors(*chosen.values())
         for name, task in chosen.items():
             keys = _task(task, budget) | {"seed": seed}

@@ -224,7 +224,7 @@ class LanguageModel:
         """Whether a text's class token stands before it, as in BERT's rows."""
         return self._layout == "both"
 
-    @property
+    @functools.cached_property
     def _encoded_width(self) -> int:
         """D of `encode`: that of the network, of both directions if an LSTM has two."""
         arrays = self._arrays([[self.run.vocabulary.vocab.unk_id]], "mean")

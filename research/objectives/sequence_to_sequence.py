@@ -69,7 +69,8 @@ class Objective(task_input.Task):
             raise ValueError(
                 f"languages needs layout encoder_decoder, not {self.layout}"
             )
-        assert not self.languages or self._pair  # raises if it is no pair
+        if self.languages:
+            languages.parse_pair(self.languages)
         task_input.check_vectors(self)
         if self.vectors and self.layout != "encoder_decoder":
             raise ValueError(
