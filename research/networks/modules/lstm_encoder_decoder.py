@@ -29,18 +29,20 @@ from research.networks.layers.dense import (
 )
 from research.networks.layers.dense_attention import HIDDEN, same_segment
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.layers.lstm_layer import (
+    Blocks,
+    find_steps,
+    gathered_kernels,
+    run_cell,
+)
 from research.networks.layers.products import dense_matmul, matmul
 from research.networks.lstm import Network
 from research.networks.modules.lstm import (
-    Blocks,
     State,
     drop,
     drop_weights,
     drop_words,
     embed_by_table,
-    find_steps,
-    gathered_kernels,
-    run_cell,
     zero_state,
 )
 from research.networks.modules.two_lstms import EncodedText, TwoLSTMs

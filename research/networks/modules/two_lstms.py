@@ -18,11 +18,11 @@ from research.networks.layers.characters import Characters
 from research.networks.layers.dense import gather_positions
 from research.networks.layers.features import VIEWS, FeatureLayers
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.layers.lstm_layer import LayerResult
 from research.networks.lstm import Network
 from research.networks.modules.lstm import (
     LSTM,
     JoinedLayers,
-    LayerResult,
     StackResult,
     Words,
     inputs_of_layers,

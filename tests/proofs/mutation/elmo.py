@@ -4,6 +4,7 @@ from tests.proofs.mutation import Mutant
 
 CHARACTERS = "research/networks/layers/characters.py"
 LSTM = "research/networks/modules/lstm.py"
+LSTM_LAYER = "research/networks/layers/lstm_layer.py"
 TWO = "research/networks/modules/two_lstms.py"
 SAMPLED = "research/objectives/losses/sampled_softmax.py"
 TEST = "tests/networks/test_elmo.py"
@@ -36,7 +37,7 @@ MUTANTS = [
     ),
     Mutant(
         "values of cells are cut after they are read",
-        LSTM,
+        LSTM_LAYER,
         "    new_cell = _cut(new_cell, options.cell_clip)\n",
         "",
         TEST,
@@ -44,7 +45,7 @@ MUTANTS = [
     ),
     Mutant(
         "projections are not cut",
-        LSTM,
+        LSTM_LAYER,
         "new_hidden = _cut(new_hidden, options.projection_clip)",
         "pass",
         TEST,

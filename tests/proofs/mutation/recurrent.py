@@ -3,6 +3,7 @@
 from tests.proofs.mutation import Mutant
 
 LSTM = "research/networks/modules/lstm.py"
+LSTM_LAYER = "research/networks/layers/lstm_layer.py"
 TEST_LSTM = "tests/networks/test_lstm.py"
 LM = "research/objectives/lm.py"
 TEST_PENALTIES = "tests/objectives/test_lm_penalties.py"
@@ -67,7 +68,7 @@ MUTANTS = [
     ),
     Mutant(
         "a forget gate begins half closed",
-        LSTM,
+        LSTM_LAYER,
         "jax.nn.sigmoid(f + forget_bias)",
         "jax.nn.sigmoid(f)",
         TEST_LSTM,
@@ -75,7 +76,7 @@ MUTANTS = [
     ),
     Mutant(
         "the gates are read in the order of PyTorch, as blocks",
-        LSTM,
+        LSTM_LAYER,
         "jnp.moveaxis(gates_BG.reshape(*cell_BC.shape, 4), -1, 0)",
         "jnp.split(gates_BG, 4, axis=-1)",
         TEST_LSTM,
@@ -83,7 +84,7 @@ MUTANTS = [
     ),
     Mutant(
         "a segment reads the hidden state of the one before",
-        LSTM,
+        LSTM_LAYER,
         "kept = jnp.where(continues, hidden, 0)",
         "kept = hidden",
         TEST_LSTM,
@@ -91,7 +92,7 @@ MUTANTS = [
     ),
     Mutant(
         "a segment goes on with the cell of the one before",
-        LSTM,
+        LSTM_LAYER,
         "cell_before = jnp.where(continues, cell, 0)",
         "cell_before = cell",
         TEST_LSTM,
@@ -99,7 +100,7 @@ MUTANTS = [
     ),
     Mutant(
         "the next position reads the hidden state without its projection",
-        LSTM,
+        LSTM_LAYER,
         "new_hidden = matmul(operand, projection_CD, dtype)\n",
         "new_hidden = operand[:, : projection_CD.shape[1]]\n",
         TEST_LSTM,
@@ -107,7 +108,7 @@ MUTANTS = [
     ),
     Mutant(
         "padding moves the cell",
-        LSTM,
+        LSTM_LAYER,
         "cell = jnp.where(is_text, new_cell, cell)",
         "cell = new_cell",
         TEST_LSTM,
@@ -115,7 +116,7 @@ MUTANTS = [
     ),
     Mutant(
         "the state after a row is that of padding",
-        LSTM,
+        LSTM_LAYER,
         "    last_B = jnp.take_along_axis(all_BM, text_BL[:, -1:], axis=1)[:, 0]\n",
         "    last_B = all_BM[:, -1]\n",
         TEST_LAWS,
