@@ -7,8 +7,9 @@ Question: are ten masks of each text, used in turn, as good as a new one each ti
 Rows are BERT's pairs with next sentence prediction.
 
 Departs: a mask is seen as often as the text has epochs / 10, in the paper four times.
-Within ten epochs the rows are the same runs: smoke sees 3 million tokens, so that its
-text is at most a tenth of these (--config.data.corpus).
+Within ten epochs the rows are the same runs: smoke sees 3 million tokens and quick 2
+million, so that the text (--config.data.corpus) is at most a tenth of these, and a
+fortieth (25,000 words) for the paper's four times.
 """
 
 from launch.sweeps import finetuning
