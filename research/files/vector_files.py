@@ -16,6 +16,7 @@ import gzip
 import io
 import itertools
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
@@ -67,18 +68,20 @@ def rows_of(
 
     A word that the file lacks has the vector of its lower case, if that is there; else
     numbers that are drawn uniformly, with the variance of the file's (Kim 2014, section
-    4.3), from one seed. An entry that is no word ("") has 0.
+    4.3), the same for a word in every vocabulary. An entry that is no word ("") has 0.
     """
     row = {word: number for number, word in reversed([*enumerate(words)])}
     found = np.array(
         [row.get(word, row.get(word.lower(), -1)) if word else -1 for word in spelling]
     )
     bound = 3**0.5 * float(vectors.std())
-    shape = (len(spelling), vectors.shape[1])
-    table = np.random.default_rng(0).uniform(-bound, bound, shape)
-    table[[not word for word in spelling]] = 0
+    table = np.zeros((len(spelling), vectors.shape[1]), np.float32)
     table[found >= 0] = vectors[found[found >= 0]]
-    return table.astype(np.float32), int((found >= 0).sum())
+    for number in np.flatnonzero(found < 0):
+        if word := spelling[number]:
+            draw = np.random.default_rng(zlib.crc32(word.encode()))
+            table[number] = draw.uniform(-bound, bound, vectors.shape[1])
+    return table, int((found >= 0).sum())
 
 
 def _read_binary(file: BinaryIO, name: str) -> tuple[list[str], np.ndarray]:

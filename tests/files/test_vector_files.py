@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from research.errors import UserError
-from research.files.vector_files import FORMATS, encode_vectors, read_vectors
+from research.files.vector_files import FORMATS, encode_vectors, read_vectors, rows_of
 
 WORDS = ["the", "naïve", "日本", "100", "</s>"]
 VECTORS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
@@ -81,3 +81,12 @@ def test_a_file_that_is_wrong_is_refused_in_one_line(name, content, message, tmp
 def test_a_word_that_would_be_read_as_two_is_not_written():
     with pytest.raises(UserError, match="'New York' is empty or has white space"):
         encode_vectors(["New York"], VECTORS[:1], "bin")
+
+
+def test_a_word_that_is_missing_has_the_same_vector_in_every_vocabulary():
+    words, vectors = ["one", "two"], np.float32([[1] * 400, [-1] * 400])
+    table, known = rows_of(["", "new", "one", "newer"], words, vectors)
+    other, _ = rows_of(["two", "newer", "new"], words, vectors)
+    np.testing.assert_array_equal(table[[1, 3]], other[[2, 1]])
+    assert known == 1 and not table[0].any() and (table[1] != table[3]).all()
+    np.testing.assert_allclose(table[[1, 3]].var(), vectors.var(), rtol=0.15)

@@ -237,6 +237,14 @@ MUTANTS = [
         "refused",
     ),
     Mutant(
+        "words that a file lacks are drawn by their row",
+        FILES,
+        "zlib.crc32(word.encode())",
+        "number",
+        TEST_FILES,
+        "missing",
+    ),
+    Mutant(
         "the answer to an analogy may be one of its words",
         ASKED,
         "        np.put_along_axis(cosine, given, -np.inf, axis=1)\n",
