@@ -2,9 +2,10 @@
 
     python -m docs.reads
 
-The networks are those of experiments at size tiny, of width 16 where they allow it and
-with random parameters; one stands for all that a panel names, and ELMo's reads a table
-of words. Each word of a text is replaced in turn. Squares mark the states that change.
+The networks are the experiments' own, at size tiny, with random parameters, and of
+width 16 where they allow it. One is measured for all that a panel names; ELMo's reads a
+table of words, not characters. Each word of a text is replaced in turn. Squares mark
+the states that change.
 """
 
 from pathlib import Path

@@ -154,7 +154,8 @@ def parser() -> Parser:
     parser.add_argument("--fields", default="", help="columns in place of the task's")
     parser.add_argument("--label", default="", help="the column of the label, likewise")
     parser.add_argument("--groups", default="", help="patterns, as in *agreement*")
-    parser.add_argument("--limit", type=whole(0), default=0, help="items of each group")
+    help = "items of each group; no table reads these scores"
+    parser.add_argument("--limit", type=whole(0), default=0, help=help)
     parser.add_argument("--method", default="", help="of the objective's; its first")
     parser.add_argument("--step", type=whole(0), default=0, help="of the checkpoint")
     return parser
