@@ -8,6 +8,7 @@ prints the latter. On a CPU the size is tiny, so that only the command is tried.
 import argparse
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +40,9 @@ NETWORKS = {
 }
 """Name -> an experiment, and its overrides besides the size."""
 
+
+ATTENTION = {"tpu": ("dense", "interval"), "gpu": ("dense", "interval", "library")}
+"""Platform -> values of model.attention whose steps are timed; others: dense alone."""
 
 SENTINELS = 128
 """Number of sentinels: dae hides 103 spans in 2048 tokens."""
@@ -118,11 +122,9 @@ def _step_jobs(size: Size) -> Iterator[Any]:
     import jax
 
     from launch.hardware.step_speed import step_job
-    from research.networks.layers.attention import PLATFORM_KERNELS
 
     states: dict[str, Any] = {}
-    kernel = PLATFORM_KERNELS.get(jax.default_backend())
-    implementations = ["dense", *([kernel] if kernel else [])]
+    implementations = ATTENTION.get(jax.default_backend(), ("dense",))
     for name, (experiment, changes) in NETWORKS.items():
         for length in size.step_lengths:
             rows = max(1, size.step_tokens // length) * jax.device_count()
@@ -137,7 +139,12 @@ def _step_jobs(size: Size) -> Iterator[Any]:
                     "model.max_length": max(size.step_lengths),
                     "train.batch": rows,
                 }
-                yield step_job(name, load_config(experiment, keys), states)
+                facts = {
+                    "name": name,
+                    "length": length,
+                    "attention": implementation,
+                }
+                yield step_job(facts, partial(load_config, experiment, keys), states)
 
 
 def parser() -> Parser:

@@ -42,24 +42,24 @@ def step_figures(cost: Cost, seconds: float, tokens: int) -> dict:
     }
 
 
-def step_job(name: str, config: Any, states: dict[str, Any]) -> Job:
+def step_job(
+    facts: dict[str, Any], make_config: Callable[[], Any], states: dict[str, Any]
+) -> Job:
     """Times the step of a config; rows are halved until it fits the device.
 
     Args:
-      name: the network's name in the record; equal names have the same parameters.
+      facts: what is recorded of it. Equal ones under "name" have the same parameters.
+      make_config: what it raises as a UserError is why the step is not measured.
       states: name -> the state that the last step of that network returned, for one
         network at most, to save memory.
     """
-    facts = {
-        "name": name,
-        "length": config.data.length,
-        "attention": config.model.attention,
-    }
-    return Job(facts, partial(_prepare, name, config, states))
+    return Job(facts, partial(_prepare, facts["name"], make_config, states))
 
 
-def _prepare(name: str, config: Any, states: dict) -> Callable[[], dict[str, Any]]:
-    fitting = _compile_what_fits(config)
+def _prepare(
+    name: str, make_config: Callable[[], Any], states: dict[str, Any]
+) -> Callable[[], dict[str, Any]]:
+    fitting = _compile_what_fits(make_config())
     if fitting is None:
         return lambda: {"not_run": DOES_NOT_FIT}
     config, program, vocab, step, cost = fitting

@@ -16,6 +16,8 @@ COMPILE_FRACTION = 0.7
 MAX_THREADS = 8
 DOES_NOT_FIT = "does not fit"
 NO_TIME = "no time was left"
+MAX_REASON = 120
+"""Characters of what XLA says of a program that it does not compile or run."""
 
 TURNS, TURN_SECONDS, MAX_CALLS = 3, 0.5, 100
 """A timing has TURNS turns of TURN_SECONDS, of MAX_CALLS calls at most."""
@@ -31,7 +33,8 @@ class Job(NamedTuple):
 def run_jobs(jobs: Sequence[Job], seconds: float) -> list[dict[str, Any]]:
     """The record of each job: its facts, and its measurements or why there are none.
 
-    All are compiled first, in threads; nothing compiles while a job is timed.
+    All are compiled first, in threads; nothing compiles while a job is timed. What
+    XLA or its libraries refuse costs no other job its figures.
 
     Args:
       seconds: time after which no further job is started.
@@ -51,9 +54,11 @@ def run_jobs(jobs: Sequence[Job], seconds: float) -> list[dict[str, Any]]:
         except UserError as error:
             return {"not_run": str(error)}
         except RuntimeError as error:
-            if not is_out_of_memory(error):
+            if is_out_of_memory(error):
+                return {"not_run": DOES_NOT_FIT}
+            if not isinstance(error, jax.errors.JaxRuntimeError):
                 raise
-            return {"not_run": DOES_NOT_FIT}
+            return {"not_run": str(error).splitlines()[0][:MAX_REASON]}
 
     return [
         job.facts | measured(future) for job, future in zip(jobs, futures, strict=True)

@@ -3,6 +3,7 @@
 import json
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from launch.hardware.random_batch import random_batch
 from launch.hardware.timing import DOES_NOT_FIT, NO_TIME, Job, run_jobs
 from research import objectives
 from research.batch import attention_mask
+from research.errors import UserError
 from research.run.flops import Cost
 from tests.testing import visual
 from tests.testing.example_batches import vocab
@@ -78,6 +80,16 @@ def test_batches_of_images_are_as_the_objective_says():
         assert batch[array].dtype == spec.dtype
 
 
+def test_a_step_that_its_config_refuses_costs_no_other_step(monkeypatch):
+    """Relative terms on a GPU, where JAX's kernel has none."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    size = speed.SIZES["tiny"]._replace(step_lengths=(64,))
+    jobs = {(j.facts["name"], j.facts["attention"]): j for j in speed._step_jobs(size)}
+    with pytest.raises(UserError, match="library has no relative terms"):
+        jobs["plm, relative positions", "library"].prepare()
+    assert {kind for _, kind in jobs} == {"dense", "interval", "library"}
+
+
 def test_rows_are_halved_until_they_fit(monkeypatch):
     config = speed.load_config("experiments/lm.py", {"train.batch": 64})
     tried = []
@@ -107,12 +119,17 @@ def test_what_is_not_measured_says_why():
     def bug():
         raise RuntimeError("another")
 
-    prepared = {"fine": lambda: measure, "large": no_memory, "late": lambda: no_memory}
+    def refused():
+        raise jax.errors.JaxRuntimeError("INTERNAL: no such plan\nmore")
+
+    prepared = {"large": no_memory, "late": lambda: no_memory, "refused": refused}
+    prepared["fine"] = lambda: measure
     jobs = [Job({"job": name}, prepare) for name, prepare in prepared.items()]
-    fine, *others = run_jobs(jobs, 60)
+    *others, fine = run_jobs(jobs, 60)
     assert fine == {"job": "fine", "seconds": 1}
-    assert [record["not_run"] for record in others] == [DOES_NOT_FIT] * 2
-    assert run_jobs(jobs[:1], -1)[0]["not_run"] == NO_TIME
+    reasons = [DOES_NOT_FIT, DOES_NOT_FIT, "INTERNAL: no such plan"]
+    assert [record["not_run"] for record in others] == reasons
+    assert run_jobs(jobs[-1:], -1)[0]["not_run"] == NO_TIME
     with pytest.raises(RuntimeError, match="another"):
         run_jobs([Job({}, lambda: bug)], 60)
 

@@ -210,7 +210,7 @@ def test_scores_read_constants(runs, teacher):
 
 def test_a_step_is_compiled_and_timed_without_the_source(folder):
     config = student(folder, "nowhere", **{"mesh.data": 8})
-    figures = step_speed.step_job("student", config, {}).prepare()()
+    figures = step_speed.step_job({"name": "student"}, lambda: config, {}).prepare()()
     assert figures["tokens_per_second"] > 0 and figures["rows"] == 16
 
 
