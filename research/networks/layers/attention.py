@@ -269,8 +269,14 @@ class Attention(nn.Module):
         return (out, own) if with_keys else out
 
     def _attend(self, query, key, value, mask, relative):
-        """Attention by the implementation to which the mask belongs."""
+        """Attention by the implementation to which the mask belongs.
+
+        Where parameters are drawn, which it has none of, it is left out: layers are
+        drawn by `jax.vmap`, under which cuDNN's kernel refuses a mask that all share.
+        """
         dtype, operand_dtype = query.dtype, self.options.operand_dtype
+        if self.is_initializing():
+            return jnp.zeros(query.shape[:-1] + value.shape[-1:], dtype)
         query, key, value = (each.astype(operand_dtype) for each in (query, key, value))
         if isinstance(relative, tuple):
             relative = tuple(each.astype(operand_dtype) for each in relative)

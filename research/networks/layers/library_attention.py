@@ -45,12 +45,17 @@ class LibraryMask(NamedTuple):
                 f"model.attention library on a GPU has no {query_BLHK.dtype}; set "
                 "model.dtype=bfloat16 or model.attention=dense"
             )
+        num_queries, mask = query_BLHK.shape[1], self.mask
+        if self.implementation == "cudnn":
+            query_BLHK = _make_even(query_BLHK, 1)
+            key_BMHK, value_BMHK = (_make_even(x, 1) for x in (key_BMHK, value_BMHK))
+            mask = _make_even(mask, 2, 3)
         try:
             out_BLHK = jax.nn.dot_product_attention(
                 query_BLHK,
                 key_BMHK,
                 value_BMHK,
-                mask=self.mask,
+                mask=mask,
                 scale=1.0,
                 is_causal=self.causal,
                 implementation=self.implementation,
@@ -60,7 +65,13 @@ class LibraryMask(NamedTuple):
                 f"model.attention library: {error}; set model.attention=dense"
             ) from error
         has_keys_BLH1 = jnp.any(self.mask, axis=-1)[:, 0, :, None, None]
-        return jnp.where(has_keys_BLH1, out_BLHK, 0)
+        return jnp.where(has_keys_BLH1, out_BLHK[:, :num_queries], 0)
+
+
+def _make_even(x: jax.Array, *axes: int) -> jax.Array:
+    """x with a zero more at the end of axes of odd length, which cuDNN's gradient with
+    a mask refuses."""
+    return jnp.pad(x, [(0, x.shape[n] % 2 * (n in axes)) for n in range(x.ndim)])
 
 
 def library_mask(inputs: AttentionInputs, *, implementation: str) -> LibraryMask:

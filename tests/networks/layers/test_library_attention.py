@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from jax._src.cudnn import fused_attention_stablehlo as cudnn
 
+from research import networks
 from research.errors import UserError
 from research.networks.layers.dense_attention import (
     AttentionInputs,
@@ -13,6 +14,7 @@ from research.networks.layers.dense_attention import (
     dense_mask,
 )
 from research.networks.layers.library_attention import library_mask
+from research.networks.modules.transformer import Transformer
 from research.run.flops import count_flops
 
 
@@ -65,6 +67,56 @@ def test_on_a_gpu_it_is_cudnn_with_the_flops_of_dense_attention(
     kernels = str(jax.make_jaxpr(gradient)(*(shape,) * 3))
     masks = {name for name in ("CAUSAL", "NO_MASK") if f"MaskType.{name}" in kernels}
     assert masks == {"CAUSAL" if pattern == "causal" else "NO_MASK"}
+
+
+@pytest.mark.parametrize("queries, keys", [(5, 7), (5, 8), (6, 7)], ids=str)
+def test_odd_lengths_are_made_even_for_cudnn(
+    queries, keys, make_group, monkeypatch, assert_close
+):
+    """Traced for a GPU, and computed by XLA in place of it."""
+    monkeypatch.setattr(cudnn, "check_cudnn_version", lambda: 91100)
+    inputs = AttentionInputs(make_group(2, queries), make_group(2, keys))
+    mask = library_mask(inputs, implementation="cudnn")
+    shapes = [(2, n, 2, 8) for n in (queries, keys, keys)]
+    random = np.random.default_rng(0)
+    states = [jnp.asarray(random.normal(size=n), jnp.bfloat16) for n in shapes]
+
+    def gradients(attend):
+        def total(states):
+            out = jnp.float32(attend(*states))
+            return jnp.sum(jnp.sin(out)), out
+
+        return lambda states: jax.value_and_grad(total, has_aux=True)(states)
+
+    traced = jax.make_jaxpr(gradients(mask.attend))(states)
+    assert "dot_product_attention_bwd" in str(traced)
+    library = jax.nn.dot_product_attention
+
+    def by_xla(*states, implementation, **own):
+        return library(*states, implementation="xla", **own)
+
+    monkeypatch.setattr(jax.nn, "dot_product_attention", by_xla)
+    expected = gradients(lambda *x: dense_attention(*x, dense_mask(inputs)))(states)
+    assert_close(gradients(mask.attend)(states), expected, 0.02)
+
+
+def test_parameters_are_drawn_without_cudnn(make_options, make_group, monkeypatch):
+    """`jax.vmap` over layers, which share a mask, is refused by JAX's batching rule."""
+    monkeypatch.setattr("research.networks.layers.attention.platform", lambda: "gpu")
+    monkeypatch.setattr(cudnn, "check_cudnn_version", lambda: 91100)
+    network = Transformer(
+        make_options(attention="library", dtype="bfloat16", layers=3), size=50
+    )
+    group = make_group(2, 8)
+
+    def states(net):
+        return net.states(group)
+
+    shapes = jax.eval_shape(lambda: networks.init(network, states, jax.random.key(0)))
+    params = networks.unbox(shapes)
+    assert all(x.shape[0] == 3 for x in jax.tree.leaves(params["stack"]["blocks"]))
+    traced = jax.make_jaxpr(lambda params: networks.apply(network, params, states))
+    assert "dot_product_attention_fwd" in str(traced(params))
 
 
 def test_what_cudnn_does_not_have_is_said_in_one_line(make_group, monkeypatch):
