@@ -28,7 +28,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 # Bytecode is kept, also where the shell turns that off: a start takes a third.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: compare demo test long chaos fuzz mutants pod hopper docs claims slices performance roofline speed goldens-hf exports-hf tokens-hf published-hf tutorials site env lint lock
+.PHONY: compare demo test long chaos fuzz mutants pod hopper hopper_values docs claims slices performance roofline speed goldens-hf exports-hf tokens-hf published-hf tutorials site env lint lock
 
 # A bot that answers from the documentation of Python's standard library, at
 # http://127.0.0.1:8080/ until Ctrl-C.
@@ -86,6 +86,12 @@ hopper: $(VENV)/stamp
 	$(BIN)/uv pip install --quiet --no-deps --target $(CUDA) jax-cuda12-plugin==$$jax \
 		jax-cuda12-pjrt==$$jax nvidia-cuda-nvcc-cu12==12.9.86
 	$(BIN)/python -m tests.proofs.hopper_assembly $(CUDA)
+
+# Their outputs and gradients on a Hopper GPU, beside float64.
+hopper_values: env
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint requirements.txt \
+		'jax[cuda13]'
+	$(BIN)/python -m tests.proofs.hopper_values
 
 # The table of docs/pods.md: what steps come to on slices of TPUs.
 slices: $(AOT)/stamp
