@@ -24,7 +24,8 @@ from experiments.sweeps.objectives import SHARED
 from launch.sweeps import benchmarks, finetuning
 from launch.sweeps.scales import SCALES
 
-WORDS_SEEN = {"smoke": 2.4e6, "quick": 1.575e6, "small": 10 * 10e6, "paper": 10 * 100e6}
+WORDS_SEEN = {"smoke": 2.4e6, "quick": 1.575e6, "cpu": 15.75e6}
+WORDS_SEEN |= {"small": 10 * 10e6, "paper": 10 * 100e6}
 TOKENS_PER_WORD = 1.3
 PAIRS = {"objective.format": "segment_pair", "objective.sentence_task": "nsp"}
 SPANS = {"objective.unit": "span", "objective.draw_unit": "span"}

@@ -17,7 +17,8 @@ SIZES = {
     "L 12, H 1024, A 16": (12, 1024, 16),
     "L 24, H 1024, A 16": (24, 1024, 16),
 }
-DIVISORS = {"smoke": (3, 8), "quick": (3, 8), "small": (2, 2), "paper": (1, 1)}
+DIVISORS = {"smoke": (3, 8), "quick": (3, 8), "cpu": (3, 4)}
+DIVISORS |= {"small": (2, 2), "paper": (1, 1)}
 """Divisors of the number of layers and of the width, by scale."""
 
 

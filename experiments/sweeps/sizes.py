@@ -1,4 +1,4 @@
-"""The size of a network for a quarter of an hour of two CPU cores, at equal FLOPs.
+"""The size of the scale `cpu`, a quarter of an hour of a CPU core, at equal FLOPs.
 
     python -m launch.sweep --sweep=experiments/sweeps/sizes.py --scale=quick \\
         --tasks=tasks.toml --workdir=runs/sizes

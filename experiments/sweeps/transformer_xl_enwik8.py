@@ -17,6 +17,7 @@ NAMES = ("model.layers", "model.width", "model.heads", "model.feedforward")
 SHAPES = {
     "smoke": {"12 layers": (2, 80, 2, 320), "24 layers": (4, 80, 2, 320)},
     "quick": {"12 layers": (2, 80, 2, 320), "24 layers": (4, 80, 2, 320)},
+    "cpu": {"12 layers": (4, 120, 3, 480), "24 layers": (8, 120, 3, 480)},
     "small": {"12 layers": (6, 256, 4, 1024), "24 layers": (12, 256, 4, 1024)},
     "paper": {"12 layers": (12, 512, 8, 2048), "24 layers": (24, 1024, 8, 3072)},
 }

@@ -15,6 +15,7 @@ from launch.sweeps import finetuning
 SHAPES = {  # layers, width, heads, feed-forward width
     "smoke": {"base": (2, 80, 2, 400), "large": (2, 160, 4, 640)},
     "quick": {"base": (2, 80, 2, 400), "large": (2, 160, 4, 640)},
+    "cpu": {"base": (4, 120, 3, 600), "large": (4, 240, 4, 960)},
     "small": {"base": (8, 320, 10, 1600), "large": (10, 640, 10, 2560)},
 }
 NAMES = ("model.layers", "model.width", "model.heads", "model.feedforward")

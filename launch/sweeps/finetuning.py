@@ -41,6 +41,7 @@ class Repeats(NamedTuple):
 REPEATS = {
     "smoke": Repeats(3, 1, (3e-4,)),
     "quick": Repeats(6, 1, (3e-4,)),
+    "cpu": Repeats(6, 1, (3e-4,)),
     "small": Repeats(3, 1, (1e-4, 3e-4)),
     "paper": Repeats(3, 5, (2e-5, 3e-5, 4e-5, 5e-5)),
 }

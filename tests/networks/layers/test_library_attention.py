@@ -101,7 +101,7 @@ def test_odd_lengths_are_made_even_for_cudnn(
 
 
 def test_parameters_are_drawn_without_cudnn(make_options, make_group, monkeypatch):
-    """`jax.vmap` over layers, which share a mask, is refused by JAX's batching rule."""
+    """JAX 0.11's batching rule refuses a mask that the layers of a `jax.vmap` share."""
     monkeypatch.setattr("research.networks.layers.attention.platform", lambda: "gpu")
     monkeypatch.setattr(cudnn, "check_cudnn_version", lambda: 91100)
     network = Transformer(
@@ -112,8 +112,12 @@ def test_parameters_are_drawn_without_cudnn(make_options, make_group, monkeypatc
     def states(net):
         return net.states(group)
 
-    shapes = jax.eval_shape(lambda: networks.init(network, states, jax.random.key(0)))
-    params = networks.unbox(shapes)
+    def init():
+        return networks.unbox(networks.init(network, states, jax.random.key(0)))
+
+    of_scan = str(jax.make_jaxpr(init)()).count("name=_dot_product_attention")
+    assert of_scan == 1  # the states after parameters are drawn
+    params = jax.eval_shape(init)
     assert all(x.shape[0] == 3 for x in jax.tree.leaves(params["stack"]["blocks"]))
     traced = jax.make_jaxpr(lambda params: networks.apply(network, params, states))
     assert "dot_product_attention_fwd" in str(traced(params))

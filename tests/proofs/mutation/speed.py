@@ -72,10 +72,26 @@ MUTANTS = [
     Mutant(
         "the library's query without keys outputs the mean of all values",
         "research/networks/layers/library_attention.py",
-        "return jnp.where(has_keys_BLH1, out_BLHK, 0)",
-        "return out_BLHK",
+        "return jnp.where(has_keys_BLH1, out_BLHK[:, :num_queries], 0)",
+        "return out_BLHK[:, :num_queries]",
         TEST_LIBRARY,
         "equals_dense",
+    ),
+    Mutant(
+        "a key that makes cuDNN's length even is one that all attend to",
+        "research/networks/layers/library_attention.py",
+        "mask = _make_even(mask, 2, 3)",
+        "mask = ~_make_even(~mask, 2, 3)",
+        TEST_LIBRARY,
+        "odd_lengths",
+    ),
+    Mutant(
+        "parameters are drawn through cuDNN's attention",
+        "research/networks/layers/attention.py",
+        "if self.is_initializing():",
+        "if False:",
+        TEST_LIBRARY,
+        "drawn_without_cudnn",
     ),
     Mutant(
         "the backward pass of cuDNN's attention counts as the forward one",
