@@ -1,7 +1,8 @@
 """Draws a metric of runs over their cost: `python -m launch.curves RUN RUN ...`.
 
 A RUN is its folder; a trial of a sweep has the name that the sweep gives it. --metric
-is one of metrics.jsonl, --over what the horizontal axis counts. The curves are printed
+is one of metrics.jsonl, or several with commas, of which each run is drawn by the first
+that it has; --over is what the horizontal axis counts. The curves are printed
 as bars, all on one scale, and --to writes them: a figure (.svg, .png, .pdf), or every
 point (.csv). Runs that go on are drawn as far as they are.
 """
@@ -38,7 +39,8 @@ def run(args: argparse.Namespace) -> None:
         for name, path in zip(names, args.runs, strict=True)
     }
     width = max(map(len, names))
-    print(f"{args.metric} over {AXES[args.over]}")
+    title = args.metric.replace(",", ", ")
+    print(f"{title} over {AXES[args.over]}")
     for name, bars in zip(names, curve_bars([*curves.values()]), strict=True):
         print(f"{name.ljust(width)}  {bars}, at {max(curves[name]):.4g}")
     if not args.to:
@@ -49,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     else:
         from launch.reports.figures import draw_overlaid  # matplotlib, for it alone
 
-        content = draw_overlaid(curves, args.metric, AXES[args.over], form)
+        content = draw_overlaid(curves, title, AXES[args.over], form)
     write_output(args.to, content, "--to")
     print(f"\n{args.to}")
 
@@ -57,10 +59,13 @@ def run(args: argparse.Namespace) -> None:
 def curve(run: Run, metric: str, over: str) -> dict[float, float]:
     """Cost -> value of a metric, in the order of steps.
 
+    Args:
+      metric: one or several, separated by commas: the first that the run has.
+
     Raises:
       UserError: the run has no such metric, or its cost is not known.
     """
-    points = run.curve(metric)
+    points = next(filter(None, map(run.curve, metric.split(","))), None)
     if not points:
         known = sorted({k for own in run.values_by_step().values() for k in own})
         if not known:

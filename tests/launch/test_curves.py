@@ -43,6 +43,17 @@ def test_bars_share_one_scale_and_end_where_a_curve_ends():
     assert short == f"{19 * ' '}▅{20 * ' '} 4.5 to 4.5"
 
 
+def test_a_run_is_drawn_by_the_first_metric_that_it_has(runs, capsys):
+    texts = []
+    for metric in ("train/loss", "train/x,train/loss", "tokens_seen,train/loss"):
+        code, text = call(capsys, runs[0], f"--metric={metric}")
+        assert code == DONE
+        texts.append(text.splitlines()[1])
+    assert texts[0] == texts[1] != texts[2]
+    code, text = call(capsys, runs[0], "--metric=train/x,y")
+    assert code == MISTAKE and "train/x,y" in text
+
+
 @pytest.mark.parametrize("over", curves.AXES)
 def test_every_point_is_written(over, runs, capsys, tmp_path):
     file = tmp_path / "points.csv"
