@@ -127,24 +127,35 @@ def start_process(
       die_with_parent: kill the command when this process dies (on Linux).
       cores: the CPU cores that it and what it starts may use; (): all.
     """
-
-    def before_exec() -> None:
-        if cores:
-            os.sched_setaffinity(0, cores)
-        if die_with_parent:
-            _before_exec()
-
     first, *rest = command
-    return subprocess.Popen(
-        [sys.executable if first == "python" else first, *rest],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        env={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} | os.environ,
-        pass_fds=inherited,
-        preexec_fn=before_exec if cores or die_with_parent else None,
-        start_new_session=True,
-    )
+    with _only_on(cores):
+        return subprocess.Popen(
+            [sys.executable if first == "python" else first, *rest],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} | os.environ,
+            pass_fds=inherited,
+            preexec_fn=_before_exec if die_with_parent else None,
+            start_new_session=True,
+        )
+
+
+@contextlib.contextmanager
+def _only_on(cores: Collection[int]) -> Iterator[None]:
+    """This thread, and what it starts, uses these cores; (): all that it may.
+
+    A `preexec_fn` would do it in the child, but may deadlock where JAX has threads.
+    """
+    if not cores:
+        yield
+        return
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
 
 
 def set_parent_death_signal(number: int = signal.SIGKILL) -> None:

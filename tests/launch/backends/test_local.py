@@ -177,6 +177,7 @@ def test_jobs_at_a_time_have_cores_of_their_own(tmp_path):
             jobs, backend, progress, workdir=tmp_path, budget=budget
         )
         assert not run.run()
+    assert sorted(os.sched_getaffinity(0)) == own
     found = [json.loads((f / "result.json").read_text())["cores"] for f in folders]
     assert sorted(found[:-1]) == [[core] for core in own]
     assert found[-1] in found[:-1]  # of a job that had ended
