@@ -1,6 +1,7 @@
 """The ledger: a verdict needs a committed result whose plan was stated before."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -296,3 +297,38 @@ def test_the_published_claims_load_and_their_configs_exist():
     assert (
         published.FOLDER.parents[1] / "docs" / "claims.md"
     ).read_text() == page + "\n"
+
+
+def test_figures_of_the_pages_are_those_of_the_ledger():
+    """Signed differences of the decided rows, and all figures of the README's section,
+    are differences of claims to their last digit."""
+    claims = ledger.load_claims(published.FOLDER).values()
+    known = [
+        found.difference
+        for scale in ("smoke", "quick", "cpu")
+        for again in (False, True)
+        for found, _ in ledger.compare_results(
+            claims, scale, published.FOLDER, repeat=again
+        ).values()
+    ]
+
+    def is_known(figure):
+        texts = figure.lstrip("+-").split(" ± ")
+        digits = [len(text.partition(".")[2]) for text in texts]
+        return any(
+            [round(abs(x), n) for x, n in zip(each[:2], digits, strict=True)]
+            == [float(text) for text in texts]
+            for each in known
+        )
+
+    root = published.FOLDER.parents[1]
+    page = (root / "docs" / "results.md").read_text()
+    rows = [row.split("|") for row in page.splitlines() if row.count("|") == 5]
+    rows = [row for row in rows if re.match(r" (quick|smoke), \d", row[4])]
+    figures = [f for row in rows for f in re.findall(r"[+-][\d.]+ ± [\d.]*\d", row[3])]
+    readme = (root / "README.md").read_text()
+    measured = readme[readme.index("## What it has measured") :]
+    measured = measured[: measured.index("\n## ", 1)]
+    figures += re.findall(r"[\d.]+ ± [\d.]*\d", measured)
+    assert len(figures) >= 30
+    assert not [figure for figure in figures if not is_known(figure)]
