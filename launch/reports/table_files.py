@@ -135,12 +135,14 @@ def _table(content: Mapping[str, Any]) -> Table:
         paper, note = _published(content["paper"]), f"{note} {BEST_RATE}"
         (numbers, *_) = paper.rows.values()
         names = list(numbers)
+    probed = [benchmarks.COLUMNS[name] for name in benchmarks.PROBES]
     columns = [
         *(OWN_COLUMNS[name] for name in names if name in OWN_COLUMNS),
         *_benchmark_columns([n for n in names if n not in OWN_COLUMNS], not paper),
         *(
             task_column(f"{task} ({metric})", task, _known(metric), margin=True)
             for task, metric in content["metrics"].items()
+            if (task, metric) not in probed
         ),
     ]
     shown = [column.name for column in columns]

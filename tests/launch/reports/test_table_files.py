@@ -34,6 +34,14 @@ def test_a_table_has_the_columns_that_its_file_names(tmp_path):
     assert (table.note, table.bars, table.papers) == ("All is equal.", ("RTE",), {})
 
 
+def test_a_metric_that_a_probe_is_has_one_column(tmp_path):
+    """Twice, it would be two of the hypotheses that Holm's correction counts."""
+    text = OWN + '"CoNLL-2000" = "f1"\n"POS, frozen" = "word_accuracy"\nPIQA = "f1"\n'
+    columns = load_table(_write(tmp_path, text)).columns
+    groups = [column.group for column in columns if column.group]
+    assert {groups.count(name) for name in ("CoNLL-2000", "POS, frozen", "PIQA")} == {1}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
