@@ -299,6 +299,26 @@ def test_the_published_claims_load_and_their_configs_exist():
     ).read_text() == page + "\n"
 
 
+def test_the_readme_counts_the_verdicts():
+    """A claim that was run at several scales counts once, as decided if one decides."""
+    claims = ledger.load_claims(published.FOLDER).values()
+    words = {}
+    for scale in ("smoke", "quick", "cpu", "small", "paper"):
+        found = ledger.compare_results(claims, scale, published.FOLDER)
+        for name, (comparison, _) in found.items():
+            words.setdefault(name, set()).add(comparison.verdict(1.0))
+    open_ = sum(found == {"not decided"} for found in words.values())
+    holds, against = (
+        sum(word in found for found in words.values()) for word in ("holds", "reversed")
+    )
+    assert holds + against + open_ == len(words)
+    text = (
+        f"- Of {len(claims)} claims of papers {len(words)} were run: {holds} hold at "
+        f"this size, {against} are reversed, {open_} are open."
+    )
+    assert text in (published.FOLDER.parents[1] / "README.md").read_text()
+
+
 def test_figures_of_the_pages_are_those_of_the_ledger():
     """Signed differences of the decided rows, and all figures of the README's section,
     are differences of claims to their last digit."""
