@@ -24,7 +24,7 @@ from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.kernels.hopper.attention import BIAS_TILES, DTYPES, TILES
 from research.kernels.plan import Settings, make_plan
 from research.networks.layers.dense_attention import AttentionInputs, attention_mask
-from research.networks.layers.hopper_attention import hopper_mask
+from research.networks.layers.hopper_attention import HOPPER, hopper_mask
 from tests.kernels.test_hopper_attention import gradients
 from tests.kernels.test_interval_attention import BOUNDS, dense
 
@@ -37,6 +37,9 @@ NAMES = ("output", "query", "key", "value", "bias")
 
 def main() -> int:
     device = jax.devices()[0]
+    if not getattr(device, "compute_capability", "").startswith(HOPPER):
+        print(f"error: needs a GPU of compute capability 9, not {device.device_kind}")
+        return 2
     print(f"{device.device_kind}, JAX {jax.__version__}")
     failed = 0
     for width in TILES:
