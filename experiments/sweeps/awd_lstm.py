@@ -58,7 +58,7 @@ ROWS = {
 SHARED = {"data.length": LENGTH, "data.vocabulary_size": 8_000, "train.batch": 32}
 SHARED |= {"optimizer.name": "adam", "optimizer.beta1": 0.9, "optimizer.beta2": 0.99}
 SHARED |= {"optimizer.schedule": "linear", "optimizer.warmup_steps": 20}
-STEPS = {"smoke": 50, "quick": 300, "small": 4_000, "paper": 40_000}
+STEPS = {"smoke": 50, "quick": 300, "cpu": 3_000, "small": 4_000, "paper": 40_000}
 """By scale, of the same networks: larger ones would need rates of their own."""
 SEEDS = 3
 

@@ -51,6 +51,7 @@ of tags for twice as many steps."""
 BUDGETS = {
     "smoke": Budget(3, 100, SHORT),
     "quick": Budget(5, 500, SHORT),
+    "cpu": Budget(5, 5_000, SHORT),
     "small": Budget(5, 20_000, {"train.batch": 64}),
     "paper": Budget(5, 200_000, {}),
 }

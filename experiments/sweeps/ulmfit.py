@@ -35,6 +35,7 @@ QUICK |= {"model.layers": 2, "model.table_range": 0.5, "model.init": "xlm"}
 SHAPES = {
     "smoke": CPU,
     "quick": QUICK,
+    "cpu": QUICK,
     "small": CPU | {"data.vocabulary_size": 30_003, "model.inner_width": 400},
     "paper": CPU | {"data.vocabulary_size": 30_003, "model.inner_width": 1150},
 }
@@ -73,6 +74,9 @@ BUDGETS = {
     "smoke": Budget((1500, 300, 300), 16, 128, 6, 3),
     "quick": Budget(
         (600, 200, 264), 32, 128, 0, 5, UNDERFITTING, SHORT_TUNING, SHORT_RATE
+    ),
+    "cpu": Budget(
+        (6_000, 2_000, 2_640), 32, 128, 0, 5, UNDERFITTING, SHORT_TUNING, SHORT_RATE
     ),
     "small": Budget((20_000, 4_000, 2_000), 32, 400, 10, 5),
     "paper": Budget((220_000, 5_850, 19_550), 64, 512, 50, 5),

@@ -52,6 +52,7 @@ class Budget(NamedTuple):
 BUDGETS = {
     "smoke": Budget((800, 2000, 200), 16, 3),
     "quick": Budget((4000, 6000, 600), 16, 5),
+    "cpu": Budget((20_000, 30_000, 2000), 16, 5),
     "small": Budget((20_000, 30_000, 2000), 32, 5),
     "paper": Budget((1_000_000, 23_000, 100_000), 64, 3),
 }

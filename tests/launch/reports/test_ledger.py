@@ -13,6 +13,7 @@ from launch.config import load_config
 from launch.reports import ledger
 from launch.reports.ledger import Result
 from launch.sweeps import published, sweep_plan
+from launch.sweeps.scales import SCALES
 from research.errors import UserError
 from research.run.workdir import write_result
 from tests.testing import fake_sweep
@@ -303,7 +304,7 @@ def test_the_readme_counts_the_verdicts():
     """A claim that was run at several scales counts once, as decided if one decides."""
     claims = ledger.load_claims(published.FOLDER).values()
     words = {}
-    for scale in ("smoke", "quick", "cpu", "small", "paper"):
+    for scale in SCALES:
         found = ledger.compare_results(claims, scale, published.FOLDER)
         for name, (comparison, _) in found.items():
             words.setdefault(name, set()).add(comparison.verdict(1.0))
@@ -325,7 +326,7 @@ def test_figures_of_the_pages_are_those_of_the_ledger():
     claims = ledger.load_claims(published.FOLDER).values()
     known = [
         found.difference
-        for scale in ("smoke", "quick", "cpu")
+        for scale in SCALES
         for again in (False, True)
         for found, _ in ledger.compare_results(
             claims, scale, published.FOLDER, repeat=again
