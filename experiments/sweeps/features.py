@@ -60,6 +60,7 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {"smoke": Budget(2, 100, 100, 50), "quick": Budget(5, 1600, 2000, 300)}
+BUDGETS["cpu"] = Budget(5, 16_000, 10_000, 2_000)
 FULL = Budget(5, 100_000, 10_000, 2_000)
 
 
