@@ -8,7 +8,8 @@
 Question: which objective learns most from the text of a childhood (Warstadt et al.
 2023)? All arms have one Transformer, vocabulary, optimizer and number of tokens. small
 is the track of 10 million words, paper that of 100 million; smoke sees 2.4 million
-words. A run keeps ten checkpoints, at equal numbers of words.
+words. A run keeps ten checkpoints, at equal numbers of words, and is evaluated once, at
+its end: ten evaluations took longer than the training of quick.
 
 GPT-BERT (Charpentier and Samuel 2024; ltgoslo/gpt-bert, train_10m.py: 15 of 16 devices
 are masked) is masked next-token prediction and a causal language model in one network,
@@ -67,8 +68,8 @@ def sweep(scale, tasks=None):
     shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
     batch_tokens = budget["train.batch"] * shape["data.length"]
     steps = round(WORDS_SEEN[scale] * TOKENS_PER_WORD / batch_tokens)
-    counts = {"train.steps": steps, "train.keep_checkpoints": 10}
-    counts |= dict.fromkeys(("train.eval_every", "train.checkpoint_every"), steps // 10)
+    counts = {"train.steps": steps, "train.eval_every": 0}
+    counts |= {"train.keep_checkpoints": 10, "train.checkpoint_every": steps // 10}
     reference = "experiments/mlm.py", SHARED | shape | budget | counts
 
     def keys(row, base):
