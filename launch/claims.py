@@ -3,9 +3,10 @@
     python -m launch.claims --figure=docs/claims.svg > docs/claims.md    (make claims)
     python -m launch.claims --claim=bart1 --scale=smoke --workdir=runs/bart1
 
-With --claim=TABLE, or --claim=TABLE.CLAIM for one, it reads the column of the claim's
-plan from two rows of experiments/tables/TABLE.toml, whose runs must be complete, and
-writes experiments/claims/results/CLAIM.SCALE.json, to be committed. With --repeat the
+With --claim=TABLE, --claim=FILE (one of experiments/claims) or --claim=FILE.CLAIM it
+reads the column of each claim's plan from two rows of experiments/tables/TABLE.toml,
+whose runs must be complete, and writes experiments/claims/results/CLAIM.SCALE.json, to
+be committed. With --repeat the
 runs are those of the same sweep with other seeds (`launch.sweep --first_seed=6`), and
 the ledger says whether they agree with the first ones.
 """
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
         if args.figure:
             draw_figure(claims, folder, Path(args.figure))
         return
-    chosen = [c for c in claims.values() if args.claim in (c.id, c.table)]
+    chosen = [c for c in claims.values() if args.claim in (c.id, *_groups(c))]
     if not chosen:
         raise unknown("claim", args.claim, claims)
     if args.claim in claims:
@@ -70,6 +71,11 @@ def run(args: argparse.Namespace) -> None:
     if not planned:
         raise UserError(f"no claim of {args.claim} has a plan for scale {args.scale}")
     _record_table(planned, args)
+
+
+def _groups(claim: Claim) -> tuple[str, str]:
+    """Names under which the claim is recorded with others: of its file, its table."""
+    return claim.id.partition(".")[0], Path(default_table(claim)).stem
 
 
 def _record_table(claims: list[Claim], args: argparse.Namespace) -> None:
