@@ -42,11 +42,12 @@ scale (Holm; see [statistics](statistics.md)). Differences are *better* minus *w
 so that of a perplexity a negative one confirms; *by* is the paper's. *shows N*: with
 its seeds and items, and its guess of how much seeds differ, stated before it is run, a
 plan finds a difference of N in 80 % of cases, as one of all plans of its table. Where ±
-is larger than N, seeds differed more. A claim counts as not run if some seeds of a row
-learnt little more than token frequencies and others more: no interval covers both.
-Where a plan scores another task than the paper, that stands in, and the direction alone
-is compared. Marks say how far the paper's number is verified: V2 in two sources or
-more, V1 in one, V1* in a secondary one.
+is larger than N, seeds differed more. *Two populations*: of a row so many seeds learnt
+little more than token frequencies and the others more, so that no interval covers both
+(such claims were recorded from 27 November 2026 on, and stand as not run before). Where
+a plan scores another task than the paper, that stands in, and the direction alone is
+compared. Marks say how far the paper's number is verified: V2 in two sources or more,
+V1 in one, V1* in a secondary one.
 """
 
 
@@ -55,6 +56,9 @@ UNITS = (
     "of the dotted line they confirm the claim. Filled: decided; a square: reversed; "
     "open: not decided; a triangle: one seed."
 )
+
+TWO_POPULATIONS = "two populations"
+"""The word of a result without an interval: see `Result.two_populations`."""
 
 
 def run(args: argparse.Namespace) -> None:
@@ -122,12 +126,6 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
             raise UserError(f"{row}, {plan.metric}: {len(cell.missing)} runs missing")
         if cell.diverged:
             raise UserError(f"{row}, {plan.metric}: {len(cell.diverged)} runs diverged")
-        if cell.two_populations:
-            raise UserError(
-                f"{row}, {plan.metric}: {len(cell.at_frequencies)} of {cell.num_seeds} "
-                "seeds have learnt little more than token frequencies, the others "
-                "have; no interval over both means anything"
-            )
         if cell.mixed_data:
             raise UserError(
                 f"{row}, {plan.metric}: its runs read different data, or the same data "
@@ -146,6 +144,13 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
         )
     (column,) = (each for each in table.columns if each.name == plan.metric)
     origin = {"table": file, "rows": rows, **_origin(both), "stand_in": column.stand_in}
+    mixed = {
+        row: len(cell.at_frequencies)
+        for row, cell in zip(rows, both, strict=True)
+        if cell.two_populations
+    }
+    if mixed:
+        origin["at_frequencies"] = mixed
     result = Result(tuple(seeds), better, worse, column.better == HIGHER, origin)
     folder = Path(args.folder)
     return ledger.write_result(claim, args.scale, result, folder, repeat=args.repeat)
@@ -183,8 +188,17 @@ def page(claims: dict[str, Claim], folder: Path) -> Iterator[str]:
         }
         for repeat in (False, True)
     )
+    mixed, mixed_again = (
+        {
+            scale: ledger.without_interval(
+                claims.values(), scale, folder, repeat=repeat
+            )
+            for scale in SCALES
+        }
+        for repeat in (False, True)
+    )
     yield INTRODUCTION
-    yield _summary(claims, compared)
+    yield _summary(claims, compared, mixed)
     yield from _agreement(compared, again)
     if any(compared.values()):
         yield f"\n![Forest plot of the claims that were run](claims.svg)\n\n{UNITS}"
@@ -198,8 +212,8 @@ def page(claims: dict[str, Claim], folder: Path) -> Iterator[str]:
         yield "|" + " :-- |" * 4 + " --: |" + " :-- |" * len(SCALES)
         for claim in own:
             verdicts = [
-                _verdict(claim, scale, compared[scale], shown[scale])
-                + _repeated(claim, again[scale])
+                _verdict(claim, scale, compared[scale], shown[scale], mixed[scale])
+                + _repeated(claim, again[scale], mixed_again[scale])
                 for scale in SCALES
             ]
             words = [_name(claim), claim.better, claim.worse, claim.metric]
@@ -231,10 +245,13 @@ def _name(claim: Claim) -> str:
     return claim.id if all(claim.arms) else f"{claim.id} (no config yet)"
 
 
-def _summary(claims: dict[str, Claim], compared: dict[str, dict]) -> str:
+def _summary(
+    claims: dict[str, Claim], compared: dict[str, dict], mixed: dict[str, dict]
+) -> str:
     counts = []
     for scale in SCALES:
         words = [_word(found) for found, _ in compared[scale].values()]
+        words += [TWO_POPULATIONS] * len(mixed[scale])
         each = [f"{words.count(word)} {word}" for word in dict.fromkeys(sorted(words))]
         each.append(f"{len(claims) - len(words)} not run")
         counts.append(f"{scale}: {', '.join(each)}")
@@ -244,8 +261,8 @@ def _summary(claims: dict[str, Claim], compared: dict[str, dict]) -> str:
 def _agreement(compared: dict[str, dict], again: dict[str, dict]) -> Iterator[str]:
     """A sentence on the repeats of each scale that has some."""
     for scale, repeats in again.items():
-        if repeats:
-            pairs = [(compared[scale][name][0], repeats[name][0]) for name in repeats]
+        if both := repeats.keys() & compared[scale].keys():
+            pairs = [(compared[scale][name][0], repeats[name][0]) for name in both]
             same = sum(_word(first) == _word(second) for first, second in pairs)
             signs = sum(
                 first.difference.mean * second.difference.mean > 0
@@ -258,8 +275,10 @@ def _agreement(compared: dict[str, dict], again: dict[str, dict]) -> Iterator[st
             )
 
 
-def _repeated(claim: Claim, again: dict[str, tuple]) -> str:
+def _repeated(claim: Claim, again: dict[str, tuple], mixed: dict[str, str]) -> str:
     """What the repeat of a claim says, to be put behind its verdict."""
+    if claim.id in mixed:
+        return f"; again, with other seeds: {TWO_POPULATIONS} ({mixed[claim.id]})"
     if claim.id not in again:
         return ""
     found, result = again[claim.id]
@@ -273,9 +292,15 @@ def _word(found: Any) -> str:
 
 
 def _verdict(
-    claim: Claim, scale: str, compared: dict[str, tuple], shown: dict[str, float]
+    claim: Claim,
+    scale: str,
+    compared: dict[str, tuple],
+    shown: dict[str, float],
+    mixed: dict[str, str],
 ) -> str:
     plan, shows = claim.plans.get(scale), f"shows {shown.get(claim.id, 0):.2g}"
+    if claim.id in mixed:
+        return f"**{TWO_POPULATIONS}** ({plan.metric}; {mixed[claim.id]})"
     if claim.id not in compared:
         if plan is None:
             return "not run"

@@ -77,6 +77,13 @@ class Result(NamedTuple):
     higher_is_better: bool  # in the plan's metric
     provenance: dict[str, Any]
 
+    @property
+    def two_populations(self) -> str:
+        """Which rows have seeds that learnt little more than token frequencies beside
+        others that learnt more, so that no interval means anything; "": none."""
+        counts = self.provenance.get("at_frequencies", {})
+        return ", ".join(f"{count} seeds of {row}" for row, count in counts.items())
+
 
 def load_claims(folder: Path) -> dict[str, Claim]:
     """Id -> claim, for all files of a folder.
@@ -234,18 +241,28 @@ def compare_results(
 ) -> dict[str, tuple[Comparison, Result]]:
     """Claim id -> comparison and result, for claims that were run, or repeated.
 
-    The claims of a table are one family. A comparison is better - worse, with its sign
-    such that a positive one confirms the claim.
+    Results with two populations are left out. The claims of a table are one family. A
+    comparison is better - worse, with its sign such that a positive one confirms the
+    claim.
     """
     results, families = {}, {}
     for claim in claims:
-        if result := read_result(claim, scale, folder, repeat=repeat):
+        result = read_result(claim, scale, folder, repeat=repeat)
+        if result and not result.two_populations:
             sign = 1 if result.higher_is_better else -1
             pair = sign * result.better, sign * result.worse
             results[claim.id] = result
             families.setdefault(claim.table, {})[claim.id] = pair
     compared = [each for own in families.values() for each in compare(own).items()]
     return {name: (found, results[name]) for name, found in compared}
+
+
+def without_interval(
+    claims: Iterable[Claim], scale: str, folder: Path, *, repeat: bool = False
+) -> dict[str, str]:
+    """Claim id -> `two_populations` of its result, for claims that have some."""
+    found = {c.id: read_result(c, scale, folder, repeat=repeat) for c in claims}
+    return {n: r.two_populations for n, r in found.items() if r and r.two_populations}
 
 
 def planned_differences(claims: Iterable[Claim], scale: str) -> dict[str, float]:

@@ -252,6 +252,35 @@ def test_a_result_is_recorded_from_the_runs_of_a_table(folder, capsys):
     assert caught.value.code == 2 and "same score in all" in capsys.readouterr().err
 
 
+def test_a_claim_with_two_populations_is_recorded_and_not_decided(folder, capsys):
+    flags = _record_flags(folder, "x.mlm-over-lm")
+    trials = sweep_plan.read_plan(folder / "runs")
+    for trial, loss in zip(
+        fake_sweep.rows(trials)["mlm"]["first"], (5.9, 4.0, 5.9), strict=True
+    ):
+        metrics = {"valid/loss": loss, "valid/mlm": loss}
+        fake_sweep.write_run(trial, metrics, token_entropy=6.0)
+    with pytest.raises(SystemExit) as caught:
+        main(command.run, command.parser(), flags)
+    assert caught.value.code == 0, capsys.readouterr().err
+    claims, claim = ledger.load_claims(folder), _claim(folder)
+    found = ledger.read_result(claim, "smoke", folder)
+    assert list(found.better) == list(fake_sweep.SCORES["mlm"])
+    assert found.two_populations == "2 seeds of mlm"
+    assert not ledger.compare_results(claims.values(), "smoke", folder)
+    page = _page(folder)
+    assert "**two populations** (score; 2 seeds of mlm)" in page
+    assert "smoke: 1 two populations, 1 not run" in page and "holds" not in page
+    again = found._replace(seeds=(3, 4, 5))
+    ledger.write_result(claim, "smoke", again, folder, repeat=True)
+    assert "again, with other seeds: two populations (2 seeds of mlm)" in _page(folder)
+    again = _result((70.0, 71.0, 72.0), (60.0, 61.2, 62.0))._replace(seeds=(3, 4, 5))
+    ledger.write_result(claim, "smoke", again, folder, repeat=True)
+    page = _page(folder)
+    assert "again, with other seeds: holds" in page
+    assert "Repeated with other seeds" not in page
+
+
 def test_of_mixed_data_and_of_missing_pretrainings_nothing_is_recorded(folder, capsys):
     flags = _record_flags(folder, "x.mlm-over-lm")
     trials = sweep_plan.read_plan(folder / "runs")

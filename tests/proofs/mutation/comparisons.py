@@ -188,6 +188,14 @@ MUTANTS = [
         "family",
     ),
     Mutant(
+        "a claim over two populations has a verdict",
+        LEDGER,
+        "if result and not result.two_populations:",
+        "if result:",
+        TEST_LEDGER,
+        "two_populations",
+    ),
+    Mutant(
         "seeds on a plateau and others share an interval",
         CELLS,
         "return 0 < len(_at_frequencies(numbers)) < len(by_seed(numbers))",
