@@ -181,20 +181,9 @@ def _origin(both: list[Cell]) -> dict[str, Any]:
 
 def page(claims: dict[str, Claim], folder: Path) -> Iterator[str]:
     """The lines of the ledger."""
-    compared, again = (
-        {
-            scale: ledger.compare_results(claims.values(), scale, folder, repeat=repeat)
-            for scale in SCALES
-        }
-        for repeat in (False, True)
-    )
-    mixed, mixed_again = (
-        {
-            scale: ledger.without_interval(
-                claims.values(), scale, folder, repeat=repeat
-            )
-            for scale in SCALES
-        }
+    compared, again, mixed, mixed_again = (
+        {scale: read(claims.values(), scale, folder, repeat=repeat) for scale in SCALES}
+        for read in (ledger.compare_results, ledger.without_interval)
         for repeat in (False, True)
     )
     yield INTRODUCTION
