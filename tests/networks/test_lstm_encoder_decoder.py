@@ -108,6 +108,15 @@ def test_states_are_those_of_the_formulas(case):
         assert not found[row, written:].any()
 
 
+def test_the_decoders_attention_follows_its_last_layer(case):
+    """So its rate is the highest but that of heads, where rates decay by layer."""
+    _, params, _ = case
+    depths = networks.layer_depths(params)
+    layers = [int(depths["decoder"][f"block_{n}"]["bias"].item()) for n in range(2)]
+    assert layers == [1, 2] and depths["decoder_token"]["embedding"] == 0
+    assert {int(depth) for depth in depths["decoder"]["attention"].values()} == {3}
+
+
 def test_packed_texts_have_the_states_of_each_alone(case):
     _, _, states = case
     alone = np.asarray(states(ENCODER, DECODER))

@@ -83,6 +83,7 @@ EMBEDDINGS = (
     "decoder_embeddings",
 )
 STACKS = ("stack", "encoder", "decoder")
+AFTER_BLOCKS = ("norm", "attention")
 """Names of modules in the tree of parameters, and so in checkpoints. "embeddings" has
 those of positions and token types, and their norm."""
 
@@ -91,9 +92,10 @@ def layer_depths(params: Any) -> Any:
     """The depth of each parameter, for learning rates by layer.
 
     In a network of n layers: 0 for embeddings (and a projection before the first
-    block), 1 to n for blocks, n + 1 for a final norm, n + 2 for readouts and heads. The
-    parameters of blocks are stacked, so their depths are an array [layers]; those of
-    block_0, block_1, ... are one each; all others are arrays [].
+    block), 1 to n for blocks, n + 1 for what follows the last one (a final norm, the
+    attention of a decoder of LSTMs), n + 2 for readouts and heads. The parameters of
+    blocks are stacked, so their depths are an array [layers]; those of block_0,
+    block_1, ... are one each; all others are arrays [].
     """
     leaves = jax.tree_util.tree_leaves_with_path(params)
     names = {path: {str(key.key) for key in path} for path, _ in leaves}
@@ -108,8 +110,8 @@ def layer_depths(params: Any) -> Any:
             return np.array([single[path] + 1])
         in_embeddings = names[path] & {*EMBEDDINGS}
         if in_embeddings or names[path] & {*STACKS}:
-            is_final_norm = "norm" in names[path] and not in_embeddings
-            return np.array(max_layers + 1 if is_final_norm else 0)
+            follows = names[path] & {*AFTER_BLOCKS} and not in_embeddings
+            return np.array(max_layers + 1 if follows else 0)
         return np.array(max_layers + 2)
 
     return jax.tree_util.tree_map_with_path(depth, params)

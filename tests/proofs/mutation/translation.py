@@ -8,6 +8,14 @@ FORMULAS = "those_of_the_formulas"
 
 MUTANTS = [
     Mutant(
+        "the decoder's attention has the rate of embeddings",
+        "research/networks/modules/flax_bridge.py",
+        'AFTER_BLOCKS = ("norm", "attention")',
+        'AFTER_BLOCKS = ("norm",)',
+        TEST,
+        "attention_follows",
+    ),
+    Mutant(
         "the backward states that a decoder begins with are those of a text's end",
         DECODER,
         "gather_positions(backward, first_BL)",
