@@ -6,9 +6,9 @@
 With --claim=TABLE, --claim=FILE (one of experiments/claims) or --claim=FILE.CLAIM it
 reads the column of each claim's plan from two rows of experiments/tables/TABLE.toml,
 whose runs must be complete, and writes experiments/claims/results/CLAIM.SCALE.json, to
-be committed. With --repeat the
-runs are those of the same sweep with other seeds (`launch.sweep --first_seed=6`), and
-the ledger says whether they agree with the first ones.
+be committed. With --repeat the runs are those of the same sweep with other seeds
+(`launch.sweep --first_seed=6`), and the ledger says whether they agree with the first
+ones.
 """
 
 import argparse
@@ -240,7 +240,7 @@ def _summary(
     counts = []
     for scale in SCALES:
         words = [_word(found) for found, _ in compared[scale].values()]
-        words += [TWO_POPULATIONS] * len(mixed[scale])
+        words += [f"with {TWO_POPULATIONS}"] * len(mixed[scale])
         each = [f"{words.count(word)} {word}" for word in dict.fromkeys(sorted(words))]
         each.append(f"{len(claims) - len(words)} not run")
         counts.append(f"{scale}: {', '.join(each)}")

@@ -270,7 +270,7 @@ def test_a_claim_with_two_populations_is_recorded_and_not_decided(folder, capsys
     assert not ledger.compare_results(claims.values(), "smoke", folder)
     page = _page(folder)
     assert "**two populations** (score; 2 seeds of mlm)" in page
-    assert "smoke: 1 two populations, 1 not run" in page and "holds" not in page
+    assert "smoke: 1 with two populations, 1 not run" in page and "holds" not in page
     again = found._replace(seeds=(3, 4, 5))
     ledger.write_result(claim, "smoke", again, folder, repeat=True)
     assert "again, with other seeds: two populations (2 seeds of mlm)" in _page(folder)
