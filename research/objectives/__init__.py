@@ -156,8 +156,15 @@ class Objective(abc.ABC):
         return dict(group)
 
     def for_evaluation(self) -> "Objective":
-        """The objective that scores evaluations; its carry may differ."""
+        """The objective that scores evaluations, without what training alone adds to
+        a loss, such as label smoothing; itself if nothing differs. Its carry may
+        differ."""
         return self
+
+    def with_fields(self, **fields: Any) -> "Objective":
+        """A copy with these values of fields; itself if it has them."""
+        changed = dataclasses.replace(self, **fields)
+        return self if changed == self else changed
 
     def evaluation_length(self, length: int) -> int:
         """The data.length of evaluations, if training has `length`."""
@@ -202,8 +209,8 @@ class Objective(abc.ABC):
 
     def for_scoring(self) -> "Objective":
         """The objective whose loss is -log p of a text, without smoothing, other tasks
-        or a carry."""
-        return self
+        or a carry: by default that of evaluations."""
+        return self.for_evaluation()
 
     @property
     def writers(self) -> dict[str, "Objective"]:

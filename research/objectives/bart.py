@@ -3,7 +3,7 @@
 # B batch, R raw tokens, L length of encoder and decoder, W tokens without bos and eos
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -167,9 +167,9 @@ class Objective(objectives.Objective):
         arrays["weight"] = weight.astype(np.float32)
         return scoring.ScoreRows(hidden.text, arrays)
 
-    def for_scoring(self) -> "Objective":
+    def for_evaluation(self) -> "Objective":
         """The objective whose loss is -log p alone."""
-        return replace(self, label_smoothing=0.0)
+        return self.with_fields(label_smoothing=0.0)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """The encoder reads texts between bos and eos; the decoder starts with bos."""

@@ -221,9 +221,9 @@ class Objective(objectives.Objective):
         )
         return scoring.ScoreRows(hidden.text, arrays)
 
-    def for_scoring(self) -> "Objective":
+    def for_evaluation(self) -> "Objective":
         """The objective whose loss is -log p alone."""
-        return replace(self, label_smoothing=0.0, z_loss=0.0)
+        return self.with_fields(label_smoothing=0.0, z_loss=0.0)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """Inputs in which sentinels or masks stand for hidden tokens."""

@@ -116,11 +116,10 @@ class Objective(objectives.Objective):
     def for_evaluation(self) -> "Objective":
         """The objective with the mems of an evaluation, and their limits."""
         none = {"activation_penalty": 0.0, "temporal_penalty": 0.0, "sampled_words": 0}
-        fields = vars(self) | none
         if not any(self._of_evaluation.values()):
-            return self if fields == vars(self) else replace(self, **fields)
+            return self.with_fields(**none)
         mem_len = self.eval_mem_len or self.mem_len
-        return _Evaluation(**fields | {"mem_len": mem_len})
+        return _Evaluation(**vars(self) | none | {"mem_len": mem_len})
 
     def evaluation_length(self, length: int) -> int:
         return self.eval_length or length

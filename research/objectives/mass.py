@@ -7,7 +7,7 @@ alone, at its positions in the text.
 # B batch, L length, T longest span
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -149,9 +149,9 @@ class Objective(objectives.Objective):
         )
         return scoring.ScoreRows(hidden.text, arrays)
 
-    def for_scoring(self) -> "Objective":
+    def for_evaluation(self) -> "Objective":
         """The objective whose loss is -log p alone."""
-        return replace(self, label_smoothing=0.0)
+        return self.with_fields(label_smoothing=0.0)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """Texts, of which the decoder writes the span of masks; or else a whole text.

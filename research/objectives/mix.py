@@ -70,6 +70,14 @@ class Objective(composite.Composite):
     def members(self) -> dict[str, Any]:
         return self._parts.members
 
+    def for_evaluation(self) -> "Objective":
+        """The objective with the parts of evaluations."""
+        parts = {
+            name: composite.evaluated_fields(fields, self.members[name])
+            for name, fields in self.parts
+        }
+        return self.with_fields(parts=parts)
+
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         """Raises UserError: the parts' arrays differ in name, rank or type."""
         parts = self.members

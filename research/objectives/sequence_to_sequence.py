@@ -139,6 +139,10 @@ class Objective(task_input.Task):
         made = text_to_text.prompt(rows, vocab, self.layout, start, second)
         return in_languages(made, *self._pair) if self.languages else made
 
+    def for_evaluation(self) -> "Objective":
+        """The objective whose loss is -log p alone."""
+        return self.with_fields(label_smoothing=0.0, z_loss=0.0)
+
     def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
         return task_input.vector_constants(self, vocab)
 

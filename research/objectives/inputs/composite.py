@@ -3,6 +3,7 @@
 # B batch, S entries of a schedule
 
 import abc
+import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -223,13 +224,22 @@ def make_parts(
         value = fields.pop(schedule_key, 1.0)
         objective = base_objective or fields.pop("objective", name)
         made[name] = part = _make_part(name, objective, fields)
-        if part.for_evaluation() is not part:
+        if type(part.for_evaluation()) is not type(part):
             raise ValueError(
                 f"part {name!r} cannot have other mems, or be another objective, in an "
                 "evaluation"
             )
         schedules[name] = parse_schedule(value, f"{schedule_key} of part {name!r}")
     return Parts(made, schedules)
+
+
+def evaluated_fields(fields: Fields, member: objectives.Objective) -> Fields:
+    """The fields of a member of a composite, with their values in evaluations."""
+    evaluated = member.for_evaluation()
+    names = [field.name for field in dataclasses.fields(member)]
+    values = {name: getattr(evaluated, name) for name in names}
+    changed = {n: v for n, v in values.items() if v != getattr(member, n)}
+    return _freeze(dict(fields) | changed)
 
 
 def _make_part(part: str, objective: str, fields: Mapping[str, Any]) -> Any:

@@ -55,6 +55,9 @@ class PackedRows(composite.Composite):
     def family(self) -> str:
         return self.objective.family
 
+    def for_evaluation(self) -> "PackedRows":
+        return self.with_fields(objective=self.objective.for_evaluation())
+
     @property
     def min_length(self) -> int:
         shortest = self.objective.text_spec(self.objective.min_length).length

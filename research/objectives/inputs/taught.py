@@ -77,6 +77,11 @@ class Taught(composite.Composite):
     def row_length(self):
         return self._base.row_length
 
+    def for_evaluation(self) -> "Taught":
+        """The objective with the base objective of evaluations."""
+        fields = composite.evaluated_fields(self.base, self._base)
+        return self.with_fields(base=fields)
+
     def evaluation_length(self, length: int) -> int:
         return self._base.evaluation_length(length)
 

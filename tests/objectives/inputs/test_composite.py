@@ -6,6 +6,7 @@ import pytest
 
 from research import objectives
 from research.objectives import mix
+from research.objectives.inputs import taught
 from research.objectives.inputs.packed_rows import PackedRows
 
 FLAGS = [
@@ -17,6 +18,42 @@ FLAGS = [
 
 MIXED = {"objective": "mix", "base_objective": "lm", "parts": {"a": {}, "b": {}}}
 NESTED = {"parts": {"masked": {"objective": "mlm"}, "both": MIXED}}
+
+
+OF_TRAINING = {
+    **{"label_smoothing": 0.1, "z_loss": 0.1, "sampled_words": 4},
+    **{"activation_penalty": 1.0, "temporal_penalty": 1.0, "consistency": 1.0},
+}
+"""Fields of what training alone adds to a loss, and values above 0."""
+
+
+def fields_of_training(objective):
+    """Their values, in the objective or in what it is made of."""
+    made_of = getattr(objective, "members", {}).values()
+    found = [value for member in made_of for value in fields_of_training(member)]
+    return found + [getattr(objective, n) for n in OF_TRAINING if hasattr(objective, n)]
+
+
+@pytest.mark.parametrize("name", objectives.names())
+def test_an_evaluation_has_nothing_that_training_alone_adds(name):
+    """So its loss is -log p, and comparable with and without smoothing."""
+    known = objectives.objective_class(name).__dataclass_fields__
+    fields = {n: value for n, value in OF_TRAINING.items() if n in known}
+    own = objectives.make_objective(name, **fields)
+    made = [own, PackedRows(own)]
+    for kind, allowed in {"mix": mix, "distill": taught}.items():
+        if name in allowed.BASE_OBJECTIVES:
+            part = {"parts": {"a": fields}} if kind == "mix" else {"base": fields}
+            part["base_objective"] = name
+            made.append(objectives.make_objective(kind, **part))
+    if type(own.for_evaluation()) is type(own):
+        part = {"a": {"objective": name, **fields}}
+        made.append(objectives.make_objective("joint", parts=part))
+    for objective in made:
+        assert all(fields_of_training(objective))
+        assert not any(fields_of_training(objective.for_evaluation()))
+        if not fields and name != "theseus":
+            assert objective.for_evaluation() is objective
 
 
 @pytest.mark.parametrize("name", mix.BASE_OBJECTIVES)

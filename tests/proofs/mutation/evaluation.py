@@ -4,8 +4,41 @@ from tests.proofs.mutation import Mutant
 
 PREDICTIONS = "research/evaluation/predictions.py"
 TEST_PREDICTIONS = "tests/evaluation/test_predictions.py"
+TEST_COMPOSITE = "tests/objectives/inputs/test_composite.py"
 
 MUTANTS = [
+    Mutant(
+        "packed rows are evaluated with a sampled softmax",
+        "research/objectives/inputs/packed_rows.py",
+        "self.with_fields(objective=self.objective.for_evaluation())",
+        "self",
+        TEST_COMPOSITE,
+        "training_alone",
+    ),
+    Mutant(
+        "what is distilled is evaluated with label smoothing",
+        "research/objectives/inputs/taught.py",
+        "return self.with_fields(base=fields)",
+        "return self",
+        TEST_COMPOSITE,
+        "training_alone",
+    ),
+    Mutant(
+        "parts are evaluated with label smoothing",
+        "research/objectives/inputs/composite.py",
+        "return _freeze(dict(fields) | changed)",
+        "return fields",
+        TEST_COMPOSITE,
+        "training_alone",
+    ),
+    Mutant(
+        "a perplexity has label smoothing",
+        "research/objectives/dae.py",
+        "self.with_fields(label_smoothing=0.0, z_loss=0.0)",
+        "self.with_fields(z_loss=0.0)",
+        TEST_COMPOSITE,
+        "training_alone",
+    ),
     Mutant(
         "a text of several chunks is predicted by its first one",
         PREDICTIONS,
