@@ -21,8 +21,8 @@ from research.objectives import names
 from research.objectives.inputs import composite
 from research.objectives.losses.cross_entropy import Term
 
-NOT_MIXED = ("mix", "theseus", "cvt")
-"""The latter two evaluate another objective, see `composite.make_parts`."""
+NOT_MIXED = ("mix", "theseus")
+"""The latter evaluates another objective, see `composite.make_parts`."""
 
 BASE_OBJECTIVES = tuple(name for name in names() if name not in NOT_MIXED)
 

@@ -104,13 +104,25 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     train_source = text_source(train, rates=rates, **order)
     train_source.check_batch_size()
     eval_rates = {named: 1.0} if named else rates
-    eval_source = text_source(held_out, length=eval_length, rates=eval_rates)
+    eval_source = text_source(
+        held_out,
+        objective=_corrupts_evaluations(objective, eval_length),
+        length=eval_length,
+        rates=eval_rates,
+    )
 
     def documents() -> Iterator[Document]:
         for corpus in evaluated:
             yield from corpus.documents(data.eval_split)
 
     return OpenedText(vocabulary, vocab, train_source, eval_source, documents)
+
+
+def _corrupts_evaluations(objective: Any, length: int) -> Any:
+    """The objective of evaluations if its batches have the arrays of training, whose
+    shapes are those of the run; else, as for theseus, that of training."""
+    own, specs = objective.for_evaluation(), objective.batch_spec(length)
+    return own if own.batch_spec(length) == specs else objective
 
 
 def _files(corpora: Iterable[Corpus]) -> set[Path]:

@@ -270,3 +270,18 @@ def test_an_error_names_the_key_of_the_wrong_value(make, key, value):
 def test_too_few_sentinels_are_told_before_anything_is_compiled(make, name):
     with pytest.raises(UserError, match=r"needs .*sentinels.* 0$"):
         make("one", name, sentinels=0)
+
+
+def test_an_evaluation_reads_the_tags_of_all_texts(tmp_path):
+    """Of cvt a fraction has tags in training alone."""
+    words = "".join(f"word{number} A\nother B\n\n" for number in range(99))
+    (tmp_path / "tags.conll").write_text(words)
+    corpus, cache = str(tmp_path / "tags.conll"), tmp_path / "cache"
+    config = small_data.config(corpus, cache, "cvt", labelled_fraction=0.3)
+    config.data.vocabulary_size = 300
+    data, _ = small_data.open_small(config)
+    batch = concatenate(data.eval.evaluation())
+    assert has_text(batch).sum() > 5
+    np.testing.assert_array_equal(batch["weight"].any(axis=1), has_text(batch))
+    in_training = concatenate(data.train.batches(0, None, 8))
+    assert 0.1 < in_training["weight"].any(axis=1).mean() < 0.5

@@ -8,6 +8,14 @@ TEST_COMPOSITE = "tests/objectives/inputs/test_composite.py"
 
 MUTANTS = [
     Mutant(
+        "evaluations lack the tags that training does not read",
+        "research/data/loading/build.py",
+        "return own if own.batch_spec(length) == specs else objective",
+        "return objective",
+        "tests/data/loading/test_build.py",
+        "tags_of_all_texts",
+    ),
+    Mutant(
         "packed rows are evaluated with a sampled softmax",
         "research/objectives/inputs/packed_rows.py",
         "self.with_fields(objective=self.objective.for_evaluation())",
