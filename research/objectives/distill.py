@@ -48,7 +48,8 @@ class Objective(taught.Taught):
 
     hard       the base objective's own terms.
     soft       temperature^2 KL(teacher || student) of tokens and of classes, wherever
-               the base objective predicts some.
+               the base objective predicts some; a sum over labels of which a text may
+               have several.
     cosine     1 - cos of the last states, at all positions of the text.
     hidden     squared difference of states, a mean over elements.
     attention  difference of attention, of equal numbers of heads.
@@ -238,8 +239,11 @@ class Objective(taught.Taught):
                 terms["soft"] = _add(terms.get("soft"), term)
         for own, other in zip(student.heads, teacher.heads, strict=True):
             weight = batch.get("label_weight" if own.ndim == 2 else "weight")
-            if weight is not None and weight.shape == own.shape[:-1]:
-                term = distillation.class_divergence(own, other, weight, **at)
+            is_class = self._base.predicts != "number"
+            if is_class and weight is not None and weight.shape == own.shape[:-1]:
+                term = distillation.class_divergence(
+                    own, other, weight, independent=self._base.predicts == "set", **at
+                )
                 terms["soft_class"] = _add(terms.get("soft_class"), term)
         if not terms:
             raise UserError(

@@ -45,7 +45,7 @@ class Objective(composite.Composite):
     def __post_init__(self):
         super().__post_init__()
         object.__setattr__(self, "parts", composite.parse_parts(self.parts))
-        names = self.members
+        names, _ = self.members, self.schedules
         for name in names:
             for other in names:
                 if other.startswith(name + "_"):
@@ -59,9 +59,14 @@ class Objective(composite.Composite):
         parts = self.parts or (("mlm", ()),)
         return composite.make_parts(parts, schedule_key="weight")
 
-    @property
+    @functools.cached_property
     def members(self) -> dict[str, Any]:
         return self._parts.members
+
+    @functools.cached_property
+    def schedules(self) -> dict[str, composite.Schedule]:
+        """The weight of each part by step."""
+        return self._parts.schedules
 
     def for_evaluation(self) -> "Objective":
         """The objective with the parts of evaluations."""
@@ -126,7 +131,7 @@ class Objective(composite.Composite):
             part_terms, carry = part.loss(net, self._part_batch(name, batch), key)
             if jax.tree.leaves(carry):
                 carries[name] = carry
-            weight = composite.piecewise_linear(self._parts.schedules[name], step)
+            weight = composite.piecewise_linear(self.schedules[name], step)
             terms |= {
                 f"{name}/{term}": value._replace(coef=weight * value.coef)
                 for term, value in part_terms.items()

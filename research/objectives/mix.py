@@ -6,7 +6,6 @@ Examples are UL2's denoisers, with constant mixing rates, and the three stages o
 
 # B batch, P parts
 
-import dataclasses
 import functools
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +50,7 @@ class Objective(composite.Composite):
     def __post_init__(self):
         super().__post_init__()
         object.__setattr__(self, "parts", composite.parse_parts(self.parts))
-        schedules = self._parts.schedules.values()
+        schedules = self.schedules.values()
         steps = [0, *(step for points in schedules for step, _ in points)]
         for step in sorted(set(steps)):
             rates = (composite.piecewise_constant(points, step) for points in schedules)
@@ -66,9 +65,14 @@ class Objective(composite.Composite):
             base_objective=self.base_objective,
         )
 
-    @property
+    @functools.cached_property
     def members(self) -> dict[str, Any]:
         return self._parts.members
+
+    @functools.cached_property
+    def schedules(self) -> dict[str, composite.Schedule]:
+        """The mixing rate of each part by step."""
+        return self._parts.schedules
 
     def for_evaluation(self) -> "Objective":
         """The objective with the parts of evaluations."""
@@ -130,15 +134,28 @@ class Objective(composite.Composite):
         Args:
           key, step: [B].
         """
-        schedules = self._parts.schedules.values()
+        schedules = self.schedules.values()
         rates = [composite.piecewise_constant(points, step) for points in schedules]
         ends_BP = np.cumsum(np.stack(rates, axis=1), axis=1)
         ends_BP /= ends_BP[:, -1:]
         return (counter_rng.uniform(key, "mix", 1) >= ends_BP[:, :-1]).sum(axis=1)
 
     def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
-        """The constants of the base objective, whose loss reads them."""
-        return next(iter(self.members.values())).constants(vocab)
+        """The constants of the base objective, whose loss reads them.
+
+        Raises:
+          UserError: parts have different ones, such as two teachers.
+        """
+        (first, specs), *others = (
+            (name, part.constants(vocab)) for name, part in self.members.items()
+        )
+        for name, other in others:
+            if other != specs:
+                raise UserError(
+                    "parts of objective mix have one loss, which reads the same "
+                    f"constants in all; those of {first!r} and {name!r} differ"
+                )
+        return specs
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """The terms of the base objective.
@@ -149,10 +166,12 @@ class Objective(composite.Composite):
         (first, objective), *others = self.members.items()
         read = set()
         result = _recording_reads(objective, read).loss(net, batch, key)
-        fields = {field.name for field in dataclasses.fields(objective)} & read
         for name, other in others:
-            for field in sorted(fields):
-                value, other_value = getattr(objective, field), getattr(other, field)
+            for *path, field in sorted(read):
+                value, other_value = (
+                    getattr(composite.member_at(each, path), field, None)
+                    for each in (objective, other)
+                )
                 if value != other_value:
                     raise UserError(
                         f"parts of objective mix have one loss: {field} is {value!r} "
@@ -161,14 +180,22 @@ class Objective(composite.Composite):
         return result
 
 
-def _recording_reads(objective: Any, read: set[str]) -> Any:
-    """A copy of the objective that adds the names of attributes it reads to `read`."""
+def _recording_reads(objective: Any, read: set[tuple], path: tuple = ()) -> Any:
+    """A copy of the objective that adds what it reads to `read`: the names of values
+    that it stores, each behind the names of the members whose it is."""
 
     class Recording(type(objective)):
         def __getattribute__(self, name):
-            read.add(name)
+            if name in objective.__dict__ and name != "members":
+                read.add((*path, name))
             return super().__getattribute__(name)
 
     copy = object.__new__(Recording)
     copy.__dict__.update(objective.__dict__)
+    read.add((*path, "name"))
+    if isinstance(objective, composite.Composite):
+        copy.__dict__["members"] = {
+            name: _recording_reads(member, read, (*path, name))
+            for name, member in objective.members.items()
+        }
     return copy

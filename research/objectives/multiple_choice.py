@@ -45,7 +45,8 @@ class Objective(task_input.Task):
         return self.choices * (self.num_specials(2) + 2)
 
     def text_spec(self, length: int) -> TextSpec:
-        return TextSpec("parts", 2 * length, label="choice")
+        most = length // self.choices  # of the first part, whatever a choice leaves
+        return TextSpec("parts", 2 * length, max_first=most, label="choice")
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         scored = {"scored": ArraySpec((self.choices,)), "num_choices": ArraySpec(())}

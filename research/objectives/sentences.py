@@ -15,7 +15,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from research import networks, objectives
-from research.batch import SENTENCE, ArraySpec, Example, VocabInfo, input_specs
+from research.batch import (
+    OTHER_DOCUMENT,
+    SENTENCE,
+    ArraySpec,
+    Example,
+    VocabInfo,
+    input_specs,
+)
 from research.data import counter_rng
 from research.data.corpora import lexicon as lexicons
 from research.data.units import TextSpec
@@ -140,6 +147,7 @@ class Objective(objectives.Objective):
         removed = np.where(connective >= 0, lexicon.size[connective], 0)
         has_label = (first > 0) & (connective >= 0) & selected[connective]
         has_label &= first + removed < num_raw
+        has_label &= example.label != OTHER_DOCUMENT
         removed = np.where(has_label, removed, 0)
         label = np.where(has_label, (np.cumsum(selected) - 1)[connective], 0)
         first = np.where(first > 0, np.minimum(first, num_raw), num_raw)

@@ -250,7 +250,7 @@ def choose_replaced(key: np.ndarray, scored: np.ndarray, rate: float) -> np.ndar
     """
     row, position = np.nonzero(scored)
     first = np.append(True, np.diff(row) > 0)[: len(row)]
-    draw = counter_rng.uniform(key, "replace", scored.shape[1])[row, position]
+    draw = counter_rng.uniform(key, "replaced mentions", scored.shape[1])[row, position]
     eligible = draw < np.where(first, rate, rate / (1 - rate))
     # The first, third, ... of successive eligible mentions are chosen.
     number = np.arange(len(row))

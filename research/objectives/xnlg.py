@@ -29,8 +29,9 @@ class Objective(objectives.Objective):
     """The encoder reads eos, x, eos; the decoder reads eos, y and writes y, eos.
 
     y is the other side of parallel text, or of text in one language x before its noise.
-    A text, or a side of parallel text, has its first L - 2 tokens; a document with one
-    side alone is not scored. `token_type` is the language, on both sides.
+    A text, or a side of parallel text, has its first L - 2 tokens. What is not scored:
+    a document with one side alone, and one whose second side the 4 (L - 2) tokens that
+    are read do not hold. `token_type` is the language, on both sides.
 
     With model.shared_embeddings=False and
     optimizer.frozen=encoder,encoder_embeddings,token the decoder alone learns, from an
@@ -65,9 +66,10 @@ class Objective(objectives.Objective):
         return languages.parse_languages(self.languages)
 
     def text_spec(self, length: int) -> TextSpec:
-        """Both sides of a pair, where there are pairs."""
-        sides = 1 + int((self._types[:, 1] >= 0).any())
-        return TextSpec("document", sides * (length - 2))
+        """Both sides of a pair, where there are pairs; what a long first one leaves
+        out is read, too."""
+        has_pairs = (self._types[:, 1] >= 0).any()
+        return TextSpec("document", (4 if has_pairs else 1) * (length - 2))
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return seq2seq.batch_spec(length, length - 1) | {"is_noised": ArraySpec(())}
@@ -81,11 +83,12 @@ class Objective(objectives.Objective):
           UserError: `languages` has fewer entries than there are corpora.
         """
         room, types = length - 2, languages.types_of_rows(self._types, example.corpus)
-        noised = types[:, 1] < 0
-        begin, size = languages.two_sides(example, 2 * room)
+        noised, most = types[:, 1] < 0, self.text_spec(length).length
+        begin, size = languages.two_sides(example, most)
         begin[noised], size[noised] = 0, example.length[noised, None]
+        is_cut = ~noised & (example.length >= most) & (size[:, 1] < room)
         size = np.minimum(size, room)
-        has_text, has_both = size[:, 0] > 0, (size > 0).all(axis=1)
+        has_text, has_both = size[:, 0] > 0, (size > 0).all(axis=1) & ~is_cut
         types = np.where(noised[:, None], types[:, :1], types)
         if self.order == "random":
             swapped = has_both & (counter_rng.uniform(key, "order", 1)[:, 0] < 0.5)

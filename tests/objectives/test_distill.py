@@ -1,6 +1,7 @@
 """Distillation: what a student learns from a teacher, what is refused, and a run."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from tests.testing.trees import parameter_shapes
 
 LENGTH = 16
 SIZES = {"layers": 4, "width": 16, "heads": 2, "feedforward": 24, "token_types": 2}
+CLASSIFIER = {"base_objective": "sequence_classification"}
 TERMS = ("soft", "cosine", "hidden", "attention", "relation")
 
 
@@ -153,6 +155,23 @@ def test_classes_tags_and_decoders_are_distilled(base, batch_has, expected):
     assert abs(terms[expected].total / terms[expected].weight) < 1e-3
     assert terms[expected].weight == case.batch[batch_has].sum() > 0
     assert case.objective.predicts == objectives.make_objective(base).predicts
+
+
+def test_labels_of_which_a_text_has_any_number_are_independent():
+    """A teacher that is as much surer of all labels teaches something."""
+    case = Case(make(**CLASSIFIER, base={"task": "multi"}, hard=0.0))
+    params = jax.tree.map(lambda leaf: leaf, case.teacher)
+    params["head_label"]["out"]["bias"] += 3.0
+    term = jax.jit(case.terms)(params)["soft_class"]
+    assert term.total > 0.1 * term.weight > 0
+
+
+def test_a_number_has_no_classes():
+    """A softmax over one value would be 0 whatever the networks say."""
+    objective = make(**CLASSIFIER, base={"task": "regression"})
+    both = SimpleNamespace(readouts=[], heads=[jnp.ones((2, 1))])
+    with pytest.raises(UserError, match="predicts neither tokens nor classes"):
+        objective._soft(both, both, {"label_weight": jnp.ones(2)})
 
 
 @pytest.mark.parametrize(

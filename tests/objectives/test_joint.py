@@ -217,7 +217,7 @@ def test_each_part_has_its_own_carry():
         "b": SimpleNamespace(loss=without_carry),
         "c": with_carry("x", jnp.full(4, 10.0)),
     }
-    objective.__dict__["_parts"] = objective._parts._replace(members=parts)
+    objective.__dict__["members"] = parts
     token = {f"{name}_token": jnp.zeros((4, 2)) for name in "abc"}
     batch = token | {"example": jnp.arange(4), "step": jnp.zeros(4, jnp.int32)}
     _, first = objective.loss(None, batch | {"carry": None}, KEY)

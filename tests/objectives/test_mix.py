@@ -261,25 +261,81 @@ def test_parts_need_the_same_arrays():
         objective.batch_spec(LENGTH)
 
 
-def test_fields_that_the_loss_reads_are_equal_in_all_parts():
-    parts = {"a": {"coef": 50.0}, "b": {"coef": 10.0}}
-    objective = objectives.make_objective("mix", base_objective="electra", parts=parts)
-    options = model_options(layers=1, width=16, heads=2, feedforward=16)
+def _shapes(objective):
+    """Traces the loss, and returns the shapes of the parameters."""
+    options = model_options(layers=1, width=32, heads=2, feedforward=16, token_types=2)
     network = networks.build(options, objective.needs(VOCAB), VOCAB)
     _, _, batch = make_batch(objective, count=2)
     batch = jax.tree.map(jnp.asarray, batch | {"example": np.arange(2)})
+    constants = {
+        name: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), spec.arrays)
+        for name, spec in objective.constants(VOCAB).items()
+    }
+    batch |= {"constants": networks.unbox(constants)}
 
     def init():
         return networks.init(network, lambda net: objective.loss(net, batch, KEY), KEY)
 
+    return jax.eval_shape(init)
+
+
+def test_fields_that_the_loss_reads_are_equal_in_all_parts():
+    parts = {"a": {"coef": 50.0}, "b": {"coef": 10.0}}
+    objective = objectives.make_objective("mix", base_objective="electra", parts=parts)
     with pytest.raises(UserError, match=r"coef is 50.0 in 'a', 10.0 in 'b'"):
-        jax.eval_shape(init)
+        _shapes(objective)
     # Parts may differ in fields that the loss does not read.
     parts = {"a": {"coef": 5.0}, "b": {"coef": 5.0, "rate": 0.3, "mask_fraction": 1.0}}
-    objective = objectives.make_objective("mix", base_objective="electra", parts=parts)
-    _, _, batch = make_batch(objective, count=2)
-    batch = jax.tree.map(jnp.asarray, batch | {"example": np.arange(2)})
-    jax.eval_shape(init)
+    _shapes(objectives.make_objective("mix", base_objective="electra", parts=parts))
+
+
+DISTILLED = {"teacher": "runs/one", "teacher_model": {"width": 32, "heads": 2}}
+
+
+@pytest.mark.parametrize(
+    ("base", "one", "other", "words"),
+    [
+        (
+            "distill",
+            {**DISTILLED, "base_objective": "dae", "base": {"label_smoothing": 0.1}},
+            {**DISTILLED, "base_objective": "dae", "base": {"label_smoothing": 0.2}},
+            "label_smoothing is 0.1 in 'a', 0.2 in 'b'",
+        ),
+        ("distill", DISTILLED, {**DISTILLED, "soft": 3.0}, "soft is 1.0 in 'a', 3.0"),
+        (
+            "joint",
+            {"parts": {"mlm": {"weight": 1.0}}},
+            {"parts": {"mlm": {"weight": 9.0}}},
+            "schedules is {'mlm': .*1.0.* in 'a', {'mlm': .*9.0",
+        ),
+        (
+            "joint",
+            {"parts": {"x": {"objective": "electra", "coef": 1.0}}},
+            {"parts": {"x": {"objective": "electra", "coef": 2.0}}},
+            "coef is 1.0 in 'a', 2.0 in 'b'",
+        ),
+    ],
+)
+def test_so_are_those_that_it_reads_of_its_members(base, one, other, words):
+    parts = {"a": one, "b": other}
+    mixed = objectives.make_objective("mix", base_objective=base, parts=parts)
+    with pytest.raises(UserError, match=words):
+        _shapes(mixed)
+
+
+def test_members_may_differ_in_what_the_loss_does_not_read():
+    one, other = ({"parts": {"mlm": {"rate": rate}}} for rate in (0.1, 0.4))
+    parts = {"a": one, "b": other}
+    _shapes(objectives.make_objective("mix", base_objective="joint", parts=parts))
+    parts = {"a": DISTILLED, "b": {**DISTILLED, "base": {"rate": 0.4}}}
+    _shapes(objectives.make_objective("mix", base_objective="distill", parts=parts))
+
+
+def test_parts_have_one_teacher():
+    parts = {"a": DISTILLED, "b": {**DISTILLED, "teacher": "runs/two"}}
+    mixed = objectives.make_objective("mix", base_objective="distill", parts=parts)
+    with pytest.raises(UserError, match=r"constants.*'a' and 'b' differ"):
+        mixed.constants(VOCAB)
 
 
 def test_no_objective_has_a_field_that_parts_reserve():

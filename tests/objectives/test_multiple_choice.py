@@ -1,5 +1,7 @@
 """multiple_choice: each choice is a segment with the first part; labels count them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,20 @@ def test_a_long_first_part_loses_its_end_and_a_choice_keeps_its_beginning():
     assert one[1 : 1 + room - 2].tolist() == text.token[0, : room - 2].tolist()
     assert two[1] == text.token[0, 0] and two[2] == VOCAB.eos_id
     assert two[3:-1].tolist() == text.token[0, 12 : 12 + room - 1].tolist()
+
+
+def test_a_long_first_part_leaves_room_to_all_choices():
+    """A first part of 60 tokens, choices of 20, 9, 9 and 9, rows of 40."""
+    objective = objectives.make_objective("multiple_choice", choices=4)
+    stream = SimpleNamespace(
+        document_offsets=np.array([0, 108]),
+        separator_length=1,
+        labels=np.array([0]),
+        part_offsets=np.array([60, 80, 89, 98]),
+        num_tokens=108,
+    )
+    spans = objective.text_spec(40).spans(stream, 0)
+    assert (spans.length[0], spans.second_length[0]) == (10, 47)
 
 
 def test_wrong_choices_are_refused():

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from research import objectives
-from research.batch import SENTENCE, WORD, Lexicon
+from research.batch import NEXT, OTHER_DOCUMENT, SENTENCE, WORD, Lexicon
 from research.errors import UserError
 from research.objectives import sentences
 from research.objectives.inputs import sentence_pairs
@@ -101,20 +101,22 @@ CONNECTIVES = VOCAB._replace(
 
 
 def test_a_connective_is_removed_and_is_the_label():
-    example = texts(20, [14] * 6 + [8, 9, 0], VOCAB)
-    example = example._replace(first_length=np.array([7] * 8 + [0], np.int32))
+    example = texts(20, [14] * 6 + [8, 9, 0, 14], VOCAB)
+    example = example._replace(first_length=np.array([7] * 8 + [0, 7], np.int32))
+    example.label[:] = NEXT
+    example.label[9] = OTHER_DOCUMENT
     token, flags = example.token.copy(), example.flags.copy()
     token[np.isin(token, VOCAB.ordinary_ids[:4])] = VOCAB.ordinary_ids[9]
     flags[:, 7:11] |= WORD
     token[0, 7], token[1, 7:9], token[2, 7] = ONE, (TWO, THREE), TWO
     token[3, 7], token[4, 8] = ENTITY, ONE
     token[5, 6:8], flags[5, 6] = (TWO, THREE), WORD  # across the two sentences
-    token[6, 7] = token[7, 7] = ONE
+    token[6, 7] = token[7, 7] = token[9, 7] = ONE
     flags[1, 8] = 0
     example = example._replace(token=token, flags=flags)
     batch = corrupt(example, 24, CONNECTIVES, task="discourse")
-    assert batch["label_weight"].tolist() == [1, 1, 0, 0, 0, 0, 0, 1, 0]
-    assert batch["label"].tolist() == [0, 1, 0, 0, 0, 0, 0, 0, 0]
+    assert batch["label_weight"].tolist() == [1, 1, 0, 0, 0, 0, 0, 1, 0, 0]
+    assert batch["label"].tolist() == [0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
     removed = [1, 2, 0, 0, 0, 0, 0, 1]
     for row, num in enumerate(removed):
         text = token[row, : example.length[row]].tolist()

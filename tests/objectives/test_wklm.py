@@ -18,6 +18,7 @@ from research.batch import WORD, Lexicon
 from research.data.corpora import lexicon as lexicons
 from research.errors import UserError
 from research.objectives import wklm
+from research.objectives.corruption.masking import replace_chosen
 from tests.testing.example_batches import keys, texts, vocab
 
 SIGNIFICANCE = 1e-4
@@ -161,6 +162,18 @@ def test_each_mention_is_replaced_equally_often(rate):
             stats.binomtest(int(table[1].sum()), int(free.sum()), q).pvalue
             > SIGNIFICANCE
         )
+
+
+def test_whether_a_mention_is_replaced_says_nothing_about_what_is_masked():
+    """Mentions at raw position p, and masks in slot p of the same row."""
+    key, chosen = keys(4000), np.ones((4000, 1), bool)
+    token = np.full(chosen.shape, ORDINARY[0], np.int32)
+    rates = {"num_scored": 1, "mask_fraction": 0.8, "random_fraction": 0.1}
+    replace_chosen(token, chosen, key, VOCAB, **rates)
+    pair = token[:, 0] == VOCAB.mask_id, wklm.choose_replaced(key, chosen, 0.3)[:, 0]
+    table = np.zeros((2, 2))
+    np.add.at(table, tuple(each.astype(int) for each in pair), 1)
+    assert stats.chi2_contingency(table).pvalue > SIGNIFICANCE
 
 
 def test_every_other_entity_of_its_type_is_equally_likely():

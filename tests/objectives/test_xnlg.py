@@ -89,6 +89,20 @@ def test_pairs_are_translated_in_both_directions_without_noise():
     assert (batch["encoder_token"][:40, 1:5] == first).all()
 
 
+def test_a_long_side_does_not_shorten_the_other():
+    """Sides of 10 and 5 tokens in rows of 6, and of 22, which leave none to the other;
+    the length that is read is 24."""
+    length, most = 8, 24
+    assert make().text_spec(length).length == most
+    example = texts(most, [15, 15, 24, 24], VOCAB)
+    for row, first in enumerate((10, 5, 22, 10)):
+        example.flags[row, first] |= PARAGRAPH
+    batch = make(order="given").corrupt(example, keys(4), VOCAB, length)
+    assert batch["target"][0, :6].tolist() == [*example.token[0, 10:15], VOCAB.eos_id]
+    assert batch["target"][1, :6].tolist() == example.token[1, 5:11].tolist()
+    assert batch["weight"].sum(axis=1).tolist() == [6, 7, 0, 7]
+
+
 def test_a_corpus_in_one_language_is_noised_and_a_parallel_one_is_not():
     example = texts(WIDTH, [9] * 4, VOCAB)._replace(corpus=np.array([0, 1, 2, 1]))
     example.flags[:, 4] |= PARAGRAPH

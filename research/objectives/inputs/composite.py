@@ -128,6 +128,13 @@ class Composite(objectives.Objective):
         }
 
 
+def member_at(objective: objectives.Objective, path: Iterable[str]) -> Any:
+    """The member of members with these names; None if there is none."""
+    for name in path:
+        objective = getattr(objective, "members", {}).get(name)
+    return objective
+
+
 def _qualified(name: str, own: str) -> str:
     return ".".join(filter(None, (name, own)))
 

@@ -42,11 +42,16 @@ class Taught(composite.Composite):
         self._base, self._teacher  # noqa: B018 (raises what is wrong with their fields)
 
     @functools.cached_property
-    def _base(self) -> objectives.Objective:
+    def members(self) -> dict[str, objectives.Objective]:
         try:
-            return objectives.make_objective(self.base_objective, **dict(self.base))
+            base = objectives.make_objective(self.base_objective, **dict(self.base))
         except UserError as error:
             raise UserError(f"objective.base: {error}") from error
+        return {"": base}
+
+    @property
+    def _base(self) -> objectives.Objective:
+        return self.members[""]
 
     @functools.cached_property
     def _teacher(self) -> networks.Network:
@@ -60,10 +65,6 @@ class Taught(composite.Composite):
             return networks.from_config(keys)
         except (TypeError, ValueError) as error:
             raise UserError(f"objective.teacher_model: {error}") from error
-
-    @property
-    def members(self) -> dict[str, objectives.Objective]:
-        return {"": self._base}
 
     @property
     def family(self) -> str:

@@ -43,15 +43,26 @@ def divergence(logits_S: jax.Array, logits_T: jax.Array, temperature: float = 1.
 
 
 def class_divergence(
-    logits_S: jax.Array, logits_T: jax.Array, weight: jax.Array, temperature: float
+    logits_S: jax.Array,
+    logits_T: jax.Array,
+    weight: jax.Array,
+    temperature: float,
+    *,
+    independent: bool = False,
 ) -> Term:
     """The divergence of classes.
 
     Args:
       logits_S, logits_T: [..., C].
       weight: [...] float32.
+      independent: a text has any number of the classes, each with a probability of its
+        own, the sigmoid of its logit: the sum of their divergences.
     """
-    each = divergence(logits_S, lax.stop_gradient(logits_T), temperature)
+    pair = logits_S, lax.stop_gradient(logits_T)
+    if independent:  # a sigmoid is a softmax beside a logit of 0
+        pair = (jnp.stack([logits, 0 * logits], axis=-1) for logits in pair)
+    each = divergence(*pair, temperature)
+    each = jnp.sum(each, axis=-1) if independent else each
     return Term(jnp.sum(each * weight), jnp.sum(weight))
 
 

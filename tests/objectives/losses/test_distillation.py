@@ -24,6 +24,16 @@ def test_divergence_of_three_classes():
     np.testing.assert_allclose(term[:2], [3 * 0.478519, 3], rtol=1e-5)
 
 
+def test_divergence_of_labels_of_which_a_text_has_any_number():
+    """Each has its own probability: what all logits have in common counts."""
+    student, teacher = np.full((2, 3), -1.0), np.array([[1.0, 0.0, -1.0]] * 2)
+    p, q = (1 / (1 + np.exp(-x[0] / 2)) for x in (teacher, student))
+    expected = 4 * (p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))).sum()
+    pair, weight = (jnp.float32(student), jnp.float32(teacher)), jnp.array([0.0, 3.0])
+    term = distillation.class_divergence(*pair, weight, 2.0, independent=True)
+    np.testing.assert_allclose(term[:2], [3 * expected, 3], rtol=1e-5)
+
+
 def readout(rng, shape, width, rows=40, size=37):
     """A readout of random numbers, whose last rows pad the vocabulary."""
     feature, table = rng.normal(size=(*shape, width)), rng.normal(size=(rows, width))

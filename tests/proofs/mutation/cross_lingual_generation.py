@@ -14,6 +14,22 @@ TEST = "tests/objectives/test_xnlg.py"
 
 MUTANTS = [
     Mutant(
+        "a second side that is cut is written to its cut",
+        XNLG,
+        "(size > 0).all(axis=1) & ~is_cut",
+        "(size > 0).all(axis=1)",
+        TEST,
+        "long_side",
+    ),
+    Mutant(
+        "a long first side takes the room of the second",
+        XNLG,
+        "(4 if has_pairs else 1)",
+        "(2 if has_pairs else 1)",
+        TEST,
+        "long_side",
+    ),
+    Mutant(
         "pieces are moved by up to twice the distance",
         XNLG,
         "moved = self.shuffle_distance * counter_rng",

@@ -14,6 +14,14 @@ TEST_WKLM = "tests/objectives/test_wklm.py"
 
 MUTANTS = [
     Mutant(
+        "the draw that replaces a mention masks a token",
+        WKLM,
+        '(key, "replaced mentions", scored',
+        '(key, "replace", scored',
+        TEST_WKLM,
+        "says_nothing",
+    ),
+    Mutant(
         "two samples at one position are added",
         ELECTRA,
         "total // jnp.maximum(count, 1)",

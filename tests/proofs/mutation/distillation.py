@@ -15,6 +15,38 @@ TEST_NETWORK = "tests/networks/test_projections.py"
 
 MUTANTS = [
     Mutant(
+        "labels of which a text has several exclude each other",
+        DISTILL,
+        'independent=self._base.predicts == "set"',
+        "independent=False",
+        TEST_DISTILL,
+        "any_number",
+    ),
+    Mutant(
+        "a number is distilled as if it were a class",
+        DISTILL,
+        'is_class = self._base.predicts != "number"',
+        "is_class = True",
+        TEST_DISTILL,
+        "no_classes",
+    ),
+    Mutant(
+        "a mixture learns from the teacher of its first part",
+        "research/objectives/mix.py",
+        "if other != specs:",
+        "if False:",
+        "tests/objectives/test_mix.py",
+        "one_teacher",
+    ),
+    Mutant(
+        "members of the parts of a mixture have several losses",
+        "research/objectives/mix.py",
+        "if isinstance(objective, composite.Composite):",
+        "if False:",
+        "tests/objectives/test_mix.py",
+        "of_its_members",
+    ),
+    Mutant(
         "all layers of a module that is replaced run",
         THESEUS,
         "is_first | ~from_student",

@@ -18,6 +18,22 @@ TEST_INPUT = "tests/objectives/inputs/test_task_input.py"
 
 MUTANTS = [
     Mutant(
+        "a long first part takes the room of the choices",
+        "research/objectives/multiple_choice.py",
+        "max_first=most",
+        "max_first=0",
+        "tests/objectives/test_multiple_choice.py",
+        "room_to_all",
+    ),
+    Mutant(
+        "a sentence of another document has a connective's label",
+        "research/objectives/sentences.py",
+        "has_label &= example.label != OTHER_DOCUMENT",
+        "",
+        "tests/objectives/test_sentences.py",
+        "connective",
+    ),
+    Mutant(
         "the probabilities of a CRF are those of its words alone",
         "research/objectives/losses/crf.py",
         "    return jax.grad(total)(emission)\n",
