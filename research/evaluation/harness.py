@@ -8,24 +8,32 @@ Requests are scored by the model's own objective: see `sentence_scores`. What th
 harness calls a log-likelihood is a pseudo-log-likelihood of mlm, dae and bart.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from research.checkpoints.huggingface.generation_config import FIELDS
 from research.errors import UserError
 from research.evaluation.sentence_scores import Scorer
 
 MAX_NEW_TOKENS = 256
 """Tokens of a generated text, unless the task says how many (lm_eval,
 huggingface.py)."""
+LENGTH_KEYS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+"""Keys by which a task says how many; the first that it has counts (lm_eval, utils.py,
+normalize_gen_kwargs)."""
+TOP_K = 50
+"""Samples are among so many best tokens, unless the task or the model says how many
+(transformers, GenerationConfig)."""
 
 
 def language_model(model: Any, method: str = "") -> Any:
     """The model as an `lm_eval.api.model.LM`.
 
     Args:
-      model: what `open_run` gives; `run` is read, and `generate` to write texts.
+      model: what `open_run` gives; `run` is read, and `generate` and `writing` to
+        write texts.
       method: one of the objective's `score_methods`; "": its first.
 
     Raises:
@@ -102,11 +110,33 @@ def _generate(model: Any, context: str, options: dict[str, Any]) -> str:
     """
     if not hasattr(model, "generate"):
         raise UserError("generate_until needs a model that writes text, from open_run")
-    chosen = {"max_tokens": int(options.get("max_gen_toks", MAX_NEW_TOKENS))}
-    if options.get("do_sample") and options.get("temperature", 1.0) > 0:
-        chosen |= {"method": "sample", "temperature": options.get("temperature", 1.0)}
+    chosen = _search(options, model.writing)
     text = model.generate([context], **chosen)[0][0].text
     stops = options.get("until") or []
     for stop in [stops] if isinstance(stops, str) else stops:
         text = text.partition(stop)[0] if stop else text
     return text
+
+
+def _search(asked: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `research.generation.options.Options` for a task's text.
+
+    They are what lm_eval's HFLM makes of the task's keys (utils.py,
+    normalize_gen_kwargs; huggingface.py, _model_generate): the temperature is 0 unless
+    the task has one, and a text is sampled if it is above 0 and do_sample is not False.
+    Every other text is the best by beam search, if the task or else the model has
+    several beams, and greedy if not.
+
+    Args:
+      asked: the task's keys, those of Hugging Face's `generate`.
+      own: the model's `writing`; `generate` takes from it what is not returned here.
+    """
+    found = {FIELDS[key]: value for key, value in asked.items() if key in FIELDS}
+    lengths = (asked[key] for key in LENGTH_KEYS if asked.get(key) is not None)
+    found["max_tokens"] = int(next(lengths, MAX_NEW_TOKENS))
+    temperature = float(found.pop("temperature", 0.0))
+    if temperature > 0 and asked.get("do_sample") is not False:
+        found |= {"method": "sample", "temperature": temperature}
+        return {"top_k": own.get("top_k", TOP_K)} | found
+    beams = int(found.get("beams", own.get("beams", 1)))
+    return found | {"method": "beam" if beams > 1 else "greedy"}

@@ -8,6 +8,7 @@ import pytest
 from research.errors import UserError
 from research.evaluation import harness
 from research.evaluation.sentence_scores import Score
+from research.generation.options import Options
 
 
 class Scorer:
@@ -25,9 +26,15 @@ class Scorer:
         ]
 
 
-def generate(prompts, **options):
-    assert options in ({"max_tokens": 8}, {"max_tokens": 256})
-    return [[SimpleNamespace(text=f"{prompt}, one.\n\nQ: two")] for prompt in prompts]
+class Writer:
+    """In place of a LanguageModel: it keeps the options of what it writes."""
+
+    def __init__(self, **writing):
+        self.run, self.writing, self.options = "run", writing, []
+
+    def generate(self, prompts, **options):
+        self.options.append(Options(**{**self.writing, **options}))
+        return [[SimpleNamespace(text=f"{each}, one.\n\nQ: two")] for each in prompts]
 
 
 def request(*args):
@@ -47,7 +54,8 @@ def served(monkeypatch):
 
 
 def test_requests_are_scored_and_texts_end_at_the_first_stop(served):
-    model = served(SimpleNamespace(run="run", generate=generate))
+    writer = Writer()
+    model = served(writer)
     asked = [request("a", " b"), request("", "cde")]
     assert model.loglikelihood(asked) == [(-3.0, True), (-3.0, False)]
     assert model.loglikelihood_rolling([request("abcd")]) == [-4.0]
@@ -59,6 +67,45 @@ def test_requests_are_scored_and_texts_end_at_the_first_stop(served):
         ]
     )
     assert found == ["A, ", "B, one", "C, one.\n\nQ: two"]
+    assert [each.max_tokens for each in writer.options] == [8, 256, 256]
+
+
+CHAT = {"method": "sample", "temperature": 0.6, "top_k": 20, "top_p": 0.9}
+SUMMARY = {"method": "beam", "beams": 4, "beam_rule": "huggingface"}
+
+
+@pytest.mark.parametrize(
+    ("writing", "asked", "expected"),
+    [
+        (CHAT, {"do_sample": False, "temperature": 0.0}, {"method": "greedy"}),
+        (CHAT, {"do_sample": False, "temperature": 0.8}, {"method": "greedy"}),
+        (CHAT, {"do_sample": True, "temperature": 0}, {"method": "greedy"}),
+        (CHAT, {"temperature": 0.0}, {"method": "greedy"}),
+        (CHAT, {}, {"method": "greedy"}),
+        (CHAT, {"do_sample": True, "temperature": 0.8}, CHAT | {"temperature": 0.8}),
+        (
+            CHAT,
+            {"temperature": 1, "top_p": 0.95, "top_k": 5},
+            {"method": "sample", "temperature": 1, "top_p": 0.95, "top_k": 5},
+        ),
+        (
+            {},
+            {"temperature": 0.7, "max_new_tokens": 5},
+            {"method": "sample", "top_k": 50, "top_p": 1.0, "max_tokens": 5},
+        ),
+        ({}, {"num_beams": 3, "repetition_penalty": 1.5}, {"method": "beam"}),
+        (SUMMARY, {"do_sample": False}, SUMMARY),
+        (SUMMARY, {"do_sample": False, "num_beams": 10}, SUMMARY | {"beams": 10}),
+        (SUMMARY, {"do_sample": False, "num_beams": 1}, {"method": "greedy"}),
+    ],
+)
+def test_a_task_is_sampled_only_if_it_says_so(served, writing, asked, expected):
+    """As by lm_eval's HFLM, whatever search the model's folder chooses."""
+    writer = Writer(**writing)
+    served(writer).generate_until([request("A", asked)])
+    (options,) = writer.options
+    assert {name: getattr(options, name) for name in expected} == expected
+    assert options.repetition_penalty == asked.get("repetition_penalty", 1.0)
 
 
 def test_texts_of_batches_become_vectors(monkeypatch):

@@ -23,6 +23,14 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "a greedy task of lm-evaluation-harness is sampled as the folder says",
+        "research/evaluation/harness.py",
+        'return found | {"method": "beam" if beams > 1 else "greedy"}',
+        "return found",
+        "tests/evaluation/test_harness.py",
+        "sampled_only_if",
+    ),
+    Mutant(
         "ModernBERT's classifiers have no norm in their head",
         "research/objectives/inputs/task_input.py",
         '{"norm": True, "bias": True} if norm else {}',
