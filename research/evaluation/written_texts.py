@@ -23,7 +23,7 @@ def write_texts(program: Program, params: Any) -> dict[str, np.ndarray]:
         method="beam" if objective.beams > 1 else "greedy",
         beams=objective.beams,
         length_penalty=objective.length_penalty,
-        max_tokens=objective.target_length,
+        max_tokens=objective.max_new_tokens,
     )
     rows = next(iter(program.abstract_batch.values())).shape[0]
     generate = make_generate(

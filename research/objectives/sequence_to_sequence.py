@@ -89,8 +89,14 @@ class Objective(task_input.Task):
 
     def text_spec(self, length: int) -> TextSpec:
         first = length - self.num_specials(1)
-        second = self.target_length - 1 - (self.format == "bart")
+        second = self.max_new_tokens - 1
         return TextSpec("parts", first + second, max_first=first)
+
+    @property
+    def max_new_tokens(self) -> int:
+        """Tokens of a target that are generated, eos included: all but bart's bos, with
+        which its prompts end."""
+        return self.target_length - (self.format == "bart")
 
     def row_length(self, first_length: np.ndarray, length: np.ndarray) -> np.ndarray:
         """[n]: input lengths for `first_length` raw tokens in the first part."""

@@ -22,6 +22,7 @@ from research.evaluation.predictions import (
     score_predictions,
 )
 from research.evaluation.statistics import estimate, wilson_interval
+from research.evaluation.written_texts import write_texts
 from research.metrics import Item, measure
 from research.run.setup import build_program, make_eval_zeros
 from tests.testing import small_data
@@ -257,6 +258,25 @@ def test_losses_and_items_do_not_depend_on_the_length_of_a_batch(
     assert [item.id for item in scores.items] == [item.id for item in expected.items]
     for item, other in zip(scores.items, expected.items, strict=True):
         assert item.prediction == other.prediction and item.gold == other.gold
+
+
+@pytest.mark.parametrize(
+    ("format", "layout", "expected"),
+    [("t5", "decoder", 6), ("bart", "decoder", 5), ("bart", "encoder_decoder", 5)],
+)
+def test_texts_are_as_long_as_targets_of_training(folder, format, layout, expected):
+    """Learned positions for training are enough, and bos is not among new tokens."""
+    fields = SHORT | {"target_length": 6, "format": format, "layout": layout}
+    keys = {"fields": "one,two", "length": 4}
+    config = task_config(folder, "sequence_to_sequence", "rows.jsonl", keys, **fields)
+    config.optimizer.warmup_steps = 1
+    config.model.update({"layers": 1, "width": 32, "heads": 2, "feedforward": 64})
+    config.model.position = "learned"
+    config.model.max_length = 4 + 6 if layout == "decoder" else 6
+    program = build_program(config, jax.devices()[:1])
+    with sharding.context(program.mesh):
+        found = write_texts(program, random_state(program).params)["written"]
+    assert found.shape == (29, expected)
 
 
 def test_words_past_the_row_are_predicted_to_be_outside(folder):

@@ -34,6 +34,14 @@ MUTANTS = [
         "connective",
     ),
     Mutant(
+        "a text that is written after bos has a token more than a target",
+        "research/evaluation/written_texts.py",
+        "max_tokens=objective.max_new_tokens",
+        "max_tokens=objective.target_length",
+        "tests/evaluation/test_predictions.py",
+        "long_as_targets",
+    ),
+    Mutant(
         "the probabilities of a CRF are those of its words alone",
         "research/objectives/losses/crf.py",
         "    return jax.grad(total)(emission)\n",
