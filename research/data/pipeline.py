@@ -162,6 +162,8 @@ class Data(NamedTuple):
     vocabulary: Any = None  # the Vocabulary of the text; None if it is not ours
     documents: Any = None  # () -> the documents of the eval split; None: no text
     task: Any = None  # the `TaskSource` of the eval split, if it has inputs and targets
+    classes: tuple[str, ...] = ()  # `vocab.labels` in the order of the data set: of two
+    # classes the second is the positive one
 
     @property
     def token_entropy(self) -> float:
@@ -232,7 +234,9 @@ def open_data(config: Any, objective: Any) -> Data:
         train, held_out = open_tasks.open_own_task(config, objective, text)
     opened = _make_data(config, objective, text.vocab, train, held_out, counts)
     documents = text.documents if data.reader == "native" else None
-    return opened._replace(vocabulary=text.vocabulary, documents=documents)
+    return opened._replace(
+        vocabulary=text.vocabulary, documents=documents, classes=text.classes
+    )
 
 
 def _is_user_task(task: str) -> bool:

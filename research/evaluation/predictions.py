@@ -132,7 +132,8 @@ def _measure_known(
     """The metrics of the items that have a gold answer."""
     known, labels = [i for i in items if i.gold is not None], data.vocab.labels
     kind = objective.predicts
-    return measure(kind, known, single_labels(labels) if kind == "set" else labels)
+    ordered = {"class": data.classes, "set": single_labels(labels)}
+    return measure(kind, known, ordered.get(kind, labels))
 
 
 def _rows_of_documents(batches: Sequence[Mapping], data: Any) -> Iterator[Rows]:

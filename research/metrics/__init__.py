@@ -78,7 +78,8 @@ class Metric:
 
         Args:
           items: one or more, all with gold.
-          labels: all single ones that the training text has.
+          labels: all single ones that the training text has; classes are in the order
+            of their data set, if it has one.
         """
         raise NotImplementedError
 

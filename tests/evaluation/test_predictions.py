@@ -1,6 +1,7 @@
 """Predictions are those of the right documents: an oracle has every item right."""
 
 import json
+import sys
 from types import SimpleNamespace
 
 import jax
@@ -25,7 +26,7 @@ from research.evaluation.statistics import estimate, wilson_interval
 from research.evaluation.written_texts import write_texts
 from research.metrics import Item, measure
 from research.run.setup import build_program, make_eval_zeros
-from tests.testing import small_data
+from tests.testing import fake_tfds, small_data
 from tests.testing.tiny_runs import random_state
 
 WORDS = ["ab", "cd", "abc", "ef", "dab", "fg", "gh", "ha"]
@@ -342,6 +343,49 @@ def test_a_class_that_training_lacks_is_an_error(folder, capsys, task, label):
 
 
 @pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("tfds", ("not_equivalent", "equivalent")),  # tfds:glue/mrpc
+        ("tfds", ("entailment", "not_entailment")),  # tfds:glue/rte
+        ("tfds", ("spam", "ham")),
+        ("file", ("not_duplicate", "duplicate")),
+        ("file", ("No hate", "Hate")),
+        ("file", ("ham", "spam")),
+        ("file", ("0", "1")),
+    ],
+)
+def test_f1_is_that_of_the_positive_class_and_the_head_stays_sorted(
+    tmp_path, folder, monkeypatch, source, names
+):
+    """GLUE's F1 of a constant prediction where 68 % are positive: 0.8095."""
+
+    def row(split, n):
+        return {"text": b"ab cd %d" % n, "label": int(n % 25 < 17)}
+
+    rows = [row("", n) for n in range(200)]
+    lines = [f"{each['text'].decode()}\t{names[each['label']]}" for each in rows]
+    file = tmp_path / "rows.tsv"
+    file.write_text("\n".join(["text\tlabel", *lines]))
+    features = {"text": None, "label": SimpleNamespace(names=[*names])}
+    builder = fake_tfds.make_builder(["train", "test"], row, **features)
+    library = SimpleNamespace(builder=lambda name: builder)
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", library)
+    train = "tfds:glue/made" if source == "tfds" else str(file)
+    keys = {"fields": "text", "label": "label", "train": train, "valid": str(file)}
+    keys["cache_dir"] = str(tmp_path)
+    objective, data = open_task(folder, "sequence_classification", "rows.jsonl", keys)
+    assert data.vocab.labels == tuple(sorted(names))
+    at = data.vocab.labels.index(names[1])
+    batches = [
+        {"logits": one_hot(np.full(len(batch["example"]), at), 2)}
+        for batch in data.eval.evaluation()
+    ]
+    scores = score_predictions(objective, batches, data)
+    assert scores.metrics["accuracy"] == 0.68
+    assert scores.metrics["f1"] == pytest.approx(2 * 0.68 / 1.68)
+
+
+@pytest.mark.parametrize(
     ("task", "label"), [("single", "class"), ("multi", "set"), ("regression", "number")]
 )
 def test_the_chunks_of_a_text_have_the_mean_of_their_logits(folder, task, label):
@@ -392,7 +436,7 @@ class _Choices:
 class _Labels:
     """Stands in for `Data`: what metrics read of it."""
 
-    labels = ("x", "y", "z")
+    labels = classes = ("x", "y", "z")
     vocab = property(lambda self: self)
 
 

@@ -32,6 +32,7 @@ class Corpus:
     arrays: Mapping[str, ArrayType] = dataclasses.field(default_factory=dict)  # that
     # its documents may have
     files: tuple[Path, ...] = ()  # that are read, if it consists of files
+    classes: tuple[str, ...] = ()  # its labels in its own order; (): it has none
 
     def documents(self, split: str) -> Iterator[Document]:
         """The documents of "train", "valid" or "test" that are not blank.

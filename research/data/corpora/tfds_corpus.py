@@ -70,7 +70,7 @@ def corpus_of_builder(
     `options.label` is its label: "tfds:glue/mrpc" with fields sentence1 and sentence2.
     In the format "squad" examples are questions ("tfds:squad"); in "conll" they are
     words, by default `tokens`, with the tags of a feature, by default `ner`
-    ("tfds:conll2003").
+    ("tfds:conll2003"). `Corpus.classes` are the names of the ClassLabel in its order.
 
     The data set's own validation and test splits are kept; one that it lacks gets the
     fraction `held_out` of its train split, by the hash of the text. A split that is
@@ -118,7 +118,9 @@ def corpus_of_builder(
     named += [SPLIT + whole] if chosen else []
     key = ["tfds", info.full_name, sizes, held_out, *named]
     arrays = TAGS if options.format == "conll" else {}
-    return Corpus(name, read, lambda: cache.fingerprint(key), arrays=arrays)
+    classes = _class_names(info.features, options.label or "label")
+    fingerprint = lambda: cache.fingerprint(key)  # noqa: E731
+    return Corpus(name, read, fingerprint, arrays=arrays, classes=classes)
 
 
 def _own_splits(splits: Collection[str]) -> dict[str, str]:

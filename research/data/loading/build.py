@@ -38,6 +38,7 @@ class OpenedText(NamedTuple):
     train: TextSource
     eval: TextSource
     documents: Callable[[], Iterator[Document]]  # those of the eval split, in order
+    classes: tuple[str, ...]  # `labels.class_order` of `vocab.labels`
 
 
 def open_text(config: Any, objective: Any) -> OpenedText:
@@ -67,7 +68,7 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     train = index_corpora(text_spec, loaded, data.train_split)
     eval_spec = objective.text_spec(eval_length)
     held_out = index_corpora(eval_spec, evaluated, data.eval_split)
-    labels, named = (), files_of(data, data.eval_split)
+    labels, classes, named = (), (), files_of(data, data.eval_split)
     is_own = bool(getattr(data, data.eval_split))  # not a part of those of data.train
     if is_own and (shared := _files(loaded) & _files(evaluated)):
         print(
@@ -76,12 +77,13 @@ def open_text(config: Any, objective: Any) -> OpenedText:
             file=sys.stderr,
         )
     if text_spec.label:
-        from research.data.loading.labels import known_labels  # of tasks
+        from research.data.loading.labels import class_order, known_labels  # of tasks
 
         own = data.eval_split if named else ""
         labels = known_labels(
             text_spec.label, train, held_out, evaluated, own, data.label
         )
+        classes = class_order(labels, loaded)
     text_spec.check_text(train)
     for split, indices in ((data.train_split, train), (data.eval_split, held_out)):
         _check_arrays(text_spec, objective.array_types, indices, split)
@@ -115,7 +117,8 @@ def open_text(config: Any, objective: Any) -> OpenedText:
         for corpus in evaluated:
             yield from corpus.documents(data.eval_split)
 
-    return OpenedText(vocabulary, vocab, train_source, eval_source, documents)
+    sources = train_source, eval_source
+    return OpenedText(vocabulary, vocab, *sources, documents, classes)
 
 
 def _corrupts_evaluations(objective: Any, length: int) -> Any:

@@ -1,6 +1,7 @@
 """The labels that a run knows: those of its training text."""
 
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -71,6 +72,28 @@ def known_labels(
     if label_type in ("number", "set"):
         return tuple(sorted(known | found))
     return single_labels(known | found)
+
+
+def class_order(labels: Sequence[str], train: Sequence[Corpus]) -> tuple[str, ...]:
+    """The labels in the order of their data set, the first that has all as classes.
+
+    Without one they stay as they are, but if the second of two is the first with a
+    negation before it, as not_duplicate is of duplicate, it comes first. Metrics read
+    this order; a classifier's head has that of the labels, in every run.
+
+    Args:
+      labels: `known_labels`.
+      train: the corpora of the training text.
+    """
+    for corpus in train:
+        if {*labels} <= {*corpus.classes}:
+            return tuple(sorted(labels, key=corpus.classes.index))
+    if len(labels) == 2:
+        first, second = labels
+        negated = rf"(no|non|not|un)[\W_]*{re.escape(first)}"
+        if re.fullmatch(negated, second, re.IGNORECASE):
+            return second, first
+    return tuple(labels)
 
 
 def _unknown_labels(

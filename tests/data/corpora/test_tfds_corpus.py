@@ -22,6 +22,7 @@ def test_a_tfds_corpus_keeps_its_own_splits():
     label = SimpleNamespace(names=["no", "yes"])
     builder = make_builder(["train", "test"], text=None, label=label)
     corpus = tfds_corpus.corpus_of_builder("tfds:made", builder, 0.1)
+    assert corpus.classes == ("no", "yes")
     assert texts_of(corpus, "test") == [f"test {n}" for n in range(200)]
     train, valid = (list(corpus.documents(split)) for split in ("train", "valid"))
     assert 0 < len(valid) < 45
