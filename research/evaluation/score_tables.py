@@ -196,7 +196,13 @@ def _exp_of_minus(cell: Cell) -> Cell:
 
 
 def _area(gold: np.ndarray, values: np.ndarray) -> Cell:
-    """The area under the ROC curve, ties half, with the bootstrap's interval."""
+    """The area under the ROC curve, ties half, with the bootstrap's interval.
+
+    It compares texts of one label with texts of the other, whatever their numbers. So
+    texts are drawn within their label, and each draw has as many of a label as there
+    are. Of few texts of a label the interval is too narrow, as any bootstrap's. Of one
+    text there is none: how much texts of its label differ is not known.
+    """
     from scipy import stats  # imported when needed: it takes a second
 
     groups = _tied_ranks(values)
@@ -207,10 +213,11 @@ def _area(gold: np.ndarray, values: np.ndarray) -> Cell:
         above = ranks[right].sum() - count * (count + 1) / 2
         return np.array([above / (count * (len(index) - count))])
 
-    draws = multi_bootstrap(
-        area, len(gold), num_draws=NUM_DRAWS, rng=np.random.default_rng(0)
-    )
     (value,) = area(np.arange(len(gold)))
+    if np.bincount(gold).min() < 2:
+        return Cell(float(value))
+    rng = np.random.default_rng(0)
+    draws = multi_bootstrap(area, len(gold), num_draws=NUM_DRAWS, rng=rng, strata=gold)
     return Cell(float(value), *percentile_interval(draws))
 
 

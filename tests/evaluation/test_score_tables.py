@@ -136,3 +136,16 @@ def test_the_area_counts_equal_scores_half():
     items = [item(n, gold=n % 2, size=1) for n in range(10)]
     scores = [[scored(-40.0 * (1 + 1e-7 * n))] for n in np.arange(10)]
     assert task_table(SENTENCES, items, scores, ENERGY)["all"]["AUC, sum"].value == 0.5
+
+
+@pytest.mark.parametrize("rare", [0, 1])
+def test_an_area_of_a_rare_label_has_an_interval(rare):
+    """Two of 40 texts have it: one in eight draws of all texts together has none."""
+    items = [item(n, gold=rare if n < 2 else 1 - rare, size=1) for n in range(40)]
+    scores = [[scored(-10.0 - n % 7)] for n in range(40)]
+    area = task_table(SENTENCES, items, scores, LIKELIHOOD)["all"]["AUC, sum"]
+    assert 0 < area.low < area.value < area.high < 1
+    few = items[1:], scores[1:]
+    area = task_table(SENTENCES, *few, LIKELIHOOD)["all"]["AUC, sum"]
+    assert 0 < area.value < 1 and math.isnan(area.low) and math.isnan(area.high)
+    assert table_lines({"all": {"AUC, sum": area}})[-1].endswith(" % |")

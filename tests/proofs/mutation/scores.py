@@ -11,6 +11,22 @@ TEST_TABLES = "tests/evaluation/test_score_tables.py"
 
 MUTANTS = [
     Mutant(
+        "an interval of an area has draws of one label alone, which have no area",
+        TABLES,
+        "num_draws=NUM_DRAWS, rng=rng, strata=gold",
+        "num_draws=NUM_DRAWS, rng=rng, strata=None",
+        TEST_TABLES,
+        "rare_label",
+    ),
+    Mutant(
+        "an area of one text of a label has an interval",
+        TABLES,
+        "if np.bincount(gold).min() < 2:",
+        "if False:",
+        TEST_TABLES,
+        "rare_label",
+    ),
+    Mutant(
         "of equal scores the first wins (the public BabyLM pipeline)",
         TABLES,
         "return tied[gold] / sum(tied)",
