@@ -271,9 +271,10 @@ def _repeated(claim: Claim, again: dict[str, tuple], mixed: dict[str, str]) -> s
     if claim.id not in again:
         return ""
     found, result = again[claim.id]
-    mean, margin, _ = found.difference
+    word, (mean, margin, _) = _word(found), found.difference
     mean *= 1 if result.higher_is_better else -1
-    return f"; again, with other seeds: {_word(found)}, {mean:+.3g} ± {margin:.2g}"
+    interval = "" if word == ONE_SEED else f" ± {margin:.2g}"
+    return f"; again, with other seeds: {word}, {mean:+.3g}{interval}"
 
 
 def _word(found: Any) -> str:

@@ -159,19 +159,21 @@ def write_result(
 
     Raises:
       UserError: the claim has no plan for the scale; power is stated in advance. Or a
-        repeat has nothing to repeat, or seeds of the first result.
+        repeat has nothing to repeat, or it and the first result share a seed.
     """
     if scale not in claim.plans:
         raise unknown(f"plan of {claim.id}", scale, claim.plans)
-    if repeat:
-        first = read_result(claim, scale, folder)
-        if first is None:
-            raise UserError(f"{claim.id} has no result at {scale} that is repeated")
-        if shared := sorted({*first.seeds} & {*result.seeds}):
-            raise UserError(
-                f"{claim.id}: the result and its repeat share seed {shared[0]}; a "
-                f"repeat is run with launch.sweep --first_seed={max(first.seeds) + 1}"
-            )
+    if repeat and read_result(claim, scale, folder) is None:
+        raise UserError(f"{claim.id} has no result at {scale} that is repeated")
+    other = result_path(claim, scale, folder, repeat=not repeat)
+    others = _recorded_seeds(other)
+    if shared := sorted(others & {*result.seeds}):
+        next_seed = max(others if repeat else result.seeds) + 1
+        remedy = "" if repeat else f"delete {other} to record this result; "
+        raise UserError(
+            f"{claim.id}: the result and its repeat share seed {shared[0]}; {remedy}"
+            f"a repeat is run with launch.sweep --first_seed={next_seed}"
+        )
     content = {
         "claim": claim.id,
         "scale": scale,
@@ -217,6 +219,13 @@ def read_result(
         content["higher_is_better"],
         content["provenance"],
     )
+
+
+def _recorded_seeds(path: Path) -> set[int]:
+    """The seeds of a result, also of a plan that was changed since; none: not run."""
+    if not path.exists():
+        return set()
+    return {*read_json(path, "delete it", {"seeds": list})["seeds"]}
 
 
 def _packed(scores: np.ndarray) -> dict[str, Any]:

@@ -171,6 +171,37 @@ def test_a_repeat_has_other_seeds_and_its_own_verdict(folder):
     assert "smoke: 1 holds" in page  # the first result counts
 
 
+def test_a_result_that_is_recorded_again_has_no_seeds_of_its_repeat(folder):
+    claim = _claim(folder)
+    first = _result((70.0, 71.0, 72.0), (60.0, 61.2, 62.0))
+    ledger.write_result(claim, "smoke", first, folder)
+    later = first._replace(seeds=(3, 4, 5))
+    repeat = ledger.write_result(claim, "smoke", later, folder, repeat=True)
+    before = _page(folder)
+    more = _result((70.0, 71.0, 72.0, 73.0), (60.0, 61.2, 62.0, 63.0))
+    shared = rf"share seed 3; delete \S*{repeat.name}\S* .*--first_seed=4"
+    with pytest.raises(UserError, match=shared):
+        ledger.write_result(claim, "smoke", more, folder)
+    assert _page(folder) == before
+    ledger.write_result(claim, "smoke", first, folder)
+    (folder / "x.toml").write_text(CLAIMS.replace("seeds = 3", "seeds = 4"))
+    ledger.write_result(_claim(folder), "smoke", first, folder)  # of the new plan
+    ledger.write_result(_claim(folder), "smoke", later, folder, repeat=True)
+    assert "again, with other seeds: holds" in _page(folder)
+    repeat.unlink()
+    ledger.write_result(_claim(folder), "smoke", more, folder)
+
+
+def test_a_repeat_of_one_seed_has_no_interval(folder):
+    claim = _claim(folder)
+    first = _result((70.0, 71.0, 72.0), (60.0, 61.2, 62.0))
+    later = _result((71.0,), (60.0,))._replace(seeds=(3,))
+    ledger.write_result(claim, "smoke", first, folder)
+    ledger.write_result(claim, "smoke", later, folder, repeat=True)
+    page = _page(folder)
+    assert "; again, with other seeds: one seed, +11 |" in page and "nan" not in page
+
+
 def test_claims_of_a_table_are_one_family_and_count_once_for_the_same_scores(folder):
     claim = "[claims." + CLAIMS.split("[claims.")[1]
     other = claim.replace("mlm-over-lm", "other").replace(

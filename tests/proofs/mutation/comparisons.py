@@ -54,10 +54,26 @@ MUTANTS = [
     Mutant(
         "a repeat may have seeds of the first result",
         LEDGER,
-        "if shared := sorted({*first.seeds} & {*result.seeds}):",
-        "if shared := sorted({*first.seeds} - {*first.seeds}):",
+        "if shared := sorted(others & {*result.seeds}):",
+        "if shared := sorted(others - others):",
         TEST_LEDGER,
         "repeat",
+    ),
+    Mutant(
+        "a result that is recorded again may have seeds of its repeat",
+        LEDGER,
+        "other = result_path(claim, scale, folder, repeat=not repeat)",
+        "other = result_path(claim, scale, folder)",
+        TEST_LEDGER,
+        "recorded_again",
+    ),
+    Mutant(
+        "a repeat of one seed has an interval",
+        "launch/claims.py",
+        'interval = "" if word == ONE_SEED else',
+        'interval = "" if False else',
+        TEST_LEDGER,
+        "repeat_of_one_seed",
     ),
     Mutant(
         "a repeat of a sweep starts from the first one's pretrainings",
