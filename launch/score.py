@@ -11,8 +11,10 @@ its discriminator's energy. For joint and mix it is that of a part:
 Prints a table with 95 % intervals, and writes it to table.json and the scores of each
 text to scores.jsonl, in D/evaluations/NAME. NAME is the task, the method, the step and
 a hash of the files, and a hash of keys that --config.KEY=VALUE changes. In a sweep's
-folder it scores the finished runs that have no scores of these files yet, and skips
-those whose objective cannot score texts.
+folder it scores the finished runs that have no scores of these files and this step yet,
+and skips those whose objective cannot score texts. Tables show the scores of the step
+that opens a run, which --step=0 takes: the best, if it has train.best_metric; else the
+last.
 """
 
 import argparse
@@ -58,7 +60,8 @@ def _score_sweep(
     for number, trial in enumerate(trials, start=1):
         if trial.done:
             print(f"[{number}/{len(trials)}] {trial.name}", flush=True)
-            _score_run(trial.folder, items, files_hash, args, again=False)
+            kept = args.step or trial.opened_step
+            _score_run(trial.folder, items, files_hash, args, kept_step=kept)
     missing = [trial.name for trial in trials if not trial.done]
     if missing:
         print(f"{len(missing)} runs have no result yet: {', '.join(missing)}")
@@ -71,9 +74,14 @@ def _score_run(
     files_hash: str,
     args: argparse.Namespace,
     *,
-    again: bool = True,
+    kept_step: int = 0,
 ) -> None:
-    """Prints and writes a run's scores; with `again` False only if there are none."""
+    """Prints and writes a run's scores.
+
+    Args:
+      kept_step: the step to score, or to open: if there are scores of it, or of what is
+        opened in its place, they stay and nothing is written. 0: scores are replaced.
+    """
     # After the flags: a wrong one is reported without waiting for imports.
     from research.evaluation.score_tables import table_lines, task_table
     from research.evaluation.score_tasks import LAST_WORD, TASKS
@@ -87,22 +95,26 @@ def _score_run(
 
     config, task = run_config(workdir, args.overrides), TASKS[args.task]
     method = check_method(config_objective(config), args.method)
-    folder = workdir / "evaluations"
     hash = files_hash[:8] + changes_suffix(workdir, config)
     if args.groups or args.limit:  # as of changed keys: no score of a table
         hash += f".{digest([args.groups, args.limit])[:4]}"
-    names = f"{args.task}-{method}-{args.step or '*'}-{hash}"
-    if not again and any(folder.glob(f"{names}/scores.jsonl")):
+
+    def folder_of(step: int) -> epath.Path:
+        return workdir / "evaluations" / f"{args.task}-{method}-{step}-{hash}"
+
+    if kept_step and exists(folder_of(kept_step) / "scores.jsonl"):
         return
     use_compilation_cache(config.data.cache_dir)
     restored = restore_run(config, workdir, args.step)
+    folder = folder_of(restored.step)
+    if kept_step and exists(folder / "scores.jsonl"):
+        return
     scorer = Scorer(restored, method, best=task.judged == LAST_WORD)
     check_same_constants(workdir, restored.facts, scorer.constants.origins)
     scores = _score(scorer, items)
     table = task_table(task.judged, items, scores, scorer.meaning)
     facts = {"task": args.task, "method": method, "score": scorer.meaning}
     facts |= {"files": args.data, "hash": files_hash, "step": restored.step}
-    folder /= f"{args.task}-{method}-{restored.step}-{hash}"
     cells = {
         row: {column: cell._asdict() for column, cell in columns.items()}
         for row, columns in table.items()
@@ -157,7 +169,8 @@ def parser() -> Parser:
     help = "items of each group; no table reads these scores"
     parser.add_argument("--limit", type=whole(0), default=0, help=help)
     parser.add_argument("--method", default="", help="of the objective's; its first")
-    parser.add_argument("--step", type=whole(0), default=0, help="of the checkpoint")
+    help = "of the checkpoint; 0: the one that opens the run"
+    parser.add_argument("--step", type=whole(0), default=0, help=help)
     return parser
 
 

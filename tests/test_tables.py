@@ -25,6 +25,7 @@ from launch.user_code import module_at
 from research.errors import UserError
 from research.run import flops
 from research.run.setup import build_program
+from tests.testing import fake_sweep
 
 FOLDER = Path(tables.__file__).parents[2] / "experiments"
 FILES = {
@@ -306,24 +307,38 @@ def test_tasks_that_a_table_does_not_have_are_refused():
         finetuning.table_tasks("bert8", {"CoLA": TASKS["MNLI"]}, "smoke")
 
 
-def test_scores_are_those_of_the_last_step(tmp_path):
-    steps = (("900-0123abcd", 0.5), ("1523-0123abcd", 0.75), ("2000-0123abcd.4567", 1))
-    for step, value in steps:  # the last one is of other values than the run's
+def _scored_run(folder, step):
+    """A run whose scores are in a folder, and which its step `step` opens."""
+    return SimpleNamespace(folder=folder, gives_scores=True, opened_step=step)
+
+
+def test_scores_are_those_of_the_step_that_opens_the_run(tmp_path):
+    steps = (("900-0123abcd", 0.5), ("1523-0123abcd", 0.75), ("2000-0123abcd", 0.25))
+    for step, value in (*steps, ("1523-0123abcd.4567", 1)):  # of other values: a dot
         folder = tmp_path / "evaluations" / f"lambada-a-b.original-{step}"
         folder.mkdir(parents=True)
         (folder / "scores.jsonl").touch()
         cell = {"value": value, "low": 0.6, "high": 0.8}
         table = {"table": {"all": {"accuracy": cell}}}
         (folder / "table.json").write_text(json.dumps(table))
-    trial = SimpleNamespace(folder=tmp_path, gives_scores=True)
+    trial = _scored_run(tmp_path, 1523)
     column = scored_columns.scored_column(
         "LAMBADA", "lambada", "accuracy", percent=True
     )
     assert column.ready(trial) and column.value(trial) == 75.0
+    assert not column.ready(_scored_run(tmp_path, 1524))
     assert column.margin(trial) == pytest.approx(10.0)
     other = scored_columns.scored_column("LAMBADA", "lambada", "fill-in accuracy")
     assert other.value(trial) is None
     assert not scored_columns.BLIMP.ready(trial)
+
+
+def test_the_best_step_opens_a_run_and_else_the_last(tmp_path):
+    trial, *_ = fake_sweep.finished(tmp_path)
+    assert trial.opened_step == 20
+    for best, opened in ((10, 10), (0, 20)):
+        fake_sweep.write_run(trial, {}, best_step=best)
+        assert trial.opened_step == opened
 
 
 def test_nearly_equal_scores_of_a_pair_count_half(tmp_path):
@@ -335,7 +350,7 @@ def test_nearly_equal_scores_of_a_pair_count_half(tmp_path):
         for pair in pairs
     ]
     (folder / "scores.jsonl").write_text("\n".join(lines) + "\n")
-    trial = SimpleNamespace(folder=tmp_path, gives_scores=True)
+    trial = _scored_run(tmp_path, 9)
     assert scored_columns.pairs(trial, "blimp").tolist() == [100, 0, 50]
 
 
@@ -359,7 +374,7 @@ def test_damaged_scores_are_one_line_that_names_them(tmp_path, line):
     folder.mkdir(parents=True)
     sound = '{"gold": 0, "scores": [{"log_prob": -1}, {"log_prob": -2}]}'
     (folder / "scores.jsonl").write_text(f"{sound}\n{line}\n")
-    trial = SimpleNamespace(folder=tmp_path, gives_scores=True)
+    trial = _scored_run(tmp_path, 9)
     with pytest.raises(UserError, match=r"^\S*/scores.jsonl\S* is damaged \(.+\)"):
         scored_columns.pairs(trial, "blimp")
 

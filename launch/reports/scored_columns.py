@@ -28,17 +28,15 @@ REMEDY = "delete its folder and run launch.score again"
 
 
 def score_folders(trial: Trial, task: str) -> list[Path]:
-    """The folders that `launch.score --task=TASK` wrote for a run with its unchanged
-    config, sorted by step."""
+    """The folders that `launch.score --task=TASK` wrote for a finished run with its
+    unchanged config, of the step that opens it; those of other steps do not count."""
+    own = re.compile(rf"{re.escape(task)}-.*-{trial.opened_step}-[^-.]*")
     folders = files_in(trial.folder / "evaluations", "")
-    own = re.compile(rf"{re.escape(task)}-.*-(\d+)-[^-.]*")
-    found = {folder: own.fullmatch(folder.name) for folder in folders}
-    scored = {f: name[1] for f, name in found.items() if name and exists(f / SCORES)}
-    return sorted(scored, key=lambda folder: int(scored[folder]))
+    return [f for f in folders if own.fullmatch(f.name) and exists(f / SCORES)]
 
 
 def is_scored(trial: Trial, task: str) -> bool:
-    return bool(score_folders(trial, task)) or not trial.gives_scores
+    return not trial.gives_scores or bool(score_folders(trial, task))
 
 
 def pairs(trial: Trial, task: str, equal_lengths: bool = False) -> np.ndarray | None:

@@ -89,6 +89,17 @@ class Trial:
         return read_result(self.folder)
 
     @property
+    def opened_step(self) -> int:
+        """The step of the checkpoint that opens a finished run: the best one, if it has
+        train.best_metric; else the last.
+
+        Raises:
+          UserError: as `result`.
+        """
+        result = self.result
+        return result.get("best_step") or result["steps"]
+
+    @property
     def pretraining(self) -> "Trial":
         """The trial that the parameters of a fine-tuning come from; else this one."""
         is_first = self.group == "pretraining"

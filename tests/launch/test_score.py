@@ -22,7 +22,9 @@ WORDS = [("the small river sees the old", "stone"), ("by and", "by")]
 def folder(tmp_path_factory):
     """A run of lm in `run`, one that gives no scores in `other`, and tasks' files."""
     folder = tiny_runs.write_corpus(tmp_path_factory.mktemp("score"))
-    config = tiny_runs.tiny_config(folder, "lm", **{"train.steps": 3})
+    config = tiny_runs.tiny_config(
+        folder, "lm", **{"train.steps": 3, "train.checkpoint_every": 2}
+    )
     tiny_runs.train(config, folder / "run")
     (folder / "other").mkdir()
     other = tiny_runs.tiny_config(folder, "finetune")
@@ -92,7 +94,8 @@ def test_scores_of_some_items_are_none_of_a_table(folder, tmp_path, capsys):
     (own,) = (tmp_path / "run" / "evaluations").glob("*/scores.jsonl")
     assert code == DONE and lines[-1] == str(own.parent) and "." in own.parent.name
     assert len(own.read_text().splitlines()) == 2
-    trial = SimpleNamespace(folder=tmp_path / "run", gives_scores=True)
+    run = {"folder": tmp_path / "run", "gives_scores": True, "opened_step": 3}
+    trial = SimpleNamespace(**run)
     assert not scored_columns.score_folders(trial, "blimp")
     own.parent.rename(str(own.parent).rpartition(".")[0])
     assert scored_columns.score_folders(trial, "blimp")
@@ -121,6 +124,40 @@ def test_a_sweep_is_scored_where_there_are_no_scores_yet(folder, tmp_path, capsy
     for trial in (second, third):
         (written,) = trial.folder.glob("evaluations/blimp-*/scores.jsonl")
         assert written.read_text() == content
+
+
+def test_scores_of_another_step_are_none_of_the_last_one(folder, tmp_path, capsys):
+    (tmp_path / "sweep.py").write_text(SWEEP.replace("range(3)", "range(2)"))
+    plan = sweep_plan.make_plan(
+        str(tmp_path / "sweep.py"), tmp_path, scale="smoke", shared={}
+    )
+    sweep_plan.write_plan(plan, tmp_path)
+    without = shutil.ignore_patterns("evaluations")
+    for trial in plan[:2]:
+        shutil.copytree(folder / "run", trial.folder, ignore=without)
+    shutil.rmtree(plan[1].folder / "checkpoints" / "3")  # the one before opens it
+    flags = [f"--workdir={tmp_path}", "--task=blimp", f"--data={folder}/pairs.jsonl"]
+
+    def steps():
+        written = [
+            trial.folder.glob("evaluations/*/scores.jsonl") for trial in plan[:2]
+        ]
+        return [
+            sorted(f.parent.name.split("-")[-2] for f in files) for files in written
+        ]
+
+    assert score(capsys, *flags, "--step=2")[0] == DONE and steps() == [["2"], ["2"]]
+    assert not any(scored_columns.is_scored(trial, "blimp") for trial in plan[:2])
+    assert score(capsys, *flags)[0] == DONE and steps() == [["2", "3"], ["2"]]
+    assert [scored_columns.is_scored(trial, "blimp") for trial in plan[:2]] == [1, 0]
+    written = [*tmp_path.glob("*/evaluations/*/scores.jsonl")]
+    for file in written:
+        file.write_text("kept")
+    for step in ("--step=0", "--step=2"):
+        assert score(capsys, *flags, step)[0] == DONE
+    assert {file.read_text() for file in written} == {"kept"}
+    shutil.rmtree(plan[0].folder / "checkpoints")  # its scores are not made again
+    assert score(capsys, *flags)[0] == DONE
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,44 @@ from tests.proofs.mutation import Mutant
 SCORING = "research/objectives/corruption/scoring.py"
 SCORES = "research/evaluation/sentence_scores.py"
 TABLES = "research/evaluation/score_tables.py"
+SCORED = "launch/reports/scored_columns.py"
 TEST_SCORING = "tests/objectives/corruption/test_scoring.py"
 TEST_SCORES = "tests/evaluation/test_sentence_scores.py"
 TEST_TABLES = "tests/evaluation/test_score_tables.py"
 
 MUTANTS = [
+    Mutant(
+        "scores of one step are taken for those of the last one",
+        "launch/score.py",
+        "kept = args.step or trial.opened_step",
+        "kept = args.step or 2",
+        "tests/launch/test_score.py",
+        "another_step",
+    ),
+    Mutant(
+        "a run whose last checkpoint is missing is scored again each time",
+        "launch/score.py",
+        'if kept_step and exists(folder / "scores.jsonl"):',
+        "if False:",
+        "tests/launch/test_score.py",
+        "another_step",
+    ),
+    Mutant(
+        "a table takes scores of any step",
+        SCORED,
+        "-.*-{trial.opened_step}-",
+        r"-.*-\d+-",
+        "tests/test_tables.py",
+        "opens_the_run",
+    ),
+    Mutant(
+        "a run with a best step is scored at its last",
+        "launch/sweeps/trial.py",
+        'return result.get("best_step") or result["steps"]',
+        'return result["steps"]',
+        "tests/test_tables.py",
+        "best_step_opens",
+    ),
     Mutant(
         "an interval of an area has draws of one label alone, which have no area",
         TABLES,
