@@ -354,6 +354,75 @@ def test_nearly_equal_scores_of_a_pair_count_half(tmp_path):
     assert scored_columns.pairs(trial, "blimp").tolist() == [100, 0, 50]
 
 
+def _write_scores(trial, *names):
+    """Scores of four pairs, three of them right, in folders of these names."""
+    interval = {"value": 0.75, "low": 0.5, "high": 1.0}
+    cells = {"accuracy, sum": interval, "bits a byte": interval}
+    pair = '{{"gold": {}, "scores": [{{"log_prob": -1}}, {{"log_prob": -2}}]}}\n'
+    for name in names:
+        folder = trial.folder / "evaluations" / name
+        folder.mkdir(parents=True)
+        (folder / "scores.jsonl").write_text(3 * pair.format(0) + pair.format(1))
+        (folder / "table.json").write_text(json.dumps({"table": {"all": cells}}))
+
+
+@pytest.mark.parametrize(
+    ("row", "names", "words"),
+    [
+        ("mlm", ["blimp-a-20-0aaa0000", "blimp-a-10-fbbb0000"], ""),
+        ("lm", ["blimp-a-20-0aaa0000", "sentences-a-20-fbbb0000"], ""),
+        ("lm", ["blimp-a-20-0aaa0000", "blimp-a-20-fbbb0000"], "several scores of bl"),
+        ("lm", ["blimp-a-20-0aaa0000", "blimp-b-20-0aaa0000"], "several scores of bl"),
+        (
+            "lm",
+            ["blimp-a-20-fbbb0000"],
+            "BLiMP: .* other files .fbbb0000. .* .0aaa0000",
+        ),
+        (
+            "lm",
+            ["blimp-b.c-20-0aaa0000"],
+            "row lm: .* by b.c for BLiMP, and .* by a for BLiMP",
+        ),
+        (
+            "mlm",
+            ["blimp-b-20-0aaa0000"],
+            "row mlm: .* by b for BLiMP, and .* by a for BLiMP",
+        ),
+        (
+            "lm",
+            ["blimp-a-20-0aaa0000", "sentences-b-20-fbbb0000"],
+            "row lm: .* by b for bits a byte, and .* by a for BLiMP",
+        ),
+    ],
+)
+def test_scores_of_a_column_are_of_the_same_files_and_of_a_row_by_one_method(
+    tmp_path, row, names, words
+):
+    planned = fake_sweep.finished(tmp_path)
+    runs = {
+        n: own["first"] for n, own in fake_sweep.rows(planned).items() if n != "none"
+    }
+    changed = runs[row][-1]
+    for trial in {*runs["lm"], *runs["mlm"]} - {changed}:
+        _write_scores(trial, "blimp-a-20-0aaa0000")
+    if "sentences" in names[-1]:
+        for trial in runs["lm"][:2]:
+            _write_scores(trial, names[-1].replace("-b-", "-a-"))
+    _write_scores(changed, *names)
+    bits = scored_columns.scored_column("bits a byte", "sentences", "bits a byte")
+    rows = {name: {"pretraining": own} for name, own in runs.items()}
+    table = tables.Table("", "", "", lambda _: rows, (scored_columns.BLIMP, bits))
+    if words:
+        with pytest.raises(UserError, match=words) as caught:
+            cells.fill_table(table, planned)
+        assert changed.name in str(caught.value) and "\n" not in str(caught.value)
+        return
+    grid = cells.fill_table(table, planned)
+    for name in runs:
+        assert grid[name]["BLiMP"].values == (75.0, 75.0, 75.0)
+    assert bool(grid["lm"]["bits a byte"].numbers) == ("sentences" in names[-1])
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -12,6 +12,7 @@ from launch.reports.tables import (
     Column,
     Paper,
     Rows,
+    Scoring,
     Table,
     metric_value,
     table_rows,
@@ -32,6 +33,8 @@ class Number(NamedTuple):
     scores: np.ndarray  # [], or [I] of single items
     margin: float = math.nan  # of its interval over items; nan: not known
     others: tuple[Trial, ...] = ()  # of a mean of columns: the trials after the first
+    scoring: Scoring | None = None  # how its scores were made; None: not by
+    # launch.score
 
     @property
     def value(self) -> float:
@@ -103,7 +106,8 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
     """The cells of a table.
 
     Raises:
-      UserError: a result is not that of its run, or a group of a row has no trials.
+      UserError: a result is not that of its run, a group of a row has no trials, or
+        scores of a column are of other files or of a row by other methods.
     """
     rows = table_rows(table, trials)
     _check_rows(rows)
@@ -117,6 +121,7 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
         parts = [numbers[row, name] for name in column.mean_of]
         found = _mean_numbers(parts) if parts else _cell_numbers(column, rows[row])
         numbers[row, column.name] = found
+    _check_scorings(numbers)
     _check_items(numbers)
     comparisons = _comparisons(table, numbers)
     grid: Grid = {row: {} for row in rows}
@@ -201,7 +206,8 @@ def _cell_numbers(column: Column, groups: Mapping[str, Sequence[Trial]]) -> Numb
                 f"list of the scores of items, not {value!r}"
             )
         margin = metric_value(column.margin, trial) if column.margin else math.nan
-        numbers.append(Number(trial, scores, margin))
+        made = column.scoring(trial)
+        numbers.append(Number(trial, scores, margin, scoring=made))
     return tuple(numbers) or None
 
 
@@ -248,6 +254,32 @@ def _mean_numbers(parts: Sequence[Numbers]) -> Numbers:
             mean = np.mean([number.value for number in own])
             means.append(Number(first.trial, mean, others=others))
     return tuple(means) or None
+
+
+def _check_scorings(numbers: Mapping[tuple[str, str], Numbers]) -> None:
+    """Checks that scores of a column are of the same files, of a row by one method."""
+    of_column: dict[str, Number] = {}
+    of_row: dict[str, tuple[str, Number]] = {}
+    for (row, name), all_of_cell in numbers.items():
+        for number in all_of_cell or ():
+            if (own := number.scoring) is None:
+                continue
+            trial, folder = number.trial, f"{number.trial.folder}/evaluations"
+            first = of_column.setdefault(name, number)
+            if own.files != first.scoring.files:
+                raise UserError(
+                    f"{name}: {trial.name} was scored on other files ({own.files}) "
+                    f"than {first.trial.name} ({first.scoring.files}); score it on the "
+                    f"same ones, and delete its scores of the others in {folder}"
+                )
+            column, first = of_row.setdefault(row, (name, number))
+            if own.method != first.scoring.method:
+                raise UserError(
+                    f"row {row}: {trial.name} was scored by {own.method} for {name}, "
+                    f"and {first.trial.name} by {first.scoring.method} for {column}; "
+                    "score it by the same --method, and delete its scores by the other "
+                    f"in {folder}"
+                )
 
 
 def _check_items(numbers: Mapping[tuple[str, str], Numbers]) -> None:

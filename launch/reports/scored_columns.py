@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from launch.reports.result_columns import PRETRAINING
-from launch.reports.tables import Column
+from launch.reports.tables import Column, Scoring
 from launch.sweeps.trial import Trial
 from research.errors import UserError
 from research.evaluation.score_tables import EQUAL_LENGTHS, credit
@@ -27,12 +27,37 @@ INTERVAL = ("value", "low", "high")
 REMEDY = "delete its folder and run launch.score again"
 
 
-def score_folders(trial: Trial, task: str) -> list[Path]:
+def score_folders(trial: Trial, task: str) -> dict[Path, Scoring]:
     """The folders that `launch.score --task=TASK` wrote for a finished run with its
     unchanged config, of the step that opens it; those of other steps do not count."""
-    own = re.compile(rf"{re.escape(task)}-.*-{trial.opened_step}-[^-.]*")
+    own = re.compile(rf"{re.escape(task)}-(.*)-{trial.opened_step}-([^-.]*)")
     folders = files_in(trial.folder / "evaluations", "")
-    return [f for f in folders if own.fullmatch(f.name) and exists(f / SCORES)]
+    found = {folder: own.fullmatch(folder.name) for folder in folders}
+    return {
+        f: Scoring(*n.groups()) for f, n in found.items() if n and exists(f / SCORES)
+    }
+
+
+def score_folder(trial: Trial, task: str) -> tuple[Path, Scoring]:
+    """The folder of a run's scores, of which there are some.
+
+    Raises:
+      UserError: there are several, by other methods or of other files.
+    """
+    first, *others = score_folders(trial, task).items()
+    if others:
+        names = ", ".join(folder.name for folder, _ in (first, *others))
+        raise UserError(
+            f"{trial.name} has several scores of {task}, by other methods or of other "
+            f"files: {names}; keep the one to show in {first[0].parent}, and delete or "
+            "move the others"
+        )
+    return first
+
+
+def scoring(trial: Trial, task: str) -> Scoring | None:
+    """How a run's scores were made; None: its objective gives none."""
+    return score_folder(trial, task)[1] if trial.gives_scores else None
 
 
 def is_scored(trial: Trial, task: str) -> bool:
@@ -47,7 +72,7 @@ def pairs(trial: Trial, task: str, equal_lengths: bool = False) -> np.ndarray | 
     """
     if not trial.gives_scores:
         return None
-    path = score_folders(trial, task)[-1] / SCORES
+    path = score_folder(trial, task)[0] / SCORES
     found = read_json_lines(path, {"scores": list, "gold": int})
     try:
         return np.array(
@@ -83,7 +108,7 @@ def read_cell(trial: Trial, task: str, cell: str) -> dict[str, float] | None:
     """A cell of the row for all texts: `value`, `low`, `high`; None: no such cell."""
     if not trial.gives_scores:
         return None
-    path = score_folders(trial, task)[-1] / "table.json"
+    path = score_folder(trial, task)[0] / "table.json"
     try:
         rows = read_json(path, REMEDY, {"table": dict})["table"]
         check_object(rows, {"all": dict})
@@ -114,6 +139,7 @@ def pair_column(name: str, task: str, equal_lengths: bool = False) -> Column:
         ready=functools.partial(is_scored, task=task),
         margin=lambda trial: 100 * half_interval(trial, task, cell),
         most=100.0,
+        scoring=functools.partial(scoring, task=task),
     )
 
 
@@ -137,9 +163,16 @@ def scored_column(name: str, task: str, cell: str, percent: bool = False) -> Col
     def margin(trial: Trial) -> float:
         return scale * half_interval(trial, task, cell)
 
-    ready = functools.partial(is_scored, task=task)
-    most = 100.0 if percent else math.inf
-    return Column(name, PRETRAINING, value, 1, ready=ready, margin=margin, most=most)
+    return Column(
+        name,
+        PRETRAINING,
+        value,
+        1,
+        ready=functools.partial(is_scored, task=task),
+        margin=margin,
+        most=100.0 if percent else math.inf,
+        scoring=functools.partial(scoring, task=task),
+    )
 
 
 SCORED = (

@@ -21,6 +21,13 @@ Value = str | Callable[[Trial], Any]
 items [I], whose mean is the number; None where the column does not apply."""
 
 
+class Scoring(NamedTuple):
+    """How `launch.score` made the scores of a run."""
+
+    method: str
+    files: str  # hash of the texts' files
+
+
 class Column(NamedTuple):
     """One number of each trial of a group, averaged over the group.
 
@@ -41,6 +48,9 @@ class Column(NamedTuple):
     # `value` reads; the table's note says what else has to be done
     better: str = HIGHER  # or LOWER: of `value` and of `picked_by`
     most: float = math.inf  # the largest value that there can be: no axis goes beyond
+    scoring: Callable[[Trial], Scoring | None] = lambda trial: None  # of scores that
+    # `launch.score` made: those of a column are of the same files, those of a row are
+    # by one method
 
     @property
     def sign(self) -> int:

@@ -12,6 +12,30 @@ TEST_TABLES = "tests/evaluation/test_score_tables.py"
 
 MUTANTS = [
     Mutant(
+        "of several scores of a run a table takes the one whose folder sorts last",
+        SCORED,
+        "    if others:\n",
+        "    first = [first, *others][-1]\n    if False:\n",
+        "tests/test_tables.py",
+        "one_method",
+    ),
+    Mutant(
+        "a column has scores of several files",
+        "launch/reports/cells.py",
+        "if own.files != first.scoring.files:",
+        "if False:",
+        "tests/test_tables.py",
+        "one_method",
+    ),
+    Mutant(
+        "a row has scores by several methods",
+        "launch/reports/cells.py",
+        "if own.method != first.scoring.method:",
+        "if False:",
+        "tests/test_tables.py",
+        "one_method",
+    ),
+    Mutant(
         "scores of one step are taken for those of the last one",
         "launch/score.py",
         "kept = args.step or trial.opened_step",
@@ -30,8 +54,8 @@ MUTANTS = [
     Mutant(
         "a table takes scores of any step",
         SCORED,
-        "-.*-{trial.opened_step}-",
-        r"-.*-\d+-",
+        "-(.*)-{trial.opened_step}-",
+        r"-(.*)-\d+-",
         "tests/test_tables.py",
         "opens_the_run",
     ),
