@@ -15,13 +15,13 @@ from etils import epath
 
 from launch import cli
 from launch.backends import attempt_log, run_attempt, scheduler, submit
-from launch.backends.backend import absolute_path
 from launch.config import load_config
 from research import objectives
 from research.data.loading import saved_batches
 from research.data.pipeline import open_data
 from research.errors import UserError
 from research.files.json_files import read_json, write_json
+from research.files.paths import absolute_path
 from research.run.phases import run_phases
 
 MAX_SHARDS = 256

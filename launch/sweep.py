@@ -29,12 +29,12 @@ from etils import epath
 from launch import cli
 from launch.backends import scheduler, submit
 from launch.backends.attempt_log import read_attempts
-from launch.backends.backend import absolute_path
 from launch.sweeps import status, sweep_plan
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import load_tasks
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
+from research.files.paths import absolute_path
 from research.run.workdir import check_reachable
 
 ACTIONS = ("run", "status", "resume", "logs", "stop")

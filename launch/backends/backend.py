@@ -8,7 +8,6 @@ machine, while no driver was running.
 
 import dataclasses
 import importlib
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -126,12 +125,6 @@ def load_backend(
             raise UserError(f"--{key} is a flag of another backend than --on={on}")
         values[field] = value
     return _module(name).Backend(location, resources, **values)
-
-
-def absolute_path(workdir: epath.PathLike) -> epath.Path:
-    """A workdir as jobs elsewhere can use it: an absolute path, or a bucket's URL."""
-    text = os.fspath(workdir)
-    return epath.Path(text if "://" in text else os.path.abspath(text))
 
 
 def _module(name: str) -> Any:

@@ -9,13 +9,13 @@ from typing import Any
 from etils import epath
 
 from launch import config, config_starts, config_values, user_code
-from launch.backends.backend import absolute_path
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
 from research.files.existence import exists
 from research.files.json_files import check_object, digest, read_json, write_json
+from research.files.paths import absolute_path
 from research.run.identity import identity, neutral_values
 from research.run.workdir import check_reachable
 

@@ -17,6 +17,7 @@ from research.distributed import processes
 from research.errors import UserError
 from research.files import checksums
 from research.files.existence import exists
+from research.files.paths import absolute_path, is_in_bucket
 from research.moving_average import exchange_average
 from research.parameter_names import current_name, earlier_name, rename_keys
 from research.step import State
@@ -44,8 +45,10 @@ class Checkpoints:
     """The checkpoints of one run, in its workdir.
 
     A checkpoint is finished when its folder has its final name and its checksums, which
-    are written before. In a run of several processes all call the same methods;
-    process 0 writes what is not an array, chooses what to restore, and deletes.
+    are written before. In a bucket it has its name from the beginning, and is finished
+    when Orbax has added a last file, commit_success.txt. In a run of several processes
+    all call the same methods; process 0 writes what is not an array, chooses what to
+    restore, and deletes.
 
     Args:
       workdir: the run's folder.
@@ -53,7 +56,7 @@ class Checkpoints:
     """
 
     def __init__(self, workdir: epath.PathLike, *, keep: int):
-        self.folder = epath.Path(workdir).resolve() / FOLDER
+        self.folder = absolute_path(workdir) / FOLDER
         self.keep = keep
         self.best = 0  # a step that is kept however old it is
         self.saving: int | None = None  # the step that may not be finished yet
@@ -63,6 +66,8 @@ class Checkpoints:
             for path in self.folder.iterdir():
                 if TEMPORARY in path.name or path.name.endswith(DELETED):
                     _delete_folder(path)
+                elif path.name.isdigit() and not _is_committed(path):
+                    _finish_or_delete(path)
         self.checkpointer = ocp.AsyncCheckpointer(
             ocp.CompositeCheckpointHandler(
                 params=ocp.StandardCheckpointHandler(),
@@ -111,15 +116,11 @@ class Checkpoints:
         """
         with self._name_write_errors():
             self.checkpointer.check_for_errors()
-        if self.is_process_0 and checksums.has_checksums(
-            self.folder / str(self.saving)
-        ):
+        if self.is_process_0 and _is_finished(self.folder / str(self.saving)):
             self.saving = None
             old = list(finished_steps(self.folder))[self.keep :]
             for step in (step for step in old if step != self.best):
-                deleted = self.folder / f"{step}{DELETED}"
-                (self.folder / str(step)).rename(deleted)  # atomic, unlike rmtree
-                deleted.rmtree()
+                _delete_checkpoint(self.folder / str(step))
 
     def wait(self) -> None:
         """Waits until the newest is finished.
@@ -193,9 +194,11 @@ class Checkpoints:
         return Restored(step, exchange_average(state), restored.facts)
 
     def _write_checksums(self) -> None:
-        """Called when all files are written, before the folder gets its final name."""
+        """Called when all files are written, before Orbax renames or marks the folder,
+        which in a bucket has its final name."""
         for path in self.folder.iterdir():
-            if path.name.startswith(f"{self.saving}{TEMPORARY}"):
+            is_temporary = path.name.startswith(f"{self.saving}{TEMPORARY}")
+            if is_temporary or path.name == str(self.saving):
                 checksums.write_checksums(path)
 
     def _newest_undamaged(self) -> int:
@@ -255,6 +258,25 @@ def _delete_folder(path: epath.Path) -> None:
         time.sleep(0.1)
 
 
+def _delete_checkpoint(folder: epath.Path) -> None:
+    """Deletes a finished checkpoint; if this is interrupted, it is not finished."""
+    if is_in_bucket(folder):  # which would copy all files to rename them
+        for name in (checksums.CHECKSUMS_FILE, checksums.COMMITTED_FILE):
+            (folder / name).unlink(missing_ok=True)
+    else:
+        folder = folder.rename(folder.with_name(folder.name + DELETED))  # atomic
+    folder.rmtree()
+
+
+def _finish_or_delete(folder: epath.Path) -> None:
+    """Marks a checkpoint whose files are all written, or deletes it: the process that
+    saved it to a bucket was killed."""
+    if checksums.has_checksums(folder):
+        (folder / checksums.COMMITTED_FILE).write_text("all files have checksums\n")
+    else:
+        _delete_folder(folder)
+
+
 def _write_error(error: BaseException | None) -> str:
     """The system's message where a file could not be written; "" if that is not it."""
     while error is not None:
@@ -268,11 +290,21 @@ def _write_error(error: BaseException | None) -> str:
 
 
 def _saved_steps(folder: epath.Path) -> list[int]:
-    """Steps of the folders with a final name, newest first."""
+    """Steps of the folders that Orbax has written, newest first."""
     if not exists(folder):
         return []
-    steps = [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
+    named = [path for path in folder.iterdir() if path.name.isdigit()]
+    steps = [int(path.name) for path in named if _is_committed(path)]
     return sorted(steps, reverse=True)
+
+
+def _is_committed(folder: epath.Path) -> bool:
+    """Whether Orbax has written a folder with a final name to its end."""
+    return not is_in_bucket(folder) or ocp.utils.is_checkpoint_finalized(folder)
+
+
+def _is_finished(folder: epath.Path) -> bool:
+    return checksums.has_checksums(folder) and _is_committed(folder)
 
 
 def finished_steps(folder: epath.Path) -> Iterator[int]:

@@ -24,6 +24,7 @@ from research.errors import UserError
 from research.files import checksums
 from research.files.existence import exists
 from research.files.json_files import read_json
+from research.files.paths import absolute_path
 from research.parameter_names import current_name, rename_keys
 
 
@@ -374,7 +375,7 @@ def find_checkpoint(
     Raises:
       UserError: there is none that can be read.
     """
-    path = epath.Path(source).expanduser().resolve()
+    path = absolute_path(epath.Path(source).expanduser())
     best, last = _steps_of_result(path)
     if best:
         source = path = path / FOLDER / str(best)

@@ -13,8 +13,10 @@ from research.files.existence import exists, is_file
 from research.files.json_files import read_file
 
 CHECKSUMS_FILE = "checksums.json"
-UNCHECKED_FILES = ("_CHECKPOINT_METADATA", "commit_success.txt")
-"""Files at the top that Orbax writes after all others, and never needs."""
+COMMITTED_FILE = "commit_success.txt"
+"""The last file that Orbax writes; it reads no checkpoint in a bucket without it."""
+UNCHECKED_FILES = ("_CHECKPOINT_METADATA", COMMITTED_FILE)
+"""Files at the top that Orbax writes after all others; it needs no content of them."""
 
 NUM_THREADS = 8
 CHUNK_BYTES = 2**20  # of which Python allocates all, even for a small file

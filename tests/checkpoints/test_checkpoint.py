@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from etils import epath
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -24,6 +25,7 @@ from research.checkpoints.partial_restore import (
 from research.errors import UserError
 from research.files import checksums
 from research.step import State
+from tests.testing import fake_bucket
 from tests.testing.alarm import ends_within
 
 FACTS = {"seconds": 1.5, "vocabulary": "v"}
@@ -257,6 +259,47 @@ def test_unfinished_ones_are_never_restored(workdir):
         assert checkpoints.latest() == 3
         assert sorted(p.name for p in checkpoints.folder.iterdir()) == ["1", "3"]
     assert restore(workdir).step == 3
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch):
+    """The folder of a run in a bucket, with checkpoints of steps 1 to 3, two kept.
+
+    Where it is on this machine, and its name in the bucket.
+    """
+    folder = fake_bucket.install(monkeypatch, tmp_path) / "bucket" / "run"
+    with open_checkpoints("gs://bucket/run", keep=2) as checkpoints:
+        for step in (1, 2, 3):
+            checkpoints.save(step, make_state(step), FACTS | {"step": step})
+    return folder / "checkpoints", "gs://bucket/run"
+
+
+def test_checkpoints_in_a_bucket_are_finished_kept_and_restored(bucket):
+    folder, workdir = bucket
+    assert sorted(path.name for path in folder.iterdir()) == ["2", "3"]
+    assert list(finished_steps(epath.Path(workdir) / "checkpoints")) == [3, 2]
+    found = restore(workdir)
+    assert found.step == 3
+    assert_equal(found.state, make_state(3))
+    assert str(find_checkpoint(workdir)) == f"{workdir}/checkpoints/3"
+    damage(folder / "3" / "params" / "_METADATA", "truncated")
+    assert restore(workdir).step == 2
+
+
+@pytest.mark.parametrize("left", ["files", "files and checksums"])
+def test_a_save_to_a_bucket_that_was_killed_is_no_damage(left, bucket, capsys):
+    """Its folder has the final name, but lacks the files that come last."""
+    folder, workdir = bucket
+    (folder / "3" / checksums.COMMITTED_FILE).unlink()
+    if left == "files":
+        (folder / "3" / checksums.CHECKSUMS_FILE).unlink()
+    assert list(finished_steps(epath.Path(workdir) / "checkpoints")) == [2]
+    with open_checkpoints(workdir) as checkpoints:
+        step = checkpoints.restore(abstract(make_state(0))).step
+        assert step == (2 if left == "files" else 3)
+        checkpoints.save(step + 1, make_state(step + 1), FACTS | {"step": step + 1})
+    assert restore(workdir).step == step + 1
+    assert not capsys.readouterr().err
 
 
 def test_without_a_checkpoint_nothing_is_restored(tmp_path):

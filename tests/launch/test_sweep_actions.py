@@ -7,9 +7,9 @@ import pytest
 
 from launch import sweep
 from launch.backends import scheduler
-from launch.backends.backend import absolute_path
 from launch.cli import main
 from launch.sweeps import sweep_plan
+from research.files.paths import absolute_path
 from tests.testing import fake_backend
 
 

@@ -32,6 +32,22 @@ MUTANTS = [
         "pipe_is_no_lock",
     ),
     Mutant(
+        "checkpoints in a bucket have no checksums, and none is ever finished",
+        CHECKPOINT,
+        "if is_temporary or path.name == str(self.saving):",
+        "if is_temporary:",
+        "tests/checkpoints/test_checkpoint.py",
+        "bucket",
+    ),
+    Mutant(
+        "a killed save to a bucket is taken for a damaged checkpoint",
+        CHECKPOINT,
+        "return not is_in_bucket(folder) or ocp.utils.is_checkpoint_finalized(folder)",
+        "return True",
+        "tests/checkpoints/test_checkpoint.py",
+        "bucket",
+    ),
+    Mutant(
         "two runs write one workdir",
         WORKDIR,
         "if jax.process_index() != 0:",
