@@ -392,5 +392,6 @@ class Loop:
             "seconds": self.seconds,
             "tokens_scored": self.tokens_scored,
         }
+        self.writer.upload()
         self.checkpoints.save(self.steps_done, self.state, facts)
         self.saved_step = self.steps_done

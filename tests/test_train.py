@@ -10,16 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from etils import epath
 
 from research import train as loop
 from research.checkpoints.checkpoint import finished_steps
 from research.errors import PreemptedError, UserError
-from research.run import compiled_phases, optimizer
+from research.run import claim_file, compiled_phases, optimizer
 from research.run.metric_writer import read_metrics
 from research.run.schedule import logged_rates
 from research.run.setup import build_program
 from research.run.workdir import read_result
-from tests.testing import tiny_runs
+from tests.testing import fake_bucket, tiny_runs
 from tests.testing.optimizer_section import section
 from tests.testing.tiny_runs import StoppingPeers, last_params, tiny_config, train
 
@@ -98,18 +99,27 @@ def train_until_killed(config, workdir, monkeypatch):
     monkeypatch.setattr(loop.Loop, "_log", log)
 
 
-def test_resumed_equals_uninterrupted(uninterrupted, folder, tmp_path, monkeypatch):
-    train_until_killed(tiny_config(folder), tmp_path, monkeypatch)
-    (tmp_path / "config.json").rename(tmp_path / "lost")
+@pytest.fixture(params=["disk", pytest.param("bucket", marks=pytest.mark.long)])
+def workdir(request, tmp_path, monkeypatch):
+    if request.param == "disk":
+        return epath.Path(tmp_path)
+    fake_bucket.install(monkeypatch, tmp_path)
+    monkeypatch.setattr(claim_file, "SETTLE_S", 0.0)
+    return epath.Path("gs://bucket/run")
+
+
+def test_resumed_equals_uninterrupted(uninterrupted, folder, workdir, monkeypatch):
+    train_until_killed(tiny_config(folder), workdir, monkeypatch)
+    (workdir / "config.json").rename(workdir / "lost")
     with pytest.raises(UserError, match="checkpoint of another config"):
-        train(tiny_config(folder, seed=5), tmp_path)
-    result = train(tiny_config(folder), tmp_path)
+        train(tiny_config(folder, seed=5), workdir)
+    result = train(tiny_config(folder), workdir)
     jax.tree.map(
-        np.testing.assert_array_equal, *map(last_params, (uninterrupted[0], tmp_path))
+        np.testing.assert_array_equal, *map(last_params, (uninterrupted[0], workdir))
     )
-    assert read_metrics(tmp_path) == read_metrics(uninterrupted[0])
+    assert read_metrics(workdir) == read_metrics(uninterrupted[0])
     assert result["metrics"] == uninterrupted[1]["metrics"]
-    assert (tmp_path / "config.json").read_bytes() == (tmp_path / "lost").read_bytes()
+    assert (workdir / "config.json").read_bytes() == (workdir / "lost").read_bytes()
 
 
 def test_a_resumed_stream_goes_on_from_its_state(folder, tmp_path, monkeypatch):

@@ -52,7 +52,7 @@ class Backend:
             handles[job.id] = handle = os.fspath(job.folder)
             job.folder.mkdir(parents=True, exist_ok=True)
             cores = free.pop(0) if self._shares else frozenset()
-            with run_attempt.log_path(job.folder).open("ab") as output:
+            with run_attempt.open_log(job.folder) as output:
                 self._processes[handle] = run_attempt.start_process(
                     command, output, cores=cores
                 )

@@ -99,7 +99,7 @@ def run(
             process_start=attempt_log.process_start(pid),
         )
         record.write(folder)
-        with _output(folder, rank) as output:
+        with open_log(folder, rank) as output:
             words = " ".join(shlex.join(command).split())
             output.write(f"--- {time.ctime()}, {record.host}: {words}\n".encode())
             output.flush()
@@ -228,8 +228,8 @@ def is_running(folder: epath.PathLike) -> bool:
     return is_locked(_lock_path(folder))
 
 
-def _lock_path(folder: epath.PathLike, rank: int = 0) -> Path:
-    return Path(folder) / f".lock.{rank}"
+def _lock_path(folder: epath.PathLike, rank: int = 0) -> epath.Path:
+    return epath.Path(folder) / f".lock.{rank}"
 
 
 def log_path(folder: epath.Path, rank: int = 0) -> epath.Path:
@@ -238,7 +238,7 @@ def log_path(folder: epath.Path, rank: int = 0) -> epath.Path:
 
 
 @contextlib.contextmanager
-def _output(folder: epath.Path, rank: int) -> Iterator[IO[bytes]]:
+def open_log(folder: epath.Path, rank: int = 0) -> Iterator[IO[bytes]]:
     """The log, to append to; stdout if it is in a bucket, which cannot append."""
     if "://" in os.fspath(folder):
         yield sys.stdout.buffer

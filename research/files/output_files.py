@@ -14,6 +14,7 @@ from pathlib import Path
 from etils import epath
 
 from research.errors import UserError
+from research.files.paths import is_in_bucket
 
 SPECIAL_FOLDERS = ("/dev/", "/proc/")
 """Paths below these are streams of this process or devices."""
@@ -45,7 +46,7 @@ def write_output(
     parts = [content] if isinstance(content, bytes) else content
     text = os.fspath(path)
     try:
-        if "://" in text:
+        if is_in_bucket(text):
             _replace(epath.Path(text), parts)
         elif stream := STREAM.fullmatch(text):
             sys.stdout.flush()
@@ -92,9 +93,10 @@ def _replace(path: epath.PathLike, parts: Iterable[bytes]) -> None:
     path = epath.Path(path)
     temporary, lock = path.with_name(f".{path.name}.{secrets.token_hex(8)}"), -1
     try:
-        if "://" in os.fspath(path):
+        if is_in_bucket(path):
             with temporary.open("wb") as file:
-                file.writelines(parts)
+                for part in parts:  # TensorFlow's files have no `writelines`
+                    file.write(part)
         else:
             with open(temporary, "xb") as file:
                 lock = _lock(os.dup(file.fileno()))
@@ -165,8 +167,10 @@ def delete_unfinished(path: epath.PathLike) -> None:
     """Deletes what processes that were killed as they wrote a path left beside it.
 
     What is locked is being written and stays, as does what cannot be deleted; what is
-    empty may be about to be locked, for a minute.
+    empty may be about to be locked, for a minute. A bucket has no locks: all stays.
     """
+    if is_in_bucket(path):
+        return
     path = Path(path)
     left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}")
     for other in [p for p in path.parent.iterdir() if left.fullmatch(p.name)]:

@@ -11,9 +11,11 @@ from typing import Any
 from etils import epath
 
 from research.errors import UserError
+from research.files.bucket_file import BucketFile
 from research.files.existence import exists
 from research.files.json_files import NUMBER, read_json_lines
 from research.files.output_files import replace_text
+from research.files.paths import is_in_bucket
 from research.metrics import Item
 
 METRICS_FILE, SPEED_FILE = "metrics.jsonl", "speed.jsonl"
@@ -135,7 +137,7 @@ class MetricWriter:
         Raises:
           UserError: the folder, or one of the files, was moved or deleted.
         """
-        if "://" in str(self.folder):
+        if is_in_bucket(self.folder):
             return
         for name, file in self.files.items():
             path = self.folder / name
@@ -147,6 +149,13 @@ class MetricWriter:
                     "the run has ended; what was moved can be brought back, and then "
                     "goes on from its newest checkpoint"
                 )
+
+    def upload(self) -> None:
+        """Writes all lines so far to files in a bucket, which lack the newest; a run
+        that resumes from a checkpoint needs those up to its step."""
+        if is_in_bucket(self.folder):
+            for file in self.files.values():
+                file.upload()
 
     def close(self) -> None:
         for file in self.files.values():
@@ -160,14 +169,18 @@ class MetricWriter:
         """Drops the lines past `step` from a file and opens it; returns the others."""
         path = self.folder / name
         lines = [line for line in _read_lines(path) if line["step"] <= step]
-        replace_text(path, "".join(json.dumps(line) + "\n" for line in lines))
-        self.files[name] = path.open("a", encoding="utf-8")
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        replace_text(path, text)
+        if is_in_bucket(path):
+            self.files[name] = BucketFile(path, text.encode("utf-8"))
+        else:
+            self.files[name] = path.open("ab")
         return lines
 
     def _append(self, name: str, line: dict[str, Any]) -> None:
         self.check_in_place()
         with _name_path_in_errors(self.folder / name):
-            self.files[name].write(json.dumps(line) + "\n")
+            self.files[name].write(f"{json.dumps(line)}\n".encode())
             self.files[name].flush()
 
 
@@ -183,9 +196,13 @@ class TensorBoardWriter:
     """
 
     def __init__(self, folder: epath.Path, step: int):
+        from tensorboardX import record_writer
         from tensorboardX.event_file_writer import EventsWriter  # slow to import, and
         from tensorboardX.proto import event_pb2  # not needed to compile
 
+        if is_in_bucket(folder):  # its own writers need each bucket's own package
+            scheme, _ = str(folder).split("://", 1)
+            record_writer.register_writer_factory(scheme, BucketEvents())
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.event_pb2, self.events = event_pb2, EventsWriter(str(folder / "events"))
@@ -237,6 +254,16 @@ class TensorBoardWriter:
     def _add(self, step: int, **content: Any) -> None:
         event = self.event_pb2.Event(step=step, wall_time=time.time(), **content)
         self.events.write_event(event)
+
+
+class BucketEvents:
+    """Opens files of events in buckets for tensorboardX."""
+
+    def open(self, path: str) -> BucketFile:
+        return BucketFile(path)
+
+    def directory_check(self, path: str) -> None:
+        """A bucket needs no folder before its files."""
 
 
 def _short(value: Any) -> str:

@@ -8,6 +8,7 @@ from etils import epath
 
 from research.errors import UserError
 from research.files.json_files import digest
+from research.files.paths import absolute_path, is_in_bucket
 
 
 class WandbWriter:
@@ -28,8 +29,7 @@ class WandbWriter:
                 f"train.wandb={project} needs the package wandb: pip install wandb, or "
                 "leave the key out"
             ) from error
-        self._wandb, path = wandb, os.path.abspath(os.fspath(workdir))
-        is_local = "://" not in os.fspath(workdir)
+        self._wandb, path = wandb, os.fspath(absolute_path(workdir))
         try:
             self._run = wandb.init(
                 project=project,
@@ -37,7 +37,7 @@ class WandbWriter:
                 id=digest([path, project])[:16],
                 resume="allow",
                 config=dict(config),
-                dir=path if is_local else None,
+                dir=None if is_in_bucket(path) else path,
             )
         except Exception as error:  # one of its many types
             reason, *_ = [*str(error).splitlines(), type(error).__name__]

@@ -18,6 +18,7 @@ from research.files.output_files import (
     replace_text,
     write_output,
 )
+from tests.testing import fake_bucket
 
 
 def test_a_device_is_written_to_and_stays_a_device():
@@ -25,6 +26,17 @@ def test_a_device_is_written_to_and_stays_a_device():
     write_output("/dev/null", "text", "--to")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
     assert os.stat("/dev/null").st_ino == before.st_ino
+
+
+def test_what_is_beside_an_output_in_a_bucket_stays(tmp_path, monkeypatch):
+    """Without locks nothing shows whether another process is writing it."""
+    folder = fake_bucket.install(monkeypatch, tmp_path) / "bucket"
+    folder.mkdir()
+    (folder / f".file.{16 * 'a'}").write_text("a part")
+    delete_unfinished(epath.Path("gs://bucket/file"))
+    write_output("gs://bucket/file", [b"all ", b"parts"], "--to")
+    assert (folder / "file").read_text() == "all parts"
+    assert len(list(folder.iterdir())) == 2
 
 
 def test_a_stream_that_a_shell_redirects_keeps_what_it_has(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from launch import table
 from launch.cli import main
-from tests.testing import fake_sweep
+from tests.testing import fake_bucket, fake_sweep
 
 FILE = str(Path(fake_sweep.__file__).resolve())
 
@@ -24,6 +24,16 @@ def test_the_command_prints_or_writes(tmp_path, capsys):
     assert code == 0
     assert _command(capsys, *flags, f"--output={tmp_path}/t.csv")[0] == 0
     assert (tmp_path / "t.csv").read_text() == printed.out
+
+
+def test_a_sweep_in_a_bucket_has_a_table(tmp_path, monkeypatch, capsys):
+    fake_bucket.install(monkeypatch, tmp_path)
+    fake_sweep.finished("gs://bucket/mine", tmp_path)
+    flags = [f"--table={FILE}", "--workdir=gs://bucket/mine"]
+    code, printed = _command(capsys, *flags)
+    assert code == 0 and "81.3 ± 3.8" in printed.out
+    assert _command(capsys, *flags, "--output=gs://bucket/table.md")[0] == 0
+    assert (tmp_path / "bucket" / "table.md").read_text() == printed.out
 
 
 def test_all_rows_are_compared_with_the_row_that_is_asked_for(tmp_path, capsys):

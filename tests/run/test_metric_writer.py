@@ -6,7 +6,8 @@ import pytest
 
 from research.errors import UserError
 from research.files.json_files import write_json
-from research.run.metric_writer import MetricWriter, read_metrics
+from research.run.metric_writer import MetricWriter, read_metrics, read_speed
+from tests.testing import fake_bucket
 
 
 def test_a_restart_drops_the_lines_after_its_checkpoint(tmp_path):
@@ -22,6 +23,30 @@ def test_a_restart_drops_the_lines_after_its_checkpoint(tmp_path):
     restarted.close()
     assert [line["step"] for line in read_metrics(tmp_path)] == [10, 20, 30]
     assert restarted.latest() == {"train/loss": 0.5}
+
+
+def test_files_in_a_bucket_are_whole_when_a_checkpoint_is_saved(tmp_path, monkeypatch):
+    """A bucket cannot append: a file is uploaded as a whole, and not at each line."""
+    folder = fake_bucket.install(monkeypatch, tmp_path) / "bucket" / "run"
+    writer = MetricWriter("gs://bucket/run", step=0, config={"seed": 1})
+    for step in (10, 20):
+        writer.write(step, {"loss": 1.0 / step})
+        writer.write_speed(step, {"seconds": 1.0})
+    assert [line["step"] for line in read_metrics("gs://bucket/run")] == [10]
+    writer.upload()
+    assert [line["step"] for line in read_metrics("gs://bucket/run")] == [10, 20]
+    for step in (20, 30):
+        writer.write(step, {"loss": 1.0 / step})
+    writer.close()
+    assert len(read_speed(folder)) == 2
+    (events,) = folder.glob("tensorboard/*")
+    assert b"loss" in events.read_bytes() and b"seed" in events.read_bytes()
+    assert [line["step"] for line in read_metrics(folder)] == [10, 20, 30]
+    restarted = MetricWriter("gs://bucket/run", step=20)
+    restarted.write(30, {"loss": 0.5})
+    restarted.close()
+    assert read_metrics(folder) == restarted.lines
+    assert [line["loss"] for line in restarted.lines] == [0.1, 0.05, 0.5]
 
 
 @pytest.mark.parametrize("line", ['{"step": 2, "tr', "[2]", "\x00" * 9, "\udcff"])

@@ -18,6 +18,8 @@ class GFile:
     def __init__(self, path: str, mode: str):
         assert mode in ("r", "rb", "w", "wb"), f"a bucket cannot append: {mode}"
         encoding = None if "b" in mode else "utf-8"
+        if "w" in mode:  # a bucket has no folders
+            os.makedirs(os.path.dirname(path), exist_ok=True)
         file = open(path, mode, encoding=encoding)  # noqa: SIM115
         self.read, self.write, self.close = file.read, file.write, file.close
         self.readline, self.readlines = file.readline, file.readlines

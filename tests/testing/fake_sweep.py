@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from etils import epath
+
 from launch.backends.attempt_log import ProcessRecord
 from launch.cli import NON_FINITE
 from launch.reports.tables import Column, Curve, Paper, Rows, Table
@@ -54,9 +56,13 @@ TABLE = Table(
 )
 
 
-def finished(workdir: Path) -> list[Trial]:
-    """Plans the sweep in a folder and gives each trial a result."""
-    file = workdir / "sweep.py"
+def finished(workdir: epath.PathLike, files: Path | None = None) -> list[Trial]:
+    """Plans the sweep in a folder and gives each trial a result.
+
+    Args:
+      files: the folder of its file; None: the workdir.
+    """
+    file = (files or workdir) / "sweep.py"
     file.write_text(SWEEP)
     planned = sweep_plan.make_plan(str(file), workdir, scale="smoke", shared={})
     sweep_plan.write_plan(planned, workdir)
@@ -91,7 +97,7 @@ def write_run(trial: Trial, metrics: dict[str, float], **facts: float) -> None:
     Args:
       facts: further values of the result.
     """
-    trial.folder.mkdir(exist_ok=True)
+    trial.folder.mkdir(parents=True, exist_ok=True)
     lines = [
         {"step": step, "train/loss": 9 / step, "valid/loss": 8 / step}
         for step in (5, 10, 20)

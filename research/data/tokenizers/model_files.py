@@ -3,9 +3,9 @@
 import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import tokenizers
+from etils import epath
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
@@ -42,7 +42,7 @@ _SPECIAL = re.compile(r"\[\w+\]|<\S\w*>")
 """How WordPiece vocabularies spell special pieces."""
 
 
-def read_model(path: Path) -> TokenizerModel:
+def read_model(path: epath.Path) -> TokenizerModel:
     """The model in a file, or in a folder that holds one of `MODEL_FILES` or vocab.json
     beside merges.txt.
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import sentencepiece
 import tokenizers
+from etils import epath
 
 from research.batch import WORD, VocabInfo
 from research.data.cache import cached_meta, get_or_create
@@ -101,10 +102,10 @@ class Vocabulary:
         """The text of one token, with its spaces."""
         return self._piece_bytes[token].decode("utf-8", "replace")
 
-    def save(self, folder: Path) -> Path:
+    def save(self, folder: epath.PathLike) -> epath.Path:
         """Writes the model file into a folder, where `load_vocabulary` finds it."""
         json = isinstance(self.model, tokenizer_models.HuggingFaceModel)
-        path = Path(folder) / ("tokenizer.json" if json else "tokenizer.model")
+        path = epath.Path(folder) / ("tokenizer.json" if json else "tokenizer.model")
         path.write_bytes(self.model.data)
         return path
 
@@ -243,7 +244,7 @@ def load_vocabulary(
         space is to be kept and the vocabulary cannot spell it.
     """
     try:
-        model = model_files.read_model(Path(path).expanduser())
+        model = model_files.read_model(epath.Path(path).expanduser())
     except FileNotFoundError as error:
         raise UserError(
             f"data.vocabulary is {str(path)!r}: no such file; give "

@@ -19,6 +19,7 @@ from research.data.documents import Document
 from research.data.tokenizers import tokenizer_sample, train_tokenizer, vocabulary
 from research.data.tokenizers.rust_panics import panics_as_errors
 from research.errors import UserError
+from tests.testing import fake_bucket
 from tests.testing.fake_corpus import SENTINELS, SIZE, corpus_of, make_lines
 
 LOSSLESS = ("unigram", "bpe", "bytebpe")
@@ -114,6 +115,20 @@ def test_a_saved_vocabulary_loads_unchanged(vocabularies, tokenizer_type, tmp_pa
         loaded = vocabulary.load_vocabulary(source, SENTINELS)
         assert loaded.sha256 == vocabularies[tokenizer_type].sha256
         assert str(loaded.vocab) == str(vocabularies[tokenizer_type].vocab)
+
+
+@pytest.mark.parametrize("tokenizer_type", ["unigram", "bytebpe"])
+def test_it_is_saved_to_a_bucket_and_loaded(
+    vocabularies, tokenizer_type, tmp_path, monkeypatch
+):
+    fake_bucket.install(monkeypatch, tmp_path)
+    path = vocabularies[tokenizer_type].save("gs://bucket/run")
+    assert str(path.parent) == "gs://bucket/run"
+    for source in (path, "gs://bucket/run"):
+        loaded = vocabulary.load_vocabulary(source, SENTINELS)
+        assert loaded.sha256 == vocabularies[tokenizer_type].sha256
+    with pytest.raises(UserError, match="no such file"):
+        vocabulary.load_vocabulary("gs://bucket/none", SENTINELS)
 
 
 def test_missing_sentinels_are_added_after_the_end_as_in_t5(vocabularies, tmp_path):

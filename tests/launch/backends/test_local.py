@@ -19,6 +19,7 @@ from launch.backends.progress import JobProgress
 from launch.backends.resources import Resources
 from research.errors import UserError
 from research.files.json_files import write_json
+from tests.testing import fake_bucket
 from tests.testing.script_jobs import ScriptJob, wait_until
 
 PREEMPTED_UNTIL = """
@@ -101,6 +102,26 @@ def test_another_driver_takes_over(tmp_path, death):
     made = "x" if death == signal.SIGKILL else "xx"
     assert (job.folder / "attempts_made").read_text() == made
     assert len(attempt_log.read_attempts(job.folder)) == len(made)
+
+
+def test_a_job_in_a_bucket_logs_to_standard_output(tmp_path, monkeypatch, capfd):
+    folder = fake_bucket.install(monkeypatch, tmp_path) / "bucket" / "job"
+    start, job = run_attempt.start_process, epath.Path("gs://bucket/job")
+    monkeypatch.setattr(run_attempt.sys, "stdout", sys.__stdout__)
+    code = run_attempt.run(["python", "-c", "print('runs'); 1 / 0"], job, Budget())
+    assert code == 1 and "runs\n" in capfd.readouterr().out
+    (attempt,) = attempt_log.read_attempts(job)
+    assert attempt.root_cause.failure == "failure" and not run_attempt.is_running(job)
+
+    def start_here(command, output, **options):
+        return start(["python", "-c", "print('starts')"], output, **options)
+
+    monkeypatch.setattr(run_attempt, "start_process", start_here)
+    backend = local.Backend("", Resources())
+    (handle,) = backend.submit([ScriptJob(job, "")], Budget()).values()
+    wait_until(lambda: not backend.alive([handle]))
+    assert "starts\n" in capfd.readouterr().out
+    assert [path.name for path in folder.iterdir()] == ["attempts"]
 
 
 def test_the_record_of_an_earlier_version_is_read(tmp_path):
