@@ -9,6 +9,7 @@ from typing import Any
 
 from etils import epath
 
+from launch import cli
 from launch.backends import attempt_log, run_attempt
 from launch.backends.attempt_log import Budget
 from launch.backends.backend import Job, flag
@@ -60,6 +61,11 @@ class Backend:
                 hosts=self.resources.hosts,
                 resources=self._host_resources(),
                 slice=self._slice(),
+                retries=budget.retries,
+                preemptions=budget.preemptions,
+                log=os.fspath(run_attempt.log_path(job.folder)),
+                records=os.fspath(job.folder / attempt_log.FOLDER),
+                lost_record=dataclasses.asdict(_lost_record(budget)),
             )
             actor = self._ray.remote(ray_actors.JobActor)
             options = self._actor_options(name) | {"namespace": ray_actors.NAMESPACE}
@@ -172,6 +178,21 @@ class Backend:
                 "excludes": [".git", ".venv", "runs"],
             }
         return options
+
+
+def _lost_record(budget: Budget) -> attempt_log.ProcessRecord:
+    """The record of a process that was lost with its machine before it had one."""
+    return attempt_log.ProcessRecord(
+        attempt="",
+        rank=0,
+        round=budget.round,
+        host="",
+        pid=0,
+        started=0.0,
+        heartbeat=0.0,
+        ended=0.0,
+        exit_code=cli.PREEMPTED,
+    )
 
 
 def _connect_client(ray: Any, address: str, options: dict[str, Any]) -> None:

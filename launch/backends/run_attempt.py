@@ -65,6 +65,7 @@ def run(
     attempt: str = "",
     rank: int = 0,
     stop_requested: Callable[[], bool] = lambda: False,
+    on_record: Callable[[], object] = lambda: None,
 ) -> int:
     """Runs a command to its end, unless the job is done or its budget is used up.
 
@@ -74,6 +75,7 @@ def run(
       attempt: a name that sorts by time, the same on all hosts of the attempt.
       rank: the rank of this process in the attempt.
       stop_requested: polled; whether the backend wants the command to stop.
+      on_record: called when the attempt has its record, before the command starts.
 
     Returns:
       the exit code of the command, or 128 + n if signal n killed it, as in a shell.
@@ -99,6 +101,7 @@ def run(
             process_start=attempt_log.process_start(pid),
         )
         record.write(folder)
+        on_record()
         with open_log(folder, rank) as output:
             words = " ".join(shlex.join(command).split())
             output.write(f"--- {time.ctime()}, {record.host}: {words}\n".encode())
@@ -261,6 +264,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="store_true",
         help="take the end of the parent process as SIGTERM",
     )
+    parser.add_argument(
+        "--record_fd",
+        type=int,
+        help="a file descriptor to write to when the attempt has its record",
+    )
     args = parser.parse_args(argv[:separator])
     signals = []
     signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
@@ -273,6 +281,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         attempt=args.attempt,
         rank=args.rank,
         stop_requested=lambda: bool(signals),
+        on_record=lambda: args.record_fd and os.write(args.record_fd, b"1"),
     )
 
 

@@ -1,18 +1,23 @@
-"""The Ray backend on a real cluster of this machine, if Ray is installed."""
+"""The Ray backend: its actors alone, and on a real cluster if Ray is installed."""
 
+import functools
+import importlib.util
 import os
 import subprocess
 import sys
 import time
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from etils import epath
 
+from launch import backends
 from launch.backends import attempt_log, ray, run_attempt, scheduler
 from launch.backends.attempt_log import Budget
 from launch.backends.backend import load_backend
 from launch.backends.progress import JobProgress
 from launch.backends.resources import Resources
+from tests.testing.alarm import ends_within
 from tests.testing.script_jobs import ScriptJob, wait_until
 
 RESUMES = """
@@ -104,6 +109,157 @@ def test_a_connection_is_retried_when_the_server_dies_at_its_start():
     with pytest.raises(ConnectionAbortedError) as error:
         ray._connect_client(FakeRay(3), "ray://there:10001", {})
     assert ray._error_line(error.value) == "RuntimeError: see its log"
+
+
+class RayError(Exception):
+    """In place of ray.exceptions.RayError."""
+
+
+class FakeActor:
+    """An actor of this process; `actor.method.remote(...)` is what `get` calls."""
+
+    def __init__(self, actor):
+        self.actor = actor
+
+    def __getattr__(self, name):
+        method = getattr(self.actor, name)
+        return SimpleNamespace(remote=lambda *args: functools.partial(method, *args))
+
+
+class FakeActors(ModuleType):
+    """The module ray, as far as this backend uses it: actors and their names."""
+
+    def __init__(self):
+        super().__init__("ray")
+        self.named, self.num_started = {}, 0
+        self.exceptions = SimpleNamespace(RayError=RayError)
+        self.util = SimpleNamespace(
+            get_node_ip_address=lambda: "127.0.0.1",
+            list_named_actors=lambda all_namespaces: [
+                {"name": name, "namespace": "palimpsest"} for name in [*self.named]
+            ],
+        )
+
+    def remote(self, cls):
+        return SimpleNamespace(
+            options=lambda **options: SimpleNamespace(
+                remote=functools.partial(self._start, cls, options)
+            )
+        )
+
+    def _start(self, cls, options, spec):
+        name = options.get("name")
+        if name in self.named:
+            if not options.get("get_if_exists"):
+                raise ValueError(f"The name {name} is already taken.")
+            return self.named[name]
+        self.num_started += 1
+        if not name:
+            return FakeActor(cls(spec))
+        self.named[name] = name  # before its thread runs, which may end at once
+        cls(spec)
+        return name
+
+    def get_actor(self, name, namespace):
+        return self.named[name]
+
+    def kill(self, actor, no_restart=True):
+        self.named.pop(actor, None)
+
+    def get(self, reference):
+        return reference()
+
+
+@pytest.fixture
+def fake_ray(monkeypatch):
+    """Makes `launch.backends.ray` start its actors in this process."""
+    module = FakeActors()
+    groups = ModuleType("ray.util.placement_group")
+    group = SimpleNamespace(ready=lambda: lambda: None)
+    groups.placement_group = lambda *args, **options: group
+    groups.remove_placement_group = lambda group: None
+    strategies = ModuleType("ray.util.scheduling_strategies")
+    strategies.PlacementGroupSchedulingStrategy = lambda *args, **options: None
+    for each in (module, groups, strategies):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
+    monkeypatch.setitem(sys.modules, "ray.util", module.util)
+    name = "launch.backends.ray_actors"
+    spec = importlib.util.find_spec(name)
+    module.actors = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module.actors)
+    monkeypatch.setitem(sys.modules, name, module.actors)
+    monkeypatch.setattr(backends, "ray_actors", module.actors, raising=False)
+    monkeypatch.setattr(module.actors, "RETRY_INTERVAL_S", 0.0)
+    monkeypatch.setattr(ray.Backend, "poll_interval_s", 0.02)
+    return module
+
+
+def _fake_backend(fake_ray, **resources):
+    backend = ray.Backend("", Resources(**resources))
+    backend._ray = fake_ray
+    return backend
+
+
+def _submitted(fake_ray, jobs):
+    """What the actors of jobs would be started with; they are not."""
+    specs = []
+    fake_ray.actors.JobActor = specs.append
+    return _fake_backend(fake_ray).submit(jobs, Budget()), specs
+
+
+def test_attempts_that_never_begin_are_counted_and_given_up(
+    fake_ray, tmp_path, monkeypatch
+):
+    """`run_attempt` ends before it has a record: it cannot be imported, for example."""
+    (job,) = _make_jobs(tmp_path, 1)
+    code = f"open({str(tmp_path / 'starts')!r}, 'a').write('x'); import none"
+    command = ["python", "-c", code, "--"]
+    monkeypatch.setattr(run_attempt, "attempt_command", lambda *args: command)
+    backend = _fake_backend(fake_ray)
+    with ends_within(20):
+        failed = _run(tmp_path, [job], backend, preemptions=0, retries=1)
+    assert "failed with exit code 1" in failed[job]
+    assert "given up: 2 attempts did not begin" in failed[job]
+    assert (tmp_path / "starts").read_text() == "xx"
+    attempts = attempt_log.read_attempts(job.folder)
+    assert [each.root_cause.failure for each in attempts] == ["failure"] * 2
+    log = run_attempt.log_path(job.folder).read_text()
+    assert log.count("exit code 1 before the attempt began") == 2
+
+
+def test_a_folder_that_its_actor_cannot_write_ends_the_job(fake_ray, monkeypatch):
+    job = ScriptJob(epath.Path("/dev/null/job"), "")
+    command = ["python", "-c", "raise SystemExit(1)", "--"]
+    monkeypatch.setattr(run_attempt, "attempt_command", lambda *args: command)
+    backend = _fake_backend(fake_ray)
+    handles = backend.submit([job], Budget(retries=1))
+    wait_until(lambda: not backend.alive(handles.values()), 10)
+
+
+def test_hosts_that_are_lost_before_they_run_are_counted_and_given_up(
+    fake_ray, tmp_path, monkeypatch
+):
+    def address(host):
+        raise RayError
+
+    monkeypatch.setattr(fake_ray.actors.HostActor, "address", address)
+    (job,) = _make_jobs(tmp_path, 1)
+    backend = _fake_backend(fake_ray, hosts=2)
+    with ends_within(20):
+        failed = _run(tmp_path, [job], backend, preemptions=1, retries=0)
+    assert "preempted" in failed[job] and "2 attempts lost a host" in failed[job]
+    assert fake_ray.num_started == 1 + 2 * 2
+    attempts = attempt_log.read_attempts(job.folder)
+    assert [each.root_cause.failure for each in attempts] == ["preemption"] * 2
+
+
+def test_an_attempt_that_has_its_record_is_not_counted_by_its_actor(fake_ray, tmp_path):
+    (job,) = _make_jobs(tmp_path, 1, "raise SystemExit(9)")
+    _, (spec,) = _submitted(fake_ray, [job])
+    assert fake_ray.actors.HostActor(spec).run("1") == 9
+    (attempt,) = attempt_log.read_attempts(job.folder)
+    assert attempt.name == "1" and attempt.root_cause.exit_code == 9
+    assert "before" not in run_attempt.log_path(job.folder).read_text()
 
 
 def test_a_job_of_a_lost_node_resumes_on_another_without_a_driver(cluster, tmp_path):

@@ -72,6 +72,14 @@ MUTANTS = [
         "bucket",
     ),
     Mutant(
+        "Ray starts attempts that never begin for ever",
+        "launch/backends/ray_actors.py",
+        "if code in limits and ended[code] > limits[code]:",
+        "if False:",
+        "tests/launch/backends/test_ray.py",
+        "never_begin or lost_before or cannot_write",
+    ),
+    Mutant(
         "two runs write one workdir",
         WORKDIR,
         "if jax.process_index() != 0:",
