@@ -166,6 +166,7 @@ class Backend:
         single_host = self.resources.hosts == 1 and not self.resources.slice
         options = {
             "name": name,
+            "get_if_exists": True,  # of a driver that was killed as it submitted
             "lifetime": "detached",
             "max_restarts": -1,
             "max_concurrency": 4,

@@ -262,6 +262,17 @@ def test_an_attempt_that_has_its_record_is_not_counted_by_its_actor(fake_ray, tm
     assert "before" not in run_attempt.log_path(job.folder).read_text()
 
 
+def test_jobs_whose_driver_was_killed_as_it_submitted_them_are_taken_over(
+    fake_ray, tmp_path
+):
+    """Their actors have names that the file of handles lacks."""
+    jobs = _make_jobs(tmp_path, 2)
+    first, _ = _submitted(fake_ray, jobs[:1])
+    handles, started = _submitted(fake_ray, jobs)
+    assert handles.items() >= first.items() and len(started) == 1
+    assert set(_fake_backend(fake_ray).alive(handles.values())) == {*handles.values()}
+
+
 def test_a_job_of_a_lost_node_resumes_on_another_without_a_driver(cluster, tmp_path):
     backend, jobs = load_backend("ray", Resources(), {}), _make_jobs(tmp_path, 4)
     handles = backend.submit(jobs, Budget(retries=0))

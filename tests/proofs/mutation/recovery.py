@@ -80,6 +80,14 @@ MUTANTS = [
         "never_begin or lost_before or cannot_write",
     ),
     Mutant(
+        "Ray refuses a job whose actor a killed driver has started",
+        "launch/backends/ray.py",
+        '"get_if_exists": True',
+        '"get_if_exists": False',
+        "tests/launch/backends/test_ray.py",
+        "driver_was_killed",
+    ),
+    Mutant(
         "two runs write one workdir",
         WORKDIR,
         "if jax.process_index() != 0:",
