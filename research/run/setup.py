@@ -32,6 +32,7 @@ class Program(NamedTuple):
     data: Any  # `research.data.pipeline.Data`; None without text
     mesh: Mesh
     init: Callable[[jax.Array], State]
+    init_optimizer: Callable[[Any], Any]  # the optimizer's state of parameters, jitted
     step: Callable[[State, dict, jax.Array], State]  # jitted
     step_without_remat: Callable[[State, dict, jax.Array], State]  # for counting FLOPs
     evaluate: Callable
@@ -116,6 +117,7 @@ def build_program(
         data=data,
         mesh=mesh,
         init=jax.jit(lambda key: networks.unbox(init(key)), out_shardings=shardings),
+        init_optimizer=jax.jit(optimizer.init, out_shardings=shardings.opt_state),
         step=step_with_remat,
         step_without_remat=step_without_remat,
         evaluate=jax.jit(
@@ -294,10 +296,12 @@ def initial_state(program: Program, seed: int) -> State:
 
 
 def first_state(program: Program, config: Any) -> State:
-    """`initial_state`, with the parameters of train.init_from if it is set."""
+    """`initial_state`; if train.init_from is set, with its parameters, and with the
+    optimizer's state of these: pruning keeps weights there."""
     state = initial_state(program, config.seed)
     if not config.train.init_from:
         return state
+    state = state._replace(opt_state=None)  # frees its memory
     from research.checkpoints.partial_restore import restore_params  # imports Orbax
 
     params, _ = restore_params(
@@ -308,7 +312,7 @@ def first_state(program: Program, config: Any) -> State:
         of_vocabulary=program.of_vocabulary,
         **program.data.vocabulary_facts,
     )
-    return state._replace(params=params)
+    return state._replace(params=params, opt_state=program.init_optimizer(params))
 
 
 def label_names(program: Program) -> list[str]:

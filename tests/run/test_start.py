@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,12 +14,20 @@ from launch.config import load_config
 from launch.config_values import flatten
 from launch.sweeps import sweep_plan
 from launch.train import parser
-from research import networks, train
+from research import l0_gates, networks, train
 from research.errors import UserError
+from research.moving_average import exchange_average
+from research.pruning import is_pruned
 from research.run.identity import CONFIG_FILE
+from research.run.optimizer import make_optimizer
 from research.run.setup import build_program, first_state
 from research.run.start import check_start
-from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
+from tests.testing.tiny_runs import (
+    random_state,
+    save_untrained,
+    tiny_config,
+    write_corpus,
+)
 
 OTHER = {
     "model.norm_placement": "post",
@@ -99,6 +108,33 @@ def test_a_task_of_other_words_starts_from_what_reads_vectors(tmp_path):
     params, encoder = first_state(program, config).params, state.params["encoder"]
     for name, leaves in encoder.items():
         jax.tree.map(np.testing.assert_array_equal, params[name], leaves)
+
+
+@pytest.mark.parametrize("method", ["movement", "l0"])
+def test_a_run_that_prunes_starts_from_the_weights_of_another(folder, method):
+    """Both methods keep weights also where they are pruned. These stay at a step with a
+    rate of 0, but for the gates of L0."""
+    keys = {"train.init_from": str(folder / "run"), "optimizer.learning_rate": 0.0}
+    keys |= {"data.vocabulary": str(folder / "run"), "optimizer.ema_decay": 0.9}
+    config = tiny_config(folder, "mlm", **OTHER, **keys, **{"optimizer.prune": method})
+    program = build_program(config, jax.devices()[:1])
+    state, source = first_state(program, config), random_state(program).params
+    for params in (state.params, exchange_average(state).params):
+        jax.tree.map(np.testing.assert_array_equal, params, source)
+    optimizer = make_optimizer(config.optimizer, config.train.steps)
+    zeros = jax.tree.map(jnp.zeros_like, source)
+    update = jax.jit(optimizer.update)
+    updates, _ = update(zeros, state.opt_state, state.params)
+    gate = l0_gates.gate(l0_gates.INITIAL_SCORE) if method == "l0" else 1.0
+    jax.tree.map(
+        lambda pruned, leaf, change, before: np.testing.assert_allclose(
+            leaf + change, before * gate if pruned else before, rtol=1e-5, atol=1e-7
+        ),
+        is_pruned(source),
+        state.params,
+        updates,
+        source,
+    )
 
 
 def test_a_run_that_has_begun_keeps_its_config(folder, tmp_path):

@@ -170,6 +170,14 @@ MUTANTS = [
         "damaged_line",
     ),
     Mutant(
+        "pruning goes on from random weights in place of those of train.init_from",
+        "research/run/setup.py",
+        "opt_state=program.init_optimizer(params))",
+        "opt_state=initial_state(program, config.seed).opt_state)",
+        "tests/run/test_start.py",
+        "prunes",
+    ),
+    Mutant(
         "a resumed run has forgotten the state of its streams",
         "research/train.py",
         "self.state = restored.state if restored else first_state(program, config)",
