@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from research.pruning import SCORE_BETAS, merge, select
+from research.pruning import SCORE_BETAS, merge, select, select_like
 
 LOW, HIGH, TEMPERATURE = -0.1, 1.1, 2 / 3
 """Of the hard concrete distribution: gates are stretched to these, then clipped."""
@@ -57,17 +57,19 @@ def with_gates(
     optimizer: optax.GradientTransformation,
     factor: float,
     score_rate: Callable[[jax.Array], Any],
+    is_frozen: Callable[[Any], Any] | None = None,
 ) -> optax.GradientTransformation:
     """The optimizer, which trains weights and gates; `draw` is called before a step.
 
     Args:
       factor: of the mean of `penalty` over all matrices, which is added to the loss.
       score_rate: the learning rate of scores by step.
+      is_frozen: as of `research.pruning.select`, which its `init` calls.
     """
     moments = optax.scale_by_adam(*SCORE_BETAS)
 
     def init(params: Any) -> Gated:
-        pruned = select(params)
+        pruned = select(params, is_frozen)
         score = jax.tree.map(lambda leaf: jnp.full_like(leaf, INITIAL_SCORE), pruned)
         return Gated(
             score=score,
@@ -90,16 +92,19 @@ def with_gates(
             return factor / num_matrices * sum(each)
 
         _, pull = jax.vjp(product, state.score, state.weight)
-        of_score, of_weight = pull(select(grads))
+        of_score, of_weight = pull(select_like(grads, state.score))
         of_score = jax.tree.map(jnp.add, of_score, jax.grad(penalties)(state.score))
         change, score_moments = moments.update(of_score, state.score_moments)
         rate = score_rate(state.count)
         score = jax.tree.map(lambda s, c: s - rate * c, state.score, change)
         dense = merge(params, state.weight)
         updates, inner = optimizer.update(merge(grads, of_weight), state.inner, dense)
-        weight = select(optax.apply_updates(dense, updates))
+        weight = select_like(optax.apply_updates(dense, updates), state.score)
         own = jax.tree.map(
-            lambda w, s, old: w * gate(s) - old, weight, score, select(params)
+            lambda w, s, old: w * gate(s) - old,
+            weight,
+            score,
+            select_like(params, score),
         )
         count = optax.safe_increment(state.count)
         state = Gated(score, score_moments, weight, state.noise, count, inner)

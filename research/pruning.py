@@ -6,6 +6,7 @@ of zeros take as long as before: fewer weights are not more speed. The masks are
 the optimizer's state, and so of checkpoints.
 """
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+
+from research.errors import UserError
 
 METHODS = ("none", "magnitude", "movement", "soft_movement", "l0")
 """How weights are chosen.
@@ -91,14 +94,20 @@ class Pruner:
         return (1 - jnp.clip((step - self.begin) / span, 0, 1)) ** 3
 
     def wrap(
-        self, optimizer: optax.GradientTransformation
+        self,
+        optimizer: optax.GradientTransformation,
+        is_frozen: Callable[[Any], Any] | None = None,
     ) -> optax.GradientTransformation:
-        """The optimizer, after whose updates pruned weights are 0."""
+        """The optimizer, after whose updates pruned weights are 0.
+
+        Args:
+          is_frozen: as of `select`, which its `init` calls.
+        """
         moves = self.method != "magnitude"
         moments = optax.scale_by_adam(*SCORE_BETAS)
 
         def init(params: Any) -> Pruning:
-            pruned = select(params)
+            pruned = select(params, is_frozen)
             zeros = jax.tree.map(jnp.zeros_like, pruned) if moves else ()
             return Pruning(
                 count=jnp.zeros((), jnp.int32),
@@ -111,19 +120,20 @@ class Pruner:
 
         def update(grads: Any, state: Pruning, params: Any) -> tuple[Any, Pruning]:
             count = optax.safe_increment(state.count)
+            pick = partial(select_like, selected=state.mask)
             dense, score, score_moments = params, (), ()
             if moves:
                 # To scores gradients pass as if they were the mask's (straight through)
-                gradient = jax.tree.map(jnp.multiply, select(grads), state.weight)
+                gradient = jax.tree.map(jnp.multiply, pick(grads), state.weight)
                 if self.method == "soft_movement":
                     gradient = self._penalize(gradient, state.score, count)
                 change, score_moments = moments.update(gradient, state.score_moments)
                 rate = self.score_rate(state.count)
                 score = jax.tree.map(lambda s, c: s - rate * c, state.score, change)
                 dense = merge(params, state.weight)
-                grads = merge(grads, _masked(select(grads), state.mask))
+                grads = merge(grads, _masked(pick(grads), state.mask))
             updates, inner = optimizer.update(grads, state.inner, dense)
-            after = select(optax.apply_updates(dense, updates))
+            after = pick(optax.apply_updates(dense, updates))
             mask = self._mask(score, after, state.mask, count)
             own = jax.tree.map(
                 lambda kept, new, old, step: jnp.where(
@@ -131,8 +141,8 @@ class Pruner:
                 ),
                 mask,
                 after,
-                select(params),
-                select(updates),
+                pick(params),
+                pick(updates),
             )
             weight = after if moves else ()
             state = Pruning(count, mask, score, score_moments, weight, inner)
@@ -222,24 +232,57 @@ def is_pruned(params: Any) -> Any:
     return jax.tree_util.tree_map_with_path(of_blocks, params)
 
 
-def select(tree: Any) -> Any:
-    """The leaves that are pruned; the others are no leaves."""
+def select(params: Any, is_frozen: Callable[[Any], Any] | None = None) -> Any:
+    """The leaves that are pruned; the others are no leaves.
+
+    Args:
+      is_frozen: parameters -> True for each that does not change, and so is not pruned;
+        None: all change.
+
+    Raises:
+      UserError: all that could be pruned are frozen.
+    """
+    pruned = _keep(is_pruned(params), params)
+    if is_frozen is None or not jax.tree.leaves(pruned):
+        return pruned
+    changing = _keep(jax.tree.map(operator.not_, is_frozen(params)), pruned)
+    if not jax.tree.leaves(changing):
+        raise UserError(
+            "optimizer.prune: all kernels of blocks are below the paths of "
+            "optimizer.frozen, so none is pruned; set one of the two keys alone"
+        )
+    return changing
+
+
+def _keep(keep: Any, tree: Any) -> Any:
+    """The leaves of a tree where `keep` is True."""
     return jax.tree.map(
-        lambda pruned, leaf: leaf if pruned else optax.MaskedNode(),
-        is_pruned(tree),
+        lambda keeps, leaf: leaf if keeps else optax.MaskedNode(), keep, tree
+    )
+
+
+def select_like(tree: Any, selected: Any) -> Any:
+    """The leaves of a tree that the result of `select` has."""
+    return jax.tree.map(
+        lambda own, leaf: own if _is_left_out(own) else leaf,
+        selected,
         tree,
+        is_leaf=_is_left_out,
     )
 
 
 def merge(tree: Any, selected: Any) -> Any:
-    """The tree with its pruned leaves replaced by those of the result of `select`."""
+    """The tree with those leaves replaced that the result of `select` has."""
     return jax.tree.map(
-        lambda pruned, leaf, own: own if pruned else leaf,
-        is_pruned(tree),
-        tree,
+        lambda own, leaf: leaf if _is_left_out(own) else own,
         selected,
-        is_leaf=lambda leaf: isinstance(leaf, optax.MaskedNode),
+        tree,
+        is_leaf=_is_left_out,
     )
+
+
+def _is_left_out(leaf: Any) -> bool:
+    return isinstance(leaf, optax.MaskedNode)
 
 
 def prune_smallest(params: Any, kept: float, scope: str) -> Any:

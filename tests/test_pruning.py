@@ -29,12 +29,12 @@ def make_params(seed=0):
     return {"stack": {"blocks": blocks}, "token": {"embedding": draw(1, 6, 3)}}
 
 
-def run(optimizer, params, num_steps, seed=1):
+def run(optimizer, params, num_steps, seed=1, draw=make_params):
     """The state and the parameters after each step, with random gradients."""
     state, found = optimizer.init(params), []
     step = jax.jit(optimizer.update)
     for number in range(num_steps):
-        updates, state = step(make_params(seed + number), state, params)
+        updates, state = step(draw(seed + number), state, params)
         params = optax.apply_updates(params, updates)
         found.append((state, params))
     return found
@@ -171,6 +171,33 @@ def test_pruning_ends_after_it_begins():
     with pytest.raises(UserError, match=r"prune_end is 0\.2; it is at least .*, 0\.5"):
         keys = {"prune": "magnitude", "prune_begin": 0.5, "prune_end": 0.2}
         make_optimizer(section(warmup_steps=0, **keys), 9)
+
+
+@pytest.mark.parametrize("method", [m for m in pruning.METHODS if m != "none"])
+def test_frozen_weights_stay_and_the_others_are_pruned_as_without_them(method):
+    def without_out(seed=0):
+        params = make_params(seed)
+        del params["stack"]["blocks"]["out"]
+        return params
+
+    keys = dict(warmup_steps=0, prune=method, prune_scope="global", prune_kept=0.4)
+    keys |= dict(prune_begin=0.0, prune_end=0.5, prune_threshold=0.6)
+    params = make_params()
+    frozen, alone = (
+        make_optimizer(section(**keys, frozen=parts), 4)
+        for parts in ("stack/blocks/out", "")
+    )
+    found = run(frozen, params, 4)[-1][1]
+    expected = run(alone, without_out(), 4, draw=without_out)[-1][1]
+    expected["stack"]["blocks"]["out"] = params["stack"]["blocks"]["out"]
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert method == "l0" or 0.1 < (kernels(found)[0] == 0).mean() < 1
+
+
+def test_where_all_kernels_are_frozen_none_can_be_pruned():
+    optimizer = make_optimizer(section(prune="l0", frozen="network"), 500)
+    with pytest.raises(UserError, match=r"all kernels of blocks are below .*frozen"):
+        optimizer.init(make_params())
 
 
 @pytest.fixture(scope="module")

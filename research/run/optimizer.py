@@ -64,7 +64,8 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
     """Clipping by global norm, then the chosen optimizer on its schedule, then the
     average of the parameters.
 
-    Frozen parameters are left out of norms, do not decay and have no moments.
+    Frozen parameters are left out of norms and of pruning, do not decay and have no
+    moments.
 
     Raises:
       UserError: see `make_schedule`.
@@ -85,16 +86,15 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
     optimizer = optax.chain(*chain)
     if config.clip_norm:
         optimizer = optax.chain(optax.clip_by_global_norm(config.clip_norm), optimizer)
-    if config.frozen:
-        freeze = optax.masked(
-            optax.set_to_zero(), partial(is_frozen, parts=config.frozen)
-        )
+    stays = partial(is_frozen, parts=config.frozen) if config.frozen else None
+    if stays:
+        freeze = optax.masked(optax.set_to_zero(), stays)
         optimizer = optax.chain(freeze, optimizer)
     if config.prune == "l0":
         rate = _score_rate(config, steps)
-        optimizer = l0_gates.with_gates(optimizer, config.prune_penalty, rate)
+        optimizer = l0_gates.with_gates(optimizer, config.prune_penalty, rate, stays)
     elif config.prune != "none":
-        optimizer = _make_pruner(config, steps).wrap(optimizer)
+        optimizer = _make_pruner(config, steps).wrap(optimizer, stays)
     if config.ema_decay:
         optimizer = with_moving_average(optimizer, config.ema_decay)
     if config.average_from < 1:

@@ -146,8 +146,9 @@ class Optimizer:
     frozen: str = free_text("")  # paths of parameters that do not change and take no
     # gradient, as in token,embeddings,stack/blocks/attention; network: all but heads
     prune: str = choice("none", pruning.METHODS)  # which weights of the kernels of
-    # blocks become 0: small ones for good, those that training moves towards 0, or
-    # those whose gate it closes (l0, which reads none of the next four keys)
+    # blocks, but for frozen ones, become 0: small ones for good, those that training
+    # moves towards 0, or those whose gate it closes (l0, which reads none of the next
+    # four keys)
     prune_scope: str = choice("matrix", pruning.SCOPES)  # of what prune_kept is left:
     # of each matrix, or of all together
     prune_kept: float = number(0.15, above=0, most=1)  # fraction of these weights that

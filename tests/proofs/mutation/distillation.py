@@ -193,8 +193,8 @@ MUTANTS = [
     Mutant(
         "pruned weights of movement go on learning",
         PRUNING,
-        "grads = merge(grads, _masked(select(grads), state.mask))",
-        "grads = merge(grads, select(grads))",
+        "grads = merge(grads, _masked(pick(grads), state.mask))",
+        "grads = merge(grads, pick(grads))",
         TEST_PRUNING,
         "movement_keeps",
     ),

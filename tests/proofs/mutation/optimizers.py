@@ -99,6 +99,22 @@ MUTANTS = [
         "frozen",
     ),
     Mutant(
+        "frozen weights are pruned",
+        OPTIMIZER,
+        ".wrap(optimizer, stays)",
+        ".wrap(optimizer)",
+        "tests/test_pruning.py",
+        "frozen_weights_stay",
+    ),
+    Mutant(
+        "L0 closes gates of frozen weights",
+        OPTIMIZER,
+        "config.prune_penalty, rate, stays)",
+        "config.prune_penalty, rate)",
+        "tests/test_pruning.py",
+        "frozen_weights_stay and l0",
+    ),
+    Mutant(
         "a frozen network has blocks that learn",
         OPTIMIZER,
         "np.all(depth < top)",

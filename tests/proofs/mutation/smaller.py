@@ -182,11 +182,10 @@ MUTANTS = [
     Mutant(
         "between steps the parameters are those of the last draw",
         L0_GATES,
-        "lambda w, s, old: w * gate(s) - old, weight, score, select(params)",
+        "lambda w, s, old: w * gate(s) - old,\n            weight,\n            score,",
         "lambda w, z, old: w * z - old,\n"
         "            weight,\n"
-        "            _drawn_gates(score, state.noise),\n"
-        "            select(params),",
+        "            _drawn_gates(score, state.noise),",
         "tests/test_pruning.py",
         "l0_draws",
     ),
