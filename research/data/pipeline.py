@@ -57,8 +57,8 @@ class Pipeline:
     """Batches of rows: row r of step s is row s * batch_size + r of the source.
 
     A row's content does not depend on the batch size, except for sources with
-    `contiguous` and for objectives that use the training step. With `buckets` these
-    choose the rows of a step, and the length of its batch.
+    `contiguous`, with data.mixing=batches and for objectives with `reads_step`. With
+    `buckets` these choose the rows of a step, and the length of its batch.
     """
 
     source: Source
@@ -209,7 +209,7 @@ def open_data(config: Any, objective: Any) -> Data:
         from research.data.loading import saved_batches  # of few runs
 
         if saved_batches.has_saved_batches(data.task):
-            opened = saved_batches.open_saved_batches(config)
+            opened = saved_batches.open_saved_batches(config, objective)
             return _make_data(config, objective, *opened)
     if not corpus_rates(config) or _is_user_task(data.task):
         if "/" in data.task:

@@ -70,6 +70,10 @@ class Objective(abc.ABC):
     reads_backward: bool = False
     """Whether the network reads text from its end."""
 
+    reads_step: bool = False
+    """Whether rows, or what the loss makes of them, depend on the training step
+    (`Example.step`), so that it matters which rows a step has."""
+
     fills_masks: bool = False
     """Whether the state at a mask token predicts the token that it hides."""
 

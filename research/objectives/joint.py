@@ -76,6 +76,10 @@ class Objective(composite.Composite):
         }
         return self.with_fields(parts=parts)
 
+    @property
+    def reads_step(self) -> bool:
+        return self._parts.has_schedule or super().reads_step
+
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         specs = {
             f"{name}_{array}": spec

@@ -46,6 +46,10 @@ class Objective(taught.Taught):
         object.__setattr__(self, "replacing_rate", rate)
         super().__post_init__()
 
+    @property
+    def reads_step(self) -> bool:
+        return composite.varies(self.replacing_rate) or super().reads_step
+
     def for_evaluation(self) -> Any:
         return self._base.for_evaluation()
 

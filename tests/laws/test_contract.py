@@ -55,6 +55,21 @@ def test_a_row_is_a_function_of_its_text_and_key(name, fields, length):
 
 
 @all_cases
+def test_a_row_depends_on_the_step_only_where_the_objective_reads_it(name, fields):
+    """The number of the step itself may be there, for schedules that do not vary."""
+    objective = make_objective(name, fields)
+    example, batch = make_batch(objective, 37)
+    example = example._replace(step=example.step + 1000)
+    found = objective.corrupt(example, keys(8), VOCAB, 37)
+    differ = [
+        array
+        for array in batch.keys() - {"step"}
+        if not np.array_equal(batch[array], found[array])
+    ]
+    assert objective.reads_step or not differ
+
+
+@all_cases
 def test_noise_depends_on_the_key(name, fields, monkeypatch):
     objective, drawn = make_objective(name, fields | {"packed": False}), []
     random_bits = counter_rng.random_bits

@@ -162,6 +162,23 @@ def test_stages_switch_exactly_at_their_steps():
     ).all()
 
 
+@pytest.mark.parametrize(("name", "key"), [("mix", "mixing_rate"), ("joint", "weight")])
+def test_it_reads_the_step_where_a_schedule_varies(name, key):
+    """Or that of a part's part."""
+
+    def reads_step(schedule):
+        part = {"objective": "mlm"} if name == "joint" else {}
+        parts = {"a": part, "b": part | {key: schedule}}
+        objective = objectives.make_objective(name, parts=parts)
+        whole = {"c": {"objective": name, "parts": parts}, "lm": {}}
+        joint = objectives.make_objective("joint", parts=whole)
+        assert joint.reads_step == objective.reads_step
+        return objective.reads_step
+
+    assert not any(map(reads_step, (2.0, [[0, 2.0]], [[5, 2.0], [9, 2.0]])))
+    assert reads_step([[0, 2.0], [9, 1.0]])
+
+
 def test_a_stage_depends_on_the_step_alone():
     # So a resumed run is corrupted like an uninterrupted one.
     rates = [[[0, 1], [100, 0]], [[0, 0], [100, 1]]]

@@ -121,6 +121,7 @@ def test_the_rate_is_that_of_the_released_code():
     np.testing.assert_allclose(rates, [0.3, 0.6, 0.9996, 1.0], atol=1e-6)
     constant = make(replacing_rate=0.5)
     assert constant == make() and constant.rate(jnp.array([7])) == 0.5
+    assert objective.reads_step and not constant.reads_step
 
 
 def test_evaluations_are_of_the_student_alone():

@@ -65,6 +65,10 @@ class Objective(objectives.Objective):
     min_length = 1
     network = loss = None  # its batches train nothing
 
+    @property
+    def reads_step(self):
+        return self.timed
+
     def text_spec(self, length):
         fields = {"contiguous": self.contiguous} if self.unit == "stream" else {}
         if self.unit in ("pair", "sentence_pair"):

@@ -133,13 +133,15 @@ def has_saved_batches(task: str) -> bool:
     return bool(task) and (epath.Path(task) / META_FILE).exists()
 
 
-def open_saved_batches(config: Any) -> tuple[VocabInfo, SavedSource, SavedSource, dict]:
+def open_saved_batches(
+    config: Any, objective: Any
+) -> tuple[VocabInfo, SavedSource, SavedSource, dict]:
     """The vocabulary, train and eval sources, and counts of the folder data.task.
 
     Raises:
       UserError: a file is damaged; the batches were saved with another config or for
-        fewer steps; or rows continue from step to step, and the config has another
-        batch size.
+        fewer steps; or the config has another batch size, and it matters which rows a
+        step has.
     """
     folder = epath.Path(config.data.task)
     meta = _read_meta(folder / META_FILE)
@@ -156,13 +158,29 @@ def open_saved_batches(config: Any) -> tuple[VocabInfo, SavedSource, SavedSource
             f"data.task {folder} holds {meta['rows']['train']} rows, but "
             f"train.steps * train.batch is {needed}; save more batches"
         )
-    if meta["contiguous"] and config.train.batch != meta["batch"]:
-        raise UserError(
-            f"data.task {folder} holds {meta['batch']} streams that continue from step "
-            f"to step; set train.batch={meta['batch']}, not {config.train.batch}"
-        )
+    if config.train.batch != meta["batch"]:
+        _check_any_batch(config, objective, meta, folder)
     train, held_out = (SavedSource(folder, split, meta) for split in ("train", "eval"))
     return _vocab_from_json(meta["vocab"]), train, held_out, meta["counts"]
+
+
+def _check_any_batch(config: Any, objective: Any, meta: dict, folder: Any) -> None:
+    """Raises UserError: rows may not be divided into steps of another batch size."""
+    reason = ""
+    if meta["contiguous"]:
+        reason = f"holds {meta['batch']} streams that continue from step to step"
+    elif config.data.mixing == "batches":
+        reason = f"holds batches of {meta['batch']} rows, each of one corpus"
+    elif objective.reads_step:
+        reason = (
+            f"holds batches of {meta['batch']} rows, and objective "
+            f"{config.objective.name} reads the training step of each"
+        )
+    if reason:
+        raise UserError(
+            f"data.task {folder} {reason}; set train.batch={meta['batch']}, not "
+            f"{config.train.batch}"
+        )
 
 
 def _batch_settings(config: Any) -> dict[str, Any]:

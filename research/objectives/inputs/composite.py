@@ -71,6 +71,10 @@ class Composite(objectives.Objective):
         return all(member.reads_backward for member in self.members.values())
 
     @property
+    def reads_step(self) -> bool:
+        return any(member.reads_step for member in self.members.values())
+
+    @property
     def fills_masks(self) -> bool:
         return any(member.fills_masks for member in self.members.values())
 
@@ -144,6 +148,11 @@ class Parts(NamedTuple):
 
     members: dict[str, objectives.Objective]
     schedules: dict[str, Schedule]  # each part's weight or mixing rate by step
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether a weight or mixing rate varies with the step."""
+        return any(map(varies, self.schedules.values()))
 
 
 def corrupt_part(
@@ -279,6 +288,11 @@ def parse_schedule(value: Any, name: str) -> Schedule:
             f"that ascend, not {value!r}"
         )
     return points
+
+
+def varies(points: Schedule) -> bool:
+    """Whether a schedule has more than one value."""
+    return len({value for _, value in points}) > 1
 
 
 def piecewise_constant(points: Schedule, step: np.ndarray) -> np.ndarray:

@@ -134,6 +134,26 @@ def test_contiguous_streams_keep_their_batch_size(tmp_path, monkeypatch):
         open_data(config, objective)
 
 
+@pytest.mark.parametrize(
+    ("timed", "mixing", "words"),
+    [(True, "rows", "reads the training step"), (False, "batches", "of one corpus")],
+)
+def test_a_step_keeps_its_rows_where_these_depend_on_it(tmp_path, timed, mixing, words):
+    """Schedules would have another speed, and batches rows of two corpora."""
+    names = ("one", "two")
+    corpora = {small_data.write_corpus(tmp_path, name, seed=1): 1.0 for name in names}
+    config = small_data.config(corpora, tmp_path / "cache")
+    config.data.mixing = mixing
+    objective = toy_objectives.Objective(timed=timed)
+    folder = epath.Path(tmp_path / "batches")
+    saved_batches.save_batches(config, open_data(config, objective), folder, 20)
+    config.data.task = str(folder)
+    assert open_data(config, objective).train.batch(19)
+    config.train.batch, config.train.steps = 4, 40
+    with pytest.raises(UserError, match=rf"{words}.*set train\.batch=8, not 4"):
+        open_data(config, objective)
+
+
 def test_an_incomplete_folder_is_refused(saved):
     _, config, folder = saved
     (folder / saved_batches.META_FILE).unlink()
