@@ -197,7 +197,7 @@ XLNET = Family(
             "transformer.mask_emb",
             "query_embedding/vector",
             ROW,
-            zeros=lambda sizes: (1, 1, sizes.table_width),
+            neutral=lambda sizes: np.zeros((1, 1, sizes.table_width)),
         ),
         row("transformer.word_embedding.weight", "token/embedding", VOCAB),
         *layers("transformer.layer.{n}.", "stack", XLNET_BLOCK),

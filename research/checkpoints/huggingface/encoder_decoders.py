@@ -278,7 +278,7 @@ BART = Family(
                 "final_logits_bias",
                 "output/bias",
                 VOCAB_OF_ROW,
-                zeros=lambda sizes: (1, sizes.vocab),
+                neutral=lambda sizes: np.zeros((1, sizes.vocab)),
             ),
         ),
     },

@@ -3,6 +3,8 @@
 Keys are those of Hugging Face's modeling files (transformers 5, models/*/modeling_*).
 """
 
+import numpy as np
+
 from research.checkpoints.huggingface.family import (
     ACTIVATIONS,
     TASK_HEADS,
@@ -85,7 +87,7 @@ def _embeddings(prefix, positions=None, *, token_types=True):
     types = row(
         f"{name}.token_type_embeddings.weight",
         "embeddings/token_type",
-        zeros=lambda sizes: (1, sizes.table_width),
+        neutral=lambda sizes: np.zeros((1, sizes.table_width)),
     )
     return (
         row(f"{name}.word_embeddings.weight", "token/embedding", VOCAB),
@@ -197,6 +199,29 @@ ROBERTA = _roberta("roberta", "Roberta")
 XLM_ROBERTA = _roberta("xlm-roberta", "XLMRoberta")
 CAMEMBERT = _roberta("camembert", "Camembert", "tokenizer.json")
 
+MAPPING = "albert.encoder.embedding_hidden_mapping_in"
+"""Hugging Face's has it whatever the widths, ours where they differ
+(modeling_albert.py, AlbertTransformer)."""
+
+
+def _check_mapping(config, tensors):
+    """No options.
+
+    Raises:
+      UserError: a mapping between equal widths is not the identity.
+    """
+    if config["embedding_size"] != config["hidden_size"]:
+        return {}
+    for end, identity in (("weight", np.eye), ("bias", np.zeros)):
+        found = tensors.get(f"{MAPPING}.{end}")
+        if found is not None and not np.array_equal(found, identity(len(found))):
+            raise UserError(
+                f"embedding_size is hidden_size, and {MAPPING}.{end} is not that of "
+                "the identity: a network here has no such layer between equal widths"
+            )
+    return {}
+
+
 ALBERT = Family(
     "albert",
     ("full",),
@@ -211,7 +236,17 @@ ALBERT = Family(
     readout=("transform",),
     body=(
         *_embeddings("albert."),
-        *dense("albert.encoder.embedding_hidden_mapping_in", "stack/project"),
+        row(
+            f"{MAPPING}.weight",
+            "stack/project/kernel",
+            TRANSPOSED,
+            neutral=lambda sizes: np.eye(sizes.table_width),
+        ),
+        row(
+            f"{MAPPING}.bias",
+            "stack/project/bias",
+            neutral=lambda sizes: np.zeros(sizes.table_width),
+        ),
         *layers(
             "albert.encoder.albert_layer_groups.0.albert_layers.0.",
             "stack",
@@ -237,6 +272,7 @@ ALBERT = Family(
         *_tasks("Albert"),
         ("AlbertModel", ()),
     ),
+    decide=_check_mapping,
     copies={
         "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
         "predictions.decoder.bias": "predictions.bias",

@@ -276,7 +276,7 @@ def _architecture(
         held = {path for r in needed for path in r.paths}
         own = tuple(f"head_{head}/" for head in tasks)
         return held.issuperset(p for p in params if p.startswith(own)) and all(
-            r.zeros or r.instead or all(path in params for path in r.paths)
+            r.neutral or r.instead or all(path in params for path in r.paths)
             for r in needed
         )
 

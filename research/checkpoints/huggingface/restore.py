@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -302,7 +302,8 @@ def restore_network(
             array = np.pad(array, padding)
         params[path] = array
         used |= {*found.keys}
-    return Restored(params, num_rows, sorted({*tensors} - used - _copies(model, used)))
+    used |= _copies(model, used) | _neutral(model, own_rows, shapes)
+    return Restored(params, num_rows, sorted({*tensors} - used))
 
 
 def _padded_rows(shapes: Mapping[str, tuple[int, ...]]) -> int:
@@ -325,3 +326,15 @@ def _copies(model: Model, used: set[str]) -> set[str]:
                 )
             same.add(key)
     return same
+
+
+def _neutral(
+    model: Model, own_rows: Sequence[rows.Row], shapes: Mapping[str, tuple[int, ...]]
+) -> set[str]:
+    """Keys of tensors whose parameters a network may lack and compute the same."""
+    return {
+        r.key
+        for r in own_rows
+        if r.neutral and r.key in model.tensors and shapes.keys().isdisjoint(r.paths)
+        if np.array_equal(model.tensors[r.key], r.neutral(model.sizes))
+    }

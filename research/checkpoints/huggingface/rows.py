@@ -94,8 +94,8 @@ class Row(NamedTuple):
     key: str  # of Hugging Face; LAYER stands for the layer's number
     paths: tuple[str, ...]  # of our parameters; several split the last dim
     change: Change = SAME
-    zeros: Callable[[Sizes], tuple[int, ...]] | None = None  # shape of what is written
-    # where we have no such parameter, which is the same as zeros
+    neutral: Callable[[Sizes], np.ndarray] | None = None  # what is written where we
+    # have no such parameter, which computes the same
     instead: str = ""  # key that is read where there is no tensor `key`
     needs: str = ""  # path of another parameter, without which it is not written
     first: int = 0  # the first layer that has it; of those below, whose parameters have
@@ -182,7 +182,7 @@ def write(
 ) -> tuple[dict[str, np.ndarray], set[str]]:
     """Hugging Face's tensors, and the paths of the parameters that they hold.
 
-    A row whose parameters do not exist is left out, or zeros; of several rows of one
+    A row whose parameters do not exist is left out, or neutral; of several rows of one
     parameter the first is written.
     """
     tensors, written = {}, set()
@@ -192,8 +192,8 @@ def write(
         if all(path in params for path in r.paths):
             tensors |= dict(_write_row(r, [params[path] for path in r.paths], sizes))
             written |= {*r.paths}
-        elif r.zeros:
-            tensors[r.key] = np.zeros(r.zeros(sizes), np.float32)
+        elif r.neutral:
+            tensors[r.key] = r.neutral(sizes).astype(np.float32)
     return tensors, written
 
 

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from research.checkpoints.huggingface import export, restore, rows
 from research.checkpoints.huggingface.folder import CONFIG, WEIGHTS, read_json
@@ -131,6 +131,46 @@ def test_the_tagger_of_electra_has_no_hidden_layer(tmp_path):
     changed = dataclasses.replace(network, params=rest | head, head_activation="none")
     first, *_ = export.write_network(tmp_path, changed)
     assert first.startswith("ElectraForTokenClassification")
+
+
+MAPPING = "albert.encoder.embedding_hidden_mapping_in"
+
+
+@pytest.fixture
+def equal_albert(bert, tmp_path):
+    """The golden BERT with shared layers, as an ALBERT: its parameters, the folder."""
+    options = dataclasses.replace(bert.options, shared_layers=True)
+    params = {
+        path: x[:1] if "/blocks/" in path else x
+        for path, x in bert.params.items()
+        if not path.startswith(("head_", "pooler/"))
+    }
+    network = dataclasses.replace(bert, options=options, params=params)
+    export.write_network(tmp_path, network)
+    return params, tmp_path
+
+
+def test_an_albert_of_equal_sizes_maps_embeddings_to_themselves(equal_albert):
+    """Hugging Face's always has the layer, ours only between two widths."""
+    params, folder = equal_albert
+    assert read_json(folder / CONFIG)["model_type"] == "albert"
+    tensors = load_file(folder / WEIGHTS)
+    width = params["token/embedding"].shape[1]
+    np.testing.assert_array_equal(tensors[f"{MAPPING}.weight"], np.eye(width))
+    np.testing.assert_array_equal(tensors[f"{MAPPING}.bias"], np.zeros(width))
+    shapes = {path: x.shape for path, x in params.items()}
+    found = restore.restore(f"hf:{folder}", "", shapes)
+    assert found.params.keys() == params.keys() and not found.unused
+
+
+@pytest.mark.parametrize("end", ["weight", "bias"])
+def test_an_albert_of_equal_sizes_with_another_mapping_is_refused(equal_albert, end):
+    _, folder = equal_albert
+    tensors = load_file(folder / WEIGHTS)
+    tensors[f"{MAPPING}.{end}"][-1] += 1
+    save_file(tensors, folder / WEIGHTS)
+    with pytest.raises(UserError, match=rf"\.{end} is not that of the identity"):
+        restore.open_model(folder)
 
 
 def test_dropout_without_a_key_is_named(bert, tmp_path):

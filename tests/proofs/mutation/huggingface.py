@@ -320,6 +320,22 @@ MUTANTS = [
         "another_size",
     ),
     Mutant(
+        "an ALBERT of equal sizes is exported without its mapping",
+        f"{FOLDER}/encoders.py",
+        "            neutral=lambda sizes: np.eye(sizes.table_width),\n",
+        "",
+        TEST_EXPORT,
+        "equal_sizes",
+    ),
+    Mutant(
+        "an ALBERT of equal sizes loses its mapping on the way in",
+        f"{FOLDER}/encoders.py",
+        "if found is not None and not np.array_equal(found, identity(len(found))):",
+        "if False:",
+        TEST_EXPORT,
+        "another_mapping",
+    ),
+    Mutant(
         "a second table that differs from the tied one is ignored",
         RESTORE,
         "            if not np.array_equal(tensors[key], tensors[original]):",
