@@ -6,25 +6,40 @@ SMALL_GAIN = 0.05
 """A loss that is nearer than this to the entropy of token frequencies, which it should
 be below, shows little learning."""
 
-OTHER_LOSSES = ("cbow", "skipgram")
-"""Objectives whose losses are not -log p of a token among all."""
+TOKEN_LOSSES = ("bart", "clm", "dae", "fim", "generator", "lm", "mass", "mlm", "plm")
+TOKEN_LOSSES += ("tlm", "unilm", "xae")
+"""Terms that are -log p of a token of the text among all tokens."""
+
+OF_TASKS = ("sequence_classification",)
+"""Objectives in which such a term stands beside a task's."""
+
+
+def token_losses(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics that are such terms, also as terms of parts, as in "PART/mlm".
+
+    Of ELECTRA they are those of generators: most tokens that its discriminator predicts
+    stand in its input.
+    """
+    named = {name: name.rpartition("/")[2] for name in metrics}
+    generators = "generator" in named.values()
+    chosen = ("generator",) if generators else TOKEN_LOSSES
+    return {name: metrics[name] for name, term in named.items() if term in chosen}
 
 
 def knows_no_context(
     metrics: Mapping[str, float], objective: str, split: str, token_entropy: float
 ) -> bool:
-    """Whether a loss over tokens is about what frequencies of tokens alone give.
+    """Whether all losses over tokens are about what frequencies of tokens alone give.
 
     Args:
       metrics: "SPLIT/NAME" -> value.
       objective: the config's objective.name.
       token_entropy: of the training text's tokens, in nats; 0: unknown.
     """
-    term = {"electra": "generator"}.get(objective, objective)
-    loss = metrics.get(f"{split}/{term}", 0.0)
-    if objective in OTHER_LOSSES:
-        return False
-    return 0 < (1 - SMALL_GAIN) * token_entropy < loss
+    own = {name: v for name, v in metrics.items() if name.startswith(f"{split}/")}
+    losses = {} if objective in OF_TASKS else token_losses(own)
+    least = min(losses.values(), default=0.0)
+    return 0 < (1 - SMALL_GAIN) * token_entropy < least
 
 
 def predicts_one_class(metrics: Mapping[str, float]) -> bool:

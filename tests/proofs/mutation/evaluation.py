@@ -8,6 +8,22 @@ TEST_COMPOSITE = "tests/objectives/inputs/test_composite.py"
 
 MUTANTS = [
     Mutant(
+        "what has parts is never seen to have learnt too little",
+        "research/evaluation/learning.py",
+        'named = {name: name.rpartition("/")[2] for name in metrics}',
+        'named = {name: name.partition("/")[2] for name in metrics}',
+        "tests/evaluation/test_learning.py",
+        "learnt_too_little",
+    ),
+    Mutant(
+        "a part that has learnt nothing is all that counts",
+        "research/evaluation/learning.py",
+        "least = min(losses.values(), default=0.0)",
+        "least = max(losses.values(), default=0.0)",
+        "tests/evaluation/test_learning.py",
+        "learnt_too_little",
+    ),
+    Mutant(
         "evaluations lack the tags that training does not read",
         "research/data/loading/build.py",
         "return own if own.batch_spec(length) == specs else objective",
@@ -122,8 +138,8 @@ MUTANTS = [
     Mutant(
         "a pretraining that learnt no context passes for one that did",
         "research/evaluation/learning.py",
-        "return 0 < (1 - SMALL_GAIN) * token_entropy < loss",
-        "return 0 < (1 + SMALL_GAIN) * token_entropy < loss",
+        "return 0 < (1 - SMALL_GAIN) * token_entropy < least",
+        "return 0 < (1 + SMALL_GAIN) * token_entropy < least",
         "tests/launch/reports/test_notes.py",
         "learnt_nothing",
     ),
