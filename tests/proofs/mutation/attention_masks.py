@@ -86,8 +86,8 @@ MUTANTS = [
     Mutant(
         "evaluations have rows of data.length, whatever eval_length",
         BUILD,
-        "held_out, length=eval_length, rates=eval_rates",
-        "held_out, length=data.length, rates=eval_rates",
+        "length=eval_length,\n        rates=eval_rates",
+        "length=data.length,\n        rates=eval_rates",
         TEST_EVAL_LENGTH,
         "another_length",
     ),
@@ -104,8 +104,8 @@ MUTANTS = [
     Mutant(
         "an evaluation has no limits",
         LM,
-        "return _Evaluation(**fields",
-        "return Objective(**fields",
+        "return _Evaluation(**vars(self)",
+        "return Objective(**vars(self)",
         TEST_EVAL_LENGTH,
         "same_length",
     ),

@@ -118,7 +118,7 @@ MUTANTS = [
     Mutant(
         "a score has the z-loss and the smoothing of training",
         "research/objectives/dae.py",
-        "return replace(self, label_smoothing=0.0, z_loss=0.0)",
+        "return self.with_fields(label_smoothing=0.0, z_loss=0.0)",
         "return self",
         TEST_SCORING,
         "log_p_alone",
