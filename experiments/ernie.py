@@ -10,7 +10,7 @@ Phrases and entities are those of a lexicon (lines of an entry, a tab, and "phra
 
 Look at: train/mlm at the two changes: each stage is harder than the one before. The
 evaluation uses the last stage. Stages change at a third and two thirds of the size's
-own train.steps: with other steps, give objective.parts, too.
+own train.steps: with other steps, give objective.parts, too (`stages`).
 
 The network is that of the released config/ernie_config.json (ReLU) and of Paddle's
 layer norm.
@@ -22,9 +22,26 @@ Departs (docs/fidelity.md has the values): phrases and entities; stages; pairs o
 documents; tasks that are left out.
 """
 
+from typing import Any
+
 from experiments import base, bert
 
 SIZES = ("tiny", "small", "base")
+PAIR = {"format": "segment_pair", "sentence_task": "nsp", "unit": "lexicon"}
+PAIR |= {"random_tokens": "all", "rounding": "independent"}
+
+
+def stages(steps: int) -> dict[str, dict[str, Any]]:
+    """objective.parts whose stages are a third of these steps each."""
+    first, last = steps // 3, 2 * steps // 3
+    rates = {
+        "token": [[0, 1], [first, 0]],
+        "phrase": [[first, 1], [last, 0]],
+        "entity": [[last, 1]],
+    }
+    own = {"token": {"unit": "token"}}
+    own |= {name: {"entry_types": name} for name in ("phrase", "entity")}
+    return {name: PAIR | own[name] | {"mixing_rate": rates[name]} for name in rates}
 
 
 def get_config(size: str = "small"):
@@ -39,12 +56,6 @@ def get_config(size: str = "small"):
         config.data.update(vocabulary_size=18_000, length=128)
         config.train.update(steps=1_000_000, batch=65_536 // 128)
         config.optimizer.update(learning_rate=1e-4, warmup_steps=5000)
-    pair = {"format": "segment_pair", "sentence_task": "nsp", "unit": "lexicon"}
-    pair |= {"random_tokens": "all", "rounding": "independent"}
-    first, last = config.train.steps // 3, 2 * config.train.steps // 3
-    parts = {"token": pair | {"unit": "token", "mixing_rate": [[0, 1], [first, 0]]}}
-    phrase = pair | {"entry_types": "phrase"}
-    parts["phrase"] = phrase | {"mixing_rate": [[first, 1], [last, 0]]}
-    parts["entity"] = pair | {"entry_types": "entity", "mixing_rate": [[last, 1]]}
+    parts = stages(config.train.steps)
     config.objective.update(name="mix", base_objective="mlm", parts=parts)
     return config

@@ -14,7 +14,7 @@ also the softmax's, with a bias.
 Look at: --config.objective.rate from 0.1 to 0.9 (the paper's Figure 5: half is best).
 
 The released command has 3,000 tokens a device, some 110 sentences, on a number of
-devices that it does not give.
+devices that it does not give; base has those of one.
 
 Departs (docs/fidelity.md has the values): rate of the first step, in parts of peak /
 warm-up; clipping; first token of a sentence.
@@ -43,5 +43,5 @@ def get_config(size: str = "small"):
         config.data.update(length=102, vocabulary_size=60_000, sentinels=0)
         config.model.update(layers=6, width=1024, heads=8, feedforward=4096)
         config.optimizer.update(learning_rate=1e-4, warmup_steps=4000)
-        config.train.update(steps=200_000, batch=24)
+        config.train.update(steps=200_000, batch=108)
     return config

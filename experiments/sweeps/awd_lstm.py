@@ -15,7 +15,8 @@ of as many FLOPs has fewer parameters.
 Departs: less than one pass of the text underfits, so that the LSTM drops and penalises
 nothing, and begins with a wider range of its table (see sweeps/ulmfit.py); all have
 Adam, at rates that were picked on a seed that is not among the table's, among three
-each for the LSTM and for the Transformer of as many parameters.
+each for the LSTM and for the Transformer of as many parameters; gradients are clipped
+at each experiment's own norm, 0.25 and 1.
 """
 
 from collections.abc import Iterator

@@ -18,7 +18,9 @@ whose losses have weights of 15 and 1.
 Departs: words are counted as 1.3 tokens, of which every vocabulary here needs more, so
 that no text is seen more than ten times. Both of GPT-BERT's losses see each row, masks
 are 15 % throughout (released: 30 to 15 %) and of single tokens (1 to 3), and the
-network is the same as the other arms'. Its texts are scored from both sides.
+network is the same as the other arms'. Its texts are scored from both sides. ELECTRA
+reads pairs of segments. Rows of masked spans end with a document and BART's with a
+sentence, so that a seventh of their positions is empty.
 """
 
 from experiments.sweeps.objectives import SHARED
@@ -31,6 +33,8 @@ TOKENS_PER_WORD = 1.3
 PAIRS = {"objective.format": "segment_pair", "objective.sentence_task": "nsp"}
 SPANS = {"objective.unit": "span", "objective.draw_unit": "span"}
 SPANS |= {"objective.format": "doc_sentences", "objective.boundary_targets": 15}
+FULL_ROWS = {"objective.text_unit": "stream", "objective.shortest": 1}
+"""For MASS, whose own rows are single sentences."""
 NEXT_TOKEN = {"objective": "mlm", "predict_at": "previous", "weight": 15 / 16}
 GPT_BERT = {
     "bidirectional": NEXT_TOKEN,
@@ -54,7 +58,7 @@ ARMS = {
     "replaced tokens": ("experiments/electra.py", {}),
     "InfoWord": ("experiments/infoword.py", {}),
     "text infilling": ("experiments/bart.py", {"objective.permute_rate": 0.0}),
-    "masked sequence": ("experiments/mass.py", {}),
+    "masked sequence": ("experiments/mass.py", FULL_ROWS),
     "span denoising": ("experiments/dae.py", {}),
     "mixture of denoisers": ("experiments/ul2.py", {}),
 }

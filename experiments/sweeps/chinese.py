@@ -10,6 +10,7 @@ the same text, vocabulary and optimizer; the row without pretraining is the firs
 Departs: tasks are tuned for the same number of steps, not of epochs.
 """
 
+from experiments import ernie
 from launch.sweeps import finetuning
 from launch.sweeps.scales import SCALES
 
@@ -23,11 +24,15 @@ OWN = {
 
 
 def sweep(scale, tasks):
-    own = {} if scale == "paper" else OWN | SCALES[scale].post_norm
+    own, stages = {}, {}
+    if scale != "paper":
+        own = OWN | SCALES[scale].post_norm
+        steps = SCALES[scale].pretraining["train.steps"]
+        stages = {"ernie": {"objective.parts": ernie.stages(steps)}}
     chosen = finetuning.own_tasks("chinese", tasks)
     for seed in range(SCALES[scale].pretraining_seeds):
         for row in ROWS:
-            arm = f"experiments/{row}.py", own
+            arm = f"experiments/{row}.py", own | stages.get(row, {})
             start = finetuning.pretraining(row, arm, scale, seed=seed)
             fresh = finetuning.NO_PRETRAINING if row == ROWS[0] else ""
             yield from finetuning.with_baseline(

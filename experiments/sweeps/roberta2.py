@@ -7,7 +7,8 @@ Question: should a row be a pair of segments or of sentences, or whole sentences
 documents, or of one document alone?
 
 Departs: batches have equally many rows, so that rows of sentence pairs and of single
-documents have fewer tokens; the paper makes their batches larger.
+documents have fewer tokens; the paper makes their batches larger. Rows of pairs have no
+token types, as RoBERTa's network has none.
 """
 
 from launch.sweeps import finetuning

@@ -8,7 +8,8 @@ pretrained for each seed first, which is the teacher of that seed's rows. Below 
 a student is as wide as the teacher, and has half of its layers.
 
 Departs: the paper leaves a term out of distillation on tasks, too; here tasks are tuned
-by their labels.
+by their labels. "no hidden loss" has none of embeddings either, which is a term of its
+own in the paper.
 """
 
 from launch.sweeps import finetuning

@@ -93,8 +93,8 @@ def _stages(scale, seed, texts):
     first, second, _ = BUDGETS[scale].steps
     keys = {"train.steps": first, "model.token_types": 3, "data.length": 64}
     keys |= CPU | {"optimizer.learning_rate": 1e-3, "optimizer.warmup_steps": 200}
-    if scale == "paper":
-        keys = {"train.steps": first, "model.token_types": 3}
+    if scale == "paper":  # the batch is XLM's
+        keys = {"train.steps": first, "model.token_types": 3, "train.batch": 1024}
     stage_1 = f"experiments/xlm.py:{size}", shared | keys
     keys = {"train.steps": second, "model.shared_embeddings": False, INIT_FROM: stage_1}
     keys |= _depths(scale)
