@@ -6,7 +6,11 @@ this unit and the last one before it that is not white space, so `sentence_trait
 computed once for each distinct unit.
 """
 
+# U units
+
 import re
+
+import numpy as np
 
 JOINED, NO_SPACE = "\ud800", "\ud801"
 """Prefixes of units without a space before them: of a unit after a Chinese full stop,
@@ -23,6 +27,8 @@ _SPACE = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _LITERAL_UNIT = re.compile(
     rf" ([^{_SPACE}]+)|([{_SPACE}]+(?![^{_SPACE}])|[^{_SPACE}]+|[{_SPACE}])"
 )
+_SINGLE_SPACE = re.compile(rf"(?<=[^{_SPACE}])(?= [^{_SPACE}])")
+_UNIT_END = re.compile(rf"[{_SPACE}{_STOPS}]")
 _END = re.compile(r"([.!?…]+)[\"'”’»)\]}*_`]*$")
 _CHINESE_END = re.compile(rf"[{_STOPS}]+[”’」』）》\"']*$")
 _OPENING_MARKS = "\"'“‘«([{*_`¿¡-–—"
@@ -73,6 +79,22 @@ def split_literally(text: str) -> list[str]:
     return cut
 
 
+def split_spans(text: str) -> list[str]:
+    """The spans of a text with all of its white space; joined they are the text.
+
+    It is cut before each single space between two words. A span is one unit of
+    `split_literally` or several.
+    """
+    first, *rest = _SINGLE_SPACE.split(text)
+    return [NO_SPACE + first, *(span[1:] for span in rest)] if first else []
+
+
+def split_span(span: str) -> list[str]:
+    """The units of a span; all together have its text."""
+    is_unit = not _UNIT_END.search(span)
+    return [span] if is_unit else split_literally(spell_unit(span))
+
+
 def spell_unit(unit: str) -> str:
     """The text of a unit, with the space before it."""
     return unit[1:] if unit[0] in (JOINED, NO_SPACE) else " " + unit
@@ -93,6 +115,44 @@ def sentence_traits(unit: str) -> int:
     head = unit[0] if unit[0] not in _OPENING_MARKS else unit.lstrip(_OPENING_MARKS)[:1]
     opens = OPENS if head.isalnum() and not head.islower() else 0
     return opens | _ends(unit)
+
+
+def span_traits(span: str) -> int:
+    """The traits of a span: OPENS of its first word, and ENDS of its last.
+
+    A span has NEWLINE only if it has no word.
+    """
+    traits = list(map(sentence_traits, split_span(span)))
+    words = [each for each in traits if not each & BLANK]
+    if not words:
+        return BLANK | NEWLINE * any(each & NEWLINE for each in traits)
+    return words[0] & OPENS | words[-1] & ENDS
+
+
+def find_starts(
+    traits: np.ndarray, documents: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which units start a sentence, and which a paragraph: [U] bool each.
+
+    A paragraph starts at a document's first unit, and at the first word after a line's
+    end; so does a sentence.
+
+    Args:
+      traits: [U], the traits of each unit.
+      documents: int64, the units at which documents start.
+    """
+    word = np.flatnonzero(traits & BLANK == 0)
+    before, after = word[:-1], word[1:]
+    document = np.searchsorted(documents, word, side="right")
+    inside = document[:-1] == document[1:]
+    line = np.cumsum(traits & NEWLINE > 0)
+    paragraphs = np.zeros(len(traits), bool)
+    paragraphs[after[inside & (line[before] < line[after])]] = True
+    paragraphs[documents] = True
+    starts = paragraphs.copy()
+    follows = inside & (traits[before] & ENDS > 0) & (traits[after] & OPENS > 0)
+    starts[after[follows]] = True
+    return starts, paragraphs
 
 
 def _ends(unit: str) -> int:

@@ -329,6 +329,8 @@ def build_stream(
     }
     if separator == "lines":
         cache_key["lines"] = True
+    if vocabulary.model.version > 1:
+        cache_key["encoding"] = vocabulary.model.version
     separator_ids = [] if separator == "none" else [vocabulary.vocab.eos_id]
     tokenizer = functools.partial(
         tokenize.StreamTokenizer, vocabulary, separator_ids, separator == "lines"

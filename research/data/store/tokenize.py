@@ -18,7 +18,7 @@ import numpy as np
 from research.batch import DOCUMENT, PARAGRAPH, SENTENCE
 from research.data.corpora import sentences
 from research.data.corpora.corpus import Corpus
-from research.data.corpora.sentences import BLANK, ENDS, NEWLINE, OPENS
+from research.data.corpora.sentences import BLANK, NEWLINE
 from research.data.documents import ArrayType, Document
 from research.data.progress import progress
 from research.data.store.annotations import annotate, label_number
@@ -30,6 +30,8 @@ MAX_BATCH_CHARS = 2**19
 """Number of characters of text that are tokenized together."""
 MAX_KNOWN_UNITS = 2**19
 """The most distinct units that are kept before all are dropped."""
+MAX_KNOWN_TOKENS = 2**22
+"""The most tokens of known units: a span of several may be long."""
 VERSION = 1
 """Raise it when a change here makes another stream of the same text."""
 SHARD_FILES = ("token", "flags", "documents", "sentences", "labels")
@@ -62,13 +64,14 @@ class StreamTokenizer:
 
     def __call__(self, texts: Iterable[str]) -> Tokens:
         """The tokens of the texts, each followed by the separator."""
-        if len(self._numbers) > MAX_KNOWN_UNITS:
+        size = len(self._token)
+        if len(self._numbers) > MAX_KNOWN_UNITS or size > MAX_KNOWN_TOKENS:
             self._reset()
         units, documents = [], []
         for text in texts:
             documents.append(len(units))
             if self.vocabulary.keep_whitespace:
-                units += sentences.split_literally(text)
+                units += self.vocabulary.split(text)
             else:
                 for paragraph in text.split("\n"):
                     units += sentences.split_units(paragraph)
@@ -84,9 +87,6 @@ class StreamTokenizer:
     def _look_up(self, number: np.ndarray, documents: np.ndarray) -> Tokens:
         """The tokens of units.
 
-        A paragraph starts at a document's first unit, and at the first word after a
-        line's end; so does a sentence.
-
         Args:
           number: [U] int64, the number of each unit.
           documents: [D] int64, the indices into `number` at which they start.
@@ -96,22 +96,12 @@ class StreamTokenizer:
         total = int(count.sum())
         index = np.repeat(self._first[number] - first, count) + np.arange(total)
         flags = self._flags[index]
-        traits = self._traits[number]
-        word = np.flatnonzero(traits & BLANK == 0)
-        before, after = word[:-1], word[1:]
-        document = np.searchsorted(documents, word, side="right")
-        inside = document[:-1] == document[1:]
-        line = np.cumsum(traits & NEWLINE > 0)
-        paragraphs = np.zeros(len(number), bool)
-        paragraphs[after[inside & (line[before] < line[after])]] = True
-        paragraphs[documents] = True
-        starts = paragraphs.copy()
-        follows = inside & (traits[before] & ENDS > 0) & (traits[after] & OPENS > 0)
-        starts[after[follows]] = True
+        starts, paragraphs = sentences.find_starts(self._traits[number], documents)
         flags[first[starts]] |= SENTENCE
         flags[first[paragraphs]] |= PARAGRAPH
         flags[first[documents]] |= DOCUMENT
-        return Tokens(self._token[index], flags, first[documents], first[starts])
+        found = np.flatnonzero(flags & SENTENCE)
+        return Tokens(self._token[index], flags, first[documents], found)
 
     def _reset(self) -> None:
         """Drops all units but the separator, and lines' ends where they are no text."""
@@ -132,7 +122,9 @@ class StreamTokenizer:
             return
         encoded = self.vocabulary.encode_units(new)
         first = len(self._token) + np.cumsum(encoded.count) - encoded.count
-        traits = np.fromiter(map(sentences.sentence_traits, new), np.uint8, len(new))
+        joins = self.vocabulary.joins_units
+        traits_of = sentences.span_traits if joins else sentences.sentence_traits
+        traits = np.fromiter(map(traits_of, new), np.uint8, len(new))
         self._token = np.concatenate([self._token, encoded.token])
         self._flags = np.concatenate([self._flags, encoded.flags])
         self._count = np.concatenate([self._count, encoded.count])

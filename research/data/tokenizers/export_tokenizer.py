@@ -7,6 +7,7 @@ unknown to a vocabulary.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -89,14 +90,18 @@ def make_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     if isinstance(vocabulary.model, SentencePieceModel):
         tokenizer = _of_sentencepiece(vocabulary)
     else:
-        tokenizer = tokenizers.Tokenizer.from_str(vocabulary.model.data.decode())
-        words = vocabulary.tokenizer_type == "words"
-        bytes_of_units = vocabulary.tokenizer_type == "bytebpe"
-        if words or (bytes_of_units and not vocabulary.keep_whitespace):
+        data, tokenizer_type = vocabulary.model.data.decode(), vocabulary.tokenizer_type
+        one_space = tokenizer_type in ("bytebpe", "words")
+        one_space &= not vocabulary.keep_whitespace
+        if tokenizer_type == "bytebpe" and one_space:
+            data = _without_white_space(data)
+        tokenizer = tokenizers.Tokenizer.from_str(data)
+        if tokenizer_type == "bytebpe":
+            tokenizer.pre_tokenizer = vocabulary.model.pre_tokenizer
+        if one_space:
             steps = [tokenizer.normalizer] if tokenizer.normalizer else []
             tokenizer.normalizer = normalizers.Sequence([*steps, _one_space(" ")])
-            cut = pre_tokenizers.ByteLevel(add_prefix_space=False)
-            cut = tokenizer.pre_tokenizer if words else cut
+            cut = tokenizer.pre_tokenizer
             tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_after_stops(), cut])
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -113,6 +118,19 @@ def _added(vocabulary: Vocabulary) -> dict[int, str]:
     for role, name in special_names(vocabulary).items():
         names[getattr(vocab, f"{role}_id")] = name
     return {token: name for token, name in names.items() if token >= size}
+
+
+def _without_white_space(data: str) -> str:
+    """A `tokenizer.json` whose added tokens with white space are found in no text.
+
+    Their ids stay: they are pieces of the model, whose bytes are spelled otherwise.
+    """
+    state = json.loads(data)
+    for token in list(state["added_tokens"]):
+        if not token["special"] and re.search(r"\s", token["content"]):
+            state["added_tokens"].remove(token)
+            state["model"]["vocab"][token["content"]] = token["id"]
+    return json.dumps(state)
 
 
 def _one_space(mark: str) -> normalizers.Normalizer:

@@ -38,7 +38,7 @@ def _encode(
 ) -> list[int]:
     if vocabulary.keep_whitespace:
         text = text.removesuffix(" ") if before_mask else text
-        units = sentences.split_literally(text)
+        units = vocabulary.split(text)
     else:
         units = sentences.split_units(text)
         if joined and units and not text[0].isspace():

@@ -23,10 +23,9 @@ def token_offsets(text: str, vocabulary: Vocabulary) -> TokenOffsets:
     In a unit the characters of its pieces are counted. If their number differs from the
     unit's (normalised or unknown text), each piece stands for the whole unit.
     """
-    split = sentences.split_units
-    if vocabulary.keep_whitespace:
-        split = sentences.split_literally
-    units = split(text)
+    units = vocabulary.split(text)
+    if vocabulary.joins_units:
+        return _of_spans(text, units, vocabulary)
     encoded = vocabulary.encode_units(units)
     unit_begin, unit_size = np.empty((2, len(units)), np.int64)
     position = 0
@@ -50,6 +49,17 @@ def token_offsets(text: str, vocabulary: Vocabulary) -> TokenOffsets:
     begin = np.where(exact, np.minimum(begin, unit_size[unit] - 1), 0)
     end = np.where(exact, np.minimum(end, unit_size[unit]), unit_size[unit])
     return TokenOffsets(unit_begin[unit] + begin, unit_begin[unit] + end)
+
+
+def _of_spans(text: str, spans: list[str], vocabulary: Vocabulary) -> TokenOffsets:
+    """The characters of the tokens of spans, by the tokenizer, which knows them."""
+    located = vocabulary.locate_units(spans)
+    size = np.array([len(sentences.spell_unit(span)) for span in spans], np.int64)
+    first = np.repeat(np.cumsum(size) - size, located.count)
+    begin, end = first + located.begin, first + located.end
+    shown = [text[a:b] for a, b in zip(begin, end, strict=True)]
+    spaces = [len(each) - len(each.lstrip()) for each in shown]
+    return TokenOffsets(np.where(begin + spaces < end, begin + spaces, begin), end)
 
 
 _PREFIXES = (sentences.JOINED, sentences.NO_SPACE)

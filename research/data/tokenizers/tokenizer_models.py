@@ -2,7 +2,7 @@
 
 A model maps units of text to ids. A unit is a word: " word" after white space, "word"
 right after another unit. No piece spans two units, so each distinct unit needs to be
-encoded only once.
+encoded only once. Where white space is kept, a model may join units (`CUTS`).
 """
 
 # U units, T tokens, V pieces
@@ -38,11 +38,29 @@ PATTERNS = ("normalizer", "pre_tokenizer")
 """Parts of a `tokenizer.json` that may have regular expressions, which may panic."""
 
 
+CUTS = ("units", "spans", "texts")
+"""Where white space is kept, what a model encodes by itself: units of
+`sentences.split_literally`, if it cuts text by GPT-2's pattern; spans of
+`sentences.split_spans`, if by another; whole texts, if it joins words, too."""
+
+
 class EncodedUnits(NamedTuple):
     """The tokens of several units, concatenated."""
 
     token: np.ndarray  # [T] int32
     count: np.ndarray  # [U] int64: tokens of each unit
+
+
+class LocatedTokens(NamedTuple):
+    """The tokens of several texts, concatenated, and the characters that they encode.
+
+    The tokens of a character that has several all have its place.
+    """
+
+    token: np.ndarray  # [T] int32
+    count: np.ndarray  # [U] int64: tokens of each text
+    begin: np.ndarray  # [T] int64, in its text
+    end: np.ndarray  # [T] int64
 
 
 class TokenizerModel(Protocol):
@@ -54,6 +72,8 @@ class TokenizerModel(Protocol):
     piece_bytes: list[bytes]  # [V] the UTF-8 of each; a word's mark is a space
     is_control: list[bool]  # [V] pieces that no text is encoded to
     adds_space: bool  # its files ask for a space before the first word of a text
+    cuts: str  # one of `CUTS`
+    version: int  # another one where a change here gives a text other tokens or flags
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
         """The tokens of units; each starts with a space or joins the unit before it."""
@@ -63,6 +83,8 @@ class SentencePieceModel:
     """A SentencePiece model, unigram or BPE."""
 
     adds_space = True
+    cuts = "units"
+    version = 1
 
     def __init__(self, data: bytes):
         proto = sentencepiece_model_pb2.ModelProto.FromString(data)
@@ -122,7 +144,9 @@ class HuggingFaceModel:
         self.pieces = [""] * (last + 1)
         for piece, i in vocabulary.items():
             self.pieces[i] = piece
-        special = {token["content"] for token in state["added_tokens"]}
+        added = state["added_tokens"]
+        special = {token["content"] for token in added if token["special"]}
+        ordinary = {token["content"] for token in added} - special
         unknown = state["model"].get("unk_token")
         if self.tokenizer_type == "unigram":
             unknown = state["model"]["vocab"][state["model"]["unk_id"]][0]
@@ -134,6 +158,8 @@ class HuggingFaceModel:
         for piece, control in zip(self.pieces, self.is_control, strict=True):
             if control:
                 self.piece_bytes.append(b"")
+            elif piece in ordinary and self.tokenizer_type == "bytebpe":
+                self.piece_bytes.append(piece.encode())  # as text spells it
             elif piece == unknown:
                 space = " " * (self.tokenizer_type in ("wordpiece", "unigram", "words"))
                 self.piece_bytes.append(f"{space}\ufffd".encode())
@@ -150,6 +176,22 @@ class HuggingFaceModel:
                 self.piece_bytes.append(_byte_level_bytes(piece))
         if self.tokenizer_type in ("unigram", "bpe"):
             _refuse_long_pieces(self)
+        self.cuts = "units"
+        if self.tokenizer_type == "bytebpe" and not _has_gpt2_pattern(state):
+            texts = [piece.decode("utf-8", "ignore") for piece in self.piece_bytes]
+            joins_words = any(map(_JOINS_WORDS.search, texts))
+            strips = any(
+                token["lstrip"] or token["rstrip"]
+                for token in added
+                if not token["special"]
+            )
+            self.cuts = "texts" if joins_words or strips else "spans"
+        self.version = 2 if ordinary or self.cuts != "units" else 1
+
+    @property
+    def pre_tokenizer(self) -> tokenizers.pre_tokenizers.PreTokenizer:
+        """The rule by which units are cut; it adds no space."""
+        return self._model.pre_tokenizer
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
         with self._guard():
@@ -157,6 +199,24 @@ class HuggingFaceModel:
                 list(units), add_special_tokens=False
             )
         return _concatenate([encoding.ids for encoding in encodings])
+
+    def locate(self, texts: Sequence[str]) -> LocatedTokens:
+        """The tokens of texts, and the characters of each."""
+        with self._guard():
+            encodings = self._model.encode_batch(list(texts), add_special_tokens=False)
+        encoded = _concatenate([encoding.ids for encoding in encodings])
+        offsets = [pair for encoding in encodings for pair in encoding.offsets]
+        begin, end = np.array(offsets, np.int64).reshape(-1, 2).T
+        return LocatedTokens(*encoded, begin, end)
+
+
+def _has_gpt2_pattern(state: dict) -> bool:
+    """Whether a byte-level `tokenizer.json` cuts text by GPT-2's pattern alone."""
+    steps = _steps(state.get("pre_tokenizer"), "pretokenizers")
+    if [step["type"] for step in steps] != ["ByteLevel"]:
+        return False
+    plain = all(token["special"] for token in state["added_tokens"])
+    return plain and steps[0].get("use_regex", True)
 
 
 def _of_units(state: dict) -> dict:
@@ -171,6 +231,7 @@ def _of_units(state: dict) -> dict:
             step["strip_left"] = False
     kept = [step for step in normal if step["type"] != "Prepend"]
     state["normalizer"] = {"type": "Sequence", "normalizers": kept}
+    state["post_processor"] = None  # it would trim white space from places of tokens
     before = _steps(state.get("pre_tokenizer"), "pretokenizers")
     for step in before:
         if "add_prefix_space" in step:
@@ -181,6 +242,10 @@ def _of_units(state: dict) -> dict:
         kept = [step for step in before if step["type"] != "WhitespaceSplit"]
         state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": kept}
     return state
+
+
+_JOINS_WORDS = re.compile(r"\S (?!\s)")
+"""A piece that matches may have text on both sides of where spans are cut."""
 
 
 def _steps(part: dict | None, name: str) -> list[dict]:

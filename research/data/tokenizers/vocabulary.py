@@ -22,6 +22,7 @@ from research.data.corpora import sentences, word_boundaries
 from research.data.corpora.corpus import Corpus
 from research.data.tokenizers import (
     model_files,
+    span_flags,
     tokenizer_models,
     tokenizer_sample,
     train_tokenizer,
@@ -41,7 +42,8 @@ class Encoded(NamedTuple):
     """The tokens of several units, concatenated."""
 
     token: np.ndarray  # [T] int32
-    flags: np.ndarray  # [T] uint8: WORD where a word starts
+    flags: np.ndarray  # [T] uint8: WORD where a word starts; of a span of several units
+    # SENTENCE and PARAGRAPH, too, but at its first unit
     count: np.ndarray  # [U] int64: tokens of each unit, at least one
 
 
@@ -77,20 +79,67 @@ class Vocabulary:
 
     def encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Token ids [T] int32 of a text, and [T] bool: a word starts there."""
-        if self.keep_whitespace:
-            encoded = self.encode_units(sentences.split_literally(text))
-        else:
-            encoded = self.encode_units(sentences.split_units(text))
-        return encoded.token, encoded.flags == WORD
+        encoded = self.encode_units(self.split(text))
+        return encoded.token, encoded.flags & WORD > 0
+
+    @property
+    def joins_units(self) -> bool:
+        """Whether `split` gives spans, in which the model may join units."""
+        return self.keep_whitespace and self.model.cuts != "units"
+
+    def split(self, text: str) -> list[str]:
+        """The units of a text that are encoded one by one: see `CUTS`."""
+        if not self.keep_whitespace:
+            return sentences.split_units(text)
+        if self.model.cuts == "units":
+            return sentences.split_literally(text)
+        if self.model.cuts == "spans":
+            return sentences.split_spans(text)
+        return [sentences.NO_SPACE + text] if text else []
 
     def encode_units(self, units: Sequence[str]) -> Encoded:
-        """The tokens of units of `sentences.split_units` or `split_literally`."""
+        """The tokens of units of `split`, or of `sentences.split_units`."""
+        if self.joins_units:
+            return self._encode_spans(units)
+        token, count = self._encode_each(units)
+        return Encoded(token, self._word_flags(token, count), count)
+
+    def _encode_each(self, units: Sequence[str]) -> tokenizer_models.EncodedUnits:
+        """The tokens of units, at least one each."""
         token, count = self.model.encode(list(map(sentences.spell_unit, units)))
         if not count.all():  # a unit has no token, a control character for example
             first = np.cumsum(count) - count
             token = np.insert(token, first[count == 0], self.vocab.unk_id)
             count = np.maximum(count, 1)
-        return Encoded(token, self._word_flags(token, count), count)
+        return tokenizer_models.EncodedUnits(token, count)
+
+    def locate_units(self, units: Sequence[str]) -> tokenizer_models.LocatedTokens:
+        """The tokens of units, at least one each, with their places in the units."""
+        texts = list(map(sentences.spell_unit, units))
+        token, count, begin, end = self.model.locate(texts)
+        empty = np.flatnonzero(count == 0)
+        at = (np.cumsum(count) - count)[empty]
+        return tokenizer_models.LocatedTokens(
+            np.insert(token, at, self.vocab.unk_id),
+            np.maximum(count, 1),
+            np.insert(begin, at, 0),
+            np.insert(end, at, [len(texts[number]) for number in empty]),
+        )
+
+    def _encode_spans(self, spans: Sequence[str]) -> Encoded:
+        """The tokens of spans; only those of several units need the tokens' places."""
+        joined = np.array([len(sentences.split_span(each)) > 1 for each in spans], bool)
+        several = [spans[number] for number in np.flatnonzero(joined)]
+        located = self.locate_units(several)
+        single = self._encode_each([spans[n] for n in np.flatnonzero(~joined)])
+        count = np.zeros(len(spans), np.int64)
+        count[joined], count[~joined] = located.count, single.count
+        of_joined = np.repeat(joined, count)
+        token = np.zeros(len(of_joined), np.int32)
+        token[of_joined], token[~of_joined] = located.token, single.token
+        flags = self._word_flags(token, count)
+        flags[of_joined] |= span_flags.span_flags(several, located)
+        return Encoded(token, flags, count)
 
     def decode(self, token: Sequence[int] | np.ndarray) -> str:
         """The text of token ids; special ids have no text."""

@@ -4,14 +4,47 @@ from tests.proofs.mutation import Mutant
 
 SENTENCES = "research/data/corpora/sentences.py"
 VOCABULARY = "research/data/tokenizers/vocabulary.py"
+MODELS = "research/data/tokenizers/tokenizer_models.py"
 SAMPLE = "research/data/tokenizers/tokenizer_sample.py"
-TOKENIZE = "research/data/store/tokenize.py"
 
 TEST_VOCABULARY = "tests/data/tokenizers/test_vocabulary.py"
 TEST_WHITESPACE = "tests/data/tokenizers/test_whitespace.py"
 TEST_NORMALIZATION = "tests/data/tokenizers/test_normalization.py"
+TEST_BYTE_LEVEL = "tests/data/tokenizers/test_byte_level_patterns.py"
 
 MUTANTS = [
+    Mutant(
+        "byte-level BPE of any family is cut by GPT-2's pattern",
+        MODELS,
+        'self.cuts = "texts" if joins_words or strips else "spans"',
+        'self.cuts = "units"',
+        TEST_BYTE_LEVEL,
+        "ids_are_those_of_the_whole_text",
+    ),
+    Mutant(
+        "added tokens that are text, indentation for one, are decoded to nothing",
+        MODELS,
+        '{token["content"] for token in added if token["special"]}',
+        '{token["content"] for token in added}',
+        TEST_BYTE_LEVEL,
+        "only_special_pieces",
+    ),
+    Mutant(
+        "no sentence starts within units that a tokenizer joins",
+        "research/data/tokenizers/span_flags.py",
+        "flags[token[starts]] |= SENTENCE",
+        "pass",
+        TEST_BYTE_LEVEL,
+        "starts_of_sentences",
+    ),
+    Mutant(
+        "a stream of ids that an earlier version gave is taken from the cache",
+        "research/data/store/stream.py",
+        'cache_key["encoding"] = vocabulary.model.version',
+        "pass",
+        TEST_BYTE_LEVEL,
+        "not_taken_from_the_cache",
+    ),
     Mutant(
         "an empty line has no eos",
         "research/data/store/tokenize.py",
@@ -70,7 +103,7 @@ MUTANTS = [
     ),
     Mutant(
         "blank text at the start of a document is a sentence of its own",
-        TOKENIZE,
+        SENTENCES,
         "inside = document[:-1] == document[1:]",
         "inside = document[:-1] <= document[1:]",
         TEST_WHITESPACE,
