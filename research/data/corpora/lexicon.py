@@ -38,7 +38,8 @@ def load_lexicon(path: str, vocabulary: Any) -> Lexicon:
     encoded = vocabulary.encode_units([unit for each in units for unit in each])
     ends = np.cumsum(encoded.count)[np.cumsum([len(each) for each in units]) - 1]
     tokens = np.split(encoded.token, ends[:-1])  # [tokens of an entry] each
-    known = [vocabulary.vocab.unk_id not in each for each in tokens]
+    unknown = vocabulary.vocab.unk_id
+    known = [len(each) > 0 and unknown not in each for each in tokens]
     first: dict[bytes, int] = {}
     for number, each in enumerate(tokens):
         if known[number]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.batch import DOCUMENT, PARAGRAPH, SENTENCE
+from research.batch import DOCUMENT, PARAGRAPH, SENTENCE, WORD
 from research.data.corpora import sentences
 from research.data.corpora.corpus import Corpus
 from research.data.corpora.sentences import BLANK, NEWLINE
@@ -63,7 +63,10 @@ class StreamTokenizer:
         self._reset()
 
     def __call__(self, texts: Iterable[str]) -> Tokens:
-        """The tokens of the texts, each followed by the separator."""
+        """The tokens of the texts, each followed by the separator.
+
+        A text of which a normalizer leaves nothing is one unknown token.
+        """
         size = len(self._token)
         if len(self._numbers) > MAX_KNOWN_UNITS or size > MAX_KNOWN_TOKENS:
             self._reset()
@@ -82,7 +85,12 @@ class StreamTokenizer:
             map(self._numbers.__getitem__, units), np.int64, len(units)
         )
         self._encode_new_units()
-        return self._look_up(number, np.array(documents, np.int64))
+        starts = np.array(documents, np.int64)
+        if self.vocabulary.model.drops_units:
+            has_text = self._traits[number] & BLANK == 0
+            empty = ~np.logical_or.reduceat(has_text, starts)
+            number[starts[empty]] = self._numbers[_NOTHING]
+        return self._look_up(number, starts)
 
     def _look_up(self, number: np.ndarray, documents: np.ndarray) -> Tokens:
         """The tokens of units.
@@ -104,16 +112,17 @@ class StreamTokenizer:
         return Tokens(self._token[index], flags, first[documents], found)
 
     def _reset(self) -> None:
-        """Drops all units but the separator, and lines' ends where they are no text."""
-        known = {_SEPARATOR: len(self.separator_ids)}
+        """Drops all units but those that are no text of a document."""
+        known = {_SEPARATOR: len(self.separator_ids), _NOTHING: 1}
         if not self.vocabulary.keep_whitespace:
             known[_LINE_END] = len(self.separator_ids) * self._lines
         self._numbers = _UnitNumbers(known)
-        self._token = np.array(self.separator_ids, np.int32)
-        self._flags = np.zeros(len(self.separator_ids), np.uint8)
+        unknown = self.vocabulary.vocab.unk_id
+        self._token = np.array([*self.separator_ids, unknown], np.int32)
+        self._flags = np.array([0] * len(self.separator_ids) + [WORD], np.uint8)
         self._count = np.array(list(known.values()), np.int64)
-        self._first = np.zeros(len(known), np.int64)
-        self._traits = np.array([BLANK, BLANK | NEWLINE][: len(known)], np.uint8)
+        self._first = np.array([0, len(self.separator_ids), 0][: len(known)], np.int64)
+        self._traits = np.array([BLANK, BLANK, BLANK | NEWLINE][: len(known)], np.uint8)
 
     def _encode_new_units(self) -> None:
         """Appends the tokens of the units that have just been numbered."""
@@ -125,6 +134,7 @@ class StreamTokenizer:
         joins = self.vocabulary.joins_units
         traits_of = sentences.span_traits if joins else sentences.sentence_traits
         traits = np.fromiter(map(traits_of, new), np.uint8, len(new))
+        traits[encoded.count == 0] = BLANK
         self._token = np.concatenate([self._token, encoded.token])
         self._flags = np.concatenate([self._flags, encoded.flags])
         self._count = np.concatenate([self._count, encoded.count])
@@ -134,6 +144,8 @@ class StreamTokenizer:
 
 _SEPARATOR = " "
 """The unit between documents; no unit of a text is white space without a prefix."""
+_NOTHING = sentences.NO_SPACE
+"""The unit of a text without tokens; no unit of a text is a prefix alone."""
 _LINE_END = sentences.NO_SPACE + "\n"
 """The unit between paragraphs; where white space is not kept it has no tokens."""
 

@@ -1,9 +1,10 @@
 """Writes a vocabulary as the tokenizer files that Hugging Face's AutoTokenizer loads.
 
 The tokenizer has the rules by which `Vocabulary.encode` cuts a text into units, so both
-give the same ids, with two exceptions. Hugging Face reads text that spells a special
-piece as this piece, and skips a word of which a normalizer leaves nothing, which is
-unknown to a vocabulary.
+give the same ids, with three exceptions. Hugging Face reads text that spells a special
+piece as this piece; skips a word of which a normalizer leaves nothing, which is unknown
+to a WordPiece vocabulary; and does not cut text after a Chinese full stop of which a
+normalizer makes another character, as NFKC makes ! of ！.
 """
 
 import json
@@ -24,6 +25,9 @@ TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 
 STOPS = "([^。！？｡]*[。！？｡]+[”’」』）》\"']*)"
 """Pattern of the end of a unit at Chinese full stops (`sentences.split_units`)."""
+
+_WHITE = tokenizers.Regex(r"[\s\x1c-\x1f]+")
+"""White space of `str.split`, which a normalizer may take for something else."""
 
 LAYOUTS = {
     "both": ("bos:0 A:0 eos:0", "bos:0 A:0 eos:0 B:1 eos:1"),
@@ -100,7 +104,7 @@ def make_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
             tokenizer.pre_tokenizer = vocabulary.model.pre_tokenizer
         if one_space:
             steps = [tokenizer.normalizer] if tokenizer.normalizer else []
-            tokenizer.normalizer = normalizers.Sequence([*steps, _one_space(" ")])
+            tokenizer.normalizer = normalizers.Sequence([*_one_space(" "), *steps])
             cut = tokenizer.pre_tokenizer
             tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_after_stops(), cut])
     tokenizer.no_padding()
@@ -133,16 +137,14 @@ def _without_white_space(data: str) -> str:
     return json.dumps(state)
 
 
-def _one_space(mark: str) -> normalizers.Normalizer:
+def _one_space(mark: str) -> list[normalizers.Normalizer]:
     """Each unit starts with one mark, and has no other white space."""
-    white = tokenizers.Regex(r"\s+")
-    return normalizers.Sequence(
-        [
-            normalizers.Strip(),
-            normalizers.Replace(white, mark),
-            normalizers.Prepend(mark),
-        ]
-    )
+    return [
+        normalizers.Replace(_WHITE, " "),
+        normalizers.Strip(),
+        normalizers.Replace(" ", mark),
+        normalizers.Prepend(mark),
+    ]
 
 
 def _after_stops() -> pre_tokenizers.PreTokenizer:
@@ -166,12 +168,12 @@ def _of_sentencepiece(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
             byte_fallback=has_bytes,
         )
     tokenizer = tokenizers.Tokenizer(model)
-    steps = [_one_space(MARK)]
-    rules = proto.normalizer_spec
+    steps, rules = _one_space(MARK), proto.normalizer_spec
     if rules.name in normalization.BY_CHARACTER:
         steps.insert(0, normalization.make_normalizer(rules.name))
     elif rules.precompiled_charsmap:
         steps.insert(0, normalizers.Precompiled(rules.precompiled_charsmap))
+    steps.insert(0, normalizers.Replace(_WHITE, " "))
     tokenizer.normalizer = normalizers.Sequence(steps)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(MARK, "merged_with_next"), _after_stops()]

@@ -34,10 +34,13 @@ def token_offsets(text: str, vocabulary: Vocabulary) -> TokenOffsets:
         position = text.index(surface, position)
         unit_begin[number], unit_size[number] = position, len(surface)
         position += len(surface)
+    kept = np.flatnonzero(encoded.count)  # others have no token
+    units, count = [units[number] for number in kept], encoded.count[kept]
+    unit_begin, unit_size = unit_begin[kept], unit_size[kept]
     size = vocabulary.piece_characters[encoded.token]
-    unit = np.repeat(np.arange(len(units)), encoded.count)
+    unit = np.repeat(np.arange(len(units)), count)
     through = np.cumsum(size)
-    first = np.cumsum(encoded.count) - encoded.count
+    first = np.cumsum(count) - count
     before_unit = (through - size)[first] if len(units) else through
     total = np.add.reduceat(size, first) if len(units) else through
     spaces = np.array([not each.startswith(_PREFIXES) for each in units], np.int64)
@@ -66,10 +69,11 @@ _PREFIXES = (sentences.JOINED, sentences.NO_SPACE)
 
 
 def first_token_at(offsets: TokenOffsets, character: int | np.ndarray) -> np.ndarray:
-    """The first token that stands for a character or a later one."""
-    return np.searchsorted(offsets.end, character, side="right")
+    """The first token that stands for a character or a later one, else the last."""
+    found = np.searchsorted(offsets.end, character, side="right")
+    return np.minimum(found, max(len(offsets.end) - 1, 0))
 
 
 def last_token_at(offsets: TokenOffsets, character: int | np.ndarray) -> np.ndarray:
-    """The last token that stands for a character or an earlier one."""
-    return np.searchsorted(offsets.begin, character, side="right") - 1
+    """The last token that stands for a character or an earlier one, else the first."""
+    return np.maximum(np.searchsorted(offsets.begin, character, side="right") - 1, 0)

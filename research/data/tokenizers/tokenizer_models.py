@@ -12,7 +12,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -73,6 +73,7 @@ class TokenizerModel(Protocol):
     is_control: list[bool]  # [V] pieces that no text is encoded to
     adds_space: bool  # its files ask for a space before the first word of a text
     cuts: str  # one of `CUTS`
+    drops_units: bool  # a unit of which its normalizer leaves nothing has no token
     version: int  # another one where a change here gives a text other tokens or flags
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
@@ -84,18 +85,27 @@ class SentencePieceModel:
 
     adds_space = True
     cuts = "units"
-    version = 1
 
     def __init__(self, data: bytes):
         proto = sentencepiece_model_pb2.ModelProto.FromString(data)
         self.data = data
         self.tokenizer_type = "bpe" if proto.trainer_spec.model_type == 2 else "unigram"
-        proto.normalizer_spec.add_dummy_prefix = False  # units have their own space
-        proto.normalizer_spec.remove_extra_whitespaces = False
-        processor = sentencepiece.SentencePieceProcessor(
-            model_proto=proto.SerializeToString()
-        )
+        rules = proto.normalizer_spec
+        self.drops_units = bool(rules.precompiled_charsmap)
+        self.version = 2 if self.drops_units else 1
+        rules.add_dummy_prefix = False  # units have their own space
+        rules.remove_extra_whitespaces = self.drops_units
+        processor = _processor(proto)
         self._encode = processor.encode
+        if self.drops_units:  # a normalizer may make spaces of other characters
+            rules.add_dummy_prefix = True
+            self._encode_words = _processor(proto).encode
+            self._normalize = sentencepiece.SentencePieceNormalizer(
+                model_proto=data,
+                add_dummy_prefix=False,
+                escape_whitespaces=False,
+                remove_extra_whitespaces=False,
+            ).normalize
         ids = range(len(processor))
         self.pieces = [processor.id_to_piece(i) for i in ids]
         self.is_control = [
@@ -113,7 +123,14 @@ class SentencePieceModel:
         _refuse_long_pieces(self)
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
-        return _concatenate(self._encode(list(units), return_type=int, num_threads=1))
+        options = {"return_type": int, "num_threads": 1}
+        if not self.drops_units:
+            return _concatenate(self._encode(list(units), **options))
+        encode_words = functools.partial(self._encode_words, **options)
+        encode_joined = functools.partial(self._encode, **options)
+        return _concatenate(
+            _encode_by_space(units, encode_words, encode_joined, self._normalize)
+        )
 
 
 class HuggingFaceModel:
@@ -129,11 +146,12 @@ class HuggingFaceModel:
         if '"Regex"' in json.dumps([state.get(name) for name in PATTERNS]):
             what = "its tokenizer.json fails on this text"
             self._guard = functools.partial(panics_as_errors, what)
-        model = tokenizers.Tokenizer.from_str(json.dumps(_of_units(state)))
-        model.encode_special_tokens = True  # "<mask>" in a text is text
-        model.no_padding()
-        model.no_truncation()
-        self._model = model
+        self._model = model = _text_tokenizer(_of_units(state))
+        before = _steps(state.get("pre_tokenizer"), "pretokenizers")
+        has_marks = any(step["type"] == "Metaspace" for step in before)
+        self.drops_units = self.tokenizer_type == "unigram" and has_marks
+        if self.drops_units:
+            self._word_model = _text_tokenizer(_of_words(state))
         vocabulary = model.get_vocab(with_added_tokens=True)
         last = max(vocabulary.values())
         if last >= MAX_PIECES:
@@ -186,7 +204,8 @@ class HuggingFaceModel:
                 if not token["special"]
             )
             self.cuts = "texts" if joins_words or strips else "spans"
-        self.version = 2 if ordinary or self.cuts != "units" else 1
+        changed = ordinary or self.cuts != "units" or self.drops_units
+        self.version = 2 if changed else 1
 
     @property
     def pre_tokenizer(self) -> tokenizers.pre_tokenizers.PreTokenizer:
@@ -195,10 +214,14 @@ class HuggingFaceModel:
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
         with self._guard():
-            encodings = self._model.encode_batch_fast(
-                list(units), add_special_tokens=False
+            encode_joined = functools.partial(_encode_batch, self._model)
+            if not self.drops_units:
+                return _concatenate(encode_joined(units))
+            encode_words = functools.partial(_encode_batch, self._word_model)
+            normalize = self._model.normalizer.normalize_str
+            return _concatenate(
+                _encode_by_space(units, encode_words, encode_joined, normalize)
             )
-        return _concatenate([encoding.ids for encoding in encodings])
 
     def locate(self, texts: Sequence[str]) -> LocatedTokens:
         """The tokens of texts, and the characters of each."""
@@ -219,6 +242,62 @@ def _has_gpt2_pattern(state: dict) -> bool:
     return plain and steps[0].get("use_regex", True)
 
 
+def _processor(
+    proto: sentencepiece_model_pb2.ModelProto,
+) -> sentencepiece.SentencePieceProcessor:
+    data = proto.SerializeToString()
+    return sentencepiece.SentencePieceProcessor(model_proto=data)
+
+
+def _text_tokenizer(state: dict) -> tokenizers.Tokenizer:
+    """The tokenizer of a state, to which "<mask>" in a text is text."""
+    model = tokenizers.Tokenizer.from_str(json.dumps(state))
+    model.encode_special_tokens = True
+    model.no_padding()
+    model.no_truncation()
+    return model
+
+
+def _encode_batch(
+    model: tokenizers.Tokenizer, texts: Sequence[str]
+) -> list[Sequence[int]]:
+    encodings = model.encode_batch_fast(list(texts), add_special_tokens=False)
+    return [encoding.ids for encoding in encodings]
+
+
+def _encode_by_space(
+    units: Sequence[str],
+    encode_words: Callable[[list[str]], Sequence],
+    encode_joined: Callable[[list[str]], Sequence],
+    normalize: Callable[[str], str],
+) -> list[Sequence[int]]:
+    """The ids of units, of which those after a space are encoded as texts.
+
+    So the spaces that a normalizer makes at a unit's edge are one with its own.
+
+    Args:
+      encode_words: the ids of texts, as the model file has them.
+      encode_joined: the ids of texts to which no space is added.
+      normalize: the text of a unit, with the spaces at its edge.
+    """
+    is_word = [unit[0] == " " or normalize(unit)[:1] == " " for unit in units]
+    pairs = list(zip(units, is_word, strict=True))
+    words = iter(encode_words([unit.removeprefix(" ") for unit, word in pairs if word]))
+    joined = iter(encode_joined([unit for unit, word in pairs if not word]))
+    return [next(words) if word else next(joined) for word in is_word]
+
+
+def _of_words(state: dict) -> dict:
+    """The state of a `tokenizer.json` that encodes words without their space."""
+    state = json.loads(json.dumps(state))
+    for step in _steps(state.get("pre_tokenizer"), "pretokenizers"):
+        if step["type"] == "Metaspace":
+            step["prepend_scheme"] = "always"
+            if "add_prefix_space" in step:
+                step["add_prefix_space"] = True
+    return state
+
+
 def _of_units(state: dict) -> dict:
     """The state of a `tokenizer.json` that encodes units, which have their own space.
 
@@ -229,10 +308,13 @@ def _of_units(state: dict) -> dict:
     for step in normal:
         if step["type"] == "Strip":
             step["strip_left"] = False
+    before = _steps(state.get("pre_tokenizer"), "pretokenizers")
     kept = [step for step in normal if step["type"] != "Prepend"]
+    types = [step["type"] for step in before]
+    if state["model"]["type"] == "Unigram" and "WhitespaceSplit" in types:
+        kept += _ONE_SPACE
     state["normalizer"] = {"type": "Sequence", "normalizers": kept}
     state["post_processor"] = None  # it would trim white space from places of tokens
-    before = _steps(state.get("pre_tokenizer"), "pretokenizers")
     for step in before:
         if "add_prefix_space" in step:
             step["add_prefix_space"] = False
@@ -243,6 +325,12 @@ def _of_units(state: dict) -> dict:
         state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": kept}
     return state
 
+
+_ONE_SPACE = (
+    {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+    {"type": "Strip", "strip_left": False, "strip_right": True},
+)
+"""Steps of a normalizer that leave one space in the text and none at its end."""
 
 _JOINS_WORDS = re.compile(r"\S (?!\s)")
 """A piece that matches may have text on both sides of where spans are cut."""

@@ -44,7 +44,8 @@ class Encoded(NamedTuple):
     token: np.ndarray  # [T] int32
     flags: np.ndarray  # [T] uint8: WORD where a word starts; of a span of several units
     # SENTENCE and PARAGRAPH, too, but at its first unit
-    count: np.ndarray  # [U] int64: tokens of each unit, at least one
+    count: np.ndarray  # [U] int64: tokens of each unit, at least one unless the model
+    # `drops_units`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +54,9 @@ class Vocabulary:
 
     If white space is not kept, a run of it becomes one space, and at the ends of a text
     it is removed; WordPiece also loses white space around punctuation, and unknown
-    text. SentencePiece decodes its mark, U+2581, as a space. What a normalizer
-    (`data.normalizer`) removes is lost, too.
+    text. White space is that of `str.split`, so U+001C and U+0085 are, too; official
+    tokenizers take these for text or remove them. SentencePiece decodes its mark,
+    U+2581, as a space. What a normalizer (`data.normalizer`) removes is lost, too.
     """
 
     model: tokenizer_models.TokenizerModel
@@ -105,9 +107,10 @@ class Vocabulary:
         return Encoded(token, self._word_flags(token, count), count)
 
     def _encode_each(self, units: Sequence[str]) -> tokenizer_models.EncodedUnits:
-        """The tokens of units, at least one each."""
+        """The tokens of units, at least one each unless the model `drops_units`."""
         token, count = self.model.encode(list(map(sentences.spell_unit, units)))
-        if not count.all():  # a unit has no token, a control character for example
+        # A unit may have no token, a control character for example.
+        if not (count.all() or self.model.drops_units):
             first = np.cumsum(count) - count
             token = np.insert(token, first[count == 0], self.vocab.unk_id)
             count = np.maximum(count, 1)
@@ -171,7 +174,7 @@ class Vocabulary:
         starts = word_boundaries.word_start_bytes(text)[first_byte]
         flags[starts | self._starts_with_space[token]] = WORD
         flags[1:][self._ends_word[token[:-1]]] = WORD
-        flags[np.cumsum(count) - count] = WORD
+        flags[(np.cumsum(count) - count)[count > 0]] = WORD
         return flags
 
     @functools.cached_property

@@ -11,8 +11,41 @@ TEST_VOCABULARY = "tests/data/tokenizers/test_vocabulary.py"
 TEST_WHITESPACE = "tests/data/tokenizers/test_whitespace.py"
 TEST_NORMALIZATION = "tests/data/tokenizers/test_normalization.py"
 TEST_BYTE_LEVEL = "tests/data/tokenizers/test_byte_level_patterns.py"
+TEST_SPACES = "tests/data/tokenizers/test_spaces_of_normalizers.py"
 
 MUTANTS = [
+    Mutant(
+        "a zero width space beside a word is a token of its own",
+        MODELS,
+        "if not self.drops_units:\n            return _concatenate",
+        "if True:\n            return _concatenate",
+        TEST_SPACES,
+        "ids_are_those_of_the_whole_text and unigram",
+    ),
+    Mutant(
+        "after a Chinese full stop no zero width space starts a word",
+        MODELS,
+        'unit[0] == " " or normalize(unit)[:1] == " "',
+        'unit[0] == " "',
+        TEST_SPACES,
+        "ids_are_those_of_the_whole_text and unigram",
+    ),
+    Mutant(
+        "a document of which a normalizer leaves nothing has no token",
+        "research/data/store/tokenize.py",
+        "number[starts[empty]] = self._numbers[_NOTHING]",
+        "pass",
+        TEST_SPACES,
+        "no_document_is_empty and none",
+    ),
+    Mutant(
+        "an exported tokenizer joins words at control characters",
+        "research/data/tokenizers/export_tokenizer.py",
+        'steps.insert(0, normalizers.Replace(_WHITE, " "))',
+        "pass",
+        TEST_SPACES,
+        "ids_of_the_file and unigram",
+    ),
     Mutant(
         "byte-level BPE of any family is cut by GPT-2's pattern",
         MODELS,
@@ -144,8 +177,8 @@ MUTANTS = [
     Mutant(
         "the exported tokenizer of byte-level BPE is cased",
         "research/data/tokenizers/export_tokenizer.py",
-        'normalizers.Sequence([*steps, _one_space(" ")])',
-        'normalizers.Sequence([_one_space(" ")])',
+        'normalizers.Sequence([*_one_space(" "), *steps])',
+        'normalizers.Sequence(_one_space(" "))',
         TEST_NORMALIZATION,
         "exported_ids and bytebpe",
     ),
