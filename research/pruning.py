@@ -232,6 +232,23 @@ def is_pruned(params: Any) -> Any:
     return jax.tree_util.tree_map_with_path(of_blocks, params)
 
 
+def check_zeros(options: Any, what: str) -> None:
+    """Checks that the network multiplies weights of 0 as 0.
+
+    Args:
+      options: of the network.
+      what: leaves weights of 0, for the error.
+
+    Raises:
+      UserError: it has two values of a weight, neither of which is 0.
+    """
+    if not options.has_zeros:
+        raise UserError(
+            f"{what} leaves weights of 0, which model.quantization="
+            f"{options.quantization} does not have; set it to none, int8 or ternary"
+        )
+
+
 def select(params: Any, is_frozen: Callable[[Any], Any] | None = None) -> Any:
     """The leaves that are pruned; the others are no leaves.
 
@@ -240,10 +257,15 @@ def select(params: Any, is_frozen: Callable[[Any], Any] | None = None) -> Any:
         None: all change.
 
     Raises:
-      UserError: all that could be pruned are frozen.
+      UserError: there are none, or all are frozen.
     """
     pruned = _keep(is_pruned(params), params)
-    if is_frozen is None or not jax.tree.leaves(pruned):
+    if not jax.tree.leaves(pruned):
+        raise UserError(
+            "weights of a transformer's blocks are what is pruned, and this network "
+            "has none; set optimizer.prune=none or model.network=transformer"
+        )
+    if is_frozen is None:
         return pruned
     changing = _keep(jax.tree.map(operator.not_, is_frozen(params)), pruned)
     if not jax.tree.leaves(changing):

@@ -78,3 +78,10 @@ def test_an_average_of_steps_is_that_of_pytorch():
 def test_two_averages_are_refused():
     with pytest.raises(ValueError, match=r"two averages; set ema_decay to 0"):
         sections.Optimizer(ema_decay=0.9, average_from=0.5)
+
+
+@pytest.mark.parametrize("average", [{"ema_decay": 0.9}, {"average_from": 0.5}])
+def test_an_average_of_what_is_pruned_is_refused(average):
+    """It would have weights from before they were pruned."""
+    with pytest.raises(ValueError, match=r"an average .* has none; set ema_decay to 0"):
+        sections.Optimizer(prune="magnitude", **average)

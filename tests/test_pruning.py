@@ -1,5 +1,7 @@
 """Pruning: the schedule, which weights are left, and that masks are part of a state."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,10 @@ from research.errors import UserError
 from research.pruning import Pruner, Pruning
 from research.run.optimizer import make_optimizer
 from research.run.setup import build_program
+from research.shrinking import recipes
 from tests.testing import tiny_runs
+from tests.testing.example_batches import vocab
+from tests.testing.model_options import model_options
 from tests.testing.optimizer_section import section
 from tests.testing.tiny_runs import random_state, tiny_config
 
@@ -280,3 +285,42 @@ def test_a_gate_is_open_with_the_probability_of_its_penalty():
     assert 0 < expected < 1 and drawn.min() == 0 and drawn.max() == 1
     margin = 4 * np.sqrt(expected * (1 - expected) / score.size)
     assert abs(float((drawn > 0).mean()) - expected) < margin
+
+
+def test_a_network_without_blocks_cannot_be_pruned():
+    params = {"stack": {"block_0": {"kernel": jnp.ones((2, 2))}}}
+    with pytest.raises(UserError, match="and this network has none; set"):
+        pruning.prune_smallest(params, 0.5, "matrix")
+    for method in ("magnitude", "l0"):
+        with pytest.raises(UserError, match="and this network has none; set"):
+            make_optimizer(section(prune=method), 200).init(params)
+
+
+@pytest.mark.parametrize("kind", ["binary", "split"])
+def test_weights_that_are_never_zero_cannot_be_pruned(kind, tmp_path):
+    options = model_options(quantization=kind)
+    with pytest.raises(UserError, match=f"=x leaves weights of 0.*={kind} does not"):
+        pruning.check_zeros(options, "optimizer.prune=x")
+    program = SimpleNamespace(network=SimpleNamespace(options=options))
+    with pytest.raises(UserError, match="--recipe=prune leaves weights of 0"):
+        recipes.prune(program, make_params(), recipes.Request())
+    keys = {"model.quantization": kind, "optimizer.prune": "magnitude"}
+    config = tiny_config(tmp_path, **keys)
+    with pytest.raises(UserError, match=r"prune=magnitude leaves weights"):
+        build_program(config, jax.devices()[:1], vocab())
+
+
+def test_a_pruned_network_is_not_made_binary():
+    program = SimpleNamespace(network=SimpleNamespace(options=model_options()))
+    params = pruning.prune_smallest(make_params(), 0.25, "matrix")
+    with pytest.raises(UserError, match="75% of the weights of blocks are 0"):
+        recipes.to_integers(program, params, recipes.Request(), kind="binary")
+    assert recipes.to_integers(program, params, recipes.Request(), kind="ternary")
+
+
+@pytest.mark.parametrize(("layers", "has_norm"), [((1,), True), ((0,), False)])
+def test_a_layer_that_becomes_the_first_keeps_its_norm(layers, has_norm):
+    options = model_options(layers=2, first_attention_norm=False)
+    program = SimpleNamespace(network=SimpleNamespace(options=options))
+    shrunk = recipes.keep_layers(program, make_params(), recipes.Request(layers=layers))
+    assert shrunk.keys.get("first_attention_norm", False) is has_norm

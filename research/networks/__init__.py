@@ -74,6 +74,11 @@ class Network(Options, abc.ABC):
         return None
 
     @property
+    def has_zeros(self) -> bool:
+        """Whether a weight of 0 is multiplied as 0."""
+        return True
+
+    @property
     def mesh_unit(self) -> int:
         """The number that the mesh axis `tensor` should divide."""
         return self.width

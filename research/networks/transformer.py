@@ -11,7 +11,7 @@ from research import networks
 from research.errors import UserError
 from research.fields import choice, number
 from research.networks.layers.options import depth, dim, dropout_rate
-from research.networks.layers.quantized import QUANTIZATIONS, RANGES, SCALES
+from research.networks.layers.quantized import QUANTIZATIONS, RANGES, SCALES, SPLIT
 
 ONLY_BESIDE_AN_ENCODER = {
     "decoder_layers": 0,
@@ -276,6 +276,10 @@ class Network(networks.Network):
         )
 
     @property
+    def has_zeros(self) -> bool:
+        return self.quantization not in ("binary", SPLIT)
+
+    @property
     def has_relative_terms(self) -> bool:
         """Whether attention logits have terms of relative positions or token types."""
         return "relative" in (self.position, self.token_type_encoding)
@@ -387,6 +391,11 @@ class Network(networks.Network):
             raise UserError(
                 f"model.position is {self.position!r}, but mems need relative "
                 "positions; set model.position=relative"
+            )
+        if needs.mems and self.has_position_bias:
+            raise UserError(
+                f"model.position_bias is {self.position_bias!r}, which has no "
+                "distances to mems; set model.position_bias=auto"
             )
         if self.drops_distances and needs.pattern != "causal":
             raise UserError(

@@ -175,6 +175,12 @@ class Optimizer:
                 "optimizer.ema_decay and optimizer.average_from are two averages; set "
                 "ema_decay to 0 or average_from to 1"
             )
+        if self.prune != "none" and (self.ema_decay or self.average_from < 1):
+            raise ValueError(
+                "optimizer.prune leaves weights of 0, and an average with earlier "
+                "steps, which is evaluated and saved, has none; set ema_decay to 0 and "
+                "average_from to 1"
+            )
 
 
 @dataclass

@@ -18,6 +18,7 @@ from research.data.loading.prefetch import prefetch
 from research.data.pipeline import open_data
 from research.distributed import sharding
 from research.errors import UserError
+from research.pruning import check_zeros
 from research.run.constants import Constants
 from research.run.optimizer import make_optimizer, stop_frozen
 from research.step import GRADIENT_NORM, State, make_evaluate, make_step
@@ -81,6 +82,8 @@ def build_program(
     mesh = sharding.make_mesh(config.mesh, devices)
     _check_batch(config, objective, mesh)
     model = networks.from_config(config.model)
+    if config.optimizer.prune != "none":
+        check_zeros(model, f"optimizer.prune={config.optimizer.prune}")
     optimizer = make_optimizer(config.optimizer, config.train.steps)
     data = None if vocab else open_data(config, objective)
     vocab = vocab or data.vocab

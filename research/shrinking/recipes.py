@@ -17,6 +17,8 @@ from research.shrinking import heads, ranges
 from research.shrinking.splitting import split_weights
 
 BLOCKS = "blocks"
+MOST_ZEROS = 0.01
+"""The fraction of weights above which a network counts as pruned."""
 
 
 class Request(NamedTuple):
@@ -87,12 +89,19 @@ def keep_layers(program: Program, params: Any, request: Request) -> Shrunk:
 
     own = jax.tree_util.tree_map_with_path(keep, _on_host(params))
     numbers = " ".join(map(str, chosen))
-    return Shrunk({"layers": len(chosen)}, own, f"layers that stay, from 0: {numbers}")
+    keys = {"layers": len(chosen)}
+    if not options.first_attention_norm and chosen[0] > 0:
+        keys["first_attention_norm"] = True  # the layer that skips it is gone
+    return Shrunk(keys, own, f"layers that stay, from 0: {numbers}")
 
 
 def prune(program: Program, params: Any, request: Request) -> Shrunk:
-    """The smallest weights of the kernels of blocks become zeros; arrays stay."""
-    del program
+    """The smallest weights of the kernels of blocks become zeros; arrays stay.
+
+    Raises:
+      UserError: the network has no such kernels, or no zeros.
+    """
+    pruning.check_zeros(program.network.options, "--recipe=prune")
     own = pruning.prune_smallest(params, request.kept, request.scope)
     of = {"matrix": "of each matrix", "global": "of all matrices together"}
     says = f"{request.kept:.0%} of the weights of blocks are left, {of[request.scope]}"
@@ -105,7 +114,8 @@ def to_integers(
     """Dense layers and the token table are integers of a kind of quantisation.
 
     Raises:
-      UserError: the network has no such key, or is split and the kind is not binary.
+      UserError: the network has no such key, or is split and the kind is not binary,
+        or is pruned and the kind has no zeros.
     """
     options = program.network.options
     if options.name != "transformer":
@@ -119,6 +129,11 @@ def to_integers(
                 "both of its parts integers"
             )
         kind = SPLIT
+    if kind == "binary" and (zeros := _fraction_of_zeros(params)) > MOST_ZEROS:
+        raise UserError(
+            f"--recipe=binary: {zeros:.0%} of the weights of blocks are 0, as pruning "
+            "leaves them, and binary weights are not; use ternary or int8"
+        )
     scale = request.scale or options.quantization_scale
     limits = request.range or options.quantization_range
     keys = {
@@ -128,6 +143,13 @@ def to_integers(
     }
     says = f"a scale for each {scale}; inputs by {limits}"
     return Shrunk(keys, _on_host(params), says)
+
+
+def _fraction_of_zeros(params: Any) -> float:
+    """Of the weights that pruning may leave as 0."""
+    kernels = map(np.asarray, jax.tree.leaves(pruning.select(params)))
+    is_zero = np.concatenate([np.ravel(kernel == 0) for kernel in kernels])
+    return float(is_zero.mean())
 
 
 def split(program: Program, params: Any, request: Request) -> Shrunk:

@@ -73,6 +73,11 @@ def test_the_error_names_what_cannot_be_merged(first, other, message):
     [
         ({}, {"mems": True}, r"position is 'learned', but mems.*position=relative"),
         (
+            {"position": "relative", "position_bias": "t5"},
+            {"mems": True},
+            r"position_bias is 't5'.*no distances to mems.*position_bias=auto",
+        ),
+        (
             {"token_types": 1},
             {"token_types": 2},
             r"token_types is 1,.*at least 2, or 0",

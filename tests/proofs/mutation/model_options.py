@@ -12,6 +12,14 @@ TEST_ENCODER_DECODER = "tests/networks/test_encoder_decoder_and_electra.py"
 
 MUTANTS = [
     Mutant(
+        "a bias of positions has none of mems",
+        "research/networks/transformer.py",
+        "if needs.mems and self.has_position_bias:",
+        "if False:",
+        "tests/networks/test_needs.py",
+        "transformers_keys",
+    ),
+    Mutant(
         "queries of the second stream read the mask token's row",
         "research/networks/modules/transformer.py",
         "            query = self.query_embedding(rows, length - num_keys)",

@@ -19,6 +19,46 @@ L0_GATES = "research/l0_gates.py"
 
 MUTANTS = [
     Mutant(
+        "an average of pruned weights is evaluated",
+        "research/run/sections.py",
+        'if self.prune != "none" and (self.ema_decay',
+        "if False and (self.ema_decay",
+        "tests/test_moving_average.py",
+        "what_is_pruned",
+    ),
+    Mutant(
+        "a network without blocks is pruned of nothing",
+        "research/pruning.py",
+        "if not jax.tree.leaves(pruned):",
+        "if False:",
+        "tests/test_pruning.py",
+        "without_blocks",
+    ),
+    Mutant(
+        "pruned weights of a binary network are multiplied as its scale",
+        "research/networks/transformer.py",
+        'return self.quantization not in ("binary", SPLIT)',
+        "return True",
+        "tests/test_pruning.py",
+        "never_zero",
+    ),
+    Mutant(
+        "a pruned network is made binary",
+        "research/shrinking/recipes.py",
+        "(zeros := _fraction_of_zeros(params)) > MOST_ZEROS",
+        "(zeros := 0)",
+        "tests/test_pruning.py",
+        "made_binary",
+    ),
+    Mutant(
+        "a layer that becomes the first loses its norm",
+        "research/shrinking/recipes.py",
+        "if not options.first_attention_norm and chosen[0] > 0:",
+        "if False:",
+        "tests/test_pruning.py",
+        "keeps_its_norm",
+    ),
+    Mutant(
         "the scale of ternary weights is the mean of all of them",
         QUANTIZED,
         "scale = _with_few_bits(largest + total / jnp.maximum(count, 1))",
