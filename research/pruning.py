@@ -232,16 +232,21 @@ def is_pruned(params: Any) -> Any:
     return jax.tree_util.tree_map_with_path(of_blocks, params)
 
 
-def check_zeros(options: Any, what: str) -> None:
-    """Checks that the network multiplies weights of 0 as 0.
+def check_prunable(options: Any, params: Any, what: str) -> None:
+    """Checks that the network has weights that can be pruned.
 
     Args:
       options: of the network.
       what: leaves weights of 0, for the error.
 
     Raises:
-      UserError: it has two values of a weight, neither of which is 0.
+      UserError: it has no blocks, or two values of a weight, neither of which is 0.
     """
+    if not any(jax.tree.leaves(is_pruned(params))):
+        raise UserError(
+            f"{what} leaves weights of 0 in a transformer's blocks, of which "
+            f"model.network={options.name} has none"
+        )
     if not options.has_zeros:
         raise UserError(
             f"{what} leaves weights of 0, which model.quantization="
@@ -257,15 +262,10 @@ def select(params: Any, is_frozen: Callable[[Any], Any] | None = None) -> Any:
         None: all change.
 
     Raises:
-      UserError: there are none, or all are frozen.
+      UserError: all that could be pruned are frozen.
     """
     pruned = _keep(is_pruned(params), params)
-    if not jax.tree.leaves(pruned):
-        raise UserError(
-            "weights of a transformer's blocks are what is pruned, and this network "
-            "has none; set optimizer.prune=none or model.network=transformer"
-        )
-    if is_frozen is None:
+    if is_frozen is None or not jax.tree.leaves(pruned):
         return pruned
     changing = _keep(jax.tree.map(operator.not_, is_frozen(params)), pruned)
     if not jax.tree.leaves(changing):

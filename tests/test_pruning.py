@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from research import l0_gates, pruning
+from research import l0_gates, networks, pruning
 from research.errors import UserError
 from research.pruning import Pruner, Pruning
 from research.run.optimizer import make_optimizer
@@ -287,20 +287,24 @@ def test_a_gate_is_open_with_the_probability_of_its_penalty():
     assert abs(float((drawn > 0).mean()) - expected) < margin
 
 
-def test_a_network_without_blocks_cannot_be_pruned():
+def test_a_network_without_blocks_cannot_be_pruned(tmp_path):
     params = {"stack": {"block_0": {"kernel": jnp.ones((2, 2))}}}
-    with pytest.raises(UserError, match="and this network has none; set"):
-        pruning.prune_smallest(params, 0.5, "matrix")
-    for method in ("magnitude", "l0"):
-        with pytest.raises(UserError, match="and this network has none; set"):
-            make_optimizer(section(prune=method), 200).init(params)
+    options = networks.from_config({"network": "lstm"})
+    program = SimpleNamespace(network=SimpleNamespace(options=options))
+    with pytest.raises(UserError, match=r"--recipe=prune .*=lstm has none"):
+        recipes.prune(program, params, recipes.Request())
+    keys = {"model.network": "lstm", "optimizer.prune": "magnitude"}
+    keys |= dict.fromkeys(("model.heads", "model.feedforward"))
+    config = tiny_config(tmp_path, "lm", **keys)
+    with pytest.raises(UserError, match=r"prune=magnitude .*=lstm has none"):
+        build_program(config, jax.devices()[:1], vocab())
 
 
 @pytest.mark.parametrize("kind", ["binary", "split"])
 def test_weights_that_are_never_zero_cannot_be_pruned(kind, tmp_path):
     options = model_options(quantization=kind)
     with pytest.raises(UserError, match=f"=x leaves weights of 0.*={kind} does not"):
-        pruning.check_zeros(options, "optimizer.prune=x")
+        pruning.check_prunable(options, make_params(), "optimizer.prune=x")
     program = SimpleNamespace(network=SimpleNamespace(options=options))
     with pytest.raises(UserError, match="--recipe=prune leaves weights of 0"):
         recipes.prune(program, make_params(), recipes.Request())

@@ -272,7 +272,9 @@ def _finish_or_delete(folder: epath.Path) -> None:
     """Marks a checkpoint whose files are all written, or deletes it: the process that
     saved it to a bucket was killed."""
     if checksums.has_checksums(folder):
-        (folder / checksums.COMMITTED_FILE).write_text("all files have checksums\n")
+        (folder / checksums.COMMITTED_FILE).write_text(
+            "all files have checksums\n", "utf-8"
+        )
     else:
         _delete_folder(folder)
 

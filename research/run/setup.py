@@ -18,7 +18,7 @@ from research.data.loading.prefetch import prefetch
 from research.data.pipeline import open_data
 from research.distributed import sharding
 from research.errors import UserError
-from research.pruning import check_zeros
+from research.pruning import check_prunable
 from research.run.constants import Constants
 from research.run.optimizer import make_optimizer, stop_frozen
 from research.step import GRADIENT_NORM, State, make_evaluate, make_step
@@ -82,8 +82,6 @@ def build_program(
     mesh = sharding.make_mesh(config.mesh, devices)
     _check_batch(config, objective, mesh)
     model = networks.from_config(config.model)
-    if config.optimizer.prune != "none":
-        check_zeros(model, f"optimizer.prune={config.optimizer.prune}")
     optimizer = make_optimizer(config.optimizer, config.train.steps)
     data = None if vocab else open_data(config, objective)
     vocab = vocab or data.vocab
@@ -104,6 +102,8 @@ def build_program(
         key = jax.eval_shape(lambda: jax.random.key(0))
         boxed, eval_boxed = (jax.eval_shape(f, key) for f in (init, eval_init))
     state, shardings = networks.unbox(boxed), state_shardings(boxed, optimizer, mesh)
+    if (method := config.optimizer.prune) != "none":
+        check_prunable(model, state.params, f"optimizer.prune={method}")
     step = partial(_jit_step, config, objective, optimizer, shardings)
     step_with_remat = step_without_remat = step(network)
     if (no_remat := model.without_remat()) != model:

@@ -101,7 +101,7 @@ def prune(program: Program, params: Any, request: Request) -> Shrunk:
     Raises:
       UserError: the network has no such kernels, or no zeros.
     """
-    pruning.check_zeros(program.network.options, "--recipe=prune")
+    pruning.check_prunable(program.network.options, params, "--recipe=prune")
     own = pruning.prune_smallest(params, request.kept, request.scope)
     of = {"matrix": "of each matrix", "global": "of all matrices together"}
     says = f"{request.kept:.0%} of the weights of blocks are left, {of[request.scope]}"

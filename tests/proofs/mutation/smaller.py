@@ -29,7 +29,7 @@ MUTANTS = [
     Mutant(
         "a network without blocks is pruned of nothing",
         "research/pruning.py",
-        "if not jax.tree.leaves(pruned):",
+        "if not any(jax.tree.leaves(is_pruned(params))):",
         "if False:",
         "tests/test_pruning.py",
         "without_blocks",
