@@ -8,7 +8,7 @@ import numpy as np
 
 from research.checkpoints.checkpoint import path_name
 from research.errors import UserError
-from research.networks.layers.quantized import INPUT_RANGE, MEASURE
+from research.networks.layers.quantized import COUNT, INPUT_RANGE, MEASURE
 from research.run.setup import Program
 from research.shrinking.gradients import make_gradients
 
@@ -21,7 +21,8 @@ def measure_ranges(program: Program, params: Any, batches: int) -> dict[str, Any
     """Path -> the moving average of the largest absolute input in a batch, [layers].
 
     Raises:
-      UserError: layers share their parameters, and so one range.
+      UserError: layers share their parameters, and so one range; or the objective
+        runs a layer several times, of which gradients give the sum.
     """
     options = program.network.options
     if options.shared_layers or options.shared_stacks:
@@ -34,9 +35,19 @@ def measure_ranges(program: Program, params: Any, batches: int) -> dict[str, Any
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
         if path_name(path).endswith(INPUT_RANGE)
     }
-    asking = {name: jnp.full(shape, MEASURE) for name, shape in shapes.items()}
+    asking, counting = (
+        {name: jnp.full(shape, what) for name, shape in shapes.items()}
+        for what in (MEASURE, COUNT)
+    )
     average: dict[str, Any] = {}
     gradients = make_gradients(program, with_ranges)
+    for runs in gradients(params, counting, 1):
+        if name := next((n for n, count in runs.items() if np.max(count) > 1), ""):
+            raise UserError(
+                f"--range=ema measures what a layer reads in one run, but objective "
+                f"{program.objective.name} runs {name.removesuffix(INPUT_RANGE)[:-1]} "
+                "several times; set --range=token"
+            )
     for found in gradients(params, asking, batches):
         average = {
             name: DECAY * average.get(name, largest) + (1 - DECAY) * largest

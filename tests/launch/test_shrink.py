@@ -17,12 +17,15 @@ from launch.reports.shrink_page import frontier
 from launch.shrink import parser, run
 from research import networks
 from research.checkpoints.partial_restore import find_checkpoint, load_on_host
+from research.errors import UserError
 from research.inference.open_run import open_run
 from research.networks.layers import quantized
 from research.networks.layers.head_gates import gate_heads
 from research.networks.layers.quantized import INPUT_RANGE, SCALE, VALUES
 from research.run.export import export_run
+from research.run.setup import build_program
 from research.shrinking import heads
+from research.shrinking.ranges import measure_ranges
 from tests.testing import tiny_runs
 
 TEXTS = ["the old river", "stone", "a small river sees the old stone"]
@@ -209,6 +212,16 @@ def test_tuning_starts_from_integers_and_leaves_ranges_as_measured(folder):
     np.testing.assert_array_equal(before[INPUT_RANGE], after[INPUT_RANGE])
     assert after["kernel"].dtype == np.float32
     assert 0 < np.abs(before["kernel"] - after["kernel"]).max() < 0.1
+
+
+def test_ranges_of_a_layer_that_runs_twice_are_not_added(folder):
+    """InfoWord reads a text and an n-gram of it by one network."""
+    keys = {"model.quantization": "int8", "model.quantization_range": "ema"}
+    config = tiny_runs.tiny_config(folder, "infoword", **keys)
+    program = build_program(config, jax.devices()[:1])
+    params = tiny_runs.random_state(program).params
+    with pytest.raises(UserError, match=r"infoword runs stack/.* several times; set"):
+        measure_ranges(program, params, 1)
 
 
 def test_a_ternary_run_is_split_and_then_stored(folder, monkeypatch):

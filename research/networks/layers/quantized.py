@@ -57,6 +57,8 @@ INPUT_RANGE = "input_range"
 takes no gradient."""
 MEASURE = -1.0
 """A range that asks for itself: its gradient is the largest absolute input."""
+COUNT = -2.0
+"""A range that asks how often its layer runs: its gradient is 1 for each time."""
 
 
 def scale_of(x: jax.Array, axis: Any) -> jax.Array:
@@ -135,7 +137,7 @@ def int8_matmul(
     Args:
       kernel: float32, or as it is stored; of kind split [2, D, F], the two summands.
       limit: [] the largest absolute value of x; 0 and None: that of each token;
-        `MEASURE`: likewise, and its gradient is the largest value.
+        `MEASURE` and `COUNT`: likewise, and its gradient is what they ask for.
       scales: one of SCALES.
       dtype: of the operands of gradients.
       kind: of the kernel, one of QUANTIZATIONS.
@@ -202,7 +204,7 @@ def _backward(scales, dtype, kind, residuals, grad):
     grad_kernel = transposed_matmul(x, rounded)
     if kind == SPLIT:
         grad_kernel = jnp.stack([grad_kernel, grad_kernel])
-    grad_limit = jnp.where(limit == MEASURE, largest, 0.0)
+    grad_limit = jnp.where(limit == MEASURE, largest, 1.0 * (limit == COUNT))
     return grad_x, grad_kernel, grad_limit
 
 

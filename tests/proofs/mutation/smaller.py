@@ -19,6 +19,14 @@ L0_GATES = "research/l0_gates.py"
 
 MUTANTS = [
     Mutant(
+        "the range of a layer that runs twice is a sum",
+        "research/shrinking/ranges.py",
+        "np.max(count) > 1",
+        "np.max(count) > 9",
+        "tests/launch/test_shrink.py",
+        "runs_twice",
+    ),
+    Mutant(
         "an average of pruned weights is evaluated",
         "research/run/sections.py",
         'if self.prune != "none" and (self.ema_decay',
