@@ -321,7 +321,7 @@ MUTANTS = [
     Mutant(
         "ranges are learned",
         QUANTIZED,
-        "jnp.where(limit == MEASURE, largest, 0.0)",
+        "jnp.where(limit == MEASURE, largest, 1.0 * (limit == COUNT))",
         "largest",
         TEST_QUANTIZED,
         "gradients",
