@@ -22,6 +22,7 @@ from launch.sweeps import benchmarks, budgets, finetuning, published, sweep_plan
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.user_code import module_at
+from research import objectives
 from research.errors import UserError
 from research.run import flops
 from research.run.setup import build_program
@@ -191,6 +192,36 @@ def test_xnlg_tunes_an_encoder_or_all_and_lacks_the_first_stages_one_by_one():
     ]
     assert all(each == network[0] for each in network)
     assert network[0]["model.token_types"] == 3
+
+
+@pytest.mark.parametrize("name", ["babylm", "bart1"])
+def test_no_row_beside_others_is_a_single_sentence(name):
+    """Its positions would be mostly empty, and its tokens a fraction of others'."""
+    trials = [t for t in _plan(name, "quick") if t.group == "pretraining"]
+    for trial in trials:
+        own = {k: v for k, v in trial.config.items() if k.startswith("objective.")}
+        fields = {key.partition(".")[2]: value for key, value in own.items()}
+        objective = objectives.make_objective(**fields)
+        assert objective.text_spec(64).unit != "sentence", trial.row
+    assert len(trials) > 10
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_stages_of_ernie_are_a_third_of_the_steps(scale):
+    trials = [t for t in _plan("chinese", scale) if t.group == "pretraining"]
+    own = next(t.config for t in trials if t.row == "ernie")
+    first, last = own["train.steps"] // 3, 2 * own["train.steps"] // 3
+    rates = {n: part["mixing_rate"] for n, part in own["objective.parts"].items()}
+    assert rates["phrase"] == [[first, 1], [last, 0]]
+    assert rates["token"][-1] == [first, 0] and rates["entity"] == [[last, 1]]
+
+
+def test_bert_small_is_that_of_electra():
+    trials = [t for t in _plan("electra_small", "quick") if t.group == "pretraining"]
+    found = {trial.row: trial.config for trial in trials}
+    electra, bert = found["ELECTRA-small"], found["BERT-small"]
+    assert electra["objective.rate"] == bert["objective.rate"] == 0.15
+    assert bert["objective.sentence_task"] == "none"
 
 
 def test_taggers_of_few_tags_differ_from_cross_view_training_in_their_texts_alone():

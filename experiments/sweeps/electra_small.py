@@ -29,7 +29,8 @@ def sweep(scale, tasks):
         if row == "ELECTRA-small":
             return _narrow(scale)(row, base)
         own = finetuning.like(electra, base)
-        arm = "experiments/bert.py", arms[row][1] | own
+        experiment, keys = arms[row]
+        arm = experiment, keys | own
         start = finetuning.pretraining(row, arm, scale, size="", **RATE)
         return own | {"train.steps": budgets.steps_for_flops(*start, total)}
 

@@ -16,6 +16,7 @@ from launch.backends.attempt_log import NO_RETRY_CODES, Budget
 from launch.backends.backend import Job, flag
 from launch.backends.resources import Resources
 from research.errors import UserError
+from research.files.paths import is_in_bucket
 
 ACCELERATORS = {
     "v4": "tpu-v4-podslice",
@@ -107,7 +108,7 @@ class Backend:
             )
         path = PurePosixPath(os.path.normpath(folder))
         mounted = self.mount and path.is_relative_to(self.mount)
-        if "://" not in folder and not mounted:
+        if not is_in_bucket(folder) and not mounted:
             raise UserError(
                 f"--workdir={folder}: pods can read a bucket (gs://...), or a path "
                 "under --gke.mount of --gke.claim"

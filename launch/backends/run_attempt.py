@@ -30,6 +30,7 @@ from launch.backends import attempt_log
 from launch.backends.attempt_log import Budget, ProcessRecord
 from research.distributed.file_lock import file_lock, is_locked
 from research.errors import UserError
+from research.files.paths import is_in_bucket
 from research.run.metric_writer import read_metrics
 
 BUDGET_EXHAUSTED = 4
@@ -218,7 +219,7 @@ def _job_lock(folder: epath.Path, rank: int) -> Iterator[tuple[int, ...]]:
     A command that inherits them keeps the lock if this process is killed. Buckets have
     no locks; there the backend must run one attempt at a time.
     """
-    if "://" in os.fspath(folder):
+    if is_in_bucket(folder):
         yield ()
         return
     message = f"{folder}: waiting for an earlier attempt to end"
@@ -243,7 +244,7 @@ def log_path(folder: epath.Path, rank: int = 0) -> epath.Path:
 @contextlib.contextmanager
 def open_log(folder: epath.Path, rank: int = 0) -> Iterator[IO[bytes]]:
     """The log, to append to; stdout if it is in a bucket, which cannot append."""
-    if "://" in os.fspath(folder):
+    if is_in_bucket(folder):
         yield sys.stdout.buffer
     else:
         with Path(log_path(folder, rank)).open("ab") as file:

@@ -23,6 +23,7 @@ from research.distributed.file_lock import file_lock, is_locked
 from research.errors import UserError
 from research.files.existence import exists, is_file
 from research.files.json_files import NUMBER, read_json, write_json
+from research.files.paths import is_in_bucket
 
 DRIVER_FILE, JOBS_FILE = "driver.json", "jobs.json"
 
@@ -174,7 +175,7 @@ def only_driver(workdir: epath.Path) -> Iterator[None]:
       UserError: another process is its driver.
     """
     workdir.mkdir(parents=True, exist_ok=True)
-    if "://" in os.fspath(workdir):  # a bucket has no locks
+    if is_in_bucket(workdir):  # a bucket has no locks
         yield
         return
     with file_lock(workdir / DRIVER_FILE, wait=False) as file:

@@ -1,7 +1,6 @@
 """The backend of SkyPilot's managed jobs: task files for `sky jobs launch`."""
 
 import dataclasses
-import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from launch.backends.attempt_log import Budget
 from launch.backends.backend import Job, flag
 from launch.backends.resources import Resources
 from research.errors import UserError
+from research.files.paths import is_in_bucket
 
 COORDINATOR_PORT = 8476
 """The port on which process 0 listens."""
@@ -61,7 +61,7 @@ class Backend:
         files = {}
         for wave, jobs in enumerate(waves):
             for job in jobs:
-                if "://" not in os.fspath(job.folder):
+                if not is_in_bucket(job.folder):
                     raise UserError(
                         f"--workdir={job.folder}: SkyPilot's machines can only read "
                         "a bucket, such as gs://BUCKET/NAME"

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import os
 import shlex
 import signal
 import sys
@@ -25,6 +24,7 @@ from launch.backends.progress import JobProgress
 from launch.backends.resources import Resources
 from launch.backends.scheduler import Scheduler
 from research.errors import UserError
+from research.files.paths import is_in_bucket
 
 MIN_VALUES = {"parallel": 1, "retries": 0, "preemptions": 0}
 
@@ -102,7 +102,7 @@ def run_jobs(
     todo = [job for job in jobs if not job.done]
     if hasattr(backend, "render"):
         name = flags["on"].partition(":")[0]
-        local = "://" not in os.fspath(workdir)
+        local = not is_in_bucket(workdir)
         folder = workdir / name if local else epath.Path("runs") / workdir.name / name
         _write_manifests(todo, backend, budget, folder, noun)
         return cli.DONE

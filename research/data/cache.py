@@ -16,6 +16,7 @@ from etils import epath
 from research.distributed.file_lock import file_lock
 from research.errors import UserError
 from research.files import checksums
+from research.files.paths import is_in_bucket
 
 META_FILE = "meta.json"
 LARGE_BYTES = 2**32
@@ -31,7 +32,7 @@ def resolve_cache_dir(cache_dir: str) -> Path:
     Raises:
       UserError: it is not a folder of this machine (the cache is memory-mapped).
     """
-    if "://" in cache_dir:
+    if is_in_bucket(cache_dir):
         raise UserError(
             f"data.cache_dir is {cache_dir!r}, but the cache is memory-mapped; "
             "give a local folder"

@@ -5,6 +5,8 @@ import stat
 
 from etils import epath
 
+from research.files.paths import is_in_bucket
+
 
 def exists(path: epath.PathLike) -> bool:
     """Whether there is such a file or folder; a link that leads nowhere is none.
@@ -14,7 +16,7 @@ def exists(path: epath.PathLike) -> bool:
         `epath` says false then.
     """
     text = os.fspath(path)
-    if "://" in text:
+    if is_in_bucket(text):
         return epath.Path(text).exists()
     try:
         os.stat(text)
@@ -31,7 +33,7 @@ def is_file(path: epath.PathLike) -> bool:
       PermissionError: that cannot be told.
     """
     text = os.fspath(path)
-    if "://" in text:
+    if is_in_bucket(text):
         return epath.Path(text).is_file()
     try:
         return stat.S_ISREG(os.stat(text).st_mode)

@@ -26,7 +26,7 @@ from research.objectives.losses.cross_entropy import Term
 
 
 @dataclass(frozen=True)
-class Objective(composite.Composite):
+class Objective(composite.OfParts):
     """Reads one text, from which the text of each part is derived (`shared_input`).
 
     Each part has arrays named `<part>_<array>`, a forward pass through the network, and
@@ -58,27 +58,6 @@ class Objective(composite.Composite):
     def _parts(self) -> composite.Parts:
         parts = self.parts or (("mlm", ()),)
         return composite.make_parts(parts, schedule_key="weight")
-
-    @functools.cached_property
-    def members(self) -> dict[str, Any]:
-        return self._parts.members
-
-    @functools.cached_property
-    def schedules(self) -> dict[str, composite.Schedule]:
-        """The weight of each part by step."""
-        return self._parts.schedules
-
-    def for_evaluation(self) -> "Objective":
-        """The objective with the parts of evaluations."""
-        parts = {
-            name: composite.evaluated_fields(fields, self.members[name])
-            for name, fields in self.parts
-        }
-        return self.with_fields(parts=parts)
-
-    @property
-    def reads_step(self) -> bool:
-        return self._parts.has_schedule or super().reads_step
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         specs = {

@@ -27,7 +27,7 @@ BASE_OBJECTIVES = tuple(name for name in names() if name not in NOT_MIXED)
 
 
 @dataclass(frozen=True)
-class Objective(composite.Composite):
+class Objective(composite.OfParts):
     """Reads the longest text of its parts; each part reads its beginning.
 
     If parts with unit stream differ in length, rows start at random tokens (see
@@ -64,27 +64,6 @@ class Objective(composite.Composite):
             schedule_key="mixing_rate",
             base_objective=self.base_objective,
         )
-
-    @functools.cached_property
-    def members(self) -> dict[str, Any]:
-        return self._parts.members
-
-    @functools.cached_property
-    def schedules(self) -> dict[str, composite.Schedule]:
-        """The mixing rate of each part by step."""
-        return self._parts.schedules
-
-    def for_evaluation(self) -> "Objective":
-        """The objective with the parts of evaluations."""
-        parts = {
-            name: composite.evaluated_fields(fields, self.members[name])
-            for name, fields in self.parts
-        }
-        return self.with_fields(parts=parts)
-
-    @property
-    def reads_step(self) -> bool:
-        return self._parts.has_schedule or super().reads_step
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         """Raises UserError: the parts' arrays differ in name, rank or type."""
@@ -173,8 +152,7 @@ class Objective(composite.Composite):
         for name, other in others:
             for *path, field in sorted(read):
                 value, other_value = (
-                    getattr(composite.member_at(each, path), field, None)
-                    for each in (objective, other)
+                    _value(each, path, field) for each in (objective, other)
                 )
                 if value != other_value:
                     raise UserError(
@@ -182,6 +160,15 @@ class Objective(composite.Composite):
                         f"in {first!r}, {other_value!r} in {name!r}"
                     )
         return result
+
+
+def _value(objective: Any, path: list[str], field: str) -> Any:
+    """A value that the member of members with these names stores; None: no such one."""
+    for name in path:
+        if not isinstance(objective, composite.Composite):
+            return None
+        objective = objective.members.get(name)
+    return getattr(objective, field, None)
 
 
 def _recording_reads(objective: Any, read: set[tuple], path: tuple = ()) -> Any:

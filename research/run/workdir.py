@@ -14,6 +14,7 @@ from research.distributed.file_lock import file_lock
 from research.errors import UserError
 from research.files.existence import exists
 from research.files.json_files import digest, read_json, write_json
+from research.files.paths import is_in_bucket
 from research.run.claim_file import hold_claim
 from research.run.identity import complete_config, flatten, identity
 
@@ -79,7 +80,7 @@ def lock_workdir(workdir: epath.Path) -> Iterator[None]:
     if jax.process_index() != 0:
         yield
         return
-    if "://" in str(workdir):
+    if is_in_bucket(workdir):
         with hold_claim(workdir / CLAIM_FILE):
             yield
         return
@@ -104,7 +105,7 @@ def check_reachable(path: epath.PathLike) -> None:
       UserError: the path cannot be read.
     """
     text = os.fspath(path)
-    if "://" not in text:
+    if not is_in_bucket(text):
         return
     try:
         epath.Path(text).exists()

@@ -343,9 +343,11 @@ def test_so_are_those_that_it_reads_of_its_members(base, one, other, words):
 def test_members_may_differ_in_what_the_loss_does_not_read():
     one, other = ({"parts": {"mlm": {"rate": rate}}} for rate in (0.1, 0.4))
     parts = {"a": one, "b": other}
-    _shapes(objectives.make_objective("mix", base_objective="joint", parts=parts))
+    mixed = objectives.make_objective("mix", base_objective="joint", parts=parts)
+    assert _shapes(mixed)
     parts = {"a": DISTILLED, "b": {**DISTILLED, "base": {"rate": 0.4}}}
-    _shapes(objectives.make_objective("mix", base_objective="distill", parts=parts))
+    mixed = objectives.make_objective("mix", base_objective="distill", parts=parts)
+    assert _shapes(mixed)
 
 
 def test_parts_have_one_teacher():

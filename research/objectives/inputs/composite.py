@@ -4,6 +4,7 @@
 
 import abc
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -132,13 +133,6 @@ class Composite(objectives.Objective):
         }
 
 
-def member_at(objective: objectives.Objective, path: Iterable[str]) -> Any:
-    """The member of members with these names; None if there is none."""
-    for name in path:
-        objective = getattr(objective, "members", {}).get(name)
-    return objective
-
-
 def _qualified(name: str, own: str) -> str:
     return ".".join(filter(None, (name, own)))
 
@@ -149,10 +143,37 @@ class Parts(NamedTuple):
     members: dict[str, objectives.Objective]
     schedules: dict[str, Schedule]  # each part's weight or mixing rate by step
 
+
+class OfParts(Composite):
+    """An objective made of named parts, its field `parts`, each with a schedule."""
+
+    parts: tuple[tuple[str, Fields], ...]
+
     @property
-    def has_schedule(self) -> bool:
-        """Whether a weight or mixing rate varies with the step."""
-        return any(map(varies, self.schedules.values()))
+    @abc.abstractmethod
+    def _parts(self) -> Parts:
+        """What the field `parts` says."""
+
+    @functools.cached_property
+    def members(self) -> dict[str, objectives.Objective]:
+        return self._parts.members
+
+    @functools.cached_property
+    def schedules(self) -> dict[str, Schedule]:
+        """The weight or mixing rate of each part by step."""
+        return self._parts.schedules
+
+    @property
+    def reads_step(self) -> bool:
+        return any(map(varies, self.schedules.values())) or super().reads_step
+
+    def for_evaluation(self) -> "OfParts":
+        """The objective with the parts of evaluations."""
+        parts = {
+            name: evaluated_fields(fields, self.members[name])
+            for name, fields in self.parts
+        }
+        return self.with_fields(parts=parts)
 
 
 def corrupt_part(

@@ -234,6 +234,7 @@ def test_a_folder_that_its_actor_cannot_write_ends_the_job(fake_ray, monkeypatch
     backend = _fake_backend(fake_ray)
     handles = backend.submit([job], Budget(retries=1))
     wait_until(lambda: not backend.alive(handles.values()), 10)
+    assert fake_ray.num_started == 1, "an actor is not started again"
 
 
 def test_hosts_that_are_lost_before_they_run_are_counted_and_given_up(

@@ -14,6 +14,7 @@ import io
 import json
 import os
 import random
+import re
 import resource
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -333,13 +334,16 @@ def _difference(case: RealCase, done: Done, expected: Done) -> str:
         names = done.written.keys() | expected.written.keys()
         other = [n for n in names if done.written.get(n) != expected.written.get(n)]
         return f"{', '.join(sorted(other))} has other content"
-    if case.command not in PRINT_TIMES and given != own:
+    if case.command == "shrink":  # it prints times
+        given, own = (_without_figures(text) for text in (given, own))
+    if case.command not in ("train", "init") and given != own:
         return f"it prints {given!r}, not {own!r}"
     return ""
 
 
-PRINT_TIMES = ("train", "init", "shrink")
-"""Commands whose output is another one each time."""
+def _without_figures(text: str) -> str:
+    """The words of a text, and where its figures are, in columns of any width."""
+    return " ".join(re.sub(r"\d+\.\d+", "0", text).split())
 
 
 def _without_folders(text: str) -> str:

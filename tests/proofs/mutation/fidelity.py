@@ -6,6 +6,30 @@ TEST = "tests/fidelity/test_facts.py"
 
 MUTANTS = [
     Mutant(
+        "MASS reads single sentences beside full rows of others",
+        "experiments/sweeps/babylm.py",
+        '("experiments/mass.py", FULL_ROWS)',
+        '("experiments/mass.py", {})',
+        "tests/test_tables.py",
+        "single_sentence",
+    ),
+    Mutant(
+        "ERNIE's stages are those of another number of steps",
+        "experiments/sweeps/chinese.py",
+        "own | stages.get(row, {})",
+        "own",
+        "tests/test_tables.py",
+        "stages_of_ernie",
+    ),
+    Mutant(
+        "BERT-small hides another fraction than ELECTRA-small",
+        "experiments/sweeps/electra_small.py",
+        'RATE = {"paper_mask_rate": True}',
+        'RATE = {"paper_mask_rate": False}',
+        "tests/test_tables.py",
+        "bert_small",
+    ),
+    Mutant(
         "RoBERTa's large model has base's learning rate and warm-up",
         "experiments/roberta.py",
         '(4e-4, 30_000) if size == "large" else (6e-4, 24_000)',
