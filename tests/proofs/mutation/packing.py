@@ -133,8 +133,8 @@ MUTANTS = [
     ),
     Mutant(
         "a mixture with a schedule does not say that its rows depend on the step",
-        "research/objectives/mix.py",
-        "return self._parts.has_schedule or super().reads_step",
+        "research/objectives/inputs/composite.py",
+        "return any(map(varies, self.schedules.values())) or super().reads_step",
         "return super().reads_step",
         "tests/objectives/test_mix.py",
         "reads_the_step",
