@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from experiments import base
 from launch import user_code
-from launch.config_starts import folder_keys, set_num_layers, start_of, teacher_keys
+from launch.config_starts import folder_keys, set_layers, start_of, teacher_keys
 from launch.config_values import flatten, override, pair, plain
 from research import networks, objectives
 from research.checkpoints.huggingface import SOURCE
@@ -77,7 +77,7 @@ def load_config(
         overrides = teacher_keys(config, workdir, overrides) | dict(overrides)
     for key, value in overrides.items():
         override(config, key, value)
-    set_num_layers(config, given)
+    set_layers(config, given)
     _check_sections(config)
     if reads_start:
         sections.check_split(config.data)

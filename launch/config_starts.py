@@ -18,11 +18,13 @@ from research.run.identity import CONFIG_FILE, read_run_config
 _UNKNOWN = object()
 
 
-def set_num_layers(config: ConfigDict, given: Collection[str]) -> None:
-    """Gives a network as many layers as train.init_layers has, unless it is given.
+def set_layers(config: ConfigDict, given: Collection[str]) -> None:
+    """Gives a network as many layers as train.init_layers has, and a norm before the
+    attention of the first unless that is the source's first, unless these are given.
 
     Raises:
-      UserError: model.layers is given, and differs.
+      UserError: model.layers is given, and differs; a layer would lose its norm, or get
+        one that it was trained without.
     """
     layers = config.train.init_layers
     if not layers or not config.train.init_from:
@@ -33,6 +35,17 @@ def set_num_layers(config: ConfigDict, given: Collection[str]) -> None:
         raise UserError(
             f"train.init_layers has {len(layers)} layers, and model.layers is "
             f"{config.model.layers}; it names a layer of train.init_from for each"
+        )
+    if config.model.get("first_attention_norm", True):
+        return
+    key = "model.first_attention_norm"
+    if 0 not in layers and key not in given:
+        config.model.first_attention_norm = True
+    elif layers[0] != 0 or 0 in layers[1:]:
+        raise UserError(
+            f"train.init_layers={[*layers]}: layer 0 of train.init_from has no norm "
+            f"before its attention ({key}=False), so it can only come first; without "
+            f"it, {key}=True"
         )
 
 

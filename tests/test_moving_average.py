@@ -85,3 +85,8 @@ def test_an_average_of_what_is_pruned_is_refused(average):
     """It would have weights from before they were pruned."""
     with pytest.raises(ValueError, match=r"an average .* has none; set ema_decay to 0"):
         sections.Optimizer(prune="magnitude", **average)
+
+
+def test_pruning_layers_that_do_not_learn_yet_is_refused():
+    with pytest.raises(ValueError, match=r"set one of them to its default, none or 0"):
+        sections.Optimizer(prune="movement", unfreeze_every=5)

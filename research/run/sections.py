@@ -181,6 +181,12 @@ class Optimizer:
                 "steps, which is evaluated and saved, has none; set ema_decay to 0 and "
                 "average_from to 1"
             )
+        if self.prune != "none" and self.unfreeze_every:
+            raise ValueError(
+                "optimizer.prune takes weights of all layers, and "
+                "optimizer.unfreeze_every keeps most from learning at first; set one "
+                "of them to its default, none or 0"
+            )
 
 
 @dataclass

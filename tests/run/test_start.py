@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from launch.config import load_config
+from launch.config_starts import set_layers
 from launch.config_values import flatten
 from launch.sweeps import sweep_plan
 from launch.train import parser
@@ -50,6 +51,26 @@ def folder(tmp_path_factory):
 def load(source, workdir="", experiment="finetune", **keys):
     keys = {"train.init_from": str(source)} | keys
     return load_config(f"experiments/{experiment}.py", keys, workdir=workdir)
+
+
+def test_a_layer_that_becomes_the_first_keeps_its_norm():
+    """Layer 0 of a network with model.first_attention_norm=False has none there."""
+
+    def has_norm(layers, given=None):
+        keys = {"model.first_attention_norm": given} if given is not None else {}
+        source = {"model.norm_placement": "pre", "train.init_layers": layers}
+        config = load_config("experiments/finetune.py", source | keys)
+        config.train.init_from = "elsewhere"
+        with config.unlocked():
+            config.model.first_attention_norm = bool(given)
+        set_layers(config, {"train.init_layers", *keys})
+        return config.model.first_attention_norm
+
+    assert has_norm([1, 2]) and has_norm([1, 2], True)
+    assert not has_norm([0, 2])
+    for layers, given in (([2, 0], None), ([1, 2], False), ([0, 0], None)):
+        with pytest.raises(UserError, match="so it can only come first; without it"):
+            has_norm(layers, given)
 
 
 @pytest.mark.parametrize("end", ["", "checkpoints/3"])

@@ -99,6 +99,22 @@ MUTANTS = [
         "network_and_the_vocabulary",
     ),
     Mutant(
+        "a layer that becomes the first loses its norm",
+        "launch/config_starts.py",
+        "    if 0 not in layers and key not in given:\n",
+        "    if layers == []:\n",
+        TEST_START,
+        "becomes_the_first",
+    ),
+    Mutant(
+        "layers are pruned that do not learn yet",
+        "research/run/sections.py",
+        'if self.prune != "none" and self.unfreeze_every:',
+        "if self.prune != self.prune and self.unfreeze_every:",
+        "tests/test_moving_average.py",
+        "do_not_learn_yet",
+    ),
+    Mutant(
         "a run that has begun is resumed with the network of another",
         "launch/config_starts.py",
         "    run = (begun + others)[0]\n",
