@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import jax
+import numpy as np
 import pytest
 
 from experiments.sweeps import babylm as babylm_sweep
@@ -280,14 +281,35 @@ def test_a_mixture_is_the_text_of_pretrainings_alone():
 
 
 def test_babylm_sees_no_text_more_than_ten_times():
+    """Not by rows that read more text than they have positions, either."""
     words = {"small": 10e6, "paper": 100e6}
     for scale, given in words.items():
+        longer = set()
         for trial in _plan("babylm", scale):
+            if trial.group != "pretraining":
+                continue
+            length, whole = trial.config["data.length"], trial.objective
+            parts = getattr(whole, "members", {"": whole}).values()  # equal rates
+            read = np.mean([part.text_spec(length).length for part in parts])
+            longer |= {trial.row} if read > length else set()
+            rows = trial.config["train.batch"] * trial.config["train.steps"]
+            assert rows * max(read, length) / 1.3 / given == pytest.approx(10, rel=1e-3)
+            assert trial.config["train.keep_checkpoints"] == 10
+        assert longer == {"span denoising", "mixture of denoisers"}
+
+
+def test_what_masks_tokens_hides_as_many_in_one_table():
+    rates, parts = {}, {}
+    for name in ("babylm", "bart1"):
+        for trial in _plan(name, "quick"):
             if trial.group == "pretraining":
-                keys = ("train.steps", "train.batch", "data.length")
-                tokens = math.prod(trial.config[key] for key in keys)
-                assert tokens / 1.3 / given == pytest.approx(10, rel=1e-3)
-                assert trial.config["train.keep_checkpoints"] == 10
+                rates[trial.row] = trial.config.get("objective.rate")
+                parts[trial.row] = trial.config.get("objective.parts")
+    masked = ("masked LM", "UniLM", "InfoWord", "Masked LM", "Multitask masked LM")
+    assert {rates[row] for row in masked} == {0.4}
+    assert (rates["replaced tokens"], rates["span denoising"]) == (0.15, 0.15)
+    both = parts["GPT-BERT 15 : 1"]
+    assert both["bidirectional"]["rate"] == 0.4 and "rate" not in both["causal"]
     rows = {trial.row for trial in _plan("babylm", "smoke")}
     assert len(rows) >= 12 and "GPT-BERT 15 : 1" in rows
 

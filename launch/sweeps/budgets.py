@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from launch import config
+from research import objectives
 from research.errors import UserError
 
 ON_ONE_DEVICE = {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}
@@ -16,7 +17,7 @@ ON_ONE_DEVICE = {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}
 
 
 def steps_for_tokens(experiment: str, keys: Mapping[str, Any], tokens: float) -> int:
-    """The number of steps for some number of tokens, counted before corruption.
+    """The number of steps for some number of tokens, as `tokens_per_step` counts them.
 
     Args:
       experiment, keys: as a sweep yields them; keys whose value is another trial's
@@ -47,14 +48,18 @@ def steps_for_seconds(
 
     Args and Raises: as `steps_for_tokens`. `launch.benchmark` measures the rate.
     """
-    per_step = tokens_per_step(experiment, keys)
+    resolved = _load(experiment, keys)
+    per_step = resolved.train.batch * resolved.data.length
     return _steps(experiment, seconds * tokens_per_second / per_step)
 
 
-def tokens_per_step(experiment: str, keys: Mapping[str, Any]) -> int:
-    """Tokens of a batch, counted before corruption."""
+def tokens_per_step(experiment: str, keys: Mapping[str, Any]) -> float:
+    """Tokens of a batch: a row has as many as positions, special tokens included, or as
+    many as it reads of the text if noise makes that shorter."""
     resolved = _load(experiment, keys)
-    return resolved.train.batch * resolved.data.length
+    length = resolved.data.length
+    read = objectives.config_objective(resolved).tokens_read(length)
+    return resolved.train.batch * max(length, read)
 
 
 def step_flops(experiment: str, keys: Mapping[str, Any]) -> float:

@@ -49,6 +49,9 @@ REPEATS = {
 CAUSAL, ENCODER_DECODER = ("lm", "fim"), ("bart", "mass", "dae")
 """Objectives by their network; others have one bidirectional stack."""
 
+MASKED = ("mlm", "unilm", "infoword", "tlm")
+"""Objectives that predict masked tokens."""
+
 DISCRIMINATOR = {"train.init_scope": "discriminator", "objective.head": "linear"}
 
 RowKeys = Callable[[str, Mapping[str, Any]], dict[str, Any]]
@@ -205,8 +208,8 @@ def pretraining(
     else:
         default = flat_config(arm)
         shape = _scale_keys(SCALES[scale], default)
-        if paper_mask_rate:
-            shape.pop("objective.rate", None)
+        if (rate := SCALES[scale].mask_rate) and not paper_mask_rate:
+            own = own | masked_at(rate, default, own)
     base = flat_config((experiment, shape))
     chosen = shape | own | keys(row, base) | {"seed": seed}
     for key in (INIT_FROM, TEACHER):
@@ -235,9 +238,28 @@ def _scale_keys(scale: Scale, default: Mapping[str, Any]) -> dict[str, Any]:
         keys |= scale.post_norm
     if scale.position and default["model.position"] == "learned":
         keys["model.position"] = scale.position
-    if scale.mask_rate and default["objective.name"] == "mlm":
-        keys["objective.rate"] = scale.mask_rate
     return keys
+
+
+def masked_at(
+    rate: float, config: Mapping[str, Any], own: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Keys for the mask rate of an arm that predicts masked tokens, as a part, too.
+
+    Args:
+      config, own: its flat config, and the keys that it sets, whose rates stay.
+    """
+    name = config["objective.name"]
+    if name in MASKED and "objective.rate" not in own:
+        return {"objective.rate": rate}
+    if name not in ("joint", "mix"):
+        return {}
+    base = config["objective.base_objective"] if name == "mix" else None
+    parts = {}
+    for part, fields in config["objective.parts"].items():
+        is_masked = (base or fields.get("objective", part)) in MASKED
+        parts[part] = {"rate": rate, **fields} if is_masked else fields
+    return {} if parts == config["objective.parts"] else {"objective.parts": parts}
 
 
 def like(reference: Arm, base: Mapping[str, Any]) -> dict[str, Any]:

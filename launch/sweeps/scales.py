@@ -16,8 +16,8 @@ class Scale(NamedTuple):
     # with a short warm-up learn only the frequencies of tokens
     post_norm_tuning: Mapping[str, Any] = {}
     position: str = ""  # in place of learned positions; "": these
-    mask_rate: float = 0.0  # of masked LMs in tables that are not about it; 0: the
-    # experiment's
+    mask_rate: float = 0.0  # of objectives that predict masked tokens, in tables that
+    # are not about it; 0: the experiment's
     probes: bool = False  # tables have the columns `benchmarks.PROBES` in place of the
     # paper's tasks, of which networks of this size learn too little
 

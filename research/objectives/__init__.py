@@ -112,6 +112,17 @@ class Objective(abc.ABC):
     def text_spec(self, length: int) -> TextSpec:
         """The text of one example, for a network input of `length` tokens."""
 
+    def tokens_read(self, length: int) -> float:
+        """Tokens of the text from one example to the next, in the mean over examples.
+
+        These are more than `length` where noise makes a text shorter.
+
+        Raises:
+          UserError: it is another number at other steps.
+        """
+        spec = self.text_spec(length)
+        return spec.stride or spec.length
+
     @abc.abstractmethod
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         """Specs of the batch's arrays, without `example`, which the pipeline adds."""

@@ -65,6 +65,17 @@ class Objective(composite.OfParts):
             base_objective=self.base_objective,
         )
 
+    def tokens_read(self, length: int) -> float:
+        """The mean over the parts, by their mixing rates."""
+        read = [part.tokens_read(length) for part in self.members.values()]
+        if len({*read}) > 1 and any(map(composite.varies, self.schedules.values())):
+            raise UserError(
+                "parts of objective mix read texts of different lengths, and their "
+                "mixing rates change: the tokens of a row differ by step"
+            )
+        rates = [points[0][1] for points in self.schedules.values()]
+        return float(np.average(read, weights=rates))
+
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         """Raises UserError: the parts' arrays differ in name, rank or type."""
         parts = self.members

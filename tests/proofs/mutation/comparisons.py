@@ -12,6 +12,30 @@ TEST_EFFECTS = "tests/launch/reports/test_effects.py"
 
 MUTANTS = [
     Mutant(
+        "T5's and UL2's rows read more text than those beside them",
+        "launch/sweeps/budgets.py",
+        "return resolved.train.batch * max(length, read)",
+        "return resolved.train.batch * length",
+        "tests/test_tables.py",
+        "ten_times",
+    ),
+    Mutant(
+        "a mixture reads as much as its parts do without their rates",
+        "research/objectives/mix.py",
+        "return float(np.average(read, weights=rates))",
+        "return float(np.mean(read))",
+        "tests/launch/sweeps/test_budgets.py",
+        "noise_shortens_it",
+    ),
+    Mutant(
+        "UniLM hides 15 % beside masked LMs that hide 40",
+        "launch/sweeps/finetuning.py",
+        'MASKED = ("mlm", "unilm", "infoword", "tlm")',
+        'MASKED = ("mlm",)',
+        "tests/test_tables.py",
+        "hides_as_many",
+    ),
+    Mutant(
         "a Transformer of as many FLOPs has a layer more",
         "experiments/sweeps/awd_lstm.py",
         "EQUAL_FLOPS: _transformer(3, 192,",
