@@ -45,8 +45,9 @@ plan finds a difference of N in 80 % of cases, as one of all plans of its table.
 is larger than N, seeds differed more. *Two populations*: of a row so many seeds learnt
 little more than token frequencies and the others more, so that no interval covers both
 (claims whose runs are older than this rule stand as not run). Where a plan scores
-another task than the paper, that stands in, and the direction alone is compared. Marks say how far the paper's number is verified: V2 in two sources or more,
-V1 in one, V1* in a secondary one.
+another task than the paper, that stands in, and the direction alone is compared. Marks
+say how far the paper's number is verified: V2 in two sources or more, V1 in one, V1* in
+a secondary one.
 """
 
 
