@@ -118,7 +118,7 @@ def pretraining(family: str, size: Scale) -> tuple[str, dict[str, Any]]:
     keys = SHARED | size.shape | size.pretraining | FAMILY_KEYS.get(family, {})
     if size.mask_rate:
         keys |= _hidden(family, size.mask_rate)
-    return f"experiments/{family}.py", keys | {"data.stride": _stride(size)}
+    return f"experiments/{family}.py", keys | {"data.stride": stride(size)}
 
 
 def _hidden(family: str, rate: float) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _hidden(family: str, rate: float) -> dict[str, Any]:
     return {"objective.rate": rate} if family in ("mlm", "electra") else {}
 
 
-def _stride(size: Scale) -> int:
+def stride(size: Scale) -> int:
     """The smallest raw length, so that all families read the same tokens."""
     length = size.shape["data.length"]
     return min(

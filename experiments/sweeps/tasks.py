@@ -16,16 +16,15 @@ dae's is an encoder of two stacks, and the others have mlm's.
 Departs: every task is tuned for the same number of steps, not of epochs.
 """
 
-from experiments.sweeps.objectives import FAMILY_KEYS, FRESH, SHARED
+from experiments.sweeps.objectives import FAMILIES, FAMILY_KEYS, FRESH, SHARED, stride
 from launch.sweeps import finetuning
 from launch.sweeps.scales import SCALES
-
-FAMILIES = ("lm", "mlm", "plm", "dae", "electra")
 
 
 def sweep(scale, tasks):
     shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
-    reference = "experiments/mlm.py", SHARED | shape | budget
+    text = {"data.stride": stride(SCALES[scale])}
+    reference = "experiments/mlm.py", SHARED | shape | budget | text
     chosen = finetuning.own_tasks("tasks", tasks, scale)
 
     def keys(row, base):

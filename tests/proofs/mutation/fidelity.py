@@ -3,8 +3,17 @@
 from tests.proofs.mutation import Mutant
 
 TEST = "tests/fidelity/test_facts.py"
+TEST_SWEEPS = "tests/test_sweeps.py"
 
 MUTANTS = [
+    Mutant(
+        "families on benchmarks read other rows of the text",
+        "experiments/sweeps/tasks.py",
+        '{"data.stride": stride(SCALES[scale])}',
+        "{}",
+        TEST_SWEEPS,
+        "same_tokens",
+    ),
     Mutant(
         "MASS reads single sentences beside full rows of others",
         "experiments/sweeps/babylm.py",

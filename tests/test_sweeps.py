@@ -1,0 +1,37 @@
+"""What single sweeps of experiments/sweeps keep equal between their rows."""
+
+import pytest
+
+from launch.sweeps import finetuning
+from launch.sweeps.scales import SCALES
+from launch.sweeps.tasks import Task
+from launch.user_code import module_at
+from research import objectives
+
+FILES = {"data.train": "a.tsv", "data.valid": "b.tsv"}
+TASKS = {name: Task("", FILES) for name in ("MNLI", "OCNLI", "POS, frozen")}
+
+
+def _rows(name, scale):
+    """Row -> the config of its first pretraining."""
+    found = {}
+    sweep = module_at(f"experiments/sweeps/{name}.py").sweep
+    for *arm, (row, group) in sweep(scale, TASKS):
+        if group == "pretraining":
+            found.setdefault(row, finetuning.flat_config(tuple(arm)))
+    return found
+
+
+def _raw_length(config):
+    """Tokens of text in a row, before the objective corrupts it."""
+    own = {k: v for k, v in config.items() if k.startswith("objective.")}
+    fields = {key.partition(".")[2]: value for key, value in own.items()}
+    return objectives.make_objective(**fields).text_spec(config["data.length"]).length
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_rows_of_all_families_begin_at_the_same_tokens(scale):
+    """And leave none out."""
+    rows = _rows("tasks", scale)
+    strides = {config["data.stride"] for config in rows.values()}
+    assert strides == {min(map(_raw_length, rows.values()))}
