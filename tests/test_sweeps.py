@@ -35,3 +35,14 @@ def test_rows_of_all_families_begin_at_the_same_tokens(scale):
     rows = _rows("tasks", scale)
     strides = {config["data.stride"] for config in rows.values()}
     assert strides == {min(map(_raw_length, rows.values()))}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_chinese_rows_differ_in_their_masks_alone(scale):
+    rows = _rows("chinese", scale)
+    wwm, ernie = rows["bert_wwm"], rows["ernie"]
+    for key in {*wwm, *ernie}:
+        assert key.startswith("objective.") or wwm[key] == ernie[key], key
+    for part in ernie["objective.parts"].values():
+        for name in ("format", "sentence_task", "rate"):
+            assert part[name] == wwm[f"objective.{name}"]

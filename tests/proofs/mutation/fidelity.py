@@ -25,10 +25,26 @@ MUTANTS = [
     Mutant(
         "ERNIE's stages are those of another number of steps",
         "experiments/sweeps/chinese.py",
-        "own | stages.get(row, {})",
-        "own",
+        'ernie.stages(config["train.steps"])',
+        "ernie.stages(300)",
         "tests/test_tables.py",
         "stages_of_ernie",
+    ),
+    Mutant(
+        "ERNIE has a network and an optimizer of its own beside BERT-wwm's",
+        "experiments/sweeps/chinese.py",
+        "return finetuning.like(reference, base)",
+        "return {}",
+        TEST_SWEEPS,
+        "masks_alone",
+    ),
+    Mutant(
+        "ERNIE hides another fraction than BERT-wwm",
+        "experiments/sweeps/chinese.py",
+        "part | rate for",
+        "part for",
+        TEST_SWEEPS,
+        "masks_alone",
     ),
     Mutant(
         "BERT-small hides another fraction than ELECTRA-small",
