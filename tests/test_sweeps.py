@@ -46,3 +46,10 @@ def test_chinese_rows_differ_in_their_masks_alone(scale):
     for part in ernie["objective.parts"].values():
         for name in ("format", "sentence_task", "rate"):
             assert part[name] == wwm[f"objective.{name}"]
+
+
+@pytest.mark.parametrize("name", ["spanbert6", "spanbert7"])
+def test_ablations_of_spanbert_have_half_of_its_steps(name):
+    """Joshi et al. 2020, section 6, footnote 10."""
+    steps = {config["train.steps"] for config in _rows(name, "paper").values()}
+    assert steps == {1_200_000}

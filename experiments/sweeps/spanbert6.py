@@ -13,8 +13,14 @@ numbers are of 1.2 of 2.4 million steps; here the schedule ends where the run do
 from launch.sweeps import finetuning
 
 
-def sweep(scale, tasks):
+def ablation(name, scale, tasks):
+    """The sweep of one of the paper's two tables of ablations, with their steps."""
+
     def keys(row, base):
         return {"train.steps": 1_200_000} if scale == "paper" else {}
 
-    return finetuning.sweep("spanbert6", scale, tasks, keys=keys, size="large")
+    return finetuning.sweep(name, scale, tasks, keys=keys, size="large")
+
+
+def sweep(scale, tasks):
+    return ablation("spanbert6", scale, tasks)

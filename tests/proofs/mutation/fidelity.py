@@ -47,6 +47,14 @@ MUTANTS = [
         "masks_alone",
     ),
     Mutant(
+        "one of SpanBERT's tables of ablations has twice its steps",
+        "experiments/sweeps/spanbert7.py",
+        'spanbert6.ablation("spanbert7", scale, tasks)',
+        'spanbert6.finetuning.sweep("spanbert7", scale, tasks, size="large")',
+        TEST_SWEEPS,
+        "ablations_of_spanbert",
+    ),
+    Mutant(
         "BERT-small hides another fraction than ELECTRA-small",
         "experiments/sweeps/electra_small.py",
         'RATE = {"paper_mask_rate": True}',
