@@ -1,5 +1,7 @@
 """What single sweeps of experiments/sweeps keep equal between their rows."""
 
+import jax
+import numpy as np
 import pytest
 
 from launch.sweeps import finetuning
@@ -7,6 +9,8 @@ from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.user_code import module_at
 from research import objectives
+from research.run.schedule import make_schedule
+from tests.testing.optimizer_section import section
 
 FILES = {"data.train": "a.tsv", "data.valid": "b.tsv"}
 TASKS = {name: Task("", FILES) for name in ("MNLI", "OCNLI", "POS, frozen")}
@@ -53,3 +57,26 @@ def test_ablations_of_spanbert_have_half_of_its_steps(name):
     """Joshi et al. 2020, section 6, footnote 10."""
     steps = {config["train.steps"] for config in _rows(name, "paper").values()}
     assert steps == {1_200_000}
+
+
+def _decay_steps(config):
+    """How many of the last steps have a learning rate below its peak."""
+    keys = {k: v for k, v in config.items() if k.startswith("optimizer.")}
+    optimizer = section(**{key.partition(".")[2]: value for key, value in keys.items()})
+    steps = config["train.steps"]
+    step = np.arange(optimizer.warmup_steps, steps + 1)
+    rate = jax.vmap(make_schedule(optimizer, steps))(step)
+    return int((rate < optimizer.learning_rate).sum())
+
+
+@pytest.mark.parametrize("scale", ["smoke", "quick", "paper"])
+def test_decays_are_as_long_as_the_papers(scale):
+    """Gisserot-Boukhlef et al. 2025: 2 of 42 thousand steps, in each row. Ettin: 10 of
+    the 50 billion further tokens."""
+    rows = _rows("gisserot2025", scale)
+    steps = rows["MLM 42K"]["train.steps"]
+    found = {_decay_steps(config) for config in rows.values()}
+    assert found == {round(steps * 2 / 42)}
+    for row in ("encoder from decoder", "decoder from encoder"):
+        config = _rows("weller2025", scale)[row]
+        assert _decay_steps(config) == round(config["train.steps"] * 10 / 50)

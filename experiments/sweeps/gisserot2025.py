@@ -25,15 +25,16 @@ def sweep(scale, tasks):
     experiment, origin = finetuning.pretraining(FIRST, first, scale)
 
     def keys(row, base):
-        steps = base["train.steps"]
-        if row != STAGED:
-            return {"optimizer.decay_fraction": DECAY_STEPS / STEPS}
+        steps, warmup = base["train.steps"], base["optimizer.warmup_steps"]
+        decay = steps * DECAY_STEPS / STEPS
+        if row != STAGED:  # the fraction is of the steps after the warm-up
+            return {"optimizer.decay_fraction": decay / (steps - warmup)}
         before = round(steps * FIRST_STEPS / STEPS)
         constant = {"train.steps": before, "optimizer.schedule": "constant"}
         return {
             finetuning.INIT_FROM: (experiment, origin | constant),
             "train.steps": steps - before,
-            "optimizer.decay_fraction": DECAY_STEPS / (STEPS - FIRST_STEPS),
+            "optimizer.decay_fraction": decay / (steps - before - warmup),
         }
 
     tuning = {"objective.format": "bert"}

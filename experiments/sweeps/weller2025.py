@@ -18,9 +18,9 @@ from launch.sweeps.published import read_published
 
 NAME = "weller2025"
 ORIGINS = {"encoder from decoder": "decoder", "decoder from encoder": "encoder"}
-MORE, WARMUP, DECAY = 50 / 2000, 3 / 50, 10 / 50
-"""Further tokens over those before, and of them those of warm-up and decay
-(pretraining/configs/cross-train of JHU-CLSP/ettin-encoder-vs-decoder)."""
+MORE, WARMUP, DECAY = 50 / 2000, 3 / 50, 10 / (50 - 3)
+"""Further tokens over those before, of them those of warm-up, and of the rest those of
+decay (pretraining/configs/cross-train of JHU-CLSP/ettin-encoder-vs-decoder)."""
 
 
 def sweep(scale, tasks):

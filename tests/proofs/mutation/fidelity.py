@@ -54,6 +54,26 @@ MUTANTS = [
         TEST_SWEEPS,
         "ablations_of_spanbert",
     ),
+    *(
+        Mutant(
+            f"the decay of {row} is a fraction of the steps after the warm-up alone",
+            f"experiments/sweeps/{sweep}.py",
+            old,
+            new,
+            TEST_SWEEPS,
+            "decays_are",
+        )
+        for row, sweep, old, new in (
+            ("one stage", "gisserot2025", "decay / (steps - warmup)", "decay / steps"),
+            (
+                "a second stage",
+                "gisserot2025",
+                "decay / (steps - before - warmup)",
+                "decay / (steps - before)",
+            ),
+            ("a network that goes on", "weller2025", "10 / (50 - 3)", "10 / 50"),
+        )
+    ),
     Mutant(
         "BERT-small hides another fraction than ELECTRA-small",
         "experiments/sweeps/electra_small.py",
