@@ -42,6 +42,14 @@ def test_a_metric_that_a_probe_is_has_one_column(tmp_path):
     assert {groups.count(name) for name in ("CoNLL-2000", "POS, frozen", "PIQA")} == {1}
 
 
+@pytest.mark.parametrize("name", ["GLUE", "SuperGLUE"])
+def test_a_mean_of_other_tasks_or_metrics_than_a_papers_says_so(name):
+    """And has the sign of the paper's differences alone."""
+    columns = load_table("experiments/tables/t5_2.toml").columns
+    (column,) = (column for column in columns if column.name == name)
+    assert column.header.startswith(f"{name} (here: ")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

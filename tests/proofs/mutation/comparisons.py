@@ -68,6 +68,14 @@ MUTANTS = [
         "misspelt_group",
     ),
     Mutant(
+        "GLUE's mean of eight tasks passes for one of nine",
+        "launch/sweeps/benchmarks.py",
+        '    "GLUE": "eight tasks, a metric each",\n',
+        "",
+        "tests/launch/reports/test_table_files.py",
+        "other_tasks",
+    ),
+    Mutant(
         "the worst row of a paper's table is in bold",
         "launch/reports/paper.py",
         "round(cell.estimate.mean, column.digits) * column.sign",
