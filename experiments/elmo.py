@@ -51,5 +51,5 @@ def get_config(size: str = "small"):
     data.update(length=128, vocabulary_size=793_474)
     model.update(width=512, cell_width=4096)
     config.objective.sampled_words = 8192
-    config.train.update(batch=60, steps=1_000_844)
+    config.train.update(batch=60, steps=1_000_840)
     return config

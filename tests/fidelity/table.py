@@ -21,7 +21,8 @@ apart      the same, of a statistic that differs by more, which is to be repaire
 misstated  [what summaries of the system say, what the source says, source]
 
 A value that differs between sizes is a table from size to value. Numbers agree if they
-do so to four digits. Keys of a part of a mixture or sum are objective.parts.NAME.FIELD.
+do so to four digits, whole numbers if they are the same. Keys of a part of a mixture or
+sum are objective.parts.NAME.FIELD.
 """
 
 import ast
@@ -308,9 +309,11 @@ def at_size(official: Any, size: str, sizes: tuple[str, ...]) -> Any:
 
 
 def agrees(ours: Any, official: Any) -> bool:
-    """Whether two values are the same; numbers up to four digits."""
+    """Whether two values are the same; numbers that are not whole up to four digits."""
     if isinstance(ours, bool) or isinstance(official, bool):
         return ours is official
+    if isinstance(ours, int) and isinstance(official, int):
+        return ours == official
     if isinstance(ours, int | float) and isinstance(official, int | float):
         return math.isclose(ours, official, rel_tol=1e-4)
     if isinstance(ours, list | tuple) and isinstance(official, list | tuple):

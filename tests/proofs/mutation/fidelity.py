@@ -91,6 +91,14 @@ MUTANTS = [
         "rows_hold and roberta",
     ),
     Mutant(
+        "ELMo's ten passes count the part of a batch that each leaves out",
+        "experiments/elmo.py",
+        "steps=1_000_840",
+        "steps=1_000_844",
+        TEST,
+        "rows_hold and elmo",
+    ),
+    Mutant(
         "ELECTRA's large model masks 15 %, as its small ones",
         "experiments/electra.py",
         '"large": (0.25, 1 / 4',
