@@ -9,7 +9,8 @@ with a language model's loss? Every stack has equally many layers.
 Departs: tasks are classified by the state of the decoder at the last token, as BART's
 are, not written as text, and there are none that need a text to be written (as in all
 sweeps of T5's tables); stacks that are one are tuned as classifiers of one stack. Rows
-with half of the layers are left out.
+with half of the layers are left out, and the shared encoder and decoder with a language
+model's loss. "decoder, LM" has no loss of log(Z), of which the other rows have 1e-4.
 """
 
 from launch.sweeps import finetuning
