@@ -4,11 +4,13 @@ import jax
 import numpy as np
 import pytest
 
+from experiments.sweeps import features
 from launch.sweeps import finetuning
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.user_code import module_at
 from research import objectives
+from research.errors import UserError
 from research.run.schedule import make_schedule
 from tests.testing.optimizer_section import section
 
@@ -80,3 +82,22 @@ def test_decays_are_as_long_as_the_papers(scale):
     for row in ("encoder from decoder", "decoder from encoder"):
         config = _rows("weller2025", scale)[row]
         assert _decay_steps(config) == round(config["train.steps"] * 10 / 50)
+
+
+def test_one_cove_reads_the_vectors_of_all_tasks():
+    """Of the rows of a task, the encoder and its features have one file."""
+    tasks = {
+        name: Task("", FILES | dict(zip(features.VECTORS, (file, 50), strict=True)))
+        for name, file in {"CoNLL-2000": "a.txt", "SST-2": "b.txt"}.items()
+    }
+    assert list(features.sweep("smoke", tasks))
+    tasks[features.PAIRS] = Task("", FILES | {"data.fields": "en,de"})
+    with pytest.raises(UserError, match=r"is a\.txt and b\.txt, but one CoVe"):
+        list(features.sweep("smoke", tasks))
+    tasks["SST-2"] = tasks["CoNLL-2000"]
+    starts = [
+        (keys["objective.vectors"], keys[finetuning.INIT_FROM][1]["objective.vectors"])
+        for _, keys, (row, _) in features.sweep("smoke", tasks)
+        if "CoVe" in row
+    ]
+    assert set(starts) == {("a.txt", "a.txt")}

@@ -110,10 +110,18 @@ def _task(task: Task, budget: Budget) -> dict[str, Any]:
 
 
 def _vectors(*tasks: Task) -> dict[str, Any]:
-    """The vectors that the first task names which names any."""
-    return next(
-        ({key: task.keys[key] for key in VECTORS} for task in tasks if _named(task)), {}
-    )
+    """The vectors that the tasks name which name any.
+
+    Raises:
+      UserError: they name several files.
+    """
+    found = [{key: task.keys[key] for key in VECTORS} for task in tasks if _named(task)]
+    if len(files := {each[VECTORS[0]] for each in found}) > 1:
+        raise UserError(
+            f"{VECTORS[0]} of --tasks is {' and '.join(sorted(files))}, but one CoVe "
+            f"reads the vectors of all tasks: name one file, or leave out {PAIRS}"
+        )
+    return found[0] if found else {}
 
 
 def _named(task: Task) -> bool:

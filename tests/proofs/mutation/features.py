@@ -7,6 +7,14 @@ TEST_FEATURES = "tests/networks/layers/test_features.py"
 
 MUTANTS = [
     Mutant(
+        "a task's rows read other vectors than the CoVe that they start from",
+        "experiments/sweeps/features.py",
+        "if len(files := {each[VECTORS[0]] for each in found}) > 1:",
+        "if len(files := {each[VECTORS[0]] for each in found}) > 2:",
+        "tests/test_sweeps.py",
+        "vectors_of_all_tasks",
+    ),
+    Mutant(
         "the weights of a mix of layers do not add up to 1",
         FEATURES,
         "weight_N = scale * jax.nn.softmax(layers_N)",
