@@ -27,9 +27,13 @@ def label_key(label: str) -> str:
 
 
 def single_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """The single labels of documents' labels, sorted; of equal ones the shortest."""
+    """The single labels of documents' labels, sorted; of equal ones the shortest.
+
+    An empty list of labels brings none.
+    """
     found: dict[str, str] = {}
-    for name in sorted({e for label in labels for e in label.split(LABEL_SEPARATOR)}):
+    names = {each for label in labels for each in label.split(LABEL_SEPARATOR)}
+    for name in sorted(names - {""}):
         found.setdefault(label_key(name), name)
     return tuple(found.values())
 
@@ -81,7 +85,8 @@ class Document(NamedTuple):
     """
 
     text: str
-    label: str | None = None  # several are joined by LABEL_SEPARATOR
+    label: str | None = None  # several are joined by LABEL_SEPARATOR; "": of an
+    # empty list
     amount_read: int = 0  # of the corpus so far, in the unit of Corpus.size
     starts: tuple[int, ...] = ()  # characters at which the parts after the first start
     answer: tuple[int, int] | None = None  # characters of the answer: first, last + 1

@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from research.data.documents import (
-    LABEL_SEPARATOR,
     UNANSWERABLE,
     Document,
     as_known,
@@ -218,7 +217,7 @@ def _set_item(objective: Any, rows: Rows, data: Any) -> Item:
     details = _probabilities(names, 1 / (1 + np.exp(-logits)))
     if label is None:
         return _item(rows.document, prediction, **details)
-    gold = [as_known(each, names) for each in label.split(LABEL_SEPARATOR)]
+    gold = [as_known(each, names) for each in single_labels([label])]
     right = 1 - len({*prediction} ^ {*gold}) / len({*names, *gold})
     return _item(rows.document, prediction, gold, right, **details)
 

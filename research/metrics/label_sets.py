@@ -28,9 +28,11 @@ class Metric(metrics.Metric):
             np.array([[name in each for name in names] for each in column])
             for column in columns
         )
+        # a single column would be two classes, True and False
+        classes = {"labels": [True]} if len(names) == 1 else {}
         scores = {
             f"f1_{average}": float(
-                f1_score(right, found, average=average, zero_division=0)
+                f1_score(right, found, average=average, zero_division=0, **classes)
             )
             for average in ("micro", "macro")
         }

@@ -20,7 +20,7 @@ from research.batch import (
     input_specs,
     scored_specs,
 )
-from research.data.documents import LABEL_SEPARATOR, label_key, single_labels
+from research.data.documents import label_key, single_labels
 from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import choice, free_text, number
@@ -217,8 +217,8 @@ class Objective(task_input.Task):
                 f"{len(classes)}"
             )
         bit = {label_key(name): 1 << number for number, name in enumerate(classes)}
-        sets = [map(label_key, each.split(LABEL_SEPARATOR)) for each in vocab.labels]
-        bits = [sum(bit[name] for name in {*names}) for names in sets]
+        sets = [single_labels([label]) for label in vocab.labels]
+        bits = [sum(bit[label_key(name)] for name in names) for names in sets]
         return np.array(bits, np.int32)
 
     def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
@@ -304,9 +304,10 @@ def label_classes(vocab: VocabInfo) -> tuple[str, ...]:
     Raises:
       UserError: the documents have no labels.
     """
-    if not vocab.labels:
+    classes = single_labels(vocab.labels)
+    if not classes:
         raise UserError(
             "the objective needs labelled documents, but the text has no labels; "
             "data.label names their column"
         )
-    return single_labels(vocab.labels)
+    return classes

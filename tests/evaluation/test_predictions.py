@@ -317,6 +317,35 @@ def test_a_tag_that_training_lacks_is_an_error_and_moves_no_other(folder, capsys
         assert sum(batch["weight"].sum() for batch in data.eval.evaluation()) == 16
 
 
+@pytest.mark.parametrize("sets", [[["x"], ["x", "y"], []], [["x"], ["x"], []]])
+def test_a_text_whose_list_of_labels_is_empty_has_none_of_the_classes(folder, sets):
+    """It is learned and scored as scikit-learn does a row of zeros."""
+    rows = [{"one": "ab cd", "set": sets[n % 3]} for n in range(12)]
+    (folder / "sets.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    keys = {"fields": "one", "label": "set"}
+    objective, data = open_task(
+        folder, "sequence_classification", "sets.jsonl", keys, task="multi"
+    )
+    classes = sorted({name for names in sets for name in names})
+    batches = [*data.eval.evaluation()]
+    label, weight = (
+        np.concatenate([batch[name] for batch in batches])
+        for name in ("label", "label_weight")
+    )
+    assert objective.needs(data.vocab).heads["label"].size == len(classes)
+    bits = [sum(1 << classes.index(name) for name in names) for names in sets]
+    assert label[:12].tolist() == 4 * bits and weight.sum() == 12
+    right = label[:, None] >> np.arange(len(classes)) & 1
+    scores = score_predictions(objective, [{"logits": right - 0.5}], data)
+    assert scores.metrics == {"f1_micro": 1, "f1_macro": 1, "exact": 1}
+    assert [item.gold for item in scores.items] == 4 * sets
+    first = one_hot(0 * label, len(classes))
+    scores = score_predictions(objective, [{"logits": first - 0.5}], data)
+    assert scores.items[2].score == 1 - 1 / len(classes)
+    hits, missed = 8, 4 * (len(classes) - 1)
+    assert scores.metrics["f1_micro"] == 2 * hits / (2 * hits + 4 + missed)
+
+
 @pytest.mark.parametrize(("task", "label"), [("single", "class"), ("multi", "set")])
 def test_a_class_that_training_lacks_is_an_error(folder, capsys, task, label):
     rows = (folder / "rows.jsonl").read_text().splitlines()

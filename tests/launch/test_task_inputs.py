@@ -95,6 +95,12 @@ CASES = {
         {},
         "all documents have the label 'x'",
     ),
+    "an empty list of labels where one is read": (
+        CLASSES,
+        {"t.jsonl": rows(gold=[])},
+        files("t.jsonl") | PAIR,
+        "t.jsonl:2: label '' is an empty list; objective.task=multi",
+    ),
     "several labels where one is read": (
         CLASSES,
         {"t.jsonl": rows(gold=["x", "y"])},

@@ -55,6 +55,13 @@ def test_chunks_are_counted_as_conlleval_does():
     assert measure("tags", items([["NOUN"]], [["VERB"]]), ()) == {"word_accuracy": 0}
 
 
+def test_sets_of_one_class_are_scored_by_that_class():
+    """And not by the rows that lack it, which are none of a class of their own."""
+    found = items([[], [], [], ["a"]], [["a"], [], [], []])
+    scores = measure("set", found, ["a"])
+    assert scores == {"f1_micro": 0, "f1_macro": 0, "exact": 0.5}
+
+
 def test_sets_of_labels():
     found = items([["a"], ["a", "b"]], [["a"], ["b"]])
     scores = measure("set", found, ["a", "b"])

@@ -119,7 +119,7 @@ def _unknown_labels(
     lacking = {
         name: min(missing)
         for name in counts
-        if (missing := set(map(label_key, name.split(LABEL_SEPARATOR))) - keys)
+        if (missing := set(map(label_key, single_labels([name]))) - keys)
     }
     if not lacking:
         return set()
@@ -177,8 +177,9 @@ def _what_is_wrong(name: str, label_type: str) -> str:
         return "is not the number of a choice, counted from 0"
     if label_type == "answer" and name not in (ANSWERABLE, UNANSWERABLE):
         return "is none of a question; set data.format=squad"
-    if label_type != "set" and LABEL_SEPARATOR in name:
-        return "is several; objective.task=multi of sequence_classification reads such"
+    if label_type != "set" and (not name or LABEL_SEPARATOR in name):
+        what = "several" if name else "an empty list"
+        return f"is {what}; objective.task=multi of sequence_classification reads such"
     return ""
 
 

@@ -31,6 +31,8 @@ def text_of(value: Any, errors: str = "strict") -> str:
 def label_of(value: Any) -> str | None:
     """A label as text, of a list all of them; None where a value is missing or blank.
 
+    An empty list is a label, "": its text has none of the classes.
+
     Raises:
       ValueError: it is neither text nor a finite number, a truth value or a date, nor a
         list of such.
