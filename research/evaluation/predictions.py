@@ -36,7 +36,7 @@ from research.data.documents import (
     label_key,
     single_labels,
 )
-from research.data.tokenizers.token_offsets import token_offsets
+from research.data.tokenizers.token_offsets import first_token_of_each, token_offsets
 from research.evaluation import answer_spans
 from research.evaluation.multi_bootstrap import pseudo_values
 from research.evaluation.statistics import estimate, wilson_interval
@@ -232,17 +232,20 @@ def _number_item(objective: Any, rows: Rows, data: Any) -> Item:
 
 
 def _tags_item(objective: Any, rows: Rows, data: Any) -> Item:
-    """score: the fraction of the words that is right; words past the row have "O", and
-    no probability."""
+    """score: the fraction of the words that is right; words past the row, and those of
+    which the tokenizer leaves no token, have "O" and no probability."""
     (arrays,) = rows.arrays
-    names, in_row = data.vocab.labels, arrays["weight"] > 0
-    gold = [as_known(each, names) for each in rows.document.arrays["tags"]]
-    prediction = [names[tag] for tag in arrays["tag"][in_row].tolist()]
-    missing = len(gold) - len(prediction)
-    prediction += ["O"] * missing
-    probabilities = [*map(_digits, arrays["probability"][in_row]), *[None] * missing]
+    names, in_row, document = data.vocab.labels, arrays["weight"] > 0, rows.document
+    gold = [as_known(each, names) for each in document.arrays["tags"]]
+    offsets = token_offsets(document.text, data.vocabulary)
+    first = first_token_of_each(offsets, np.array([0, *document.starts]))
+    prediction, probabilities = ["O"] * len(gold), [None] * len(gold)
+    found = zip(arrays["tag"][in_row], arrays["probability"][in_row], strict=True)
+    words = np.flatnonzero(first >= 0).tolist()
+    for word, (tag, probability) in zip(words, found, strict=False):
+        prediction[word], probabilities[word] = names[tag], _digits(probability)
     right = sum(a == b for a, b in zip(prediction, gold, strict=True)) / len(gold)
-    return _item(rows.document, prediction, gold, right, probabilities=probabilities)
+    return _item(document, prediction, gold, right, probabilities=probabilities)
 
 
 def _span_item(objective: Any, rows: Rows, data: Any) -> Item:

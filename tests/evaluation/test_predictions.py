@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
+import sentencepiece
 from etils import epath
 
 from research import objectives
@@ -289,6 +290,35 @@ def test_words_past_the_row_are_predicted_to_be_outside(folder):
     first = scores.items[0]
     assert len(first.prediction) == len(first.gold) == 9
     assert first.prediction[-1] == "O" and first.score < 1
+
+
+@pytest.mark.parametrize("place", ["first", "inside", "last", "twice"])
+def test_a_word_without_a_token_moves_no_tag(folder, place):
+    """SentencePiece's normalisation leaves nothing of a zero width space."""
+    path = folder / "pieces.model"
+    with path.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([" ".join(WORDS)] * 50),
+            model_writer=file,
+            vocab_size=15,
+            minloglevel=2,
+        )
+    words = [("ab", "V"), ("fggh", "D"), ("dab", "N"), ("haefgh", "P")]
+    for index in {"first": [0], "inside": [2], "last": [4], "twice": [2, 2]}[place]:
+        words.insert(index, ("\u200b", "X"))
+    lines = "\n".join(map(" ".join, words))
+    (folder / f"{place}.conll").write_text(lines + "\n")
+    keys = {"vocabulary": str(path), "sentinels": 0}
+    objective, data = open_task(folder, "token_classification", f"{place}.conll", keys)
+    batch, *_ = batches = [*data.eval.evaluation()]
+    target = batch["target"][0][batch["weight"][0] > 0]
+    assert [data.vocab.labels[tag] for tag in target] == ["V", "D", "N", "P"]
+    assert len(data.vocabulary.encode("haefgh")[0]) > 1
+    predicted = [oracle("tags", batch, data.vocab) for batch in batches]
+    (item,) = score_predictions(objective, predicted, data).items
+    assert item.prediction == [tag if tag != "X" else "O" for _, tag in words]
+    unknown = [probability is None for probability in item.details["probabilities"]]
+    assert unknown == [tag == "X" for _, tag in words]
 
 
 def test_a_tag_that_training_lacks_is_an_error_and_moves_no_other(folder, capsys):

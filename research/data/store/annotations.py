@@ -11,6 +11,7 @@ from research.batch import ANSWER_END, ANSWER_START, PART, no_value
 from research.data.documents import ArrayType, Document
 from research.data.tokenizers.token_offsets import (
     first_token_at,
+    first_token_of_each,
     last_token_at,
     token_offsets,
 )
@@ -29,7 +30,8 @@ def annotate(
     """Adds the flags of parts and answers, and returns the arrays of `types`.
 
     Arrays of documents are [D] or [D, *shape], those of tokens [T], and those of parts
-    [T] with the values at the first tokens of parts.
+    [T] with the values at the first tokens of parts. A part of which the tokenizer
+    leaves no token has neither a flag nor a value.
 
     Args:
       flags: [T] uint8, changed in place.
@@ -48,8 +50,9 @@ def annotate(
         if not (document.starts or document.answer or document.arrays):
             continue
         offsets = token_offsets(document.text, vocabulary)
-        starts = begin + first_token_at(offsets, np.array([0, *document.starts]))
-        flags[starts[1:]] |= PART
+        part = first_token_of_each(offsets, np.array([0, *document.starts]))
+        here = part >= 0
+        flags[begin + part[1:][here[1:]]] |= PART
         if document.answer:
             character, end = document.answer
             flags[begin + first_token_at(offsets, character)] |= ANSWER_START
@@ -59,7 +62,7 @@ def annotate(
             if types[name].per == "document":
                 arrays[name][number] = found
             elif types[name].per == "part":
-                arrays[name][starts] = found
+                arrays[name][begin + part[here]] = found[here]
             else:
                 end = begin + len(offsets.begin)
                 arrays[name][begin:end] = found[offsets.begin]

@@ -74,6 +74,19 @@ def first_token_at(offsets: TokenOffsets, character: int | np.ndarray) -> np.nda
     return np.minimum(found, max(len(offsets.end) - 1, 0))
 
 
+def first_token_of_each(offsets: TokenOffsets, starts: np.ndarray) -> np.ndarray:
+    """[P] int64: the first token of each part of a text; -1: the part has none.
+
+    A part has none of its own if the tokenizer's normalisation leaves nothing of it, as
+    of a zero width space, or if its token stands for the next part, too.
+
+    Args:
+      starts: [P], the characters at which parts start: the first at 0.
+    """
+    first = np.searchsorted(offsets.end, starts, side="right")
+    return np.where(np.diff(first, append=len(offsets.end)) > 0, first, -1)
+
+
 def last_token_at(offsets: TokenOffsets, character: int | np.ndarray) -> np.ndarray:
     """The last token that stands for a character or an earlier one, else the first."""
     return np.maximum(np.searchsorted(offsets.begin, character, side="right") - 1, 0)

@@ -396,10 +396,26 @@ MUTANTS = [
     Mutant(
         "a tag is at the last part's token in place of its own",
         "research/data/store/annotations.py",
-        "arrays[name][starts] = found",
-        "arrays[name][starts[::-1]] = found",
+        "arrays[name][begin + part[here]] = found[here]",
+        "arrays[name][begin + part[here]] = found[here][::-1]",
         TEST_ARRAYS,
         "names_are_labels",
+    ),
+    Mutant(
+        "a last word without a token gives its tag to the one before it",
+        "research/data/store/annotations.py",
+        "part = first_token_of_each(offsets,",
+        "part = first_token_at(offsets,",
+        "tests/evaluation/test_predictions.py",
+        "without_a_token",
+    ),
+    Mutant(
+        "a word without a token moves the predictions of those behind it",
+        "research/evaluation/predictions.py",
+        "words = np.flatnonzero(first >= 0).tolist()",
+        "words = range(len(gold))",
+        "tests/evaluation/test_predictions.py",
+        "without_a_token",
     ),
     Mutant(
         "a token has the value of the character at its own number",
