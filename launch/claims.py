@@ -28,7 +28,7 @@ from launch.reports.table_files import sweep_table
 from launch.sweeps import published, sweep_plan
 from launch.sweeps.scales import SCALES
 from research.errors import UserError, unknown
-from research.evaluation.comparison import NOT_DECIDED, ONE_SEED
+from research.evaluation.comparison import NOT_DECIDED, TOO_FEW
 from research.evaluation.statistics import Estimate
 from research.files.output_files import write_output
 from research.metrics import HIGHER
@@ -54,7 +54,7 @@ a secondary one.
 UNITS = (
     "Differences are divided by what their plan shows: all have one axis. Right "
     "of the dotted line they confirm the claim. Filled: decided; a square: reversed; "
-    "open: not decided; a triangle: one seed."
+    "open: not decided; a triangle: fewer than three seeds."
 )
 
 TWO_POPULATIONS = "two populations"
@@ -273,7 +273,7 @@ def _repeated(claim: Claim, again: dict[str, tuple], mixed: dict[str, str]) -> s
     found, result = again[claim.id]
     word, (mean, margin, _) = _word(found), found.difference
     mean *= 1 if result.higher_is_better else -1
-    interval = "" if word == ONE_SEED else f" ± {margin:.2g}"
+    interval = "" if word == TOO_FEW else f" ± {margin:.2g}"
     return f"; again, with other seeds: {word}, {mean:+.3g}{interval}"
 
 
@@ -301,7 +301,7 @@ def _verdict(
     if not result.higher_is_better:
         mean = -mean
     text = f"**{word}**, {mean:+.3g}"
-    if word != ONE_SEED:
+    if word != TOO_FEW:
         text += f" ± {margin:.2g}, p {format_p(found.adjusted_p)}"
     text += f" ({plan.metric}, {count} seeds, {shows}"
     if word == NOT_DECIDED and found.seeds_needed:

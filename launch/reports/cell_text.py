@@ -4,9 +4,9 @@ import math
 
 from launch.reports.cells import Cell, Grid
 from launch.reports.tables import Column, Table
-from research.evaluation.comparison import NOT_DECIDED, ONE_SEED
+from research.evaluation.comparison import NOT_DECIDED, TOO_FEW
 from research.evaluation.power import MAX_SEEDS
-from research.evaluation.statistics import ROUNDING, Estimate
+from research.evaluation.statistics import MIN_SEEDS, ROUNDING, Estimate
 
 DASH = "–"
 ONE_SEED_MARK, MIXED_MARK = "†", "‡"
@@ -25,7 +25,7 @@ def format_cell(cell: Cell | None, digits: int) -> str:
     elif cell.diverged:
         text = f"{DASH} {len(cell.diverged)} of {cell.num_trials} runs diverged"
     elif shows_both(cell):
-        text = ", ".join(format_number(value, digits) for value in cell.values)
+        text = ", ".join(format_number(value, digits) for value in cell.draws)
     else:
         text = mean_and_margin(cell.estimate, f",.{digits}f", digits)
     if cell.one_seed and cell.estimate.count > 1:
@@ -41,10 +41,8 @@ def format_cell(cell: Cell | None, digits: int) -> str:
 def shows_both(cell: Cell) -> bool:
     """Whether a cell shows its two numbers: an interval of two, by Student's t with one
     degree of freedom, is nine times as wide to each side as their standard deviation.
-    Where the items are draws, too, it has more.
     """
-    are_single = all(number.scores.ndim == 0 for number in cell.numbers)
-    return cell.estimate.count == 2 and len(cell.numbers) == 2 and are_single
+    return len(cell.draws) == 2
 
 
 def mean_and_margin(estimate: Estimate, mean_format: str, digits: int) -> str:
@@ -66,7 +64,7 @@ def format_difference(
     if cell is None or cell.comparison is None:
         return DASH
     difference = cell.comparison.difference
-    if shows_both(cell):
+    if difference.count < MIN_SEEDS:
         difference = difference._replace(margin=math.nan)
     text = mean_and_margin(difference, f"+,.{digits}f", digits)
     if not cell.direction:
@@ -80,7 +78,7 @@ def format_verdict(cell: Cell | None) -> str:
     if cell is None or cell.comparison is None:
         return DASH
     comparison, verdict = cell.comparison, cell.comparison.verdict(cell.direction)
-    if verdict == ONE_SEED:
+    if verdict == TOO_FEW:
         return verdict
     text = f"{verdict}, p {format_p(comparison.adjusted_p)}"
     if verdict != NOT_DECIDED:
@@ -115,9 +113,9 @@ def format_rows(table: Table, grid: Grid) -> list[list[str]]:
 
 
 def is_compared(table: Table, column: Column, grid: Grid) -> bool:
-    """Whether a column shows differences and verdicts, which need several seeds."""
+    """Whether a column shows differences and verdicts, which need three seeds."""
     if not (column.tested and table.all_baselines):
         return False
     cells = filter(None, (row[column.name] for row in grid.values()))
     verdicts = {cell.comparison.verdict() for cell in cells if cell.comparison}
-    return verdicts != {ONE_SEED}
+    return verdicts != {TOO_FEW}

@@ -72,6 +72,13 @@ class Cell(NamedTuple):
         return tuple(number.value for number in self.numbers)
 
     @property
+    def draws(self) -> tuple[float, ...]:
+        """What its estimate is over: the means of pretraining seeds; of a single one
+        the numbers of its trials."""
+        means = [float(scores.mean()) for scores in by_seed(self.numbers).values()]
+        return tuple(means) if len(means) > 1 else self.values
+
+    @property
     def one_seed(self) -> bool:
         """Whether all trials start from one pretraining seed."""
         return self.num_seeds == 1

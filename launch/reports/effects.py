@@ -15,7 +15,7 @@ import numpy as np
 from launch.reports.cells import Cell, Grid, by_seed
 from launch.reports.tables import Table
 from research.errors import UserError
-from research.evaluation.statistics import estimate
+from research.evaluation.statistics import MIN_SEEDS, estimate
 
 HEADER = (
     "column",
@@ -29,8 +29,6 @@ HEADER = (
     "seeds",
     "seconds",
 )
-MIN_SEEDS = 3
-"""With two an interval of 90 % is six of their standard deviations wide."""
 
 
 def effect_rows(table: Table, grid: Grid) -> list[tuple[str, ...]]:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from launch.reports.cells import Grid, compare_claims
 from launch.reports.figures import STYLE, TEXT_COLOR, pyplot, svg_element
 from launch.reports.tables import Table
-from research.evaluation.comparison import NOT_DECIDED, ONE_SEED, Comparison
+from research.evaluation.comparison import NOT_DECIDED, TOO_FEW, Comparison
 from research.evaluation.statistics import Estimate
 
 DECIDED, OPEN = {"marker": "o"}, {"marker": "o", "markerfacecolor": "white"}
-STYLES = {NOT_DECIDED: OPEN, ONE_SEED: OPEN | {"marker": "^"}}
+STYLES = {NOT_DECIDED: OPEN, TOO_FEW: OPEN | {"marker": "^"}}
 STYLES |= {"reversed": {"marker": "s"}, "lower": {"marker": "s"}}
 """Verdict -> style of its marker; other verdicts have a filled circle."""
 
@@ -69,7 +69,8 @@ def _draw_group(panel: Any, name: str, lines: Sequence[Line]) -> None:
 
 LEGEND = (
     "Lines are 95 % confidence intervals; a filled mark is decided (a square: reversed "
-    "or lower), an open one is not, a triangle has one seed; diamonds are the paper's."
+    "or lower), an open one is not, a triangle has fewer than three seeds; diamonds "
+    "are the paper's."
 )
 
 

@@ -15,7 +15,7 @@ from launch.reports.cell_text import (
 )
 from launch.reports.cells import NO_ESTIMATE, Cell, Grid, compare_claims
 from launch.reports.tables import Table
-from research.evaluation.comparison import LEVEL, NOT_DECIDED, ONE_SEED
+from research.evaluation.comparison import LEVEL, NOT_DECIDED, TOO_FEW
 from research.evaluation.learning import SMALL_GAIN, predicts_one_class
 from research.evaluation.statistics import signal_to_noise
 
@@ -43,8 +43,7 @@ def notes(table: Table, grid: Grid) -> list[str]:
         texts.append(f"±: {CONFIDENCE} confidence interval (t) over {seeds} seeds.")
     if both:
         texts.append(
-            "Two numbers are those of two seeds, whose interval would say nothing; a "
-            "difference of two seeds is their mean."
+            "Two numbers are those of two seeds, whose interval would say nothing."
         )
     if has_single_runs:
         texts.append(
@@ -82,9 +81,9 @@ def _comparison_notes(table: Table, grid: Grid) -> Iterator[str]:
     if not found:
         return
     verdicts = [comparison.verdict() for comparison in found]
-    if ONE_SEED in verdicts:
-        yield "A ranking from one pretraining seed carries no verdict."
-    if not set(verdicts) - {ONE_SEED}:
+    if TOO_FEW in verdicts:
+        yield "A ranking from fewer than three pretraining seeds carries no verdict."
+    if not set(verdicts) - {TOO_FEW}:
         return
     baseline = table.baseline_text
     if len(table.all_baselines) == 1:

@@ -95,7 +95,7 @@ def _cell(cell: Cell | None, column: Column, style: Style) -> str:
         return escape_tex(DASH)
     values = (cell.estimate.mean,)
     if style.spread == "ci" and shows_both(cell):
-        values = cell.values
+        values = cell.draws
     text = escape_tex(", ".join(format_number(x, column.digits) for x in values))
     margin = _spread(cell, style.spread)
     if math.isfinite(margin):

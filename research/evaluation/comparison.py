@@ -6,12 +6,18 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from research.evaluation import power
-from research.evaluation.statistics import Estimate, estimate, holm, paired_test
+from research.evaluation.statistics import (
+    MIN_SEEDS,
+    Estimate,
+    estimate,
+    holm,
+    paired_test,
+)
 
 LEVEL = 0.05
 """The family-wise error of the verdicts of a table."""
 
-ONE_SEED, NOT_DECIDED = "one seed", "not decided"
+TOO_FEW, NOT_DECIDED = "too few seeds", "not decided"
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -20,7 +26,7 @@ class Comparison(NamedTuple):
     """A difference to the baseline, as one of a family of comparisons."""
 
     difference: Estimate  # over the shared seeds
-    p: float  # of the paired test; nan for one seed
+    p: float  # of the paired test; nan for too few seeds
     adjusted_p: float  # Holm's, over the family
     seeds_needed: int | None = None  # if not decided; None: not known, or too many
 
@@ -30,8 +36,8 @@ class Comparison(NamedTuple):
         Args:
           direction: the sign that a paper's difference has; 0: no paper has one.
         """
-        if self.difference.count < 2:
-            return ONE_SEED
+        if self.difference.count < MIN_SEEDS:
+            return TOO_FEW
         if not self.adjusted_p <= LEVEL:
             return NOT_DECIDED
         if direction == 0:

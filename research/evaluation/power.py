@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.evaluation.statistics import MeanVariance, mean_squares
+from research.evaluation.statistics import MIN_SEEDS, MeanVariance, mean_squares
 
 NUM_DRAWS = 20_000
 """Simulated data sets: the standard error of a power of 0.8 is 0.003."""
@@ -56,7 +56,7 @@ def power(
     chi-square distributed; the draws are the same in each call.
 
     Args:
-      num_seeds: S >= 2.
+      num_seeds: S >= MIN_SEEDS.
       num_items: I; with 1, only the seeds vary and `components.seed` alone counts.
     """
     rng = np.random.default_rng(0)
@@ -91,7 +91,7 @@ def seeds_needed(
     level: float = 0.05,
     target: float = 0.8,
 ) -> int | None:
-    """The fewest seeds with which a difference of this size has the target power.
+    """The fewest seeds of a test by which this difference has the target power.
 
     An observed difference is a noisy guess of the true one, and so is this number.
     None: more than MAX_SEEDS, as for a difference of 0, or where items are too few.
@@ -99,7 +99,7 @@ def seeds_needed(
     keys = {"num_items": num_items, "level": level}
     if power(difference, components, num_seeds=MAX_SEEDS, **keys) < target:
         return None
-    low, high = 1, MAX_SEEDS  # `low` is too few, `high` is enough
+    low, high = MIN_SEEDS - 1, MAX_SEEDS  # `low` is too few, `high` is enough
     while high - low > 1:
         middle = (low + high) // 2
         enough = power(difference, components, num_seeds=middle, **keys) >= target

@@ -16,6 +16,12 @@ import numpy as np
 ROUNDING = 1e-12
 """Differences below this fraction of the values are taken for rounding."""
 
+MIN_SEEDS = 3
+"""The fewest seeds of a test, and of an interval over seeds and items. With two the
+test errs too often (docs/statistics.md), and of scores that are counts, such as exact
+matches, two gaps are often equal, so that there is no variance.
+"""
+
 
 class Estimate(NamedTuple):
     """A mean with its confidence interval, mean +- margin."""
@@ -112,13 +118,13 @@ def estimate(scores: Sequence[Any], *, level: float = 0.95) -> Estimate:
 
     Args:
       scores: [S], S >= 1, where only the seeds vary: Student's t (1908). Or [S, I],
-        where the items are draws too.
+        where the items are draws too, with no interval below MIN_SEEDS.
       level: of confidence, the rate at which such intervals contain the true mean of
         normal draws.
     """
     values = np.asarray(scores, np.float64)
     mean, count = float(np.mean(values)), len(values)
-    if count < 2:
+    if count < (MIN_SEEDS if _has_items(values) else 2):
         return Estimate(mean, float("nan"), count)
     return Estimate(mean, _variance(values).margin(level), count)
 
@@ -142,7 +148,7 @@ def wilson_interval(
 
 
 def paired_test(scores: Sequence[Any], others: Sequence[Any]) -> float:
-    """The two-sided p-value of a difference of means; nan for fewer than two seeds.
+    """The two-sided p-value of a difference of means; nan below MIN_SEEDS.
 
     Args:
       scores: [S] or [S, I], as `estimate` takes them.
@@ -150,7 +156,7 @@ def paired_test(scores: Sequence[Any], others: Sequence[Any]) -> float:
     """
     values, baseline = np.asarray(scores, float), np.asarray(others, float)
     gap = values - baseline
-    if len(gap) < 2:
+    if len(gap) < MIN_SEEDS:
         return float("nan")
     rounding = ROUNDING * (np.max(np.abs(values)) + np.max(np.abs(baseline)))
     if np.ptp(gap) <= rounding:  # no variance but rounding: t is not defined
@@ -160,11 +166,16 @@ def paired_test(scores: Sequence[Any], others: Sequence[Any]) -> float:
 
 def _variance(values: np.ndarray) -> MeanVariance:
     """The variance of the mean of [S] or [S, I]; a single item is fixed."""
-    if values.ndim == 2 and values.shape[1] > 1:
+    if _has_items(values):
         return mean_variance(values)
     by_seed = values.reshape(len(values))
     part = by_seed.var(ddof=1) / len(by_seed)
     return MeanVariance(part, 0 * part, len(by_seed) - 1, np.inf)
+
+
+def _has_items(values: np.ndarray) -> bool:
+    """Whether values are [S, I] of more than one item."""
+    return values.ndim == 2 and values.shape[1] > 1
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:

@@ -27,9 +27,22 @@ def test_verdicts_are_of_the_sign_and_of_the_corrected_p_value():
         gap = np.subtract(*pair)
         assert found[key].difference == pytest.approx(estimate(gap), nan_ok=True)
     words = [found[key].verdict() for key in FAMILY]
-    assert words == ["higher", "lower", "not decided", "one seed"]
+    assert words == ["higher", "lower", "not decided", "too few seeds"]
     assert [found["far"].verdict(sign) for sign in (2.5, -1)] == ["holds", "reversed"]
     assert [found["near"].verdict(1), found["once"].verdict(1)] == words[2:]
+
+
+@pytest.mark.parametrize("items", [1, 50])
+def test_two_seeds_have_no_verdict_and_do_not_count(items):
+    """Far apart, and by the same gap, of which there is no variance."""
+    far = np.array([[80.0], [82.0]]) + np.arange(items)
+    found = compare({"two": (far, far - 20), "twice": (far, far % 3), **FAMILY})
+    for name in ("two", "twice"):
+        assert found[name].verdict(1) == "too few seeds"
+        assert math.isnan(found[name].adjusted_p) and found[name].seeds_needed is None
+    assert {name: found[name].adjusted_p for name in ("far", "near")} == {
+        name: compare(FAMILY)[name].adjusted_p for name in ("far", "near")
+    }
 
 
 def test_one_comparison_more_can_undo_a_verdict():

@@ -40,6 +40,10 @@ def test_power_over_items_is_the_rate_of_the_test():
     assert abs(found - np.mean(p <= 0.05)) < 4 * math.sqrt(2 * 0.25 / draws)
 
 
+def test_no_plan_is_of_fewer_seeds_than_a_test_has():
+    assert power.seeds_needed(1e3, Components(1.0), **SEEDS_ALONE) == 3
+
+
 def test_seeds_needed_are_the_fewest_with_the_power():
     needed = power.seeds_needed(1.0, Components(1.0), **SEEDS_ALONE)
     assert _noncentral(1.0, needed) >= 0.8 > _noncentral(1.0, needed - 1)

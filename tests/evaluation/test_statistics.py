@@ -61,7 +61,7 @@ def test_p_values_are_below_a_level_at_the_rate_of_that_level():
         assert abs(np.mean(p < level) - level) < 4 * spread
 
 
-@given(NUMBERS, st.integers(0, 2**32 - 1))
+@given(NUMBERS.filter(lambda values: len(values) > 2), st.integers(0, 2**32 - 1))
 def test_a_paired_test_depends_on_the_differences_alone(values, seed):
     gap = np.random.default_rng(seed).normal(1.0, 1.0, len(values))
     p = paired_test(values + gap, values)
@@ -70,9 +70,22 @@ def test_a_paired_test_depends_on_the_differences_alone(values, seed):
     assert paired_test(values, values) == 1.0
 
 
-def test_without_variance_p_is_0_or_1_and_one_pair_gives_nan():
-    assert paired_test([1.0, 2.0], [0.5, 1.5]) == 0.0
-    assert math.isnan(paired_test([1.0], [2.0]))
+def test_without_variance_p_is_0_or_1():
+    assert paired_test([1.0, 2.0, 4.0], [0.5, 1.5, 3.5]) == 0.0
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_fewer_than_three_seeds_have_no_test_and_no_interval_over_items(count):
+    scores = np.arange(12.0).reshape(3, 4)[:count] ** 2
+    for values in (scores, scores[:, 0]):
+        assert math.isnan(paired_test(values, 0 * values))
+        assert math.isnan(paired_test(values, values - 1))  # one gap of all seeds
+    assert estimate(scores) == (
+        scores.mean(),
+        pytest.approx(np.nan, nan_ok=True),
+        count,
+    )
+    assert math.isnan(estimate(scores[:, :1]).margin) == (count == 1)
 
 
 def _p(scores):

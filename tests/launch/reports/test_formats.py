@@ -122,7 +122,8 @@ def _cell(scores, baseline=(60.0, 62.0, 61.0), direction=0.0, **keys):
             "not decided, p 0.226; needs 10 seeds",
         ),
         ((60.0, 62.0, 61.0), 0.0, "+0.0", "not decided, p 1.000; needs > 1000 seeds"),
-        ((66.0,), 2.0, "+6.0 (paper: +2.0)", "one seed"),
+        ((66.0,), 2.0, "+6.0 (paper: +2.0)", "too few seeds"),
+        ((96.0, 98.1), 2.0, "+36.0 (paper: +2.0)", "too few seeds"),
     ],
 )
 def test_a_verdict_says_what_the_numbers_decide(scores, direction, difference, verdict):
@@ -143,10 +144,10 @@ def test_two_seeds_show_their_numbers_and_no_interval(grid):
     two = _cell((30.0, 35.4))._replace(numbers=numbers)
     assert cell_text.format_cell(two, 1) == "30.0, 35.4"
     assert cell_text.format_difference(two, 1) == "-28.3"
-    of_items = two._replace(
-        numbers=tuple(n._replace(scores=np.ones(9)) for n in two.numbers)
-    )
-    assert " ± " in cell_text.format_cell(of_items, 1)
+    of_items = [n._replace(scores=n.scores + np.arange(-4, 5)) for n in numbers]
+    for tunings in (of_items, [of_items[0], *of_items, of_items[1]]):
+        cell = two._replace(numbers=tuple(tunings))
+        assert cell_text.format_cell(cell, 1) == "30.0, 35.4"
     text = " ".join(notes.notes(fake_sweep.TABLE, grid | {"mlm": {"score": two}}))
     assert "Two numbers are those of two seeds" in text
     assert "Two numbers" not in " ".join(notes.notes(fake_sweep.TABLE, grid))

@@ -140,7 +140,8 @@ def test_a_verdict_needs_an_untouched_result_and_its_plan(folder):
         ((70.0, 71.0, 72.0), (60.0, 61.2, 62.0), True, "**holds**, +9.93 ± 0.29"),
         ((70.0, 71.0, 72.0), (60.0, 61.2, 62.0), False, "**reversed**, +9.93 ± 0.29"),
         ((61.0, 61.0, 63.0), (60.0, 61.2, 62.0), True, "**not decided**"),
-        ((70.0,), (60.0,), True, "**one seed**, +10 (score, 1 seeds, shows 3.3)"),
+        ((70.0,), (60.0,), True, "**too few seeds**, +10 (score, 1 seeds, "),
+        ((70.0, 72.0), (60.0, 61.0), True, "**too few seeds**, +10.5 (score, 2 "),
     ],
 )
 def test_the_ledger_says_what_a_result_decides(folder, better, worse, higher, words):
@@ -192,14 +193,16 @@ def test_a_result_that_is_recorded_again_has_no_seeds_of_its_repeat(folder):
     ledger.write_result(_claim(folder), "smoke", more, folder)
 
 
-def test_a_repeat_of_one_seed_has_no_interval(folder):
+def test_a_repeat_of_too_few_seeds_has_no_interval(folder):
     claim = _claim(folder)
     first = _result((70.0, 71.0, 72.0), (60.0, 61.2, 62.0))
-    later = _result((71.0,), (60.0,))._replace(seeds=(3,))
+    later = _result((71.0, 72.0), (60.0, 61.0))._replace(seeds=(3, 4))
     ledger.write_result(claim, "smoke", first, folder)
     ledger.write_result(claim, "smoke", later, folder, repeat=True)
     page = _page(folder)
-    assert "; again, with other seeds: one seed, +11 |" in page and "nan" not in page
+    assert (
+        "; again, with other seeds: too few seeds, +11 |" in page and "nan" not in page
+    )
 
 
 def test_claims_of_a_table_are_one_family_and_count_once_for_the_same_scores(folder):

@@ -67,7 +67,7 @@ def test_fine_tunings_are_no_further_pretraining_seeds(tmp_path):
     mean, margin, count = cell.comparison.difference
     assert mean == pytest.approx(np.mean(scores) - np.mean(baseline))
     assert math.isnan(margin) and count == 1
-    assert cell.comparison.verdict(cell.direction) == "one seed"
+    assert cell.comparison.verdict(cell.direction) == "too few seeds"
 
 
 def test_fresh_parameters_have_the_seed_of_their_vocabulary(tmp_path):
