@@ -111,25 +111,25 @@ def _spread(cell: Cell, spread: str) -> float:
     """What follows ±; nan: nothing does."""
     if spread == "ci":
         return math.nan if shows_both(cell) else cell.estimate.margin
-    if spread == "sd" and len(cell.values) > 1:
-        return float(np.std(cell.values, ddof=1))
+    if spread == "sd" and len(cell.draws) > 1:
+        return float(np.std(cell.draws, ddof=1))
     return math.nan
 
 
 def _has_spread(cell: Cell, spread: str) -> bool:
-    return len(cell.values) > 1 and math.isfinite(_spread(cell, spread))
+    return len(cell.draws) > 1 and math.isfinite(_spread(cell, spread))
 
 
 def _signs(columns: Sequence[Column], table: Table, grid: Grid, style: Style) -> str:
     """What the signs of the table mean, in a line."""
     cells = [row[column.name] for row in grid.values() for column in columns]
     known = [cell for cell in cells if cell and cell.numbers]
-    counts = {len(cell.values) for cell in known if _has_spread(cell, style.spread)}
+    counts = {len(cell.draws) for cell in known if _has_spread(cell, style.spread)}
     texts = []
     if counts and style.spread != "none":
         what = {"ci": f"{CONFIDENCE} interval", "sd": "standard deviation"}
         seeds = " or ".join(map(str, sorted(counts)))
-        texts.append(f"±: {what[style.spread]} over {seeds} runs")
+        texts.append(f"±: {what[style.spread]} over {seeds} seeds")
     if any(column.tested for column in columns):
         texts.append("bold: best")
     found = [cell.comparison for cell in known if cell.comparison]

@@ -80,7 +80,7 @@ def test_a_paper_has_a_short_table_and_figures_of_its_width(tmp_path, capsys):
     )
     assert "textbf" not in found["lm"]
     (caption,) = (line for line in tex.splitlines() if "caption" in line)
-    assert "standard deviation over 3 runs; bold: best; * 0.05, ** 0.01" in caption
+    assert "standard deviation over 3 seeds; bold: best; * 0.05, ** 0.01" in caption
     comments = [line for line in tex.splitlines() if line.startswith("%")]
     assert any("paired by pretraining seed" in line for line in comments)
     for name in ("curve-1.pdf", "bars-1.pdf"):
@@ -93,6 +93,24 @@ def test_a_paper_has_a_short_table_and_figures_of_its_width(tmp_path, capsys):
     assert r"none & -- & 61.0 \\" in tex and r"\textbf{81.3}" in tex
 
 
+def test_fine_tunings_are_no_further_seeds_in_a_paper(tmp_path):
+    fake_sweep.finished(tmp_path)
+    grid = cells.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+    cell = grid["mlm"]["score"]
+    tunings = [
+        number._replace(scores=number.scores + change)
+        for number in cell.numbers
+        for change in (-9.0, 0.0, 9.0)
+    ]
+    many = {"mlm": {"score": cell._replace(numbers=tuple(tunings))}}
+    for rows in (many, {"mlm": grid["mlm"]}):
+        for spread, half in (("ci", 3.8), ("sd", 1.5)):
+            style = paper.Style(("score",), spread)
+            tex = paper.latex(fake_sweep.TABLE, rows, style)
+            assert f"81.3 $\\pm$ {half}$" in tex
+            assert "over 3 seeds" in tex.split(r"\caption")[1]
+
+
 def test_two_seeds_are_two_numbers_in_a_paper(tmp_path):
     planned = fake_sweep.finished(tmp_path)
     table = fake_sweep.TABLE
@@ -101,7 +119,7 @@ def test_two_seeds_are_two_numbers_in_a_paper(tmp_path):
     tex = paper.latex(table, grid, paper.Style(("score",)))
     assert "none & 60.0, 62.0 " in tex and r"\pm" not in tex
     tex = paper.latex(table, grid, paper.Style(("score",), spread="sd"))
-    assert r"none & 61.0 $\pm$ 1.4 " in tex and "deviation over 2 runs" in tex
+    assert r"none & 61.0 $\pm$ 1.4 " in tex and "deviation over 2 seeds" in tex
 
 
 @pytest.mark.parametrize(

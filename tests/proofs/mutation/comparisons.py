@@ -84,6 +84,22 @@ MUTANTS = [
         "short_table_and_figures",
     ),
     Mutant(
+        "fine-tunings count as seeds in the caption of a paper's table",
+        "launch/reports/paper.py",
+        "counts = {len(cell.draws) for cell in known",
+        "counts = {len(cell.values) for cell in known",
+        "tests/launch/test_report.py",
+        "no_further_seeds",
+    ),
+    Mutant(
+        "the standard deviation of a paper's table is that of fine-tunings",
+        "launch/reports/paper.py",
+        "np.std(cell.draws, ddof=1)",
+        "np.std(cell.values, ddof=1)",
+        "tests/launch/test_report.py",
+        "no_further_seeds",
+    ),
+    Mutant(
         "a repeat may have seeds of the first result",
         LEDGER,
         "if shared := sorted(others & {*result.seeds}):",
