@@ -43,16 +43,20 @@ s and item i is modelled as mean + seed[s] + item[i] + interaction[s, i].
 * **Three seeds and more**: a t interval on the components of variance
   ([statistics.py](../research/evaluation/statistics.py), *ours* below), for every
   number of seeds. Its p-value is the mean of those of Student's t with the degrees of
-  freedom of seeds and of items, weighted by their parts of the variance. Where a result
-  has no scores of single items, it is Student's t over seeds, and the verdict is about
-  those items alone.
+  freedom of seeds and of items, weighted by their parts of the variance.
+* **Results without scores of single items**: Student's t over seeds. The verdict is
+  about these items alone, and the table's note says of which columns. Such are metrics
+  that are not the mean of the scores which a run keeps of its items (F1 of classes and
+  chunks, Matthews, correlations, exact match, the accuracy of words), losses and
+  perplexities, and means of several columns.
 * **Several comparisons**: the p-values of all tested cells of a table are corrected
   together (Holm 1979). Claims about the same scores are one hypothesis, which counts
   once.
-* **A metric that is no mean over items** (F1, Matthews): the jackknife's pseudo-values
-  make it one; the multi-bootstrap
-  ([multi_bootstrap.py](../research/evaluation/multi_bootstrap.py)) draws it anew, and
-  wants 50 seeds or more.
+* **The interval of a single run** is over its items. Where the metric is no mean of
+  theirs (F1, Matthews), the jackknife's pseudo-values make it one; an area under a
+  curve is drawn anew by the multi-bootstrap
+  ([multi_bootstrap.py](../research/evaluation/multi_bootstrap.py)), which over seeds
+  would want 50 or more.
 * Fine-tunings of one pretraining are averaged first: they are no further seeds.
 """
 

@@ -90,9 +90,14 @@ def _comparison_notes(table: Table, grid: Grid) -> Iterator[str]:
         baseline = f"“{baseline}”"
     yield (
         f"difference: from {baseline}, paired by pretraining seed. verdict: on "
-        "further seeds (and items, where their scores are known), at "
-        f"{100 * LEVEL:.0f} % for all {len(found)} together (Holm)."
+        f"further seeds and items, at {100 * LEVEL:.0f} % for all {len(found)} "
+        "together (Holm)."
     )
+    if fixed := _columns_of_fixed_items(table, grid):
+        yield (
+            f"{', '.join(fixed)}: a verdict is on further seeds alone, since scores of "
+            "single items are not known; the items count as fixed."
+        )
     if NOT_DECIDED in verdicts:
         yield (
             "needs N seeds: so many find a difference of this size in 80 % of cases, "
@@ -105,6 +110,19 @@ def _comparison_notes(table: Table, grid: Grid) -> Iterator[str]:
         if repeated and any(np.ptp(values) for values in repeated):
             ratio = signal_to_noise([cell.estimate.mean for cell in drawn], repeated)
             yield f"Signal-to-noise ratio of {column.name} over seeds: {ratio:.1f}."
+
+
+def _columns_of_fixed_items(table: Table, grid: Grid) -> list[str]:
+    """The columns with comparisons of which there is one number of each run."""
+    numbers = [
+        (name, number)
+        for cells in grid.values()
+        for name, cell in cells.items()
+        if cell and cell.comparison
+        for number in cell.numbers
+    ]
+    fixed = {name for name, number in numbers if not number.scores.ndim}
+    return [column.name for column in table.columns if column.name in fixed]
 
 
 def _claim_notes(table: Table, grid: Grid) -> Iterator[str]:

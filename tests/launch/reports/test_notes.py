@@ -3,6 +3,7 @@
 import types
 
 import numpy as np
+import pytest
 
 from launch.reports import cell_text, cells, notes
 from launch.sweeps import sweep_plan
@@ -32,6 +33,25 @@ def test_runs_that_learnt_nothing_are_named():
         "mlm; electra.",
         "classes.",
     ]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_column_without_scores_of_items_has_verdicts_on_these_items(tmp_path, alone):
+    """Beside one that has them, which has no such note."""
+    fake_sweep.finished(tmp_path)
+    score = fake_sweep.TABLE.columns[1]
+
+    def of_items(trial):
+        return trial.result["metrics"]["test/score"] + np.arange(20.0)
+
+    columns = (score._replace(name="with items", value=of_items),)
+    columns += () if alone else (score,)
+    table = fake_sweep.TABLE._replace(columns=columns)
+    grid = cells.fill_table(table, sweep_plan.read_plan(tmp_path))
+    text = "\n".join(notes.notes(table, grid))
+    assert "verdict: on further seeds and items, at 5 %" in text
+    assert ("\nscore: a verdict is on further seeds alone" in text) == (not alone)
+    assert text.count("further seeds alone") == (not alone)
 
 
 def test_a_column_of_too_few_seeds_shows_no_verdicts(tmp_path):

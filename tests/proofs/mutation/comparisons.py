@@ -100,6 +100,14 @@ MUTANTS = [
         "no_further_seeds",
     ),
     Mutant(
+        "a verdict over seeds alone is said to be on further items, too",
+        "launch/reports/notes.py",
+        "for name, number in numbers if not number.scores.ndim}",
+        "for name, number in numbers if False}",
+        "tests/launch/reports/test_notes.py",
+        "without_scores_of_items",
+    ),
+    Mutant(
         "a repeat may have seeds of the first result",
         LEDGER,
         "if shared := sorted(others & {*result.seeds}):",
