@@ -41,8 +41,9 @@ def make_fill(
     It takes texts of token ids without bos and eos, where `vocab.mask_id` is to be
     filled, and returns by text, by mask in order of the text, the `top_k` most probable
     tokens, best first. Masks are predicted independently of each other, as in training;
-    a text is read as bos, text, eos, all of token type 0. It compiles once for each
-    length of the longest text and largest number of masks of a call.
+    a text is read with the objective's `specials`, as in BERT bos, text, eos, all of
+    one token type. It compiles once for each length of the longest text and largest
+    number of masks of a call.
 
     A text that is followed by another one, `beside`, is read as bos, text, eos, other
     text, eos, the latter two of token type 1 (BERT's pairs); masks there stay. `width`
@@ -60,6 +61,7 @@ def make_fill(
         text is too long for learned positions.
     """
     check_fills(objective)
+    before, after, token_type, _ = objective.specials(vocab)
 
     def run(params, arrays):
         def states(net):
@@ -75,13 +77,12 @@ def make_fill(
     run = jax.jit(run, out_shardings=sharding.replicated(mesh))
 
     def fill(texts, beside=(), width=0):
-        rows = [[vocab.bos_id, *text, vocab.eos_id] for text in texts]
+        rows = [[*before, *text, *after] for text in texts]
         masks = [np.flatnonzero(np.array(row) == vocab.mask_id) for row in rows]
         first = np.array([len(row) for row in rows])
         if beside:
             rows = [
-                [*row, *other, vocab.eos_id]
-                for row, other in zip(rows, beside, strict=True)
+                [*row, *other, *after] for row, other in zip(rows, beside, strict=True)
             ]
         token, length = pad_rows(rows, vocab.pad_id)
         more = max(0, width - token.shape[1])
@@ -92,7 +93,7 @@ def make_fill(
         arrays = input_format.full_input(token, length) | {"scored": scored}
         position = arrays["position"]
         is_beside = (position >= first[:, None]) & (position < length[:, None])
-        arrays["token_type"] = is_beside.astype(np.int32)
+        arrays["token_type"] = token_type * arrays["segment"] + is_beside
         run_rows = partial(run, params)
         best, log_p = map_rows(run_rows, arrays, batch=batch, mesh=mesh)
         return [

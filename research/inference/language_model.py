@@ -24,26 +24,16 @@ from research.generation.rows import map_rows
 from research.generation.text import NewText, make_writer
 from research.objectives.inputs import input_format
 from research.objectives.inputs.prompt import pad_rows
+from research.objectives.inputs.specials import Specials
 from research.run.restored import RestoredRun
 
 POOLS = ("mean", "class")
 """What a vector is: the mean of the states of all tokens; that of the class token."""
-SPECIALS = {
-    "both": (("bos",), ("eos",)),
-    "eos": ((), ("eos",)),
-    "last": ((), ("eos", "bos")),
-    "none": (("bos",), ()),
-    "words": ((), ()),
-}
-"""The special tokens before and after a text, by the layout of its tokenizer; a causal
-network reads bos first, as in its training."""
 MIN_LENGTH = 16
 """Positions of a row at least."""
 WIDTHS_AN_OCTAVE = 4
 """Lengths of rows between one power of two and the next: each is compiled once, and a
 row of more than 32 tokens is at most a quarter longer than its text."""
-TYPE_OF_LAST = 2
-"""XLNet's token type of the class token (`xlnet_segments`)."""
 
 
 class Filled(NamedTuple):
@@ -61,6 +51,8 @@ class LanguageModel:
     Attributes:
       run: the objective, its network and parameters, and the vocabulary.
       needs: what the network was built for.
+      specials: the special tokens with which a text is read, but for those that the
+        network does not have.
       missing: names of parameters that the model does not have: those of its readout.
       writing: fields of `research.generation.options.Options` that `generate` has
         unless it is told others; a folder of Hugging Face says them.
@@ -70,6 +62,7 @@ class LanguageModel:
 
     run: RestoredRun
     needs: networks.Needs
+    specials: Specials
     missing: tuple[str, ...] = ()
     writing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     pool: str = "mean"
@@ -125,8 +118,7 @@ class LanguageModel:
 
         A text is read with its special tokens, and cut where the row is full; a line on
         stderr says how many are. Of ELECTRA the vector is the discriminator's, of an
-        encoder-decoder the encoder's. The class token is bos; in a causal network it is
-        the last token, the only one that sees the whole text.
+        encoder-decoder the encoder's. `Specials` says which the class token is.
 
         Args:
           pool: one of `POOLS`; the mean is over special tokens as well. "": the
@@ -191,7 +183,7 @@ class LanguageModel:
         """
         most = self.run.config.data.length
         length = max_length or min(self.max_length or most, most)
-        least = 1 + sum(map(len, SPECIALS[self._layout]))
+        least = 1 + len(self.specials.before) + len(self.specials.after)
         if not least <= length <= most:
             raise UserError(
                 f"max_length is {length}, but the model reads {least} to {most} tokens"
@@ -216,13 +208,13 @@ class LanguageModel:
         return self.needs.stacks == "encoder_decoder"
 
     @property
-    def _layout(self) -> str:
-        return self.run.network.options.text_layout(self.needs.pattern)
+    def _is_causal(self) -> bool:
+        return self.needs.pattern == "causal"
 
     @property
     def class_token_is_first(self) -> bool:
         """Whether a text's class token stands before it, as in BERT's rows."""
-        return self._layout == "both"
+        return bool(self.specials.before) and not self._is_causal
 
     @functools.cached_property
     def _encoded_width(self) -> int:
@@ -251,17 +243,12 @@ class LanguageModel:
         return lambda params, arrays: with_constants(params, constants, arrays)
 
     def _with_specials(self, text: str, length: int) -> tuple[list[int], bool]:
-        """At most `length` ids of a text and its special tokens, those that the network
-        has; and whether the text is cut."""
-        vocabulary = self.run.vocabulary
-        vocab = vocabulary.vocab
-        before, after = (
-            [i for name in names if (i := getattr(vocab, f"{name}_id")) < vocab.size]
-            for names in SPECIALS[self._layout]
-        )
+        """At most `length` ids of a text and its special tokens, and whether the text
+        is cut."""
+        vocabulary, (before, after, *_) = self.run.vocabulary, self.specials
         room = length - len(before) - len(after)
         token = vocabulary.encode(text)[0]
-        row = [*before, *token[:room].tolist(), *after] or [vocab.unk_id]
+        row = [*before, *token[:room].tolist(), *after] or [vocabulary.vocab.unk_id]
         return row, len(token) > room
 
     def _arrays(self, rows: Sequence[Sequence[int]], pool: str) -> dict:
@@ -273,12 +260,12 @@ class LanguageModel:
         width = min(self.run.config.data.length, padded_width(short.shape[1]))
         pad = width - short.shape[1]
         token = np.pad(short, ((0, 0), (0, pad)), mode="edge")
-        is_causal = self._layout == "none"
-        make = input_format.causal_input if is_causal else input_format.full_input
+        make = input_format.causal_input if self._is_causal else input_format.full_input
         arrays = make(token, length)
         position, length = np.arange(width), length[:, None]
-        if self._layout == "last" and self.needs.token_types > TYPE_OF_LAST:
-            np.put_along_axis(arrays["token_type"], length - 1, TYPE_OF_LAST, axis=1)
+        arrays["token_type"] += self.specials.token_type * arrays["segment"]
+        if last_type := self.specials.last_type:
+            np.put_along_axis(arrays["token_type"], length - 1, last_type, axis=1)
         at = 0 if self.class_token_is_first else length - 1
         weight = (position < length) / length if pool == "mean" else position == at
         shape = token.shape
@@ -379,8 +366,7 @@ class LanguageModel:
             raise UserError(
                 f"the model has no readout: it lacks {', '.join(self.missing)}"
             )
-        vocab = self.run.vocabulary.vocab
-        if self._layout == "none" and vocab.bos_id >= vocab.size:
+        if self._is_causal and not self.specials.before:
             raise UserError("the model has no token that begins a text, such as <s>")
 
 

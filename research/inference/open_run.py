@@ -30,6 +30,7 @@ from research.errors import UserError
 from research.generation.options import Options
 from research.inference.language_model import LanguageModel
 from research.networks import transformer
+from research.objectives.inputs.specials import Specials
 from research.run.identity import read_run_config
 from research.run.restored import RestoredRun, run_checkpoint
 from research.run.setup import zero_batch
@@ -79,7 +80,10 @@ def open_run(source: epath.PathLike, *, product_dtype: str = "") -> LanguageMode
         needs = objective.needs(vocabulary.vocab)
     network = networks.build(model, needs, vocabulary.vocab)
     length, step = data["length"], int(checkpoint.name)
-    return _language_model(objective, needs, network, params, vocabulary, length, step)
+    specials = objective.specials(vocabulary.vocab)
+    return _language_model(
+        objective, needs, specials, network, params, vocabulary, length, step
+    )
 
 
 def _without_heads(objective: Any, vocab: VocabInfo) -> networks.Needs:
@@ -134,12 +138,26 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
     missing = tuple(name for name in shapes if name not in found)
     if body := [name for name in missing if not set(name.split("/")) & READOUT]:
         raise UserError(f"{path} has no parameters {', '.join(body)}")
+    specials, params = _folder_specials(objective, options, vocab), _as_tree(found)
     opened = _language_model(
-        objective, needs, network, _as_tree(found), vocabulary, length, 0, missing
+        objective, needs, specials, network, params, vocabulary, length, 0, missing
     )
     if objective.writers:
         opened = dataclasses.replace(opened, writing=_writing(path, objective, vocab))
     return _with_recipe(opened, recipe) if recipe else opened
+
+
+def _folder_specials(
+    objective: Any, options: networks.Network, vocab: VocabInfo
+) -> Specials:
+    """Those of the objective that the model has; of T5's encoder alone, T5's."""
+    before, after, *types = objective.specials(vocab)
+    if options.text_layout(objective.pattern) == "eos":
+        before = ()
+    before, after = (
+        tuple(token for token in side if token < vocab.size) for side in (before, after)
+    )
+    return Specials(before, after, *types)
 
 
 def _task_format(model: restore.Model) -> str:
@@ -192,6 +210,7 @@ def _with_recipe(model: LanguageModel, recipe: Recipe) -> LanguageModel:
 def _language_model(
     objective: Any,
     needs: networks.Needs,
+    specials: Specials,
     network: Any,
     params: Any,
     vocabulary: Any,
@@ -208,7 +227,7 @@ def _language_model(
         mesh=sharding.make_mesh(ONE_DEVICE, jax.devices()[:1]),
         step=step,
     )
-    return LanguageModel(run, needs, missing)
+    return LanguageModel(run, needs, specials, missing)
 
 
 def _resize(vocab: VocabInfo, rows: int) -> VocabInfo:

@@ -96,15 +96,6 @@ class Network(Options, abc.ABC):
         """
         del params, spelling
 
-    def text_layout(self, pattern: str) -> str:
-        """Where a tokenizer puts the special tokens of a single text.
-
-        none: there are none, as in the training of a causal network; both: bos before
-        the text and eos after it; eos: eos after it; last: eos and bos after it;
-        words: none, since a state is the vector of a word.
-        """
-        return "none" if pattern == "causal" else "both"
-
 
 def from_config(section: Any) -> Network:
     """The network that the `model` section of a config describes.

@@ -100,9 +100,6 @@ class Network(networks.Network):
             return None
         return WordRows(params["token"], spelling, self.ngrams)
 
-    def text_layout(self, pattern: str) -> str:
-        return "words"
-
 
 class Tables(nn.Module):
     """A `networks.BoundNetwork` once it is bound.

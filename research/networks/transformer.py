@@ -329,10 +329,15 @@ class Network(networks.Network):
         return dataclasses.replace(self, remat="none")
 
     def text_layout(self, pattern: str) -> str:
-        """That of T5 and of XLNet, too, which have these positions."""
-        own = {"t5": "eos", "relative": "last"}
-        layout = super().text_layout(pattern)
-        return layout if layout == "none" else own.get(self.position, layout)
+        """Where the tokenizer of such a network puts specials in Hugging Face's layout.
+
+        none: there are none, as in the training of a causal network; both: bos before
+        the text and eos after it; eos: eos after it, as T5, which has these positions;
+        last: eos and bos after it, as XLNet.
+        """
+        if pattern == "causal":
+            return "none"
+        return {"t5": "eos", "relative": "last"}.get(self.position, "both")
 
     def module(self, needs: networks.Needs, size: int) -> nn.Module:
         # The modules import this class.

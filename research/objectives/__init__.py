@@ -13,6 +13,7 @@ from research.data.documents import ArrayType
 from research.data.units import TextSpec
 from research.errors import UserError, unknown
 from research.fields import check
+from research.objectives.inputs.specials import Specials
 from research.parts import Folder
 
 if TYPE_CHECKING:  # this folder's modules import JAX; few commands load an objective
@@ -197,6 +198,17 @@ class Objective(abc.ABC):
     def text_encoder(self, net: Any) -> Any:
         """The bound network whose states encode texts: `net` or one of its networks."""
         return net
+
+    def specials(self, vocab: VocabInfo) -> Specials:
+        """The special tokens with which a text is read alone, as in the rows.
+
+        By default bos before it, and eos after it unless the network is causal; none
+        where a state is the vector of a word.
+        """
+        if self.pattern == "self":
+            return Specials()
+        is_causal = self.pattern == "causal"
+        return Specials((vocab.bos_id,), () if is_causal else (vocab.eos_id,))
 
     def word_table(self, params: Mapping[str, Any]) -> Any:
         """The vector of each token [V, D], if the parameters have one for each."""

@@ -21,6 +21,7 @@ from research.objectives.corruption import scoring, spans
 from research.objectives.corruption.spans import Lengths, span_corruption_lengths
 from research.objectives.inputs import infilling, seq2seq, text_to_text
 from research.objectives.inputs.prompt import Prompt
+from research.objectives.inputs.specials import Specials
 from research.objectives.losses.cross_entropy import Term
 
 NOISE_MASKS = ("spans", "iid", "prefix", "all")
@@ -230,6 +231,11 @@ class Objective(objectives.Objective):
         mode = [self._mode_id(vocab)] if self.mode else []
         rows = [[*mode, *text, vocab.eos_id] for text in texts]
         return text_to_text.prompt(rows, vocab, self.layout, vocab.pad_id)
+
+    def specials(self, vocab: VocabInfo) -> Specials:
+        """Those of an input: its mode, and eos after it."""
+        mode = [self._mode_id(vocab)] if self.mode else []
+        return text_to_text.specials(mode, vocab, self.layout)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return text_to_text.needs(self.layout)

@@ -31,6 +31,7 @@ from research.fields import choice, number
 from research.objectives.corruption import scoring
 from research.objectives.inputs import input_format, recurrence
 from research.objectives.inputs.prompt import Prompt, pad_rows
+from research.objectives.inputs.specials import Specials
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 from research.objectives.losses.sampled_softmax import sampled_cross_entropy
 
@@ -231,6 +232,10 @@ class Objective(objectives.Objective):
         fields = {"mem_len": 0, "sampled_words": 0}
         return replace(self, **fields, **Objective()._of_evaluation)
 
+    def specials(self, vocab: VocabInfo) -> Specials:
+        """bos, or the separator with mems, whose streams have no bos."""
+        return Specials((vocab.eos_id if self.mem_len else vocab.bos_id,))
+
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """Texts after bos; with mems after eos, which separates documents.
 
@@ -240,8 +245,8 @@ class Objective(objectives.Objective):
             raise UserError(
                 f"objective.direction is {self.direction}; text is written forward"
             )
-        first = vocab.eos_id if self.mem_len else vocab.bos_id
-        rows = pad_rows([[first, *text] for text in texts], vocab.pad_id)
+        first = self.specials(vocab).before
+        rows = pad_rows([[*first, *text] for text in texts], vocab.pad_id)
         if self.prefix == "random":
             return Prompt(input_format.full_input(*rows))
         return Prompt(input_format.causal_input(*rows))

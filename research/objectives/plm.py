@@ -31,6 +31,7 @@ from research.objectives.corruption import scoring, xlnet_spans
 from research.objectives.inputs import input_format, recurrence, xlnet_segments
 from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.inputs.query_stream import append_queries
+from research.objectives.inputs.specials import Specials
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 NUM_SCORE_ORDERS = 8
@@ -266,6 +267,12 @@ class Objective(objectives.Objective):
             raise UserError("objective plm needs prompts of at least one token")
         rows = pad_rows(texts, vocab.pad_id)
         return Prompt(input_format.full_input(*rows), appended="query")
+
+    def specials(self, vocab: VocabInfo) -> Specials:
+        """eos and the class token after the text."""
+        is_pair = self.format == "pair"
+        last_type = xlnet_segments.NUM_TOKEN_TYPES - 1 if is_pair else 0
+        return Specials((), (vocab.eos_id, vocab.bos_id), last_type=last_type)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(

@@ -18,6 +18,7 @@ from research.data.units import TextSpec
 from research.fields import choice, free_text, number
 from research.objectives.inputs import languages, seq2seq, task_input, text_to_text
 from research.objectives.inputs.prompt import Prompt, in_languages
+from research.objectives.inputs.specials import Specials
 from research.objectives.losses.cross_entropy import Term
 
 FORMATS = ("t5", "bart", "xlm")
@@ -144,6 +145,13 @@ class Objective(task_input.Task):
         start = self._decoder_start(vocab)
         made = text_to_text.prompt(rows, vocab, self.layout, start, second)
         return in_languages(made, *self._pair) if self.languages else made
+
+    def specials(self, vocab: VocabInfo) -> Specials:
+        """Those of the first part."""
+        before = self._before(0, vocab)
+        specials = text_to_text.specials(before, vocab, self.layout)
+        language = self._pair[0] if self.languages else 0
+        return specials._replace(token_type=language)
 
     def for_evaluation(self) -> "Objective":
         """The objective whose loss is -log p alone."""

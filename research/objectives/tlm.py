@@ -34,6 +34,7 @@ from research.objectives.corruption.masking import (
     replace_chosen,
 )
 from research.objectives.inputs import input_format, languages
+from research.objectives.inputs.specials import Specials
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 
@@ -224,6 +225,11 @@ class Objective(objectives.Objective):
         language = self._types_of_rows(example.corpus)[rows.text, :1]
         rows.arrays["token_type"] = language * rows.arrays["segment"]
         return rows
+
+    def specials(self, vocab: VocabInfo) -> Specials:
+        """eos on both sides, in the first language of the first corpus."""
+        language = int(self._token_types[0, 0])
+        return Specials((vocab.eos_id,), (vocab.eos_id,), language)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(

@@ -21,6 +21,7 @@ from research.data.units import TextSpec
 from research.fields import choice, free_text, number
 from research.objectives.inputs import languages, seq2seq
 from research.objectives.inputs.prompt import Prompt, in_languages
+from research.objectives.inputs.specials import Specials
 from research.objectives.losses.cross_entropy import Term, cross_entropy
 
 
@@ -142,6 +143,11 @@ class Objective(objectives.Objective):
         rows = [[vocab.eos_id, *text, vocab.eos_id] for text in texts]
         made = seq2seq.prompt(rows, [vocab.eos_id], vocab)
         return in_languages(made, *languages.parse_pair(self.languages.split()[0]))
+
+    def specials(self, vocab: VocabInfo) -> Specials:
+        """eos on both sides, in the first language of the first corpus."""
+        language = int(self._types[0, 0])
+        return Specials((vocab.eos_id,), (vocab.eos_id,), language)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(

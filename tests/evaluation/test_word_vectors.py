@@ -124,24 +124,24 @@ def test_a_run_has_the_vectors_of_its_words_without_specials():
     run = SimpleNamespace(vocabulary=vocabulary, params=params)
     run.network = SimpleNamespace(options=tables)
     run.objective = objectives.make_objective("skipgram")
-    found = LanguageModel(run, needs=None).word_vectors
+    found = LanguageModel(run, needs=None, specials=None).word_vectors
     assert found.words == ["the", "river", "of"]
     np.testing.assert_array_equal(found["river"], table[len(special) + 1])
     run.objective = objectives.make_objective("glove")
-    found = LanguageModel(run, needs=None).word_vectors
+    found = LanguageModel(run, needs=None, specials=None).word_vectors
     np.testing.assert_array_equal(found["river"], 3 * table[len(special) + 1])
     run.objective = objectives.make_objective("skipgram")
     run.params = {"token": {"embedding": table, "ngrams": table}}
     run.network.options = dataclasses.replace(tables, buckets=9)
-    found = LanguageModel(run, needs=None).word_vectors
+    found = LanguageModel(run, needs=None, specials=None).word_vectors
     assert "rivers" not in found and found["rivers"].any()
     assert found.nearest("rivers", 1)[0][0] == "river"
     run.network.options = tables
     run.objective = objectives.make_objective("lm")
     run.params = {"token": {"tail_1_embedding": table}}
     with pytest.raises(UserError, match="not one table"):
-        _ = LanguageModel(run, needs=None).word_vectors
+        _ = LanguageModel(run, needs=None, specials=None).word_vectors
     letters = HuggingFaceModel(wordpiece_json([*special, "a"], "<unk>", None))
     run.vocabulary = Vocabulary(letters, find_special_tokens(letters, 2))
     with pytest.raises(UserError, match=r"is wordpiece: .* data.vocabulary=words"):
-        _ = LanguageModel(run, needs=None).word_vectors
+        _ = LanguageModel(run, needs=None, specials=None).word_vectors

@@ -15,9 +15,9 @@ MASK = VOCAB.mask_id
 TEXTS = [[60, MASK, 70, MASK], [50], [MASK, 61, 62, 63, 64, 65], [MASK]]
 
 
-def probabilities(network, params, text, other=()):
+def probabilities(network, params, text, other=(), first=VOCAB.bos_id):
     """[L, V] of one text alone, or with another one, and their specials."""
-    row = [VOCAB.bos_id, *text, VOCAB.eos_id]
+    row = [first, *text, VOCAB.eos_id]
     beside = [*other, VOCAB.eos_id] if other else []
     token_type = np.array([[0] * len(row) + [1] * len(beside)], np.int32)
     row = np.array([[*row, *beside]], np.int32)
@@ -35,16 +35,19 @@ def probabilities(network, params, text, other=()):
     return np.asarray(jax.nn.softmax(logits))
 
 
-@pytest.mark.parametrize("name", ["mlm", "electra"])
+@pytest.mark.parametrize("name", ["mlm", "electra", "tlm"])
 def test_the_best_tokens_of_each_mask(name, make_model, mesh):
+    """XLM's rows begin with eos."""
     objective, network, params = make_model(name)
+    first = VOCAB.eos_id if name == "tlm" else VOCAB.bos_id
     fill = make_fill(objective, network, params, VOCAB, mesh, top_k=3, batch=2)
     filled = fill(TEXTS)
     assert [len(masks) for masks in filled] == [2, 0, 1, 1]
     for text, masks in zip(TEXTS, filled, strict=True):
         if not masks:
             continue
-        at_masks = probabilities(network, params, text)[1:-1][np.array(text) == MASK]
+        p_LV = probabilities(network, params, text, first=first)
+        at_masks = p_LV[1:-1][np.array(text) == MASK]
         for expected, candidates in zip(at_masks, masks, strict=True):
             best = np.argsort(-expected)[:3]
             assert [candidate.token for candidate in candidates] == best.tolist()

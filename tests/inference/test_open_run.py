@@ -79,6 +79,33 @@ def test_vectors_are_those_of_the_states(tmp_path, name, before, after, class_to
     assert model.encode([]).shape == (0, 16)
 
 
+@pytest.mark.parametrize(
+    ("name", "overrides", "before", "language"),
+    [
+        ("bert", {"model.position": "t5", "model.max_length": 32}, "bos_id", 0),
+        ("xlm", {"objective.languages": "1"}, "eos_id", 1),
+    ],
+)
+def test_a_run_reads_texts_as_its_rows(folder, name, overrides, before, language):
+    """Whatever its positions are: BERT's with T5's begin with bos, too; XLM's are in a
+    language and have eos on both sides."""
+    config = tiny_config(folder, name, **overrides)
+    model = open_run(save_untrained(folder / "read" / name, config)[0])
+    vocabulary = model.run.vocabulary
+    first, last = getattr(vocabulary.vocab, before), vocabulary.vocab.eos_id
+    row = np.array([[first, *vocabulary.encode(TEXTS[0])[0], last]], np.int32)
+    group = input_format.full_input(row, np.array([row.shape[1]]))
+    group["token_type"] += language
+    states = partial(
+        networks.apply, model.run.network, fn=lambda net: net.states(group)
+    )
+    expected = jax.jit(states)(model.run.params)[0]
+    mean, of_class = (model.encode(TEXTS[:1], pool)[0] for pool in ("mean", "class"))
+    np.testing.assert_allclose(mean, expected.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(of_class, expected[0], atol=1e-5)
+    assert model.num_tokens(TEXTS[:1]) == row.shape[1]
+
+
 def test_a_vector_is_of_its_text_alone(tmp_path):
     """Neither batches nor padding change it; what is too long is cut."""
     model = open_golden("bert", tmp_path)

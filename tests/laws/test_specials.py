@@ -1,4 +1,7 @@
-"""Specials are neither chosen nor drawn, but where a system's released code does so."""
+"""Specials are neither chosen nor drawn, but where a system's released code does so.
+
+A text that is read alone has the specials of the rows of its objective.
+"""
 
 import dataclasses
 
@@ -8,8 +11,15 @@ import pytest
 from launch.config import load_config
 from research import objectives
 from tests.test_experiments import FOLDER, NAMES
+from tests.testing import objective_cases
 from tests.testing.example_batches import keys
-from tests.testing.objective_cases import VOCAB, make_example
+from tests.testing.objective_cases import (
+    VOCAB,
+    input_prefixes,
+    make_batch,
+    make_example,
+    make_objective,
+)
 
 EXCEPTIONS = {
     "candidates": {"mass", "roberta", "xlmr"},
@@ -74,3 +84,51 @@ def test_the_exceptions_choose_or_draw_them(name, field):
         assert 0.05 < chosen < 0.3
     else:
         assert chosen == 0 and (special & ~corrupt(name, 0.0)[1]).any()
+
+
+READ_FORWARD = [
+    case
+    for case in objective_cases.CASES
+    if case.values[0] != "visual"  # whose texts are captions of images
+    and not make_objective(*case.values).reads_backward
+]
+
+
+@pytest.mark.parametrize(("name", "fields"), READ_FORWARD)
+def test_a_text_is_read_alone_with_the_specials_of_rows(name, fields):
+    """A row, of the encoder if there is one, begins with what is read before a text,
+    and in a row text is followed by what is read after it, in these token types."""
+    objective = make_objective(name, fields)
+    _, batch = make_batch(objective, 37, [99] * 40, separators=0.3)
+    prefixes = input_prefixes(batch)
+    encoders = [prefix for prefix in prefixes if prefix.endswith("encoder_")]
+    rows = [
+        [*zip(batch[f"{prefix}token"][n].tolist(), types[n].tolist(), strict=True)]
+        for prefix in encoders or prefixes
+        for types in [batch[f"{prefix}token_type"]]
+        for n in range(40)
+    ]
+    before, after, token_type, last_type = objective.specials(VOCAB)
+    others = (VOCAB.bos_id, VOCAB.eos_id, VOCAB.pad_id)
+
+    def is_there(row, at, tokens):
+        part = row[at : at + len(tokens)]
+        return [token for token, _ in part] == [*tokens]
+
+    def has_text(row, at):
+        return at < len(row) and row[at][0] not in others
+
+    assert any(
+        is_there(row, 0, before)
+        and has_text(row, len(before))
+        and {own for _, own in row[: len(before) + 1]} == {token_type}
+        for row in rows
+    ), f"no row begins with {before} and then text, of token type {token_type}"
+    last = max(token_type, last_type)
+    assert any(
+        has_text(row, at)
+        and is_there(row, at + 1, after)
+        and row[at + len(after)][1] == last
+        for row in rows
+        for at in range(len(row) - len(after))
+    ), f"no row has text and then {after}, the last of token type {last}"

@@ -19,6 +19,7 @@ from research.data.documents import ArrayType
 from research.data.units import TextSpec
 from research.errors import UserError
 from research.objectives.inputs import shared_input
+from research.objectives.inputs.specials import Specials
 
 Fields = tuple[tuple[str, Any], ...]
 """Names and hashable values of a part's fields, sorted by name."""
@@ -106,6 +107,12 @@ class Composite(objectives.Objective):
 
     def text_encoder(self, net: Any) -> Any:
         return next(iter(self.members.values())).text_encoder(net)
+
+    def specials(self, vocab: VocabInfo) -> Specials:
+        """Those of the first member whose rows are not causal, if there is one."""
+        members = self.members.values()
+        read = min(members, key=lambda member: member.pattern == "causal")
+        return read.specials(vocab)
 
     @property
     def score_methods(self) -> dict[str, str]:

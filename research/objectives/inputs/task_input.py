@@ -30,6 +30,7 @@ from research import networks, objectives
 from research.batch import CONSTANTS, FEATURE, ConstantSpec, Example, VocabInfo
 from research.networks.layers.embeddings import padded_rows
 from research.objectives.inputs import input_format
+from research.objectives.inputs.specials import Specials
 
 FORMATS = ("bert", "roberta", "xlnet", "gpt", "bart")
 ENCODER_FORMATS = ("bert", "roberta", "xlnet")
@@ -87,6 +88,12 @@ class Task(objectives.Objective):
     def num_specials(self, num_parts: int) -> int:
         """The number of special tokens of a row with 1 or 2 parts."""
         return num_specials(self.format, num_parts)
+
+    def specials(self, vocab: VocabInfo) -> Specials:
+        """Those of a row of one part."""
+        if self.format == "xlnet":
+            return Specials((), (vocab.eos_id, vocab.bos_id), last_type=2)
+        return Specials((vocab.bos_id,), (vocab.eos_id,))
 
     def task_needs(
         self, heads: dict[str, networks.HeadSpec], **features: Any

@@ -17,6 +17,7 @@ from research import networks
 from research.batch import ArraySpec, VocabInfo, input_specs, scored_specs
 from research.objectives.inputs import input_format, seq2seq
 from research.objectives.inputs.prompt import Prompt, pad_rows
+from research.objectives.inputs.specials import Specials
 from research.objectives.losses.cross_entropy import Term
 
 PATTERNS = {"encoder_decoder": "full", "decoder": "causal", "prefix": "general"}
@@ -107,6 +108,13 @@ def prompt(
         rank = np.maximum(group["rank"] - num_read, 0)
         group |= {"rank": rank, "reach": rank.copy()}
     return Prompt(group)
+
+
+def specials(before: Sequence[int], vocab: VocabInfo, layout: str) -> Specials:
+    """Those of an input, which `before` precedes and eos ends; a network of one stack
+    reads pad first."""
+    start = [] if layout == "encoder_decoder" else [vocab.pad_id]
+    return Specials((*start, *before), (vocab.eos_id,))
 
 
 def needs(layout: str) -> networks.Needs:

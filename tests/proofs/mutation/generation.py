@@ -12,6 +12,7 @@ TEST_SEARCHES = "tests/generation/test_huggingface_searches.py"
 TEST_DECODING = "tests/generation/test_decoding.py"
 TEST_GENERATE = "tests/generation/test_generate.py"
 TEST_FILL = "tests/generation/test_fill.py"
+TEST_SPECIALS = "tests/laws/test_specials.py"
 COMPOSITE = "research/objectives/inputs/composite.py"
 TEST_COMPOSITE = "tests/objectives/inputs/test_composite.py"
 
@@ -199,6 +200,54 @@ MUTANTS = [
         "enumerate(vocabulary.vocab.sentinel_ids, 1)",
         "tests/launch/test_generate.py",
         "sentinels_and_the_space",
+    ),
+    Mutant(
+        "masks are filled behind bos, also of objectives whose rows have none",
+        "research/generation/fill.py",
+        "rows = [[*before, *text, *after] for text in texts]",
+        "rows = [[vocab.bos_id, *text, *after] for text in texts]",
+        TEST_FILL,
+        "best_tokens and tlm",
+    ),
+    Mutant(
+        "texts of a run have the special tokens of Hugging Face's family",
+        "research/inference/open_run.py",
+        "specials = objective.specials(vocabulary.vocab)",
+        "specials = _folder_specials(objective, model, vocabulary.vocab)",
+        "tests/inference/test_open_run.py",
+        "reads_texts_as_its_rows and bert",
+    ),
+    Mutant(
+        "a text that XLM reads is in no language",
+        "research/inference/language_model.py",
+        'arrays["token_type"] += self.specials.token_type * arrays["segment"]',
+        "pass",
+        "tests/inference/test_open_run.py",
+        "reads_texts_as_its_rows and xlm",
+    ),
+    Mutant(
+        "a text that XLM reads begins with bos, which its rows never have",
+        "research/objectives/tlm.py",
+        "return Specials((vocab.eos_id,), (vocab.eos_id,), language)",
+        "return Specials((vocab.bos_id,), (vocab.eos_id,), language)",
+        TEST_SPECIALS,
+        "read_alone and tlm",
+    ),
+    Mutant(
+        "a text that Transformer-XL reads begins with bos",
+        "research/objectives/lm.py",
+        "return Specials((vocab.eos_id if self.mem_len else vocab.bos_id,))",
+        "return Specials((vocab.bos_id,))",
+        TEST_SPECIALS,
+        "read_alone and mem_len",
+    ),
+    Mutant(
+        "T5's text to text in one stack reads no pad before its input",
+        "research/objectives/inputs/text_to_text.py",
+        'start = [] if layout == "encoder_decoder" else [vocab.pad_id]',
+        "start = []",
+        TEST_SPECIALS,
+        "read_alone and layout",
     ),
     Mutant(
         "ELECTRA's discriminator fills in masks, which it never reads",

@@ -434,8 +434,8 @@ MUTANTS = [
     Mutant(
         "XLNet's class token has the token type of the text",
         "research/inference/language_model.py",
-        "self.needs.token_types > TYPE_OF_LAST:",
-        "False:",
+        "if last_type := self.specials.last_type:",
+        "if last_type := 0:",
         TEST_OPEN,
         "those_of_the_states and xlnet",
     ),
