@@ -20,8 +20,10 @@ from research import objectives
 from research.data.loading import saved_batches
 from research.data.pipeline import open_data
 from research.errors import UserError
+from research.files.existence import exists
 from research.files.json_files import read_json, write_json
 from research.files.paths import absolute_path
+from research.run.identity import CONFIG_FILE
 from research.run.phases import run_phases
 
 MAX_SHARDS = 256
@@ -48,7 +50,7 @@ class Shard:
 
     @property
     def command(self) -> list[str]:
-        flags = [*self.flags, f"--workdir={self.folder}"]
+        flags = [*self.flags, f"--shard={self.folder}"]
         return ["python", "-m", "launch.prepare", *flags]
 
     @property
@@ -72,6 +74,11 @@ def run(args) -> int:
     config = load_config(args.config, args.overrides)
     if args.shards:
         return _run_shards(args)
+    if args.workdir:
+        raise UserError(
+            "--workdir=DIR is for the logs of --shards=N; leave it out: prepared data "
+            "is in data.cache_dir"
+        )
     for phase in run_phases(config):
         # The index of its length.
         open_data(phase.config, objectives.config_objective(phase.config))
@@ -81,8 +88,8 @@ def run(args) -> int:
         folder = epath.Path(args.output)
         saved_batches.save_batches(config, data, folder, args.batches)
         print(f"{args.batches} batches in {folder}: --config.data.task={folder}")
-    if args.workdir:
-        write_json(epath.Path(args.workdir) / run_attempt.RESULT, data.counts)
+    if args.shard:
+        write_json(epath.Path(args.shard) / run_attempt.RESULT, data.counts)
     return cli.DONE
 
 
@@ -96,6 +103,11 @@ def _run_shards(args) -> int:
     config_flags = [f"--config={args.config}"]
     config_flags += [f"--config.{key}={value}" for key, value in args.overrides.items()]
     workdir = absolute_path(args.workdir)
+    if exists(workdir / CONFIG_FILE) or exists(workdir / "sweep.json"):
+        raise UserError(
+            f"--workdir={args.workdir} holds a run or a sweep; give the logs of shards "
+            "a folder of their own"
+        )
     shards = [
         Shard(f"shard {n + 1} of {args.shards}", workdir / f"shard-{n}", config_flags)
         for n in range(args.shards)
@@ -133,6 +145,9 @@ def parser() -> cli.Parser:
         "--shards", type=cli.whole(1, MAX_SHARDS), help="processes that share the work"
     )
     parser.add_argument("--workdir", help="folder for the logs of the shards")
+    parser.add_argument(
+        "--shard", help="folder of one of these processes; --shards gives it"
+    )
     submit.add_flags(parser)
     return parser
 

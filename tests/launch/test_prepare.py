@@ -70,6 +70,7 @@ def test_batches_are_saved_and_read_again(prepare, tmp_path):
         (["--output=x"], "--batches"),
         (["--batches=0", "--output=x"], "at least 1"),
         (["--shards=2"], "--workdir"),
+        (["--workdir=x"], "is for the logs of --shards=N"),
         (["--shards=10000", "--workdir=x"], "--shards: it is a whole number from 1 to"),
         (["--shards=2", "--workdir=x", "--batches=1", "--output=y"], "one process"),
         (["--shards=2", "--workdir=x", "--on=slurm"], "PARTITION"),
@@ -97,6 +98,18 @@ def test_shards_on_a_backend_build_the_same_as_one_process(prepare, tmp_path):
     assert out.splitlines() == ["2 of 2 shards have a result", *alone.splitlines()]
     assert one == {path: path.read_bytes() for path in one}
     assert len(list((tmp_path / "logs").glob("shard-*/log.txt"))) == 2
+
+
+@pytest.mark.parametrize("file", ["config.json", "sweep.json"])
+@pytest.mark.parametrize("flags", [[], ["--shards=1"]])
+def test_the_folder_of_a_run_is_left_alone(prepare, tmp_path, file, flags):
+    (tmp_path / "run").mkdir()
+    for name in (file, "result.json"):
+        (tmp_path / "run" / name).write_text("{}")
+    code, _, err = prepare(*flags, f"--workdir={tmp_path / 'run'}")
+    assert code == 2 and err.count("\n") == 1
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {file, "result.json"}
+    assert (tmp_path / "run" / "result.json").read_text() == "{}"
 
 
 def test_an_error_of_a_shard_is_reported(prepare, tmp_path):

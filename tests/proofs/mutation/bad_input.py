@@ -15,6 +15,7 @@ START = "research/run/start.py"
 TEST_START = "tests/run/test_start.py"
 OUTPUT = "research/files/output_files.py"
 TEST_OUTPUT = "tests/files/test_output_files.py"
+TEST_PREPARE = "tests/launch/test_prepare.py"
 TEST_LEARNING = "tests/evaluation/test_learning.py"
 
 MUTANTS = [
@@ -41,6 +42,22 @@ MUTANTS = [
         "",
         "tests/data/tokenizers/test_vocabulary.py",
         "is_not_lost",
+    ),
+    Mutant(
+        "data is prepared in the folder of a run, whose result.json it writes over",
+        "launch/prepare.py",
+        "    if args.workdir:\n        raise",
+        "    args.shard = args.shard or args.workdir\n    if False:\n        raise",
+        TEST_PREPARE,
+        "folder_of_a_run",
+    ),
+    Mutant(
+        "shards are prepared in the folder of a sweep",
+        "launch/prepare.py",
+        'if exists(workdir / CONFIG_FILE) or exists(workdir / "sweep.json"):',
+        "if exists(workdir / CONFIG_FILE):",
+        TEST_PREPARE,
+        "folder_of_a_run",
     ),
     Mutant(
         "a benchmark of 0 steps ends in a division by zero",
