@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,8 +110,8 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
     rows = model.config["vocab_size"]
     num_pieces = len(vocabulary.model.pieces)
     vocab = _resize(vocabulary.vocab, rows)
-    if model.family.patterns == ("causal",) and vocab.bos_id >= rows > vocab.eos_id:
-        vocab = vocab._replace(bos_id=vocab.eos_id)  # GPT-2's <|endoftext|> is both
+    if model.family.patterns == ("causal",):
+        vocab = _with_config_ends(vocab, model.config, vocabulary.model.is_control)
     vocabulary = dataclasses.replace(vocabulary, vocab=vocab)
     options = transformer.Network(**{"scan_unroll": 1} | model.options | computation)
     name, fields = OBJECTIVES[(*model.family.patterns, family)[0]]
@@ -248,6 +249,23 @@ def _resize(vocab: VocabInfo, rows: int) -> VocabInfo:
         lowercase_ids=lowercase,
         spelling=None,
     )
+
+
+def _with_config_ends(
+    vocab: VocabInfo, config: Mapping[str, Any], is_control: Sequence[bool]
+) -> VocabInfo:
+    """The vocabulary of a causal model, whose bos and eos, where they have none of the
+    spellings that are known, are those of config.json; eos alone is both (GPT-2)."""
+    special = vocab.is_special.copy()
+    for name in ("bos_id", "eos_id"):
+        given = config.get(name.replace("_", "_token_"))
+        own, *_ = [*given, None] if isinstance(given, list) else [given]
+        known = type(own) is int and 0 <= own < min(vocab.size, len(is_control))
+        if getattr(vocab, name) >= vocab.size and known and is_control[own]:
+            vocab, special[own] = vocab._replace(**{name: own}), True
+    if vocab.bos_id >= vocab.size > vocab.eos_id:
+        vocab = vocab._replace(bos_id=vocab.eos_id)
+    return vocab._replace(is_special=special)
 
 
 def _shapes(objective: Any, network: Any, length: int) -> dict[str, tuple[int, ...]]:

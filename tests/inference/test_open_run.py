@@ -10,8 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tokenizers
 
 from research import networks
+from research.data.tokenizers.model_files import wordpiece_json
 from research.errors import UserError
 from research.inference.language_model import padded_width
 from research.inference.open_run import open_run
@@ -196,6 +198,35 @@ def test_special_tokens_that_a_model_lacks_have_no_rows(tmp_path):
     for use in (model.score, model.generate):
         with pytest.raises(UserError, match="no token that begins a text"):
             use(["the river"])
+
+
+@pytest.mark.parametrize(
+    ("names", "config"),
+    [
+        (["<|begin_of_text|>", "<|end_of_text|>"], {}),  # Llama 3's
+        (["<|one|>", "<|two|>"], {"bos_token_id": 2, "eos_token_id": [3, 4]}),
+    ],
+)
+def test_texts_of_a_causal_model_begin_and_end_by_its_own_tokens(
+    tmp_path, names, config
+):
+    """By their spelling, or by their ids in config.json."""
+    folder = huggingface_goldens.copy_with_vocabulary("llama3", tmp_path)
+    pieces = (folder / "vocab.txt").read_text()
+    for old, new in zip(["[CLS]", "[SEP]"], names, strict=True):
+        pieces = pieces.replace(old, new)
+    data = wordpiece_json(pieces.split("\n")[:-1], "[UNK]", None)
+    tokenizer = tokenizers.Tokenizer.from_str(data.decode())
+    tokenizer.add_special_tokens(names)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "vocab.txt").unlink()
+    content = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(content | config))
+    model = open_run(f"hf:{folder}")
+    vocab = model.run.vocabulary.vocab
+    assert (vocab.bos_id, vocab.eos_id, model.specials.before) == (2, 3, (2,))
+    assert vocab.is_special[2:4].all() and not {2, 3} & {*vocab.ordinary_ids.tolist()}
+    assert model.score(["the river"])[0].log_prob < 0
 
 
 def test_a_single_text_is_no_list_of_texts(run):

@@ -448,6 +448,22 @@ MUTANTS = [
         "classifier",
     ),
     Mutant(
+        "Llama 3's bos is not known",
+        "research/data/tokenizers/vocabulary.py",
+        ', "<|begin_of_text|>"),',
+        "),",
+        TEST_OPEN,
+        "by_its_own_tokens and names0",
+    ),
+    Mutant(
+        "ids of bos and eos in config.json are not read",
+        "research/inference/open_run.py",
+        "if getattr(vocab, name) >= vocab.size and known and is_control[own]:",
+        "if False:",
+        TEST_OPEN,
+        "by_its_own_tokens",
+    ),
+    Mutant(
         "a softmax counts rows of special tokens that a model lacks",
         "research/inference/open_run.py",
         "    vocab = _resize(vocabulary.vocab, rows)\n",
