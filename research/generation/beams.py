@@ -6,10 +6,11 @@ the length penalty of Wu et al. (2016, equation 14). A row's search ends when no
 open, or when no open one can still be better than the worst of K that have ended: its
 log p only falls, so it is at best that of now over the largest penalty.
 
-With `beam_rule` huggingface a step looks at 2 K continuations: those of the first K
-that end or are the last token leave, and the best K others go on. The penalty is a
-power of the length, and `early_stopping` says when a row's search ends
-(huggingface/transformers, generation/utils.py, `_beam_search`).
+With `beam_rule` huggingface a step looks at 2 K continuations, or at (n + 1) K where n
+tokens end a text: those of the first K that end or are the last token leave, and the
+best K others go on. The penalty is a power of the length, and `early_stopping` says
+when a row's search ends (huggingface/transformers, generation/utils.py,
+`_beam_search`).
 """
 
 # B batch, K hypotheses of a row, C continuations, R = B x K, T new tokens at most,
@@ -19,9 +20,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from research.batch import VocabInfo
-from research.generation.next_token import History, next_log_p
+from research.generation.next_token import History, end_ids, next_log_p
 from research.generation.options import Options
 from research.generation.written import Written
 
@@ -77,13 +79,15 @@ def extend(
     stays_full = options.beam_rule == "huggingface"
     log_p_RV = next_log_p(options, vocab, logits_RV, state.history, state.count)
     log_p_BKV = state.log_p[..., None] + log_p_RV.reshape(num_rows, count, -1)
-    size = 2 * count if stays_full else count
+    end_V = end_ids(options, vocab)
+    size = max(2, 1 + len(end_V)) * count if stays_full else count
     log_p_BC, best_BC = jax.lax.top_k(log_p_BKV.reshape(num_rows, -1), size)
     beam_BC, last_BC = best_BC // vocab.size, best_BC % vocab.size
     token = jnp.take_along_axis(state.token, beam_BC[..., None], axis=1)
     token = token.at[:, :, state.count].set(last_BC)
 
-    ends, length = (last_BC == vocab.eos_id) & (log_p_BC > -jnp.inf), state.count + 1
+    ends = jnp.isin(last_BC, np.array(end_V)) & (log_p_BC > -jnp.inf)
+    length = state.count + 1
     leaves = counts = ends
     if stays_full:
         leaves = ends | ((length == options.max_tokens) & (log_p_BC > -jnp.inf))

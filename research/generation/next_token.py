@@ -65,14 +65,15 @@ def next_log_p(
       history: None if nothing looks back.
       count: [] int32, new tokens so far.
     """
-    if options.repetition_penalty != 1:
-        penalty, logits = options.repetition_penalty, logits_RV[:, : vocab.size]
-        lower = jnp.where(logits > 0, logits / penalty, logits * penalty)
-        lower = jnp.where(_seen(history, vocab), lower, logits)
-        logits_RV = logits_RV.at[:, : vocab.size].set(lower)
+    of_beams = options.beam_rule == "huggingface" and options.search == "beam"
+    if options.repetition_penalty != 1 and not of_beams:
+        lower_RV = _penalized(options, vocab, logits_RV[:, : vocab.size], history)
+        logits_RV = logits_RV.at[:, : vocab.size].set(lower_RV)
     log_p_RV = jax.nn.log_softmax(logits_RV, axis=-1)[:, : vocab.size]
+    if options.repetition_penalty != 1 and of_beams:
+        log_p_RV = _penalized(options, vocab, log_p_RV, history)
     id_V = np.arange(vocab.size)
-    is_end = id_V == vocab.eos_id
+    is_end = np.isin(id_V, end_ids(options, vocab))
     never = np.isin(id_V, (vocab.pad_id, vocab.bos_id, vocab.mask_id)) & ~is_end
     never = never | np.isin(id_V, options.suppress)
     never = never | (is_end & (count < options.min_tokens))
@@ -89,12 +90,24 @@ def next_log_p(
     return log_p_RV
 
 
-def _seen(history: History, vocab: VocabInfo) -> jax.Array:
-    """[R, V] bool: the ordinary tokens of the history."""
+def end_ids(options: Options, vocab: VocabInfo) -> tuple[int, ...]:
+    """The tokens of which each ends a text."""
+    return options.ends or (vocab.eos_id,)
+
+
+def _penalized(
+    options: Options, vocab: VocabInfo, score_RV: jax.Array, history: History
+) -> jax.Array:
+    """Scores [R, V] with the repetition penalty of the history's tokens: of ordinary
+    ones, with beam_rule huggingface of all."""
     row = jnp.arange(len(history.token))[:, None]
-    seen_RV = jnp.zeros((len(history.token), vocab.size), bool)
+    seen_RV = jnp.zeros(score_RV.shape, bool)
     seen_RV = seen_RV.at[row, history.token].max(history.is_read)
-    return seen_RV & ~vocab.is_special[None]
+    if options.beam_rule != "huggingface":
+        seen_RV &= ~vocab.is_special[None]
+    penalty = options.repetition_penalty
+    lower_RV = jnp.where(score_RV > 0, score_RV / penalty, score_RV * penalty)
+    return jnp.where(seen_RV, lower_RV, score_RV)
 
 
 def _repeats(history: History, size: int, num_tokens: int) -> jax.Array:

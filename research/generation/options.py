@@ -7,6 +7,8 @@ from research.objectives.inputs.languages import parse_pair
 
 METHODS = ("greedy", "beam", "sample")
 NO_TOKEN = -1
+TOKENS = ("ends", "suppress", "begin_suppress")
+"""The fields that are tuples of ids."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,9 @@ class Options:
     Padding, bos and mask tokens are never written. The repetition penalty divides the
     logit of each token that the text has so far by it if the logit is positive, and
     multiplies it by it if not (Keskar et al. 2019, section 4.1, divide all logits,
-    which would favour tokens whose logit is negative); special tokens have none.
+    which would favour tokens whose logit is negative); special tokens have none. With
+    beam_rule huggingface special tokens have it, too, and beam search multiplies log p
+    by it, which then add up to no probability of 1.
     """
 
     method: str = free_text("greedy")  # one of METHODS; of an objective with parts
@@ -49,12 +53,13 @@ class Options:
     # 0: any
     forced_bos: int = number(NO_TOKEN, least=NO_TOKEN)  # the first new token; -1: any
     forced_eos: int = number(NO_TOKEN, least=NO_TOKEN)  # the last one of max_tokens
+    ends: tuple[int, ...] = ()  # tokens of which each ends a text; (): eos
     suppress: tuple[int, ...] = ()  # tokens that are never written
     begin_suppress: tuple[int, ...] = ()  # tokens that are not the first
     seed: int = number(0, least=0, below=2**31)  # of samples
 
     def __post_init__(self):
-        for name in ("suppress", "begin_suppress"):
+        for name in TOKENS:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         check(self)
         if self.search not in METHODS:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from research.batch import VocabInfo
 from research.generation.next_token import (
@@ -13,6 +14,7 @@ from research.generation.next_token import (
     Sampling,
     draw,
     draw_by_row,
+    end_ids,
     next_log_p,
 )
 from research.generation.options import Options
@@ -65,13 +67,14 @@ def extend(
     else:
         token_B = jnp.argmax(log_p_BV, axis=-1).astype(jnp.int32)
     log_p_B = jnp.take_along_axis(log_p_BV, token_B[:, None], axis=1)[:, 0]
+    ends_B = jnp.isin(token_B, np.array(end_ids(options, vocab)))
     token_B = jnp.where(state.done, vocab.pad_id, token_B)
     return state._replace(
         count=state.count + 1,
         token=state.token.at[:, state.count].set(token_B),
         length=state.length + ~state.done,
         log_p=state.log_p + jnp.where(state.done, 0.0, log_p_B),
-        done=state.done | (token_B == vocab.eos_id),
+        done=state.done | ends_B,
         history=state.history and state.history.add(token_B),
     )
 

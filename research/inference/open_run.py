@@ -144,7 +144,8 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
         objective, needs, specials, network, params, vocabulary, length, 0, missing
     )
     if objective.writers:
-        opened = dataclasses.replace(opened, writing=_writing(path, objective, vocab))
+        writing = _writing(path, objective, vocab, model.config)
+        opened = dataclasses.replace(opened, writing=writing)
     return _with_recipe(opened, recipe) if recipe else opened
 
 
@@ -175,9 +176,11 @@ def _task_format(model: restore.Model) -> str:
     return "roberta" if is_roberta else "bert"
 
 
-def _writing(path: epath.Path, objective: Any, vocab: VocabInfo) -> dict[str, Any]:
+def _writing(
+    path: epath.Path, objective: Any, vocab: VocabInfo, config: Mapping[str, Any]
+) -> dict[str, Any]:
     """What generation_config.json says of how the model writes, if it is there."""
-    writing, others = read_generation_config(path, objective, vocab)
+    writing, others = read_generation_config(path, objective, vocab, config)
     if others:
         names = ", ".join(others)
         print(f"{path}/{FILE}: {names} is not read", file=sys.stderr)

@@ -17,8 +17,8 @@ from tests.testing.example_batches import vocab
 VOCAB = vocab(size=8, sentinels=0)
 EOS = VOCAB.eos_id
 A, B, C = VOCAB.ordinary_ids
-START = VOCAB.bos_id
-WRITABLE = [EOS, VOCAB.unk_id, A, B, C]
+START, UNK = VOCAB.bos_id, VOCAB.unk_id
+WRITABLE = [EOS, UNK, A, B, C]
 
 
 def chain(transitions):
@@ -220,6 +220,66 @@ def test_the_repetition_penalty_lowers_seen_tokens_alone():
     options = {"method": "beam", "beams": 2, "max_tokens": 4}
     beam = write(table, [[C, START]], repetition_penalty=2.0, **options)
     assert texts(beam)[0][:2] == (A, B)
+
+
+def test_beams_of_hugging_face_have_the_penalty_on_log_p():
+    """Of special tokens, too: transformers' `_beam_search` gives its processors log p,
+    and what they return adds up to no probability of 1."""
+    table, prompt = random_chain(1), (EOS, C, START)
+    log_p = np.asarray(jax.nn.log_softmax(jnp.array(table), axis=-1), np.float64)
+
+    def score(text):
+        total, path = 0.0, [*prompt, *text]
+        for at in range(len(prompt), len(path)):
+            factor = 1.5 if path[at] in path[:at] else 1.0
+            total += factor * log_p[path[at - 1], path[at]]
+        return total
+
+    written = [
+        (*text, *end)
+        for length in range(3)
+        for text in itertools.product(WRITABLE[1:], repeat=length)
+        for end in ([(EOS,)] if length < 2 else [(last,) for last in WRITABLE])
+    ]
+    expected = sorted(((score(text), text) for text in written), reverse=True)
+    options = {"method": "beam", "beams": 40, "beam_rule": "huggingface"}
+    options |= {"length_penalty": 0, "max_tokens": 3, "early_stopping": "never"}
+    found = write(table, [prompt], repetition_penalty=1.5, **options)
+    best = [text for _, text in expected[:10]]
+    assert texts(found)[:10] == best
+    np.testing.assert_allclose(
+        found.score[0, :10], [each for each, _ in expected[:10]], rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("method", ["greedy", "sample", "beam"])
+def test_each_of_several_tokens_ends_a_text(method):
+    """And eos does not, unless it is one of them."""
+    table = chain({START: {B: 1.0}, B: {EOS: 1.0}, EOS: {A: 1.0}, A: {C: 1.0}})
+    options = {"method": method, "max_tokens": 4, "beam_rule": "huggingface"}
+    for ends, text in (((C, A), (B, EOS, A)), ((A, EOS), (B, EOS))):
+        found = write(table, ends=ends, **options)
+        assert texts(found)[0] == text and found.ended[0, 0]
+    none = write(table, ends=(C,), **options | {"max_tokens": 3})
+    assert texts(none)[0] == (B, EOS, A) and not none.ended[0, 0]
+
+
+def test_the_beam_stays_full_where_several_tokens_end_a_text():
+    """Of two beams, four ends are better than the two that go on."""
+    rest = {A: {C: 0.6, UNK: 0.4}, B: {C: 0.7, UNK: 0.3}}
+    first = {EOS: 0.3, C: 0.25, UNK: 0.2, A: 0.15, B: 0.1}
+    found = write(
+        chain({START: first} | rest),
+        method="beam",
+        beams=2,
+        beam_rule="huggingface",
+        ends=(EOS, C, UNK),
+        early_stopping="never",
+        min_tokens=0,
+        max_tokens=2,
+        length_penalty=9.0,
+    )
+    assert texts(found) == [(A, C), (B, C)]
 
 
 def test_a_sample_depends_on_its_row_alone():

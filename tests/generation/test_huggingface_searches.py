@@ -77,8 +77,38 @@ def test_a_folders_generation_config_is_what_is_written_by(tmp_path, capsys):
     (written,) = model.generate(["the old"])
     assert len(written) == 3 and all(len(text.text.split()) <= 4 for text in written)
     assert len(model.generate(["the old"], method="greedy")[0]) == 1
-    for wrong in ({"early_stopping": 3}, {"temperature": 0}, {"suppress_tokens": 5}):
+    legal = {"early_stopping": 3}, {"temperature": 0}, {"suppress_tokens": 5}
+    for wrong in (*legal, {"eos_token_id": "x"}):
         file.write_text(json.dumps(wrong))
         (key,) = wrong
         with pytest.raises(UserError, match=f"generation_config.json: .*{key[-4:]}"):
             open_run(f"hf:{path}")
+
+
+def test_texts_end_as_the_folder_says(tmp_path, capsys):
+    """At any of the ids of generation_config.json, else at those of config.json."""
+    path = huggingface_goldens.copy_with_vocabulary("llama", tmp_path)
+    file, own = path / "generation_config.json", path / "config.json"
+    content = json.loads(own.read_text())
+    eos = 3  # of the vocabulary
+
+    def ends(of_config, **given):
+        own.write_text(json.dumps(content | {"eos_token_id": of_config}))
+        file.write_text(json.dumps(given))
+        return open_run(f"hf:{path}").writing.get("ends")
+
+    assert ends(7, eos_token_id=[eos, 7]) == (eos, 7)
+    assert ends([9, 500], max_new_tokens=3) == (9,)
+    assert ends(eos) is None and ends(None) is None
+    file.unlink()
+    own.write_text(json.dumps(content | {"eos_token_id": [eos, 8]}))
+    model = open_run(f"hf:{path}")
+    assert model.writing == {"ends": (eos, 8)} and not capsys.readouterr().err
+
+
+def test_samples_of_beams_are_named(opened):
+    run = opened("gpt2")[0].run
+    for num_beams, named in ((3, ["num_beams"]), (1, [])):
+        keys = {"do_sample": True, "num_beams": num_beams}
+        found, others = generation_options(keys, run.objective, run.vocabulary.vocab)
+        assert (found["method"], others) == ("sample", named)

@@ -7,10 +7,11 @@ from typing import Any
 from etils import epath
 
 from research.batch import VocabInfo
-from research.checkpoints.huggingface.folder import read_json
+from research.checkpoints.huggingface.folder import CONFIG, read_json
 from research.errors import UserError
 
 FILE = "generation_config.json"
+END = "eos_token_id"
 FIELDS = {
     "max_new_tokens": "max_tokens",
     "min_new_tokens": "min_tokens",
@@ -33,7 +34,7 @@ also top_k 50."""
 EARLY_STOPPING = {False: "heuristic", True: "first", "never": "never"}
 NO_CHOICE = (
     *("transformers_version", "_from_model_config", "use_cache", "return_dict"),
-    *("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"),
+    *("bos_token_id", "pad_token_id", "decoder_start_token_id"),
     *("output_scores", "output_logits", "return_dict_in_generate", "do_sample"),
     *("output_attentions", "output_hidden_states", "early_stopping", "is_assistant"),
     *("max_length", "min_length"),
@@ -42,21 +43,43 @@ NO_CHOICE = (
 
 
 def read_generation_config(
-    folder: epath.PathLike, objective: Any, vocab: VocabInfo
+    folder: epath.PathLike, objective: Any, vocab: VocabInfo, config: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """`generation_options` of a model's folder; nothing if it has no such file.
+    """`generation_options` of a model's folder; if it has no such file, how texts end.
+
+    Where the file does not say that, config.json does.
+
+    Args:
+      config: the content of config.json.
 
     Raises:
       UserError: the file is damaged, or a value of it is not legal.
     """
-    path = Path(folder) / FILE
-    if not path.is_file():
-        return {}, []
-    content = read_json(path)
+    path, found, others = Path(folder) / FILE, {}, []
+    content = read_json(path) if path.is_file() else None
     try:
-        return generation_options(content, objective, vocab)
+        if content is not None:
+            found, others = generation_options(content, objective, vocab)
+        if not content or content.get(END) is None:
+            path = Path(folder) / CONFIG
+            found |= _ends(config.get(END), vocab)
     except (TypeError, ValueError) as error:
         raise UserError(f"{path}: {error}") from error
+    return found, others
+
+
+def _ends(given: Any, vocab: VocabInfo) -> dict[str, Any]:
+    """The field `ends`, where other tokens than the vocabulary's eos end a text; tokens
+    that the model does not have are left out.
+
+    Raises:
+      ValueError: they are no ids.
+    """
+    ids = [] if given is None else given if isinstance(given, list) else [given]
+    if not all(type(token) is int and token >= 0 for token in ids):
+        raise ValueError(f"{END} is an id or a list of ids, not {given!r}")
+    ends = tuple(token for token in ids if token < vocab.size)
+    return {"ends": ends} if ends and ends != (vocab.eos_id,) else {}
 
 
 def generation_options(
@@ -68,7 +91,8 @@ def generation_options(
     length, and the beam stays full. max_length and min_length are read for an
     encoder-decoder alone, less its first token; those of a causal model would count the
     prompt. A forced first token may end our prompt already (BART's bos behind eos): it
-    then counts as a new one.
+    then counts as a new one. do_sample with several beams, which draws the beam's
+    texts, becomes samples of single texts, and num_beams a key without a field.
 
     Raises:
       ValueError: a key has a value that Hugging Face would not take.
@@ -100,7 +124,11 @@ def generation_options(
     found["method"] = "beam" if int(found["beams"]) > 1 else "greedy"
     if found["method"] == "greedy":
         del found["beams"]
+    found |= _ends(given.get(END), vocab)
+    others = [key for key in given if key not in (*FIELDS, *NO_CHOICE, END)]
+    others = [key for key in others if given[key] not in (False, 0, 1, 1.0, [])]
     if given.get("do_sample"):
+        others += ["num_beams"] * ("beams" in found)
         found = {"top_k": 50, **found, "method": "sample"}
-    others = [key for key in given if key not in FIELDS and key not in NO_CHOICE]
-    return found, [key for key in others if given[key] not in (False, 0, 1, 1.0, [])]
+        found.pop("beams", None)
+    return found, others

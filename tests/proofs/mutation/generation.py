@@ -6,6 +6,7 @@ CACHE = "research/networks/layers/cache.py"
 BEAMS = "research/generation/beams.py"
 TEXTS = "research/generation/texts.py"
 NEXT = "research/generation/next_token.py"
+GENERATION_CONFIG = "research/checkpoints/huggingface/generation_config.py"
 CONTINUATION = "research/generation/continuation.py"
 TEST_CACHE = "tests/networks/test_cache.py"
 TEST_SEARCHES = "tests/generation/test_huggingface_searches.py"
@@ -84,10 +85,66 @@ MUTANTS = [
     Mutant(
         "Hugging Face's beam does not stay full",
         BEAMS,
-        "size = 2 * count if stays_full else count",
+        "size = max(2, 1 + len(end_V)) * count if stays_full else count",
         "size = count",
         TEST_SEARCHES,
         "beam",
+    ),
+    Mutant(
+        "the beam holds 2 K continuations however many tokens end a text",
+        BEAMS,
+        "size = max(2, 1 + len(end_V)) * count if stays_full else count",
+        "size = 2 * count if stays_full else count",
+        TEST_DECODING,
+        "several_tokens_end",
+    ),
+    Mutant(
+        "texts end at the vocabulary's eos, whatever the folder says",
+        NEXT,
+        "return options.ends or (vocab.eos_id,)",
+        "return (vocab.eos_id,)",
+        TEST_DECODING,
+        "several_tokens_ends",
+    ),
+    Mutant(
+        "eos_token_id of generation_config.json is read by nobody",
+        GENERATION_CONFIG,
+        "found |= _ends(given.get(END), vocab)",
+        "pass",
+        TEST_SEARCHES,
+        "end_as_the_folder_says",
+    ),
+    Mutant(
+        "eos_token_id of config.json is read by nobody",
+        GENERATION_CONFIG,
+        "found |= _ends(config.get(END), vocab)",
+        "pass",
+        TEST_SEARCHES,
+        "end_as_the_folder_says",
+    ),
+    Mutant(
+        "samples of beams become plain samples without a word",
+        GENERATION_CONFIG,
+        'others += ["num_beams"] * ("beams" in found)',
+        "pass",
+        TEST_SEARCHES,
+        "samples_of_beams",
+    ),
+    Mutant(
+        "Hugging Face's beams have the repetition penalty before the softmax",
+        NEXT,
+        'of_beams = options.beam_rule == "huggingface" and options.search == "beam"',
+        "of_beams = False",
+        TEST_DECODING,
+        "penalty_on_log_p",
+    ),
+    Mutant(
+        "special tokens have no repetition penalty where Hugging Face gives them one",
+        NEXT,
+        'if options.beam_rule != "huggingface":',
+        "if True:",
+        TEST_DECODING,
+        "penalty_on_log_p",
     ),
     Mutant(
         "Hugging Face's search lets any of 2 K continuations end",
