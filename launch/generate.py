@@ -10,7 +10,8 @@ Prompts are --prompt, or the lines of --texts=F (or the `text` of each line of a
 .jsonl), or of standard input. <extra_id_0>, ... are sentinels, [MASK] or <mask> is the
 mask.
 
-What a flag does not say, generation_config.json of hf:DIR does.
+What a flag does not say, generation_config.json of hf:DIR does; --step and --config.KEY
+are of a run alone.
 
 Prints the best new text of each prompt, on a line of its own (a line end in it as \\n),
 or writes to --to=G.jsonl a JSON line for each prompt with `prompt` and `texts`, each
@@ -106,6 +107,13 @@ def _prompts(args: argparse.Namespace) -> list[str]:
 def _open(args: argparse.Namespace) -> tuple[Any, Mapping[str, Any]]:
     """The run, on its mesh, a model of Hugging Face on one device; how it writes."""
     if args.workdir.startswith("hf:"):
+        given = ["--step"] * bool(args.step)
+        given += [f"--config.{key}" for key in args.overrides]
+        if given:
+            raise UserError(
+                f"{', '.join(given)}: {args.workdir} is a model in Hugging Face's "
+                "layout, with one checkpoint and no config of a run; leave it out"
+            )
         from research.inference.open_run import open_run
 
         model = open_run(args.workdir)

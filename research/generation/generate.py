@@ -14,7 +14,7 @@ from research.distributed import sharding
 from research.errors import UserError
 from research.generation import continuation
 from research.generation.decoding import Network, decode
-from research.generation.options import METHODS, Options
+from research.generation.options import METHODS, NO_TOKEN, TOKENS, Options
 from research.generation.rows import map_rows
 from research.generation.written import Written
 from research.objectives.inputs.languages import parse_pair
@@ -64,11 +64,12 @@ def make_generate(
       constants: arrays on the mesh that `Objective.read_constants` needs.
 
     Raises:
-      UserError: as `find_writer`; of the function: a prompt is empty where it cannot
-        be, texts may exceed the network's learned positions, or it lacks the
-        languages of `options`.
+      UserError: as `find_writer`, or the vocabulary lacks a token of `options`; of the
+        function: a prompt is empty where it cannot be, texts may exceed the network's
+        learned positions, or it lacks the languages of `options`.
     """
     objective = find_writer(objective, options.part)
+    _check_tokens(options, vocab.size)
 
     def run(params, constants, arrays, token_type, appended):
         encoder = arrays["encoder"]
@@ -120,6 +121,18 @@ def _texts(row: Written) -> list[Text]:
         for token, length, log_p, score, ended in zip(*row, strict=True)
         if length
     ]
+
+
+def _check_tokens(options: Options, size: int) -> None:
+    """Raises UserError: an id that an option names is not below `size`."""
+    for name in ("forced_bos", "forced_eos", *TOKENS):
+        given = getattr(options, name)
+        for token in given if name in TOKENS else (given,):
+            if not NO_TOKEN <= token < size:
+                raise UserError(
+                    f"{name} names token {token}, but the vocabulary has ids from 0 to "
+                    f"{size - 1}"
+                )
 
 
 def _in_languages(prompt: Prompt, chosen: str, network: Any) -> Prompt:

@@ -283,6 +283,11 @@ def test_what_cannot_be_written_is_refused(make_model, mesh):
         write("lm", {}, PROMPTS)
     with pytest.raises(UserError, match=r"token_types is 0\) do not exist"):
         write("mass", {}, PROMPTS, token_types=0)
+    for name in ("forced_bos", "forced_eos", "suppress", "begin_suppress", "ends"):
+        token = VOCAB.size if name.startswith("forced") else (60, VOCAB.size)
+        chosen = dataclasses.replace(OPTIONS, **{name: token})
+        with pytest.raises(UserError, match=f"{name} names token {VOCAB.size}, but"):
+            write("lm", {}, PROMPTS)
     chosen = OPTIONS
     assert write("lm", {}, []) == []
 

@@ -251,6 +251,22 @@ MUTANTS = [
         "the_method_names_one",
     ),
     Mutant(
+        "a forced token that the vocabulary lacks is written as -inf, or an IndexError",
+        "research/generation/generate.py",
+        "if not NO_TOKEN <= token < size:",
+        "if not NO_TOKEN <= token:",
+        TEST_GENERATE,
+        "cannot_be_written",
+    ),
+    Mutant(
+        "keys and a step beside hf:DIR are ignored",
+        "launch/generate.py",
+        "        if given:\n",
+        "        if False:\n",
+        "tests/launch/test_generate.py",
+        "mistake",
+    ),
+    Mutant(
         "T5's first sentinel is spelled as the second",
         "research/generation/text.py",
         "enumerate(vocabulary.vocab.sentinel_ids)",
