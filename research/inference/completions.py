@@ -40,7 +40,7 @@ class Completed(NamedTuple):
     text: str
     finish_reason: str  # stop: by eos or a text of `stop`; length
     prompt_tokens: int
-    new_tokens: int
+    new_tokens: int  # up to the one that ends it: eos, or that completes a stop
 
 
 class Completer:
@@ -162,12 +162,21 @@ class Completer:
         # eos counts among the new tokens
         ended = text.ended and len(text.tokens) < row.asked.max_tokens
         written = decode_after(self._vocabulary, row.token, kept)
-        cut = min(
-            (at for s in row.asked.stop if (at := written.find(s)) >= 0), default=-1
-        )
-        reason = "stop" if ended or cut >= 0 else "length"
-        written = written[:cut] if cut >= 0 else written
-        return Completed(written, reason, len(row.token), len(kept) + ended)
+        num_prompt, num_new = len(row.token), len(kept) + ended
+        if any(each in written for each in row.asked.stop):
+            written, num_new = self._before_stop(row, kept)
+            return Completed(written, "stop", num_prompt, num_new)
+        reason = "stop" if ended else "length"
+        return Completed(written, reason, num_prompt, num_new)
+
+    def _before_stop(self, row: "_Row", kept: Sequence[int]) -> tuple[str, int]:
+        """The text before the stop that is complete first, and the number of tokens
+        that complete it; one of them is in the text of `kept`."""
+        for count in range(1, len(kept) + 1):
+            written = decode_after(self._vocabulary, row.token, kept[:count])
+            if found := [at for s in row.asked.stop if (at := written.find(s)) >= 0]:
+                break
+        return written[: min(found)], count
 
     def warm_up(self) -> None:
         """Compiles all shapes that occur."""

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from research.errors import UserError
+from research.generation.generate import Text
 from research.inference import completions
-from research.inference.completions import Completer, CompletionRequest
+from research.inference.completions import (
+    Completed,
+    Completer,
+    CompletionRequest,
+    _Row,
+)
 from research.inference.open_run import open_run
 from tests.testing import huggingface_goldens
 from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
@@ -81,6 +87,25 @@ def test_choices_differ_and_stop_cuts(completer):
     assert cut.text == whole.text[: whole.text.index(stop)] and cut.text
     assert cut.finish_reason == "stop"
     assert whole.prompt_tokens == len(completer._vocabulary.encode("old")[0])
+
+
+def test_tokens_behind_a_stop_are_not_counted(completer):
+    """The stop that is complete first ends the text, whichever begins first."""
+    vocabulary = completer._vocabulary
+    texts = "old", "a small river by", "a small"
+    prompt, new, start = (vocabulary.encode(text)[0].tolist() for text in texts)
+    text = Text(new, 0.0, 0.0, ended=True)
+
+    def complete(*stop):
+        row = _Row(CompletionRequest("old", 20, stop=stop), prompt, (4, 8))
+        return completer._completed(row, text)
+
+    whole = complete("stone")
+    assert (whole.text, whole.new_tokens) == (" a small river by", len(new) + 1)
+    for stop in (("mall",), ("a small river", "mall"), ("by", "mall")):
+        expected = Completed(" a s", "stop", len(prompt), len(start))
+        assert complete(*stop) == expected
+    assert complete("y").new_tokens == len(new)
 
 
 def test_what_does_not_fit_is_the_error_of_its_request(completer):
