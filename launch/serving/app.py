@@ -192,7 +192,7 @@ class _Api:
             message = f"this server has no {flag}; start it with --{flag}"
             raise HTTPException(501, message)
         name = self._info["models"].get(FLAGS.get(function, ""), "")
-        if body.get("model", name) != name:
+        if body.get("model") not in (None, name):
             raise HTTPException(404, f"there is no model {body['model']}; use {name}")
         return name
 
@@ -246,6 +246,11 @@ async def _body(request: Request) -> dict[str, Any]:
         content = json.loads(received)
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, "the body is not JSON") from error
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        message = "a text of the body has half of a surrogate pair, which is no Unicode"
+        raise HTTPException(422, message) from error
     if not isinstance(content, dict):
         raise HTTPException(422, "the body is a JSON object")
     return content

@@ -73,12 +73,16 @@ class Worker:
     def _do(self, jobs: Sequence[_Job]) -> None:
         try:
             results = self.functions[jobs[0].function]([job.item for job in jobs])
-            for job, result in zip(jobs, results, strict=True):
-                if isinstance(result, Exception):  # what was wrong with this item
-                    job.future.set_exception(result)
-                else:
-                    job.future.set_result(result)
-        except Exception as error:  # a bug: its requests fail, others do not
-            for job in jobs:
-                if not job.future.done():
-                    job.future.set_exception(error)
+            pairs = [*zip(jobs, results, strict=True)]
+        except Exception as error:  # a bug: its request fails, those beside it do not
+            if len(jobs) == 1:
+                jobs[0].future.set_exception(error)
+            else:
+                for job in jobs:
+                    self._do([job])
+            return
+        for job, result in pairs:
+            if isinstance(result, Exception):  # what was wrong with this item
+                job.future.set_exception(result)
+            else:
+                job.future.set_result(result)

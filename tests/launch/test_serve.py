@@ -116,6 +116,8 @@ QUESTION = {"question": "q"}
         (400, "/answer", b"{", "not JSON"),
         (400, "/answer", b"[" * 50_000, "not JSON"),
         (422, "/answer", [], "a JSON object"),
+        (422, "/answer", b'{"question": "a \\ud83d b"}', "half of a surrogate pair"),
+        (422, "/v1/completions", b'{"\\udc00": 1}', "half of a surrogate pair"),
         (413, "/answer", {"question": "a" * 2**16}, "at most 65536 bytes"),
         (422, "/answer", {"question": "a" * 1001}, "at most 1000 characters"),
         (422, "/answer", {"question": " "}, "not blank"),
@@ -215,6 +217,7 @@ def test_completions_are_openais():
         assert {each.seed for each in seen} == {4} and seen[0].stop == ("x",)
         assert (seen[0].max_tokens, seen[0].temperature) == (16, 1.0)
         assert post(prompt="a", stream=False, logprobs=None, user="u")[0] == 200
+        assert post(model=None)[2]["model"] == "g"
         assert post(prompt="b")[2]["choices"][0]["text"] == "-b-0"
         for wrong, status, words in (
             ({"prompt": [1, 2]}, 422, "prompt is a text, or a list"),
@@ -253,6 +256,27 @@ def test_of_200_requests_at_once_each_gets_its_own_answer():
         found = list(pool.map(until_answered, range(200)))
     assert found == [(200, [float(number)]) for number in range(200)]
     assert 1 < max(sizes) <= 16
+
+
+def test_a_bug_in_one_request_fails_it_alone():
+    """Those that wait beside it, and would be of one batch, have their answers."""
+    go, sizes = threading.Event(), []
+
+    def inverse(items):
+        sizes.append(len(items))
+        go.wait(20)
+        return [1 / item for item in items]
+
+    worker = Worker({"inverse": inverse})
+    first = worker.submit("inverse", 1)
+    while not sizes:
+        time.sleep(0.001)
+    others = [worker.submit("inverse", item) for item in (2, 0, 4)]
+    go.set()
+    worker.close()
+    assert sizes[:2] == [1, 3] and first.result() == 1
+    assert isinstance(others[1].exception(), ZeroDivisionError)
+    assert [others[0].result(), others[2].result()] == [0.5, 0.25]
 
 
 def test_a_full_queue_a_slow_answer_and_a_bug_are_reported(monkeypatch, capsys):
