@@ -120,7 +120,7 @@ class VocabInfo(NamedTuple):
     labels: tuple[str, ...] = ()  # names of the documents' labels
     lexicon: Lexicon | None = None  # the file that data.lexicon names
     lowercase_ids: np.ndarray | None = None  # [V] int32: id in lower case, or itself
-    token_count: np.ndarray | None = None  # [V] int64: in (a part of) the training text
+    token_count: np.ndarray | None = None  # [V] int64: in the training text
     spelling: tuple[str, ...] | None = None  # [V]: of entries that are words, else ""
 
 

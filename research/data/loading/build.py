@@ -25,6 +25,7 @@ from research.data.loading.text_source import TextSource
 from research.data.store.copies import Copies
 from research.data.store.example_index import Index, build_index
 from research.data.store.stream import build_stream
+from research.data.store.token_counts import token_counts
 from research.data.tokenizers.vocabulary import Vocabulary, load_or_train
 from research.data.units import TextSpec
 from research.errors import UserError
@@ -87,7 +88,7 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     text_spec.check_text(train)
     for split, indices in ((data.train_split, train), (data.eval_split, held_out)):
         _check_arrays(text_spec, objective.array_types, indices, split)
-    count = sum(corpus.stream.count_tokens(vocabulary.vocab.size) for corpus in train)
+    count = sum(token_counts(corpus.stream, cache) for corpus in train)
     vocab = vocabulary.vocab._replace(labels=labels, token_count=count)
     if data.lexicon:
         vocab = vocab._replace(lexicon=lexicon.load_lexicon(data.lexicon, vocabulary))

@@ -14,13 +14,16 @@ from research.data import work_shards
 from research.data.cache import get_or_create, read_meta
 from research.data.corpora.corpus import Corpus
 from research.data.documents import ArrayType
+from research.data.progress import progress
 from research.data.store import tokenize
 from research.data.store.ranges import in_range
 from research.data.tokenizers.vocabulary import Vocabulary
 from research.errors import UserError
 
-MAX_COUNTED = 2**24
-"""The most tokens that `Stream.count_tokens` and `Stream.find_damage` read."""
+MAX_CHECKED = 2**24
+"""The most tokens that `Stream.find_damage` reads."""
+COUNTED_TOGETHER = 2**22
+"""Tokens that `Stream.count_tokens` reads at a time, to save memory."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,13 +118,24 @@ class Stream:
         """int64: where all parts of documents start."""
         return np.union1d(self.document_offsets[:-1], self.part_offsets)
 
-    def count_tokens(self, size: int) -> np.ndarray:
-        """[`size`] int64: how often each id occurs in the first tokens of all shards.
+    def count_tokens(self) -> np.ndarray:
+        """[V] int64: how often each id occurs, separators included.
 
-        At most MAX_COUNTED tokens are read.
+        All tokens are read; `token_counts` keeps the result.
+
+        Raises:
+          UserError: a token is not in the vocabulary.
         """
-        tokens = self._first_tokens()
-        return sum(np.bincount(token, minlength=size) for token in tokens)
+        count = np.zeros(self.meta["vocabulary_size"], np.int64)
+        with progress("counting tokens", self.num_tokens) as report:
+            for shard in self._tokens:
+                for begin in range(0, len(shard), COUNTED_TOGETHER):
+                    token = shard[begin : begin + COUNTED_TOGETHER]
+                    self._check_tokens(token)
+                    count += np.bincount(token, minlength=len(count))
+                    done = int(count.sum())
+                    report(done, f"{done / 1e6:.1f} M tokens")
+        return count
 
     def count_labels(self, array: str = "labels") -> np.ndarray:
         """[labels] int64: how often each of `label_names` occurs.
@@ -137,8 +151,8 @@ class Stream:
     def find_damage(self) -> str:
         """The first file with a number that is out of its range; "" if none has.
 
-        All offsets and labels are read, and as many tokens as `count_tokens` reads;
-        `gather` checks the tokens of each row.
+        All offsets and labels are read, and MAX_CHECKED tokens; `gather` checks the
+        tokens of each row.
         """
         ranges = {
             "token": (self._first_tokens(), 0, self.meta["vocabulary_size"]),
@@ -160,8 +174,8 @@ class Stream:
         return ""
 
     def _first_tokens(self) -> list[np.ndarray]:
-        """The first tokens of each shard, MAX_COUNTED in all."""
-        most = -(-MAX_COUNTED // max(1, len(self._tokens)))
+        """The first tokens of each shard, MAX_CHECKED in all."""
+        most = -(-MAX_CHECKED // max(1, len(self._tokens)))
         return [token[:most] for token in self._tokens]
 
     def gather(
@@ -181,12 +195,16 @@ class Stream:
         self._gather(
             [(self._tokens, token, pad), (self._flags, flags, 0)], start, length
         )
+        self._check_tokens(token)
+        return token, flags
+
+    def _check_tokens(self, token: np.ndarray) -> None:
+        """Raises UserError: a token is not in the vocabulary."""
         if token.max(initial=0) >= self.meta["vocabulary_size"]:
             raise UserError(
                 f"{self.path}: the stream is damaged (it has tokens beyond its "
                 "vocabulary); delete this folder, which the next start makes again"
             )
-        return token, flags
 
     def gather_arrays(
         self, names: Sequence[str], start: np.ndarray, length: np.ndarray, width: int

@@ -162,7 +162,9 @@ def test_objectives_with_one_stride_read_the_same_text(make, corpus):
 
 
 def test_counts_of_tokens_examples_skipped_and_repeated(make):
-    counts = make("one", "lm", length=32, stride=0).counts
+    data = make("one", "lm", length=32, stride=0)
+    counts = data.counts
+    assert data.vocab.token_count.sum() == counts["train/tokens"]
     assert counts["train/skipped"] == counts["train/repeated"] == 0
     assert counts["train/examples"] == -(-counts["train/tokens"] // 32)
     again = make("one", "lm", length=32, stride=16).counts

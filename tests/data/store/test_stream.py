@@ -13,6 +13,7 @@ from research.data.corpora.corpus import Corpus
 from research.data.documents import Document
 from research.data.store import tokenize
 from research.data.store.stream import Stream, build_stream
+from research.data.store.token_counts import COUNTS_FILE, token_counts
 from research.data.tokenizers import train_tokenizer
 from research.errors import UserError
 from research.files import checksums
@@ -187,14 +188,20 @@ def test_a_stream_is_built_once_per_text_vocabulary_and_separator(
     assert again.fingerprint == stream.fingerprint
 
 
-def test_tokens_are_counted(vocabularies, tmp_path, monkeypatch):
-    stream = build(vocabularies["unigram"], tmp_path, "eos")
+def test_all_tokens_are_counted_once(vocabularies, tmp_path, monkeypatch):
+    for name in ("MAX_CHECKED", "COUNTED_TOGETHER"):
+        monkeypatch.setattr(f"research.data.store.stream.{name}", 10)
+    stream = build(vocabularies["unigram"], tmp_path, "eos", shard_tokens=100)
     token, _ = read_all(stream)
     size = vocabularies["unigram"].vocab.size
     count = np.bincount(token, minlength=size)
-    np.testing.assert_array_equal(stream.count_tokens(size), count)
-    monkeypatch.setattr("research.data.store.stream.MAX_COUNTED", 10)
-    assert stream.count_tokens(size).sum() == 10
+    np.testing.assert_array_equal(token_counts(stream, tmp_path), count)
+    with monkeypatch.context() as patch:
+        patch.delattr(Stream, "count_tokens")  # the tokens are not read again
+        np.testing.assert_array_equal(token_counts(stream, tmp_path), count)
+    (file,) = tmp_path.glob(f"counts/*/{COUNTS_FILE}")
+    overwrite(file, -1, 10**6, np.int64)
+    np.testing.assert_array_equal(token_counts(stream, tmp_path), count)
 
 
 def test_memory_does_not_grow_with_the_corpus(vocabularies, tmp_path, monkeypatch):
@@ -279,6 +286,8 @@ def test_rows_with_tokens_beyond_the_vocabulary_are_refused(vocabularies, tmp_pa
     stream.gather(np.array([6]), np.array([9]), 9, 0)
     with pytest.raises(UserError, match=r"beyond its vocabulary.*; delete"):
         stream.gather(np.array([0]), np.array([9]), 9, 0)
+    with pytest.raises(UserError, match=r"beyond its vocabulary.*; delete"):
+        stream.count_tokens()
 
 
 def test_wrong_arguments_give_one_line_errors(vocabularies, tmp_path):

@@ -214,7 +214,7 @@ def end_of_a_line(system: System):
     own = opened(system.name)
     (index,) = own.data.train.source.indices
     stream, vocab = index.stream, own.data.vocabulary.vocab
-    count = stream.count_tokens(vocab.size)[vocab.eos_id]
+    count = stream.count_tokens()[vocab.eos_id]
     lines = own.data.vocabulary.encode("a b\nc d")[0].tolist()
     joined = own.data.vocabulary.encode("a b c d")[0].tolist()
     breaks = lines != joined

@@ -50,6 +50,22 @@ MUTANTS = [
         "beyond_the_vocabulary",
     ),
     Mutant(
+        "words that the first tokens of a shard lack are not counted",
+        STREAM,
+        "for begin in range(0, len(shard), COUNTED_TOGETHER):",
+        "for begin in range(0, 1, COUNTED_TOGETHER):",
+        TEST_STREAM,
+        "all_tokens_are_counted",
+    ),
+    Mutant(
+        "counts of another stream are read",
+        "research/data/store/token_counts.py",
+        "if (len(count), count.sum()) == (size, stream.num_tokens):",
+        "if True:",
+        TEST_STREAM,
+        "all_tokens_are_counted",
+    ),
+    Mutant(
         "spans of the index may lie outside the stream",
         "research/data/store/example_index.py",
         'cache_dir, "index", cache_key, create, find_damage=find_damage',
