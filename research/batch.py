@@ -122,6 +122,7 @@ class VocabInfo(NamedTuple):
     lowercase_ids: np.ndarray | None = None  # [V] int32: id in lower case, or itself
     token_count: np.ndarray | None = None  # [V] int64: in the training text
     spelling: tuple[str, ...] | None = None  # [V]: of entries that are words, else ""
+    num_corpora: int = 1  # of the training text: rows of a mixture are each of one
 
 
 class Example(NamedTuple):

@@ -227,7 +227,10 @@ class Objective(objectives.Objective):
         }
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
-        return networks.Needs(pattern=self.pattern, stacks="encoder_decoder")
+        languages = vocab.num_corpora if vocab.num_corpora > 1 else 0
+        return networks.Needs(
+            pattern=self.pattern, stacks="encoder_decoder", token_types=languages
+        )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mass, and accuracy (not differentiated)."""

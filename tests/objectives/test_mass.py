@@ -8,6 +8,7 @@ from research import networks, objectives
 from research.errors import UserError
 from research.networks.modules.blocks import Encoded
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 VOCAB = vocab(size=400, sentinels=20)
 SIGNIFICANCE = 1e-4
@@ -171,6 +172,17 @@ def test_a_corpus_is_a_token_type():
     batch = objective.corrupt(text, keys(3), VOCAB, 10)
     for prefix in ("encoder_", "decoder_"):
         assert (batch[prefix + "token_type"] == [[0], [2], [1]]).all()
+
+
+def test_a_network_has_a_token_type_for_each_corpus_or_none():
+    objective = objectives.make_objective("mass")
+    vocab = VOCAB._replace(num_corpora=3)
+    for token_types in (0, 3, 4):
+        options = model_options(token_types=token_types)
+        networks.build(options, objective.needs(vocab), vocab)
+    with pytest.raises(UserError, match=r"token_types is 2, .* writes 3 token types"):
+        networks.build(model_options(token_types=2), objective.needs(vocab), vocab)
+    networks.build(model_options(token_types=1), objective.needs(VOCAB), VOCAB)
 
 
 @pytest.mark.parametrize(

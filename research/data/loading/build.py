@@ -89,7 +89,9 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     for split, indices in ((data.train_split, train), (data.eval_split, held_out)):
         _check_arrays(text_spec, objective.array_types, indices, split)
     count = sum(token_counts(corpus.stream, cache) for corpus in train)
-    vocab = vocabulary.vocab._replace(labels=labels, token_count=count)
+    vocab = vocabulary.vocab._replace(
+        labels=labels, token_count=count, num_corpora=len(train)
+    )
     if data.lexicon:
         vocab = vocab._replace(lexicon=lexicon.load_lexicon(data.lexicon, vocabulary))
     if data.alpha:

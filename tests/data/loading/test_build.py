@@ -239,6 +239,7 @@ def test_kinds_of_text_in_a_mixture_are_sampled_equally_often(corpora, folder):
 
 def test_labels_are_those_of_all_corpora(make):
     data = make("mixture", "sequence_classification")
+    assert data.vocab.num_corpora == 2
     assert data.vocab.labels == ("kind 0", "kind 1", "kind 2")
     assert set(data.train.batch(0)["label"]) == {0, 1, 2}
 

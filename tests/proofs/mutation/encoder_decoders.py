@@ -36,6 +36,14 @@ MUTANTS = [
         pitfall=15,
     ),
     Mutant(
+        "the third language of MASS has no token type, and no attention to the encoder",
+        MASS,
+        "languages = vocab.num_corpora if vocab.num_corpora > 1 else 0",
+        "languages = 0",
+        TEST_MASS,
+        "for_each_corpus",
+    ),
+    Mutant(
         "the decoder of a span reads its targets",
         MASS,
         "read = np.take_along_axis(token, before, axis=1)",
