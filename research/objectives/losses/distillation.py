@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from research.networks import Layers, Readout, constrain
+from research.networks.layers.dense_attention import HIDDEN
 from research.objectives.losses.cross_entropy import Term
 from research.objectives.losses.softmax import (
     compute_logits,
@@ -22,9 +23,6 @@ from research.objectives.losses.softmax import (
     split_chunks,
     sum_over_chunks,
 )
-
-NOT_ATTENDED = -1e9
-"""The logit of a key that a query does not attend to."""
 
 
 def divergence(logits_S: jax.Array, logits_T: jax.Array, temperature: float = 1.0):
@@ -72,17 +70,20 @@ def vocabulary_divergence(
     """The divergence of tokens, a few positions at a time.
 
     Logits of neither network exist for all positions at once, and none are recomputed:
-    the forward pass computes the gradient, as in the fused cross-entropy.
+    the forward pass computes the gradient, as in the fused cross-entropy. The teacher's
+    probabilities are of the rows that the student's softmax has: one whose softmax
+    includes rows that pad the vocabulary (`model.output_rows`) has none there.
 
     Args:
       student, teacher: the readouts at [B, K], of one vocabulary; their features may
         differ in width.
       weight_BK: float32; a position of weight 0 has no gradient.
     """
+    is_row = jnp.arange(len(teacher.bias)) < student.size
     total = _vocabulary_divergence(
         temperature,
         *(student.feature, student.table, student.bias),
-        *(teacher.feature, teacher.table, teacher.bias),
+        *(teacher.feature, teacher.table, jnp.where(is_row, teacher.bias, HIDDEN)),
         weight_BK.astype(jnp.float32),
     )
     return Term(total, jnp.sum(weight_BK))
@@ -296,7 +297,7 @@ def _relation_logits(vectors_BLHK, heads):
 def _masked_divergence(logits_S, logits_T, mask_BLM):
     """The sum over heads and queries that attend to a key."""
     hide = partial(jnp.where, mask_BLM[:, None])
-    each_BHL = divergence(hide(logits_S, NOT_ATTENDED), hide(logits_T, NOT_ATTENDED))
+    each_BHL = divergence(hide(logits_S, HIDDEN), hide(logits_T, HIDDEN))
     return jnp.sum(jnp.where(jnp.any(mask_BLM, axis=-1)[:, None], each_BHL, 0.0))
 
 

@@ -74,6 +74,18 @@ def test_divergence_of_tokens_is_that_of_all_logits(limit, monkeypatch):
     assert not np.asarray(grads[1][0])[np.asarray(weight) == 0].any()
 
 
+def test_a_teachers_rows_beyond_the_vocabulary_have_no_probability():
+    """Its softmax includes them (T5), the student's does not."""
+    rng, weight = np.random.default_rng(0), jnp.ones((2, 7))
+    student, teacher = readout(rng, (2, 7), 5), readout(rng, (2, 7), 3, size=40)
+    without = teacher._replace(bias=teacher.bias.at[37:].set(-1e9))
+    found, expected = (
+        distillation.vocabulary_divergence(student, each, weight, 1.7).total
+        for each in (teacher, without)
+    )
+    assert found == expected < 1e3
+
+
 def test_no_array_has_all_logits(monkeypatch):
     """Of neither network: the largest array of the jaxpr is that of a chunk."""
     monkeypatch.setattr(softmax, "CHUNK_LOGITS", 1)

@@ -23,6 +23,14 @@ MUTANTS = [
         "any_number",
     ),
     Mutant(
+        "a student learns rows that pad the vocabulary, which its softmax has not",
+        LOSSES,
+        "is_row = jnp.arange(len(teacher.bias)) < student.size",
+        "is_row = jnp.arange(len(teacher.bias)) < teacher.size",
+        TEST_LOSSES,
+        "beyond_the_vocabulary",
+    ),
+    Mutant(
         "a number is distilled as if it were a class",
         DISTILL,
         'is_class = self._base.predicts != "number"',
