@@ -172,7 +172,7 @@ class Objective(taught.Taught):
         return self.cosine > 0 or (self.soft > 0 and self.soft_at == "text")
 
     def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
-        """The teacher's parameters, as many as are read.
+        """The teacher's parameters, as many as are read, and the base's constants.
 
         Raises:
           UserError: the teacher's network does not serve the base objective.
@@ -211,7 +211,7 @@ class Objective(taught.Taught):
             with_layers=self._compares_layers,
         )
         if not self._predicts:
-            recorded.states(input_group(batch))
+            recorded.states(input_group(self._base.read_constants(batch, {})))
             return recorded, {}, ()
         terms, carry = self._base.loss(recorded, batch, key)
         if self.soft and self.soft_at == "text":

@@ -17,7 +17,7 @@ from research.run.setup import build_program
 from tests.testing import tiny_runs
 from tests.testing.compiled_apply import apply
 from tests.testing.model_options import model_options
-from tests.testing.objective_cases import VOCAB, make_batch
+from tests.testing.objective_cases import VOCAB, make_batch, make_constants
 from tests.testing.tiny_runs import random_state, tiny_config
 from tests.testing.trees import parameter_shapes
 
@@ -42,6 +42,7 @@ class Case:
         _, batch = make_batch(objective, LENGTH)
         batch["example"] = np.arange(8, dtype=np.int32)
         self.batch = jax.tree.map(jnp.asarray, batch)
+        self.constants = make_constants(objective)[CONSTANTS]
         rng = np.random.default_rng(0)
         shapes = networks.unbox(objective.constants(VOCAB)["teacher"].arrays)
         self.teacher = jax.tree.map(
@@ -56,7 +57,7 @@ class Case:
         return parameter_shapes(self.network, self._loss)
 
     def _loss(self, net):
-        batch = self.batch | {CONSTANTS: {"teacher": self.teacher}}
+        batch = self.batch | {CONSTANTS: self.constants | {"teacher": self.teacher}}
         return self.objective.loss(net, batch, jax.random.key(0))[0]
 
 
@@ -164,6 +165,23 @@ def test_labels_of_which_a_text_has_any_number_are_independent():
     params["head_label"]["out"]["bias"] += 3.0
     term = jax.jit(case.terms)(params)["soft_class"]
     assert term.total > 0.1 * term.weight > 0
+
+
+@pytest.mark.parametrize(
+    ("field", "name"), [("soft", "soft_class"), ("relation", "relation")]
+)
+def test_both_networks_read_the_vectors_of_words_that_the_base_has(field, name):
+    """They are constants beside the teacher; without a head they are read, too."""
+    base = {"vectors": "random", "vectors_width": 8}
+    fields = {"hard": 0.0, "soft": 0.0} | {field: 1.0}
+    case, other = (Case(make(**CLASSIFIER, base=base, **fields)) for _ in range(2))
+    assert case.constants.keys() == {"vectors", "teacher"}
+    term = jax.jit(case.terms)(case.teacher)[name]
+    assert term.weight > 0 and abs(term.total / term.weight) < 1e-5
+    other.constants["vectors"]["token"]["embedding"] *= 2.0
+    half = jax.tree.map(lambda leaf: 0.5 * leaf, case.teacher)
+    one, two = (jax.jit(each.terms)(half)[name].total for each in (case, other))
+    assert abs(one - two) > 1e-3 * one
 
 
 def test_a_number_has_no_classes():

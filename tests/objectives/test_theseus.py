@@ -12,7 +12,7 @@ from research.batch import CONSTANTS
 from research.errors import UserError
 from research.objectives.theseus import replace_modules
 from tests.testing.model_options import model_options
-from tests.testing.objective_cases import VOCAB, make_batch
+from tests.testing.objective_cases import VOCAB, make_batch, make_constants
 from tests.testing.trees import parameter_shapes
 
 LENGTH = 16
@@ -105,6 +105,22 @@ def test_each_draw_is_the_network_of_some_modules(case):
     assert {drawn(0, seed) for seed in range(4)} == {(False, False)}
     assert {drawn(20, seed) for seed in range(4)} == {(True, True)}
     assert {drawn(10, seed) for seed in range(16)} == expected.keys()
+
+
+def test_a_base_has_its_vectors_of_words_beside_the_teacher():
+    objective = make(base={"vectors": "random", "vectors_width": 8})
+    _, batch = make_batch(objective, LENGTH)
+    batch |= make_constants(objective) | {"example": np.arange(8)}
+    assert batch[CONSTANTS].keys() == {"vectors", "teacher"}
+    options = model_options(**SIZES, layers=2)
+    network = networks.build(options, objective.needs(VOCAB), VOCAB)
+    own, other = (
+        parameter_shapes(
+            network, lambda net, each=each: each.loss(net, batch, jax.random.key(0))
+        )
+        for each in (objective, objective.for_evaluation())
+    )
+    assert jax.tree.map(np.shape, own) == jax.tree.map(np.shape, other)
 
 
 def test_what_runs_of_a_module():

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
-from research.batch import ArraySpec, ConstantSpec, Example, VocabInfo
+from research.batch import CONSTANTS, ArraySpec, ConstantSpec, Example, VocabInfo
 from research.data.units import TextSpec
 from research.errors import UserError, unknown
 from research.fields import choice, free_text, model_of
@@ -103,27 +103,35 @@ class Taught(composite.Composite):
     def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
         return self._base.predictions(net, batch)
 
+    def read_constants(self, group: Mapping, constants: Mapping) -> dict:
+        return self._base.read_constants(group, constants)
+
     def _teacher_constants(
         self, needs: networks.Needs, vocab: VocabInfo, loss: Callable
     ) -> dict[str, ConstantSpec]:
-        """The teacher's parameters, as many as `loss(net, batch, key)` reads.
+        """The teacher's parameters, as many as `loss(net, batch, key)` reads, beside
+        the constants of the base objective, which both networks read.
 
         Raises:
           UserError: the teacher's network has not what `needs` says.
         """
         network = networks.build(self._teacher, needs, vocab)
         specs = self.batch_spec(self.min_length) | {"example": ArraySpec(())}
-        dtype = jnp.dtype(self.teacher_dtype)
+        dtype, constants = jnp.dtype(self.teacher_dtype), self._base.constants(vocab)
+        shapes = {name: networks.unbox(own.arrays) for name, own in constants.items()}
 
         def params(key):
             batch = {n: jnp.zeros((1, *s.shape), s.dtype) for n, s in specs.items()}
+            batch[CONSTANTS] = jax.tree.map(
+                lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes
+            )
             return networks.init(network, lambda net: loss(net, batch, key), key)
 
         arrays = jax.eval_shape(lambda: params(jax.random.key(0)))
         arrays = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), arrays
         )
-        return {"teacher": ConstantSpec(self.teacher, arrays)}
+        return constants | {"teacher": ConstantSpec(self.teacher, arrays)}
 
     def _teacher_of(self, net: Any) -> Any:
         """The teacher's network, computed as the student's is: in its dtype, ..."""

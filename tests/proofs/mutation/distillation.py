@@ -31,6 +31,22 @@ MUTANTS = [
         "beyond_the_vocabulary",
     ),
     Mutant(
+        "vectors of words that the base objective reads are lost beside a teacher",
+        "research/objectives/inputs/taught.py",
+        'return constants | {"teacher": ConstantSpec(self.teacher, arrays)}',
+        'return {"teacher": ConstantSpec(self.teacher, arrays)}',
+        TEST_DISTILL,
+        "vectors_of_words",
+    ),
+    Mutant(
+        "without a head the networks read no vectors of words",
+        DISTILL,
+        "recorded.states(input_group(self._base.read_constants(batch, {})))",
+        "recorded.states(input_group(batch))",
+        TEST_DISTILL,
+        "vectors_of_words",
+    ),
+    Mutant(
         "a number is distilled as if it were a class",
         DISTILL,
         'is_class = self._base.predicts != "number"',
