@@ -6,7 +6,8 @@ machines, or give --shards=N --workdir=D to start it N times on a backend (--on=
 The result is byte for byte that of one process.
 
 With `--batches=N --output=DIR` it also saves the batches of the first N steps and of
-the evaluation; `--config.data.task=DIR` trains from them without the text.
+the evaluation; `--config.data.task=DIR` trains from them without the text. There is no
+test split then.
 """
 
 import dataclasses

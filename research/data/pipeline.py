@@ -10,6 +10,7 @@ import numpy as np
 
 from research.batch import VocabInfo
 from research.data import cache
+from research.data.corpora.corpus import SPLITS
 from research.data.loading import length_buckets
 from research.data.loading.build import corpus_rates, open_text
 from research.data.loading.prefetch import prefetch
@@ -194,7 +195,8 @@ def open_data(config: Any, objective: Any) -> Data:
     Whatever takes long is cached in data.cache_dir. `data.task`, if it is not empty, is
     one of
 
-    * a folder that `launch.prepare --batches` wrote: those batches, without text;
+    * a folder that `launch.prepare --batches` wrote: those batches of its train_split
+      and its eval_split, without text;
     * `corpus:objective` or `mix:objective`, with this config's objective: the corpus,
       or data.mixture, as if data.task were empty;
     * a registered seqio task or mixture; for `package.module:name` the module is
@@ -209,6 +211,7 @@ def open_data(config: Any, objective: Any) -> Data:
         from research.data.loading import saved_batches  # of few runs
 
         if saved_batches.has_saved_batches(data.task):
+            _refuse_named_splits(data)
             opened = saved_batches.open_saved_batches(config, objective)
             return _make_data(config, objective, *opened)
     if not corpus_rates(config) or _is_user_task(data.task):
@@ -216,6 +219,7 @@ def open_data(config: Any, objective: Any) -> Data:
             raise UserError(
                 f"data.task {data.task!r} has no complete batches of launch.prepare"
             )
+        _refuse_named_splits(data)
         from research.data.seqio import open_tasks  # imports TensorFlow
 
         vocab, train, held_out = open_tasks.open_user_task(config, objective)
@@ -237,6 +241,16 @@ def open_data(config: Any, objective: Any) -> Data:
     return opened._replace(
         vocabulary=text.vocabulary, documents=documents, classes=text.classes
     )
+
+
+def _refuse_named_splits(data: Any) -> None:
+    """Raises UserError: a split has files beside data.task, which has its own text."""
+    for split in SPLITS:
+        if data[split]:
+            raise UserError(
+                f"data.task and data.{split} name two texts; {data.task} has splits of "
+                "its own: set one of the two keys to nothing"
+            )
 
 
 def _is_user_task(task: str) -> bool:

@@ -13,17 +13,31 @@ from research.batch import Lexicon, VocabInfo
 from research.data.cache import fingerprint
 from research.data.progress import progress
 from research.errors import UserError
+from research.parts import default_of
 
 # n rows
 
 META_FILE = "batches.json"
 """File that is written last: a folder without it is incomplete."""
 
-BATCH_KEYS = ("length", "packing", "dupe_factor", "pairs", "mixing")
+BATCH_KEYS = (
+    "length",
+    "packing",
+    "dupe_factor",
+    "pairs",
+    "mixing",
+    "train_split",
+    "eval_split",
+)
 """Keys of config.data on which batches depend, besides those of the text."""
 
-LATER_SETTINGS = {"data.pairs": "once", "data.mixing": "rows"}
-"""Keys that older folders lack -> their values for these."""
+LATER_SETTINGS = {
+    "data.pairs": "once",
+    "data.mixing": "rows",
+    "data.train_split": "train",
+    "data.eval_split": "valid",
+}
+"""Keys of config.data that older folders lack -> their values for these."""
 
 VOCAB_ARRAYS = {
     "is_special": bool,
@@ -146,7 +160,9 @@ def open_saved_batches(
     folder = epath.Path(config.data.task)
     meta = _read_meta(folder / META_FILE)
     settings = json.loads(json.dumps(_batch_settings(config)))
-    for key, saved in (LATER_SETTINGS | meta["made_of"]).items():
+    made_of = meta["made_of"]
+    for key in made_of | settings:
+        saved = made_of[key] if key in made_of else _earlier_value(key, objective)
         if settings.get(key) != saved:
             raise UserError(
                 f"data.task {folder} was saved with {key}={saved!r}, but the config "
@@ -185,9 +201,18 @@ def _check_any_batch(config: Any, objective: Any, meta: dict, folder: Any) -> No
 
 def _batch_settings(config: Any) -> dict[str, Any]:
     """Values of the config keys on which batches depend, besides those of the text."""
-    objective = {f"objective.{key}": value for key, value in config.objective.items()}
+    values = config.objective.to_dict()
+    objective = {f"objective.{key}": value for key, value in values.items()}
     data = {f"data.{key}": config.data[key] for key in BATCH_KEYS}
     return {"seed": config.seed} | data | objective
+
+
+def _earlier_value(key: str, objective: Any) -> Any:
+    """What folders are made with that are older than a key: its neutral value."""
+    if key in LATER_SETTINGS:
+        return LATER_SETTINGS[key]
+    field = type(objective).__dataclass_fields__[key.removeprefix("objective.")]
+    return field.metadata.get("neutral", default_of(field))
 
 
 def _vocab_to_json(vocab: VocabInfo) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """Saved batches equal those made from the text."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from etils import epath
 
 from research.data.cache import fingerprint
+from research.data.corpora.corpus import SPLITS
 from research.data.loading import saved_batches
 from research.data.pipeline import open_data
 from research.errors import UserError
@@ -87,6 +89,8 @@ def test_an_error_names_the_key_that_differs(saved):
         ("data.dupe_factor", 2),
         ("data.packing", "best_fit"),
         ("data.pairs", "each_copy"),
+        ("data.eval_split", "test"),
+        ("data.train_split", "valid"),
     ):
         other = config.copy_and_resolve_references()
         section, _, name = key.rpartition(".")
@@ -96,16 +100,49 @@ def test_an_error_names_the_key_that_differs(saved):
 
 
 def test_a_folder_without_a_later_key_has_its_neutral_value(saved):
-    """As one that was saved before data.pairs could be set."""
+    """As one that was saved before these could be set."""
     _, config, folder = saved
+    later = {"data.pairs": ("once", "each_copy"), "data.eval_split": ("valid", "test")}
+    if config.objective.name == "mlm":
+        later["objective.rounding"] = ("nearest", "up")
     file = folder / saved_batches.META_FILE
     meta = json.loads(file.read_bytes())
-    del meta["made_of"]["data.pairs"], meta["digest"]
+    for key in later:
+        meta["made_of"].pop(key, None)
+    del meta["digest"]
     meta["digest"] = fingerprint(meta)
     file.write_text(json.dumps(meta))
     assert small_data.open_small(config)[0].train.num_examples
-    config.data.pairs = "each_copy"
-    with pytest.raises(UserError, match=r"data\.pairs='once'"):
+    for key, (earlier, value) in later.items():
+        other = config.copy_and_resolve_references()
+        other.update_from_flattened_dict({key: value})
+        with pytest.raises(UserError, match=re.escape(f"{key}={earlier!r}")):
+            small_data.open_small(other)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_split_in_files_beside_the_folder_is_refused(saved, split):
+    """The folder has its own, so these would be read by nothing."""
+    _, config, _ = saved
+    config.data[split] = "texts.tsv"
+    with pytest.raises(UserError, match=rf"data\.task and data\.{split} name two"):
+        small_data.open_small(config)
+
+
+def test_batches_of_a_mixture_of_objectives_are_saved(tmp_path):
+    """Its parts are a section of the config."""
+    corpus = small_data.write_corpus(tmp_path, "text", seed=1)
+    config = small_data.config(corpus, tmp_path / "cache")
+    parts = {"few": {"rate": 0.1}, "many": {"rate": 0.4, "mixing_rate": 3.0}}
+    config.objective = {"name": "mix", "parts": parts}
+    data, _ = small_data.open_small(config)
+    folder = epath.Path(tmp_path / "batches")
+    saved_batches.save_batches(config, data, folder, 20)
+    config.data.task = str(folder)
+    read, _ = small_data.open_small(config)
+    assert_same_batch(data.train.batch(7), read.train.batch(7))
+    config.objective.parts.many.mixing_rate = 2.0
+    with pytest.raises(UserError, match=r"objective\.parts="):
         small_data.open_small(config)
 
 

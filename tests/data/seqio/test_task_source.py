@@ -277,6 +277,13 @@ def test_pairs_streams_dupe_factor_and_lexicon_are_refused(texts_config):
             small_data.open_small(config)
 
 
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_a_split_in_files_beside_a_task_is_refused(texts_config, split):
+    texts_config.data[split] = "texts.tsv"
+    with pytest.raises(UserError, match=rf"data\.task and data\.{split} name two"):
+        small_data.open_small(texts_config)
+
+
 def test_rows_have_their_step_and_document(texts_config):
     data = open_data(texts_config, toy_objectives.Objective(timed=True))
     rows = concatenate(data.train.batch(step) for step in range(50))

@@ -4,9 +4,11 @@ from tests.proofs.mutation import Mutant
 
 CACHE = "research/data/cache.py"
 STREAM = "research/data/store/stream.py"
+SAVED = "research/data/loading/saved_batches.py"
 
 TEST_CACHE = "tests/data/test_cache.py"
 TEST_STREAM = "tests/data/store/test_stream.py"
+TEST_SAVED = "tests/data/loading/test_saved_batches.py"
 
 MUTANTS = [
     Mutant(
@@ -75,11 +77,44 @@ MUTANTS = [
     ),
     Mutant(
         "saved batches of another run are read where their description was changed",
-        "research/data/loading/saved_batches.py",
+        SAVED,
         'if meta.pop("digest") != fingerprint(meta):',
         'if not meta.pop("digest"):',
-        "tests/data/loading/test_saved_batches.py",
+        TEST_SAVED,
         "damaged_file_is_named and json",
+    ),
+    Mutant(
+        "saved batches of the validation split are evaluated as the test split",
+        SAVED,
+        '    "eval_split",\n',
+        "",
+        TEST_SAVED,
+        "error_names",
+    ),
+    Mutant(
+        "data.test beside saved batches is tested on the evaluation split",
+        "research/data/pipeline.py",
+        "        if saved_batches.has_saved_batches(data.task):\n"
+        "            _refuse_named_splits(data)\n",
+        "        if saved_batches.has_saved_batches(data.task):\n",
+        TEST_SAVED,
+        "beside_the_folder",
+    ),
+    Mutant(
+        "saved batches are read with any value of a key that is newer than they are",
+        SAVED,
+        "for key in made_of | settings:",
+        "for key in LATER_SETTINGS | made_of:",
+        TEST_SAVED,
+        "without_a_later_key",
+    ),
+    Mutant(
+        "batches of a mixture of objectives are made and then cannot be saved",
+        SAVED,
+        "values = config.objective.to_dict()",
+        "values = config.objective",
+        TEST_SAVED,
+        "mixture_of_objectives",
     ),
     Mutant(
         "a vocabulary is not trained on lines that SentencePiece would skip",

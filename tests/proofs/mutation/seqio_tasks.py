@@ -9,6 +9,14 @@ TEST_TFDS = "tests/data/corpora/test_tfds_corpus.py"
 
 MUTANTS = [
     Mutant(
+        "data.valid beside a seqio task is not read, and nothing says so",
+        "research/data/pipeline.py",
+        "        _refuse_named_splits(data)\n        from research.data.seqio",
+        "        from research.data.seqio",
+        "tests/data/seqio/test_task_source.py",
+        "split_in_files",
+    ),
+    Mutant(
         "a task that raises is told once a run has compiled",
         "research/data/seqio/open_tasks.py",
         "        source.check_first()\n",
