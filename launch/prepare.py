@@ -7,7 +7,7 @@ The result is byte for byte that of one process.
 
 With `--batches=N --output=DIR` it also saves the batches of the first N steps and of
 the evaluation; `--config.data.task=DIR` trains from them without the text. There is no
-test split then.
+test split then, and predictions are not scored: both need the text.
 """
 
 import dataclasses

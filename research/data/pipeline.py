@@ -167,6 +167,11 @@ class Data(NamedTuple):
     # classes the second is the positive one
 
     @property
+    def has_gold(self) -> bool:
+        """Whether there is something to score predictions against."""
+        return self.documents is not None or self.task is not None
+
+    @property
     def token_entropy(self) -> float:
         """The entropy of token frequencies in the training text, in nats; 0: unknown.
 
@@ -196,7 +201,7 @@ def open_data(config: Any, objective: Any) -> Data:
     one of
 
     * a folder that `launch.prepare --batches` wrote: those batches of its train_split
-      and its eval_split, without text;
+      and its eval_split, without text, so that predictions are not scored;
     * `corpus:objective` or `mix:objective`, with this config's objective: the corpus,
       or data.mixture, as if data.task were empty;
     * a registered seqio task or mixture; for `package.module:name` the module is
@@ -237,9 +242,8 @@ def open_data(config: Any, objective: Any) -> Data:
 
         train, held_out = open_tasks.open_own_task(config, objective, text)
     opened = _make_data(config, objective, text.vocab, train, held_out, counts)
-    documents = text.documents if data.reader == "native" else None
     return opened._replace(
-        vocabulary=text.vocabulary, documents=documents, classes=text.classes
+        vocabulary=text.vocabulary, documents=text.documents, classes=text.classes
     )
 
 

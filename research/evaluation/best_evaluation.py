@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from research import metrics
 from research.distributed import processes
-from research.errors import unknown
+from research.errors import UserError, unknown
 from research.run.metric_writer import BEST_STEP
 from research.run.setup import Program
 
@@ -54,8 +54,14 @@ def check_best_metric(program: Program, config: Any) -> None:
     Raises:
       UserError: they have not; it names those that they have.
     """
+    name, measured = config.train.best_metric, {"loss", *program.abstract_state.sums}
     predicted = metrics.values_of(program.objective.predicts)
-    found = {"loss", *program.abstract_state.sums, *predicted}
-    known = found.intersection(metrics.signs())
-    if (name := config.train.best_metric) not in known:
+    known = metrics.signs().keys() & {*measured, *predicted}
+    if name not in known:
         raise unknown(f"train.best_metric of {config.objective.name}", name, known)
+    if name not in measured and not program.data.has_gold:
+        raise UserError(
+            f"train.best_metric={name} is of predictions, which are not scored, since "
+            f"data.task {config.data.task} has no texts; it can be "
+            f"{', '.join(sorted(known & measured))}"
+        )

@@ -48,7 +48,7 @@ def evaluate(
     if writes_texts and program.objective.predicts == "text":
         from research.evaluation.written_texts import write_texts  # of few objectives
 
-        if program.data.documents is not None or program.data.task is not None:
+        if program.data.has_gold:
             predictions = [write_texts(program, params)]
     means, scores = host_means(jax.device_get(sums)), Scores([], {})
     if predictions:

@@ -3,10 +3,14 @@
 import jax
 import numpy as np
 import pytest
+from etils import epath
 
 from launch.config import load_config
+from research import objectives
 from research import train as loop
 from research.checkpoints.partial_restore import find_checkpoint, load_on_host
+from research.data.loading.saved_batches import save_batches
+from research.data.pipeline import open_data
 from research.distributed import sharding
 from research.errors import UserError
 from research.evaluation.best_evaluation import (
@@ -22,7 +26,7 @@ from research.run.phases import Phase
 from research.run.restored import run_params
 from research.run.setup import make_eval_zeros
 from research.run.workdir import read_result
-from tests.testing import tiny_runs
+from tests.testing import small_data, tiny_runs
 from tests.testing.tiny_runs import tiny_config, train
 
 LOSSES = {2: 3.0, 4: 2.0, 6: 2.0, 8: 2.5}
@@ -243,3 +247,20 @@ def test_a_metric_that_the_objective_lacks_is_refused(folder, program):
     words = r"train\.best_metric of mlm 'bleu'; known: accuracy, loss"
     with pytest.raises(UserError, match=words):
         check_best_metric(program, config)
+
+
+def test_a_metric_of_predictions_that_are_not_scored_is_refused(folder, tmp_path):
+    """Saved batches have no texts: its first evaluation would stay the best one."""
+    corpus = small_data.write_corpus(tmp_path, "text", seed=1)
+    keys = {"data.corpus": corpus, "train.best_metric": "f1"}
+    config = tiny_config(folder, "finetune", **keys)
+    data = open_data(config, objectives.config_objective(config))
+    save_batches(config, data, epath.Path(tmp_path / "saved"), config.train.steps)
+    keys["data.task"] = f"{tmp_path}/saved"
+    config = tiny_config(folder, "finetune", **keys)
+    program = compiled_phases.build_program(config, jax.devices()[:1])
+    words = r"f1 is of predictions, which are not scored.* it can be accuracy, loss$"
+    with pytest.raises(UserError, match=words):
+        check_best_metric(program, config)
+    keys["train.best_metric"] = "accuracy"
+    check_best_metric(program, tiny_config(folder, "finetune", **keys))

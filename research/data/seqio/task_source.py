@@ -22,6 +22,7 @@ from research.data.seqio import task_metrics
 from research.data.seqio.task_errors import name_line
 from research.data.seqio.task_examples import cut_texts, make_examples
 from research.data.seqio.task_features import choose_features, find_split
+from research.data.store.example_index import Index
 from research.errors import UserError
 
 # n rows, N examples, T new tokens, V vocabulary, W the longest text of a chunk
@@ -140,6 +141,11 @@ class TaskSource:
             return self._text.empty_rows(num)
         example = empty_examples(num, self._width, self._vocab.pad_id)
         return self._corrupt(example, np.zeros(num, np.uint64), np.zeros(num, np.int64))
+
+    @property
+    def indices(self) -> list[Index]:
+        """Those of the text with the same rows, if the task is one of ours."""
+        return self._text.indices if self._text else []
 
     @property
     def has_inputs(self) -> bool:

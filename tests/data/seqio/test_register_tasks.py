@@ -13,6 +13,7 @@ from research.batch import EVALUATION_STEP
 from research.data.pipeline import open_data
 from research.data.seqio import register_tasks
 from research.errors import UserError
+from research.evaluation.predictions import score_predictions
 from tests.testing import small_data, toy_objectives
 from tests.testing.toy_objectives import assert_same_batch, concatenate
 
@@ -287,3 +288,18 @@ batches = small_data.open_small(config)[0].train.batches()
 next(batches)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=90)
+
+
+@pytest.mark.parametrize("corpus", ["one", "mixture"])
+def test_predictions_are_scored_as_those_of_the_native_reader(make, corpus):
+    config = make(corpus, "sequence_classification")
+    scores = []
+    for reader in ("native", "seqio"):
+        config.data.reader = reader
+        data, objective = small_data.open_small(config)
+        rows = concatenate(data.eval.evaluation())
+        logits = np.stack([rows["token"].sum(1) % n for n in (2, 3, 5)], 1) * 1.0
+        scores.append(score_predictions(objective, [{"logits": logits}], data))
+    assert scores[0] == scores[1]
+    assert len(scores[0].items) == data.eval.num_examples
+    assert "f1" in scores[0].metrics

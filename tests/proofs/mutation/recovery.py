@@ -375,6 +375,14 @@ MUTANTS = [
         "average_of_the_best",
     ),
     Mutant(
+        "a metric that no evaluation has leaves the first one the best",
+        "research/evaluation/best_evaluation.py",
+        "if name not in measured and not program.data.has_gold:",
+        "if False:",
+        TEST_BEST,
+        "not_scored",
+    ),
+    Mutant(
         "an evaluation as good as the best one is better",
         "research/evaluation/best_evaluation.py",
         "if value > top or not best.step:",

@@ -9,6 +9,14 @@ TEST_TFDS = "tests/data/corpora/test_tfds_corpus.py"
 
 MUTANTS = [
     Mutant(
+        "predictions are not scored where seqio reads the text",
+        "research/data/pipeline.py",
+        "documents=text.documents,",
+        'documents=text.documents if data.reader == "native" else None,',
+        "tests/data/seqio/test_register_tasks.py",
+        "predictions_are_scored",
+    ),
+    Mutant(
         "data.valid beside a seqio task is not read, and nothing says so",
         "research/data/pipeline.py",
         "        _refuse_named_splits(data)\n        from research.data.seqio",
@@ -42,9 +50,9 @@ MUTANTS = [
     ),
     Mutant(
         "nothing is written for a seqio task, so its metrics are left out",
-        "research/evaluation/evaluate.py",
-        "program.data.documents is not None or program.data.task is not None",
-        "program.data.documents is not None",
+        "research/data/pipeline.py",
+        "return self.documents is not None or self.task is not None",
+        "return self.documents is not None",
         TEST_METRICS,
         "metrics_of_a_mixture",
     ),
