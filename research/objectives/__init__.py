@@ -75,6 +75,10 @@ class Objective(abc.ABC):
     """Whether rows, or what the loss makes of them, depend on the training step
     (`Example.step`), so that it matters which rows a step has."""
 
+    reads_corpus: bool = False
+    """Whether rows depend on which corpus of data.mixture they are from, as on its
+    language (`Example.corpus`)."""
+
     fills_masks: bool = False
     """Whether the state at a mask token predicts the token that it hides."""
 

@@ -69,6 +69,7 @@ class Objective(objectives.Objective):
     score_methods: ClassVar = scoring.INFILL_METHODS
     shown_answers: ClassVar = {"mass": STAYS}
     min_length = 3  # bos, a token, eos
+    reads_corpus = True
 
     def __post_init__(self):
         super().__post_init__()

@@ -79,6 +79,10 @@ class Objective(objectives.Objective):
         return "full" if self.predict == "masked" else "causal"
 
     @property
+    def reads_corpus(self) -> bool:
+        return len(self._token_types) > 1
+
+    @property
     def fills_masks(self) -> bool:
         return self.mask_fraction > 0 and self.predict == "masked"
 

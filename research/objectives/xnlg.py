@@ -63,6 +63,10 @@ class Objective(objectives.Objective):
         assert len(self._types)  # raises if languages cannot be parsed
 
     @property
+    def reads_corpus(self) -> bool:
+        return len(self._types) > 1
+
+    @property
     def _types(self) -> np.ndarray:
         return languages.parse_languages(self.languages)
 

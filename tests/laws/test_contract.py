@@ -70,6 +70,23 @@ def test_a_row_depends_on_the_step_only_where_the_objective_reads_it(name, field
 
 
 @all_cases
+def test_a_row_depends_on_its_corpus_only_where_the_objective_reads_it(name, fields):
+    objective = make_objective(name, fields)
+    example, _ = make_batch(objective, 37)
+    one, two = (
+        objective.corrupt(
+            example._replace(corpus=np.full_like(example.corpus, number)),
+            keys(8),
+            VOCAB,
+            37,
+        )
+        for number in (0, 1)
+    )
+    differ = [array for array in one if not np.array_equal(one[array], two[array])]
+    assert objective.reads_corpus or not differ
+
+
+@all_cases
 def test_noise_depends_on_the_key(name, fields, monkeypatch):
     objective, drawn = make_objective(name, fields | {"packed": False}), []
     random_bits = counter_rng.random_bits

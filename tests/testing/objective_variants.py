@@ -41,7 +41,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "tlm": [
         {},
         {"side": "one", "languages": "1:2", "only": "corrupt"},
-        {"order": "random", "only": "corrupt"},
+        {"order": "random", "languages": "0:1 2:3", "only": "corrupt"},
         {"languages": "3", "predict": "next"},
         {"languages": "3", "predict": "next", "only": "corrupt", "packed": True},
     ],
@@ -199,7 +199,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "cvt": [
         {"labelled_fraction": 0.5, "model": {"network": "lstm", "joined_layers": 1}}
     ],
-    "xnlg": [{}, {"languages": "1"}],
+    "xnlg": [{}, {"languages": "1"}, {"languages": "0:1 2", "only": "corrupt"}],
     "multiple_choice": [{}, {"format": "gpt"}, {"format": "xlnet", "only": "corrupt"}],
 }
 """Objective -> variants of its fields; other objectives are tested with defaults.

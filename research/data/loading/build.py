@@ -53,6 +53,13 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     assert rates, data.task
     if data.mixture:
         make_schedule(rates.values())  # reports a wrong rate before the long work
+    named = files_of(data, data.eval_split)
+    if named and len(rates) > 1 and objective.reads_corpus:
+        raise UserError(
+            f"objective {config.objective.name} reads which corpus of data.mixture a "
+            f"text is from, as its language, and data.{data.eval_split} names none of "
+            "them; leave it out: data.held_out divides each corpus"
+        )
     cache = caches.resolve_cache_dir(data.cache_dir)
     loaded = split_corpora(config, data.train_split)
     evaluated = split_corpora(config, data.eval_split)
@@ -69,7 +76,7 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     train = index_corpora(text_spec, loaded, data.train_split)
     eval_spec = objective.text_spec(eval_length)
     held_out = index_corpora(eval_spec, evaluated, data.eval_split)
-    labels, classes, named = (), (), files_of(data, data.eval_split)
+    labels, classes = (), ()
     is_own = bool(getattr(data, data.eval_split))  # not a part of those of data.train
     if is_own and (shared := _files(loaded) & _files(evaluated)):
         print(

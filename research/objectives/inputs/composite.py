@@ -77,6 +77,10 @@ class Composite(objectives.Objective):
         return any(member.reads_step for member in self.members.values())
 
     @property
+    def reads_corpus(self) -> bool:
+        return any(member.reads_corpus for member in self.members.values())
+
+    @property
     def fills_masks(self) -> bool:
         return any(member.fills_masks for member in self.members.values())
 

@@ -56,6 +56,24 @@ def test_files_take_the_place_of_the_hash_split(folder):
     assert data.train.num_examples == 60 and data.eval.num_examples == 90
 
 
+class OfLanguages(toy_objectives.Objective):
+    reads_corpus = True
+
+
+def test_files_of_a_split_are_refused_where_corpora_are_languages(folder):
+    """They would be read as the first corpus, in whatever language they are."""
+    for name in ("en", "fr"):
+        (folder / name).mkdir()
+        (folder / name / "texts.tsv").write_text((folder / "train.tsv").read_text())
+    both = {str(folder / name): 1.0 for name in ("en", "fr")}
+    keys = {"mixture": both, "valid": "valid"}
+    assert open_split(folder, toy_objectives.Objective("document"), **keys)
+    with pytest.raises(UserError, match=r"data\.valid names none of them"):
+        open_split(folder, OfLanguages("document"), **keys)
+    one = keys | {"mixture": {str(folder / "en"): 1.0}}
+    assert open_split(folder, OfLanguages("document"), **one)
+
+
 def test_rows_without_a_label_are_counted(folder, capsys):
     lines = (folder / "valid.tsv").read_text() + "\nz ab cd\t"
     (folder / "some.tsv").write_text(lines)

@@ -4,6 +4,22 @@ from tests.proofs.mutation import Mutant
 
 MUTANTS = [
     Mutant(
+        "validation text of any language is read as that of the first corpus",
+        "research/data/loading/build.py",
+        "if named and len(rates) > 1 and objective.reads_corpus:",
+        "if False:",
+        "tests/data/loading/test_splits.py",
+        "corpora_are_languages",
+    ),
+    Mutant(
+        "an objective of several languages does not say that it reads the corpus",
+        "research/objectives/tlm.py",
+        "return len(self._token_types) > 1",
+        "return False",
+        "tests/laws/test_contract.py",
+        "depends_on_its_corpus",
+    ),
+    Mutant(
         "sides that are swapped keep the languages of their places",
         "research/objectives/tlm.py",
         "types = np.where(swapped[:, None], types[:, ::-1], types)",
