@@ -129,16 +129,28 @@ def check_source(
         _check_shapes(source, scope, by_name, saved.parts, params)
         return None
     folder = find_checkpoint(source)
-    with ocp.Checkpointer(_handler()) as checkpointer:
-        tree = checksums.item_metadata(checkpointer, folder)["params"].tree
-    tree = int8_weights.float_shapes(rename_keys(tree, current_name))
-    part = _part(tree, scope, source)
+    part = saved_shapes(folder, scope, source)
     by_name = _pick_layers(source, _by_name(part), layers)
     by_name = _for_two_stacks(by_name, params)
     if _has_tokens(by_name, params, of_vocabulary):
         _check_vocabulary(folder, vocabulary, source, "train.init_from")
     _check_shapes(source, scope, by_name, sorted(part), params)
     return folder
+
+
+def saved_shapes(folder: epath.Path, scope: str, source: str) -> Mapping[str, Any]:
+    """The shapes of a checkpoint's parameters, with the names of today.
+
+    Args:
+      scope, source: as of `restore_params`.
+
+    Raises:
+      UserError: there is no such part.
+    """
+    with ocp.Checkpointer(_handler()) as checkpointer:
+        tree = checksums.item_metadata(checkpointer, folder)["params"].tree
+    tree = int8_weights.float_shapes(rename_keys(tree, current_name))
+    return _part(tree, scope, source)
 
 
 def _with_layers(params: Any, layers: Sequence[int]) -> Any:

@@ -75,6 +75,10 @@ class Network(networks.Network):
     position_bias: str = choice("auto", ("auto", "t5"))  # of attention logits, one for
     # each bucket of distances; t5: beside any position (MPNet, Song et al. 2020); auto:
     # with position t5 alone
+    position_buckets: str = choice("auto", ("auto", "one_way", "two_way"))  # of that
+    # bias, 32: one_way: all of keys before a query (t5x's decoder_only); two_way: half
+    # of keys after it; auto: one_way in causal stacks alone (Mesh TensorFlow's
+    # SelfAttention.compute_bias)
     rope_theta: float = number(10_000.0, above=0)  # base of the wavelengths of rotary
     rope_scaling: list = dataclasses.field(default_factory=list)  # [factor, low, high,
     # length]: wavelengths beyond length / low grow by a factor, those below length /
@@ -194,6 +198,11 @@ class Network(networks.Network):
                 "model.shared_relative_biases needs model.position relative, "
                 f"not {self.position}"
             )
+        if self.position_buckets != "auto" and not self.has_position_bias:
+            raise UserError(
+                f"model.position_buckets {self.position_buckets} needs "
+                "model.position_bias t5"
+            )
 
     def _check_rotary(self):
         for key, value in (("rope_scaling", ()), ("rotary_fraction", 1)):
@@ -288,6 +297,13 @@ class Network(networks.Network):
     def has_position_bias(self) -> bool:
         """Whether attention logits have T5's bias of relative positions."""
         return "t5" in (self.position, self.position_bias)
+
+    def has_one_way_buckets(self, pattern: str) -> bool:
+        """Whether T5's bias in a stack of this pattern tells apart only distances to
+        keys before a query."""
+        if self.position_buckets == "auto":
+            return pattern == "causal"
+        return self.position_buckets == "one_way"
 
     @property
     def drops_distances(self) -> bool:

@@ -10,21 +10,30 @@ from research.checkpoints.partial_restore import check_source
 from research.errors import UserError
 from research.files.existence import exists
 from research.run.identity import CONFIG_FILE, flatten, read_run_config
+from research.run.position_buckets import check_buckets
 from research.run.restored import check_unchanged
 from research.run.setup import Program
 
 
 def check_start(program: Program, config: Any, workdir: epath.Path) -> None:
-    """Checks that a run that has not begun can start from train.init_from.
+    """Checks that a run that has not begun can start from train.init_from, and learn
+    from a teacher.
 
     Raises:
       UserError: there is no such run or model, its vocabulary or the shape of a
         parameter is another, or its config.json was changed; names the keys of `model`
-        that differ.
+        that differ. Also what `check_buckets` raises.
     """
-    source, scope = config.train.init_from, config.train.init_scope
-    if not source or any(finished_steps(workdir / FOLDER)):
+    if any(finished_steps(workdir / FOLDER)):
         return
+    if config.train.init_from:
+        _check_source(program, config)
+    check_buckets(program, config)
+
+
+def _check_source(program: Program, config: Any) -> None:
+    """`check_start` of the parameters and the config of train.init_from."""
+    source, scope = config.train.init_from, config.train.init_scope
     params, facts = program.abstract_state.params, program.data.vocabulary_facts
     try:
         layers = config.train.init_layers

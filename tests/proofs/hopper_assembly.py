@@ -75,7 +75,7 @@ def compile_kernels() -> None:
         "h100", "cuda", target_config=H100, topology="1x1x1"
     ).devices
     sharding = jax.sharding.SingleDeviceSharding(device)
-    bounds, _ = bucket_steps(causal=False)
+    bounds, _ = bucket_steps(one_way=False)
     for width, tiles in TILES.items():
         for settings in (Settings(tiles), Settings(BIAS_TILES, bounds, dropout=0.1)):
             shape = (2, 1024, 4, width)

@@ -234,6 +234,40 @@ def test_a_start_is_refused_before_anything_is_compiled(
         train.train(tiny_config(folder, "lm", **OTHER | vocabulary | start), tmp_path)
 
 
+def test_a_run_has_the_buckets_of_t5s_bias_that_its_parameters_had(folder, tmp_path):
+    """A prefix LM from a causal LM, an encoder-decoder from an encoder, a teacher."""
+    t5 = {"model.position": "t5"}
+    for name, objective in (("causal", "lm"), ("encoder", "mlm")):
+        save_untrained(tmp_path / name, tiny_config(folder, objective, **t5))
+
+    def check(objective, source, **keys):
+        start = {"data.vocabulary": str(tmp_path / source)}
+        key = "objective.teacher" if "objective.name" in keys else "train.init_from"
+        start[key] = str(tmp_path / source)
+        config = tiny_config(folder, objective, **start, **t5, **keys)
+        check_start(build_program(config, jax.devices()[:1]), config, tmp_path / "new")
+
+    prefix = {"objective.prefix": "random"}
+    words = "buckets of stack/relative are one_way there and two_way here; {} needs "
+    words += "position_buckets one_way$"
+    with pytest.raises(UserError, match=f"init_from=.* {words.format('model')}"):
+        check("lm", "causal", **prefix)
+    check("lm", "causal")
+    check("lm", "causal", **prefix, **{"model.position_buckets": "one_way"})
+    two_way = {"model.position_buckets": "two_way"}
+    with pytest.raises(UserError, match=r"decoder/relative are two_way there and one"):
+        check("dae", "encoder")
+    check("dae", "encoder", **two_way)
+    distill = {"objective.name": "distill", "objective.base_objective": "lm"}
+    distill["objective.base"] = {"prefix": "random"}
+    teacher = "objective.teacher_model"
+    with pytest.raises(UserError, match=f"teacher=.* {words.format(teacher)}"):
+        check("mlm", "causal", **distill)
+    keys = {"width": 32, "heads": 2, "layers": 1, "feedforward": 64, "position": "t5"}
+    keys["position_buckets"] = "one_way"
+    check("mlm", "causal", **distill, **{teacher: keys})
+
+
 def test_a_start_from_a_run_whose_config_was_edited_is_refused(folder, tmp_path):
     shutil.copytree(folder / "run", tmp_path / "run")
     path = tmp_path / "run" / CONFIG_FILE

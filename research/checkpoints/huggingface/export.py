@@ -47,6 +47,9 @@ class Network:
 POOLED_HEADS = ("label", "choice")
 """Heads that read one state of a text."""
 
+STACKS = ("full", "causal")
+"""The attention patterns of an encoder and of a decoder."""
+
 
 def write_network(
     folder: Path, network: Network, extra: Mapping[str, Any] | None = None
@@ -211,12 +214,21 @@ def _computes(options: Any, network: Network) -> dict[str, Any]:
         "head_width": options.key_width,
         "num_kv_heads": options.num_kv_heads or options.heads,
         "position_bias": options.has_position_bias,
+        "position_buckets": _buckets(options, network.pattern),
         "embedding_width": options.table_width,
         "decoder_layers": options.decoder_layers or options.layers,
         "embedding_norm": options.has_embedding_norm,
         "token_types": max(1, options.token_types),
         "init": "t5" if options.init == "t5" else "",
     }
+
+
+def _buckets(options: Any, pattern: str) -> str:
+    """The kind of the buckets of T5's bias, in each stack; "": there is no bias."""
+    if not options.has_position_bias:
+        return ""
+    one_way = map(options.has_one_way_buckets, [pattern] if pattern else STACKS)
+    return " and ".join("one_way" if each else "two_way" for each in one_way)
 
 
 def _readout(network: Network) -> str | None:

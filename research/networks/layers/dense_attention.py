@@ -32,6 +32,7 @@ class AttentionInputs(NamedTuple):
     pattern: str = "full"  # full | causal | general
     mems_segment: jax.Array | None = None  # [B, N]; 0: no query attends to it
     bias_table: jax.Array | None = None  # [R, H], T5's relative bias
+    one_way_buckets: bool = False  # its buckets are those of keys before a query
     start: jax.Array | None = None  # [] int32: index of the first query among the keys,
     # which are the slots of a cache; None: 0, and there is no cache
     window: int = 0  # mems and keys to each side that a query attends to, in the order
@@ -67,7 +68,7 @@ def dense_mask(inputs: AttentionInputs) -> DenseMask:
             inputs.bias_table,
             inputs.query["position"],
             inputs.key["position"],
-            causal=inputs.pattern == "causal",
+            one_way=inputs.one_way_buckets,
         )
     return additive_mask(mask_BLM, bias_BHLM)
 

@@ -114,7 +114,7 @@ def interval_mask(
     positions = bias_PH = None
     bounds: tuple[int, ...] = ()
     if inputs.bias_table is not None:
-        bounds, buckets = bucket_steps(causal=inputs.pattern == "causal")
+        bounds, buckets = bucket_steps(one_way=inputs.one_way_buckets)
         bias_PH = inputs.bias_table.astype(jnp.float32)[np.array(buckets)]
         positions = query["position"], key["position"]
     settings = Settings(Tiles(0, 0), bounds, interpret)  # tiles follow

@@ -74,7 +74,7 @@ def _rates(count: int, theta: float) -> np.ndarray:
     return np.exp(-math.log(theta) / count * np.arange(count), dtype=np.float32)
 
 
-def relative_bucket(distance: Any, *, causal: bool, numpy: Any = jnp) -> Any:
+def relative_bucket(distance: Any, *, one_way: bool, numpy: Any = jnp) -> Any:
     """T5's bucket of each distance (key - query), int32 of the same shape.
 
     Half of the buckets of a direction are one distance each, the others grow
@@ -82,22 +82,24 @@ def relative_bucket(distance: Any, *, causal: bool, numpy: Any = jnp) -> Any:
     code). Bounds are integers, so no bucket depends on the rounding of a logarithm.
 
     Args:
+      one_way: all buckets are of keys before the query, and all keys from it on are in
+        the first; False: half of them are of keys after it.
       numpy: the module whose arrays the distances are.
     """
-    one_way = NUM_BUCKETS if causal else NUM_BUCKETS // 2
-    exact = one_way // 2
-    absolute = numpy.maximum(-distance, 0) if causal else numpy.abs(distance)
+    count = NUM_BUCKETS if one_way else NUM_BUCKETS // 2
+    exact = count // 2
+    absolute = numpy.maximum(-distance, 0) if one_way else numpy.abs(distance)
     bucket = numpy.minimum(absolute, exact)
-    for step in range(1, one_way - exact):
-        power = (MAX_DISTANCE / exact) ** (step / (one_way - exact))
+    for step in range(1, count - exact):
+        power = (MAX_DISTANCE / exact) ** (step / (count - exact))
         bound = math.ceil(exact * power - 1e-9)
         bucket = bucket + (absolute >= bound)
-    if not causal:
-        bucket = bucket + one_way * (distance > 0)
+    if not one_way:
+        bucket = bucket + count * (distance > 0)
     return bucket.astype(numpy.int32)
 
 
-def bucket_steps(*, causal: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def bucket_steps(*, one_way: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """T5's buckets as a step function of the distance.
 
     Returns:
@@ -105,17 +107,17 @@ def bucket_steps(*, causal: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
       one more.
     """
     distance = np.arange(-MAX_DISTANCE - 1, MAX_DISTANCE + 2)
-    bucket = relative_bucket(distance, causal=causal, numpy=np)
+    bucket = relative_bucket(distance, one_way=one_way, numpy=np)
     begins = np.flatnonzero(np.diff(bucket)) + 1
     bounds = distance[begins].tolist()
     return tuple(bounds), tuple(bucket[[0, *begins]].tolist())
 
 
 def relative_bias(
-    table_RH: jax.Array, query_BL: jax.Array, key_BM: jax.Array, *, causal: bool
+    table_RH: jax.Array, query_BL: jax.Array, key_BM: jax.Array, *, one_way: bool
 ) -> jax.Array:
     """[B, H, L, M]: T5's bias of each head's logits, of query and key positions."""
     distance_BLM = key_BM[:, None, :] - query_BL[:, :, None]
-    bucket_BLM = relative_bucket(distance_BLM, causal=causal)
+    bucket_BLM = relative_bucket(distance_BLM, one_way=one_way)
     bias_BLMH = jnp.take(table_RH, bucket_BLM, axis=0, mode="clip")
     return jnp.moveaxis(bias_BLMH, -1, 1)

@@ -313,6 +313,7 @@ class Stack(Module):
           those with a window, None if all layers have the same.
         """
         options, bias_table = self.options, None
+        pattern = pattern or self.pattern
         if options.has_position_bias:
             std = options.width**-0.5 if options.init == "t5" else 0.02
             init = normal(options, std, None, "heads")
@@ -330,9 +331,10 @@ class Stack(Module):
         inputs = AttentionInputs(
             query,
             key,
-            pattern or self.pattern,
+            pattern,
             mems_segment,
             bias_table,
+            options.has_one_way_buckets(pattern),
             start,
             window,
             by_distance=drops or clamp_len > 0,

@@ -80,6 +80,20 @@ def test_options_that_no_architecture_has_are_named(bert, tmp_path, changes, wor
     assert not (tmp_path / "x").exists()
 
 
+def test_other_buckets_of_t5s_bias_are_named(tmp_path):
+    """MPNet's are of both directions, which a key may say."""
+    mpnet = network_of(huggingface_goldens.load("mpnet"))
+
+    def write(kind):
+        options = dataclasses.replace(mpnet.options, position_buckets=kind)
+        network = dataclasses.replace(mpnet, options=options)
+        return export.write_network(tmp_path / kind, network)
+
+    assert write("two_way") == write("auto")
+    with pytest.raises(UserError, match=r"position_buckets two_way \(not one_way\)"):
+        write("one_way")
+
+
 def test_another_attention_mask_is_named(bert, tmp_path):
     words = r"attention masks full \(not general\)"
     with pytest.raises(UserError, match=words):

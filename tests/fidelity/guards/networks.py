@@ -305,8 +305,8 @@ def relative_positions(system: System):
     """The shapes of the tables, and the logits' biases of distances 127 to 200."""
     params = by_path(small(system.name).params)
     tables = [x.shape for n, x in params.items() if n.endswith("relative")]
-    far = {int(relative_bucket(-n, causal=True, numpy=np)) for n in (128, 200, 500)}
-    near = int(relative_bucket(-100, causal=True, numpy=np))
+    far = {int(relative_bucket(-n, one_way=True, numpy=np)) for n in (128, 200, 500)}
+    near = int(relative_bucket(-100, one_way=True, numpy=np))
     one_a_stack = tables == [(32, 2), (32, 2)]
     clipped = far == {31} and near < 31
     return phrase({"32 buckets up to 128, one table a stack": one_a_stack and clipped})

@@ -106,12 +106,20 @@ def test_only_the_first_positions_serve_as_keys(make_options, make_group, make_p
 
 
 @pytest.mark.parametrize(
-    "pattern, position", [("full", "t5"), ("causal", "rotary"), ("full", "relative")]
+    ("pattern", "keys"),
+    [
+        ("full", {"position": "t5"}),
+        ("causal", {"position": "t5", "position_buckets": "one_way"}),
+        ("causal", {"position_bias": "t5", "position_buckets": "two_way"}),
+        ("causal", {"position": "rotary"}),
+        ("full", {"position": "relative"}),
+    ],
 )
+@pytest.mark.parametrize("attention", ["dense", "interval"])
 def test_patterns_equal_the_general_path(
-    pattern, position, make_options, make_group, make_params, assert_close
+    pattern, keys, attention, make_options, make_group, make_params, assert_close
 ):
-    options = make_options(position=position)
+    options = make_options(attention=attention, **keys)
     segment = np.array([[1] * 5 + [2] * 6 + [0], [1] * 3 + [0] * 9], np.int32)
     group = make_group(segment=segment, causal=pattern == "causal")
     fast = Transformer(options, size=50, pattern=pattern)
@@ -123,6 +131,31 @@ def test_patterns_equal_the_general_path(
         states_and_grads(general, params, group, grad),
         1e-6,
     )
+
+
+@pytest.mark.parametrize("pattern", ["causal", "general"])
+def test_only_causal_stacks_have_one_way_buckets_unless_a_key_says_it(
+    pattern, make_options, make_group, make_params
+):
+    """As Mesh TensorFlow's: those of a prefix LM are of both directions."""
+    group = make_group(causal=True)
+    networks = {
+        kind: Transformer(
+            make_options(position="t5", position_buckets=kind), 50, pattern
+        )
+        for kind in ("auto", "one_way", "two_way")
+    }
+    params = make_params(networks["auto"], lambda net: net.states(group))
+    table = params["stack"]["relative"]
+    table = np.random.default_rng(0).normal(size=table.shape).astype(table.dtype)
+    params["stack"]["relative"] = table
+    states = {
+        kind: apply(network, params, lambda net: net.states(group))
+        for kind, network in networks.items()
+    }
+    same, other = ("one_way", "two_way")[:: 1 if pattern == "causal" else -1]
+    np.testing.assert_array_equal(states["auto"], states[same])
+    assert np.abs(states["auto"] - states[other]).max() > 0.01
 
 
 def random_inputs(heads=2, queries=5, keys=7, width=4):

@@ -84,6 +84,7 @@ def test_rows_and_heads_on_a_mesh(case, make_group, assert_close):
     def gradient(attend):
         def total(arrays, table):
             own = {"pattern": pattern, "bias_table": table}
+            own["one_way_buckets"] = case == "bias"
             inputs = AttentionInputs(query, key, **({} if cross else own))
             return jnp.sum(jnp.sin(attend(inputs, *arrays)))
 

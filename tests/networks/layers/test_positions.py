@@ -23,15 +23,15 @@ CAUSAL = {
 @pytest.mark.parametrize("causal, golden", [(False, BOTH_WAYS), (True, CAUSAL)])
 def test_buckets_are_the_published_ones(causal, golden):
     distance = jnp.array(list(golden))
-    bucket = positions.relative_bucket(distance, causal=causal)
+    bucket = positions.relative_bucket(distance, one_way=causal)
     np.testing.assert_array_equal(bucket, list(golden.values()))
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_buckets_never_fall_with_distance_and_use_the_whole_table(causal):
-    bucket = positions.relative_bucket(-jnp.arange(1000), causal=causal)
+    bucket = positions.relative_bucket(-jnp.arange(1000), one_way=causal)
     assert (np.diff(bucket) >= 0).all()
-    both_ways = positions.relative_bucket(jnp.arange(-999, 1000), causal=causal)
+    both_ways = positions.relative_bucket(jnp.arange(-999, 1000), one_way=causal)
     unused = {16} if not causal else set()  # later keys have a distance of at least 1
     assert set(np.unique(both_ways)) == set(range(positions.NUM_BUCKETS)) - unused
 
@@ -40,9 +40,9 @@ def test_the_relative_bias_is_its_tables_rows():
     random = np.random.default_rng(0)
     table = random.normal(size=(positions.NUM_BUCKETS, 3)).astype(np.float32)
     query, key = random.integers(0, 300, (2, 5)), random.integers(0, 300, (2, 7))
-    bias = positions.relative_bias(jnp.array(table), query, key, causal=False)
+    bias = positions.relative_bias(jnp.array(table), query, key, one_way=False)
     distance = key[:, None, :] - query[:, :, None]
-    bucket = np.array(positions.relative_bucket(jnp.array(distance), causal=False))
+    bucket = np.array(positions.relative_bucket(jnp.array(distance), one_way=False))
     np.testing.assert_allclose(bias, np.moveaxis(table[bucket], -1, 1), rtol=1e-6)
 
 
@@ -53,12 +53,12 @@ def test_the_gradient_of_the_relative_bias_sums_over_positions():
     grad = random.normal(size=(2, 3, 5, 7)).astype(np.float32)
 
     def total(table):
-        bias = positions.relative_bias(table, query, key, causal=True)
+        bias = positions.relative_bias(table, query, key, one_way=True)
         return jnp.sum(bias * grad)
 
     expected = np.zeros_like(table)
     distance = key[:, None, :] - query[:, :, None]
-    bucket = np.array(positions.relative_bucket(jnp.array(distance), causal=True))
+    bucket = np.array(positions.relative_bucket(jnp.array(distance), one_way=True))
     np.add.at(expected, bucket, np.moveaxis(grad, 1, -1))
     np.testing.assert_allclose(jax.grad(total)(table), expected, rtol=1e-4, atol=1e-5)
 

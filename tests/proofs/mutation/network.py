@@ -90,7 +90,7 @@ MUTANTS = [
     Mutant(
         "T5's causal buckets look ahead",
         POSITIONS,
-        "absolute = numpy.maximum(-distance, 0) if causal else numpy.abs(distance)",
+        "absolute = numpy.maximum(-distance, 0) if one_way else numpy.abs(distance)",
         "absolute = numpy.abs(distance)",
         TEST_POSITIONS,
         "buckets_are_the_published_ones",
