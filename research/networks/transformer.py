@@ -176,10 +176,11 @@ class Network(networks.Network):
 
     def _check_positions(self):
         """Checks positions and token types, which may both be relative."""
-        if self.position == "rotary" and self.rotary_width % 2:
+        rotated = self.rotary_width
+        if self.position == "rotary" and (rotated < 2 or rotated % 2):
             raise UserError(
-                f"model.position rotary needs an even width of heads that is rotated, "
-                f"not {self.rotary_width}"
+                "model.position rotary needs an even width of heads that is rotated, "
+                f"at least 2, not {rotated}"
             )
         self._check_rotary()
         if self.position == "relative" and self.width % 2:

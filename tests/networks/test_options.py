@@ -21,7 +21,11 @@ KEY = jax.random.key(0)
         ({"position": "rotary", "width": 6}, r"rotary needs an even width"),
         (
             {"position": "rotary", "head_width": 8, "rotary_fraction": 0.4},
-            r"even width of heads that is rotated, not 3",
+            r"even width of heads that is rotated, at least 2, not 3",
+        ),
+        (
+            {"position": "rotary", "head_width": 8, "rotary_fraction": 0.1},
+            r"even width of heads that is rotated, at least 2, not 0",
         ),
         ({"rotary_fraction": 0.5}, r"rotary_fraction needs model\.position rotary"),
         ({"rope_scaling": [8, 1, 4, 64]}, r"rope_scaling needs model\.position rotary"),

@@ -20,6 +20,14 @@ MUTANTS = [
         "transformers_keys",
     ),
     Mutant(
+        "rotary positions may rotate nothing of a head",
+        "research/networks/transformer.py",
+        "(rotated < 2 or rotated % 2)",
+        "rotated % 2",
+        "tests/networks/test_options.py",
+        "names_the_wrong_key",
+    ),
+    Mutant(
         "T5's buckets are of the pattern, whatever a key says",
         "research/networks/modules/blocks.py",
         "options.has_one_way_buckets(pattern),",
