@@ -47,6 +47,10 @@ KEY = jax.random.key(0)
             r"library has no bias of relative positions",
         ),
         ({"position_buckets": "two_way"}, r"buckets two_way needs .*position_bias t5"),
+        (
+            {"cutoffs": [9], "output_head": "bias", "quantization": "int8"},
+            r"model\.cutoffs needs model\.quantization none, not int8",
+        ),
         ({"global_every": 3}, r"global_every is 3, but there is no window; set model"),
         ({"window": 4, "rope_theta_local": 9.0}, r"local needs model\.position rotary"),
         ({"position": "relative", "width": 15, "heads": 3}, r"an even model\.width"),

@@ -26,6 +26,7 @@ CUTOFFS_NEED = {
     "output_head": ("table", "bias"),
     "output_rows": ("vocabulary",),
     "init": ("normal", "truncated"),
+    "quantization": ("none",),
 }
 """Key -> the values with which an adaptive softmax is defined."""
 

@@ -40,6 +40,14 @@ MUTANTS = [
         "definitions and fused",
     ),
     Mutant(
+        "an adaptive softmax in a quantised network has float tables",
+        "research/networks/layers/options.py",
+        '    "quantization": ("none",),\n',
+        "",
+        "tests/networks/test_options.py",
+        "names_the_wrong_key",
+    ),
+    Mutant(
         "the first projection of the adaptive softmax is that of the input",
         ADAPTIVE,
         "if not number:  # tied",
