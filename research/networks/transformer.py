@@ -430,7 +430,7 @@ class Network(networks.Network):
                 "model.parallel_residual is for networks of one stack: a decoder has "
                 "cross-attention; set it to false"
             )
-        if self.cutoffs and needs.stacks == "encoder_decoder":
+        if self.cutoffs and needs.stacks not in ("one", "two_directions"):
             raise UserError("model.cutoffs is for networks of one stack; set it to []")
         if self.cutoffs and needs.boundary_offsets:
             raise UserError("model.cutoffs excludes objective.boundary_targets")

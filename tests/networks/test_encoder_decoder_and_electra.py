@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from research import networks
+from research.errors import UserError
 from research.networks.modules import electra
 from research.networks.modules.electra import GeneratorDiscriminator
 from research.networks.modules.encoder_decoder import EncoderDecoder
@@ -191,6 +192,33 @@ def test_a_generator_is_as_deep_with_heads_of_the_published_width(
     assert generator.key_width == 64
     assert generator.feedforward == 4 * generator.width
     assert (generator.layers, generator.table_width) == (12, 128)
+
+
+@pytest.mark.parametrize(
+    ("width", "fraction", "keys", "words", "legal"),
+    [
+        (768, 0.3, {}, "is 0.3, a width of 230, which 3 heads do not divide", 231),
+        (1024, 1 / 3, {}, "0.333333, a width of 341, which 5 heads do not", 340),
+        (
+            *(768, 0.25, {"num_kv_heads": 6}),
+            "0.25, a width of 192, where model.num_kv_heads is 6; it must divide model."
+            "heads 3",
+            384,
+        ),
+        (64, 0.3, {"position": "relative"}, "a width of 19, where .* not 19", 18),
+        (64, 0.5, {"num_kv_heads": 6}, "must divide model.heads 1$", 0),
+    ],
+)
+def test_a_size_that_no_generator_has_is_refused_with_the_nearest(
+    width, fraction, keys, words, legal, make_options
+):
+    own = {"width": width, "heads": 12, "head_width": 8, "embedding_width": 32} | keys
+    options = make_options(**own)
+    with pytest.raises(UserError, match=f"objective.generator_size .*{words}") as error:
+        electra.generator_options(options, fraction)
+    assert legal == 0 or electra.generator_options(
+        options, float(str(error.value).rpartition("set it to ")[2])
+    ) == electra.generator_options(options, legal / width)
 
 
 def test_generator_and_discriminator_share_only_embeddings(make_options, make_group):

@@ -97,6 +97,11 @@ def test_the_error_names_what_cannot_be_merged(first, other, message):
         ),
         (
             {"cutoffs": [9], "output_head": "bias"},
+            {"stacks": "generator_discriminator", "tie": "all"},
+            "cutoffs is for networks of one stack",
+        ),
+        (
+            {"cutoffs": [9], "output_head": "bias"},
             {"boundary_offsets": 2},
             r"cutoffs excludes objective\.boundary_targets",
         ),

@@ -74,13 +74,49 @@ class GeneratorDiscriminator(nn.Module):
 
 
 def generator_options(options: Options, fraction: float) -> Options:
-    """The generator's options: narrower, as deep, and with the same embedding width."""
+    """The generator's options: narrower, as deep, and with the same embedding width.
+
+    Raises:
+      UserError: a network of that width is not possible; names the nearest that is.
+    """
     width = max(1, round(options.width * fraction))
+    try:
+        return _of_width(options, width)
+    except UserError as error:
+        heads = _num_heads(width)
+        reason = f"where {error}"
+        if width % heads:
+            reason = f"which {heads} heads do not divide"
+        nearest = _nearest_width(options, width)
+        advice = f"; set it to {nearest / options.width:.6g}" if nearest else ""
+        raise UserError(
+            f"objective.generator_size is {fraction:g}, a width of {width}, "
+            f"{reason}{advice}"
+        ) from error
+
+
+def _of_width(options: Options, width: int) -> Options:
     return dataclasses.replace(
         options,
         width=width,
-        heads=max(1, width // HEAD_WIDTH),
+        heads=_num_heads(width),
         head_width=0,
         feedforward=4 * width,
         embedding_width=options.table_width,
     )
+
+
+def _num_heads(width: int) -> int:
+    return max(1, width // HEAD_WIDTH)
+
+
+def _nearest_width(options: Options, width: int) -> int | None:
+    """The possible width of a generator that is nearest to one; None: there is none."""
+    widths = range(1, options.width + 1)
+    for other in sorted(widths, key=lambda other: abs(other - width)):
+        try:
+            _of_width(options, other)
+        except UserError:
+            continue
+        return other
+    return None

@@ -14,6 +14,23 @@ TEST_WKLM = "tests/objectives/test_wklm.py"
 
 MUTANTS = [
     Mutant(
+        "a generator whose heads do not divide its width is told to set head_width",
+        "research/networks/modules/electra.py",
+        '        raise UserError(\n            f"objective.generator_size is',
+        "        raise error\n        raise UserError(\n"
+        '            f"objective.generator_size is',
+        "tests/networks/test_encoder_decoder_and_electra.py",
+        "no_generator_has",
+    ),
+    Mutant(
+        "an adaptive softmax is not refused beside a generator",
+        "research/networks/transformer.py",
+        'needs.stacks not in ("one", "two_directions"):',
+        'needs.stacks == "encoder_decoder":',
+        "tests/networks/test_needs.py",
+        "transformers_keys",
+    ),
+    Mutant(
         "the draw that replaces a mention masks a token",
         WKLM,
         '(key, "replaced mentions", scored',
@@ -130,7 +147,7 @@ MUTANTS = [
     Mutant(
         "the generator has as many heads as the discriminator",
         "research/networks/modules/electra.py",
-        "heads=max(1, width // HEAD_WIDTH),",
+        "heads=_num_heads(width),",
         "heads=options.heads,",
         "tests/networks/test_encoder_decoder_and_electra.py",
         "a_generator_is_as_deep",
