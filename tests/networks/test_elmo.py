@@ -94,6 +94,15 @@ def test_distinct_tokens_have_the_vector_that_each_has_alone_and_its_gradient():
         np.testing.assert_allclose(leaf, other, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("read", ["characters", "both"])
+def test_vectors_of_characters_are_scaled_as_those_of_a_table(read):
+    modules = [build(input=read, scale_embeddings=scale) for scale in (False, True)]
+    fn = lambda net: net.token(GROUP["token"])  # noqa: E731
+    params = make_params(modules[0], fn)
+    plain, scaled = (apply(module, params, fn) for module in modules)
+    np.testing.assert_allclose(scaled, plain * 8**0.5, rtol=1e-6)
+
+
 def test_values_of_cells_and_projections_are_cut():
     """Two cells, of which one goes beyond 3, as does what is projected of them."""
     table = np.full((128, 1), 0.5, np.float32)

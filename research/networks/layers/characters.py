@@ -154,6 +154,7 @@ class CharacterEmbedding(Module):
         chunks = spelled_NC.reshape(-1, CHUNK, spelled_NC.shape[1])
         rows = lax.map(chunk, (chunks, distinct_N[::CHUNK])).reshape(-1, width)
         found = jnp.take(rows, index.reshape(token_BL.shape), axis=0, mode="clip")
+        found = found * options.width**0.5 if options.scale_embeddings else found
         return nn.with_logical_constraint(found, STATE_AXES)
 
 

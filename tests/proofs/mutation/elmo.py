@@ -12,6 +12,15 @@ TEST_SAMPLED = "tests/objectives/losses/test_sampled_softmax.py"
 
 MUTANTS = [
     Mutant(
+        "model.scale_embeddings leaves vectors of characters as they are",
+        CHARACTERS,
+        "        found = found * options.width**0.5 if options.scale_embeddings "
+        "else found\n",
+        "",
+        TEST,
+        "vectors_of_characters",
+    ),
+    Mutant(
         "words are spelled without an end",
         CHARACTERS,
         "jnp.where(position == size, END_WORD, after)",
