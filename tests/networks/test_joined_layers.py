@@ -99,6 +99,30 @@ def test_joined_layers_have_dropout_of_their_outputs():
     assert ((zero > 0.2) & (zero < 0.8)).all()
 
 
+@pytest.mark.parametrize("place", ["layer", "weight", "output"])
+def test_joined_layers_have_each_dropout_of_a_layer(place):
+    """Its mask is one of both directions; that of the output is of the last alone."""
+    keys = KEYS | {"input": "table", "joined_layers": 1, f"{place}_dropout": 0.5}
+    module = networks.build(Network(**keys), NEEDS, VOCAB)
+    group = dict(zip(("token", "segment"), rows(TOKEN[0]), strict=True))
+
+    def run(net):
+        undropped = net.states(group, undropped=True).raw
+        return net.features(group)[..., : 2 * WIDTH], undropped
+
+    params = make_params(module, run)
+    for side in ("forward", "backward"):  # the layer below has no state that it reads
+        below = params[side]["stack"]["blocks"]
+        below["recurrent_kernel"] = np.zeros_like(below["recurrent_kernel"])
+    (below, joined), (other_below, other) = (
+        apply(module, params, run, key) for key in (None, jax.random.key(0))
+    )
+    changes = [
+        np.abs(a - b).max() > 1e-6 for a, b in ((below, other_below), (joined, other))
+    ]
+    assert changes == [place == "output", place != "output"]
+
+
 @pytest.mark.parametrize(
     ("keys", "needs", "words"),
     [

@@ -409,6 +409,7 @@ class JoinedLayers(Module):
         )
         name = f"block_{options.layers + self.number}"
         (params,) = Blocks(own, 1, x_BLR.shape[-1], width, name=name)()
+        params = drop_weights(self, params)
         rows = len(segment_BL)
         before = (
             jnp.zeros((rows, width), options.dtype),

@@ -25,6 +25,7 @@ from research.networks.modules.lstm import (
     JoinedLayers,
     StackResult,
     Words,
+    drop,
     inputs_of_layers,
     make_token,
     read_words,
@@ -121,11 +122,14 @@ class TwoLSTMs(nn.Module):
         self, x: Undropped, segment_BL: jax.Array, with_cells: bool = False
     ) -> tuple[Undropped, list[tuple[LayerResult, LayerResult]]]:
         """What the layers that read both directions give of [B, L, 2 D], or x if there
-        are none; and what each gives, in the order of the text."""
+        are none; and what each gives, in the order of the text. They read states with
+        dropout between layers, one mask for both directions, in place of that of the
+        output."""
         backward, layers = _turn(segment_BL), []
         for first, last in zip(self.joined_forward, self.joined_backward, strict=True):
-            ahead, result = first(x.states, segment_BL, with_cells)
-            back, turned = last(_turn(x.states), backward, with_cells)
+            read = drop(self, x.raw, "layer")
+            ahead, result = first(read, segment_BL, with_cells)
+            back, turned = last(_turn(read), backward, with_cells)
             x = Undropped(*map(_join, ahead, map(_turn, back)))
             layers.append((result, _turn_layer(turned)))
         return x, layers

@@ -9,6 +9,31 @@ TEST_LAYERS = "tests/networks/test_joined_layers.py"
 
 MUTANTS = [
     Mutant(
+        "layers that join directions read without dropout between layers",
+        "research/networks/modules/two_lstms.py",
+        'read = drop(self, x.raw, "layer")',
+        "read = x.raw",
+        TEST_LAYERS,
+        "each_dropout_of_a_layer",
+    ),
+    Mutant(
+        "layers that join directions read states with dropout of the output",
+        "research/networks/modules/two_lstms.py",
+        'read = drop(self, x.raw, "layer")',
+        'read = drop(self, x.states, "layer")',
+        TEST_LAYERS,
+        "each_dropout_of_a_layer",
+    ),
+    Mutant(
+        "layers that join directions have no dropout of recurrent kernels",
+        LSTM,
+        "        (params,) = Blocks(own, 1, x_BLR.shape[-1], width, name=name)()\n"
+        "        params = drop_weights(self, params)\n",
+        "        (params,) = Blocks(own, 1, x_BLR.shape[-1], width, name=name)()\n",
+        TEST_LAYERS,
+        "each_dropout_of_a_layer",
+    ),
+    Mutant(
         "the student of the next word has read it",
         CVT,
         '"future": forward,',
