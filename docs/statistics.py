@@ -57,7 +57,9 @@ s and item i is modelled as mean + seed[s] + item[i] + interaction[s, i].
   curve is drawn anew by the multi-bootstrap
   ([multi_bootstrap.py](../research/evaluation/multi_bootstrap.py)), which over seeds
   would want 50 or more.
-* Fine-tunings of one pretraining are averaged first: they are no further seeds.
+* Fine-tunings of one pretraining are averaged first: they are no further seeds. If no
+  run of the sweep made the checkpoint (`train.init_from=hf:DIR`) there are no others: ±
+  and verdicts are on further seeds of what is trained from it, and cells are marked.
 """
 
 

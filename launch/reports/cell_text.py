@@ -9,7 +9,7 @@ from research.evaluation.power import MAX_SEEDS
 from research.evaluation.statistics import MIN_SEEDS, ROUNDING, Estimate
 
 DASH = "–"
-ONE_SEED_MARK, MIXED_MARK = "†", "‡"
+ONE_SEED_MARK, MIXED_MARK, OUTSIDE_MARK = "†", "‡", "§"
 
 
 def format_number(value: float, digits: int) -> str:
@@ -32,6 +32,8 @@ def format_cell(cell: Cell | None, digits: int) -> str:
         text += f" {ONE_SEED_MARK}"
     if cell.mixed_data:
         text += f" {MIXED_MARK}"
+    if cell.shares_outside_start:
+        text += f" {OUTSIDE_MARK}"
     if cell.paper:
         number = format_number(cell.paper.number, digits)
         text += f" (paper: {' '.join([number, cell.paper.mark]).strip()})"

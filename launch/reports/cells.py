@@ -98,6 +98,14 @@ class Cell(NamedTuple):
         return _two_populations(self.numbers)
 
     @property
+    def shares_outside_start(self) -> bool:
+        """Whether seeds of it start from one checkpoint that no run of the sweep made:
+        they are none of its pretraining."""
+        trials = {n.trial.pretraining_seed: n.trial for n in self.numbers}
+        starts = [start for t in trials.values() if (start := t.outside_start)]
+        return len({*starts}) < len(starts)
+
+    @property
     def mixed_data(self) -> bool:
         """Whether its runs read different data, or by different vocabularies."""
         return len({number.origins("data") for number in self.numbers}) > 1

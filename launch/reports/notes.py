@@ -8,6 +8,7 @@ import numpy as np
 from launch.reports.cell_text import (
     MIXED_MARK,
     ONE_SEED_MARK,
+    OUTSIDE_MARK,
     format_verdict,
     is_compared,
     mean_and_margin,
@@ -53,6 +54,12 @@ def notes(table: Table, grid: Grid) -> list[str]:
     if any(cell.one_seed and cell.estimate.count > 1 for cell in cells):
         texts.append(
             f"{ONE_SEED_MARK}: one pretraining seed; ± is over its fine-tuning seeds."
+        )
+    if any(cell.shares_outside_start for cell in cells):
+        texts.append(
+            f"{OUTSIDE_MARK}: seeds of one checkpoint that no run of the sweep made; ± "
+            "and verdict are on further seeds of what is trained from it, not of its "
+            "pretraining."
         )
     texts += _comparison_notes(table, grid)
     texts += _claim_notes(table, grid)

@@ -39,12 +39,21 @@ class Trial:
     def pretraining_seed(self) -> int:
         """The seed of the first run that the parameters come from.
 
-        For initial parameters it is that of the vocabulary's run, or of this trial.
+        For initial parameters, and those of a checkpoint from outside the sweep, it is
+        that of the vocabulary's run, or of this trial.
         """
         for key in ("train.init_from", "data.vocabulary"):
             if key in self.parents:
                 return self.parents[key].pretraining_seed
         return self.config["seed"]
+
+    @property
+    def outside_start(self) -> str:
+        """The checkpoint that its parameters come from, if no run of the sweep made it;
+        else ""."""
+        if start := self.parents.get("train.init_from"):
+            return start.outside_start
+        return self.config["train.init_from"]
 
     def with_ancestors(self) -> Iterator["Trial"]:
         """The trial's ancestors, then the trial itself."""

@@ -1,6 +1,7 @@
 """Formats: Markdown, LaTeX, CSV and HTML show the same cells."""
 
 import csv
+import dataclasses
 import html.parser
 import io
 import math
@@ -164,6 +165,31 @@ def test_one_pretraining_seed_is_marked(grid):
     assert "†: one pretraining seed" in text and "carries no verdict" in text
     assert "†" not in " ".join(notes.notes(fake_sweep.TABLE, grid))
     assert r"\dag{}" in formats.latex(fake_sweep.TABLE, marked)
+
+
+def test_seeds_of_one_checkpoint_from_outside_the_sweep_are_marked(grid):
+    """Its fine-tunings are no further pretrainings; a checkpoint a seed are several."""
+    numbers = grid["none"]["score"].numbers
+    for starts, is_marked in (("aaa", True), ("aba", True), ("abc", False)):
+        trials = [
+            dataclasses.replace(
+                number.trial, config=number.trial.config | {"train.init_from": start}
+            )
+            for number, start in zip(numbers, starts, strict=True)
+        ]
+        tuned = [
+            dataclasses.replace(trial, parents={"train.init_from": trial})
+            for trial in trials
+        ]
+        for each in (trials, tuned):
+            own = [n._replace(trial=t) for n, t in zip(numbers, each, strict=True)]
+            cell = grid["none"]["score"]._replace(numbers=tuple(own))
+            marked = grid | {"none": grid["none"] | {"score": cell}}
+            assert ("§" in cell_text.format_cell(cell, 1)) == is_marked
+            text = " ".join(notes.notes(fake_sweep.TABLE, marked))
+            assert ("§: seeds of one checkpoint" in text) == is_marked
+            assert (r"\S{}" in formats.latex(fake_sweep.TABLE, marked)) == is_marked
+    assert "§" not in " ".join(notes.notes(fake_sweep.TABLE, grid))
 
 
 def test_runs_of_different_code_are_marked(tmp_path):

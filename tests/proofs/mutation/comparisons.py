@@ -108,6 +108,22 @@ MUTANTS = [
         "without_scores_of_items",
     ),
     Mutant(
+        "seeds of one published checkpoint pass for pretraining seeds",
+        CELLS,
+        "return len({*starts}) < len(starts)",
+        "return False",
+        "tests/launch/reports/test_formats.py",
+        "outside_the_sweep",
+    ),
+    Mutant(
+        "what is tuned after a published checkpoint passes for pretraining seeds",
+        "launch/sweeps/trial.py",
+        "return start.outside_start",
+        'return ""',
+        "tests/launch/reports/test_formats.py",
+        "outside_the_sweep",
+    ),
+    Mutant(
         "a repeat may have seeds of the first result",
         LEDGER,
         "if shared := sorted(others & {*result.seeds}):",
