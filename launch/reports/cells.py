@@ -126,9 +126,13 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
     """
     rows = table_rows(table, trials)
     _check_rows(rows)
-    for name in table.all_baselines:
-        if name not in rows:
-            raise unknown("baseline row", name, rows)
+    for what, names in (
+        ("baseline row", table.all_baselines),
+        ("row of [baselines]", table.baselines),
+    ):
+        for name in names:
+            if name not in rows:
+                raise unknown(what, name, rows)
     groups = _column_groups(table)
     ready = {column.name: column.ready for column in table.columns}
     numbers: dict[tuple[str, str], Numbers] = {}
@@ -179,11 +183,11 @@ def _check_rows(rows: Rows) -> None:
 
 
 def _column_groups(table: Table) -> dict[str, tuple[str, ...]]:
-    """Column -> the groups whose trials it needs."""
+    """Column -> the groups whose trials it needs, each once."""
     groups: dict[str, tuple[str, ...]] = {}
     for column in table.columns:
         parts = tuple(group for name in column.mean_of for group in groups[name])
-        groups[column.name] = parts or (column.group,)
+        groups[column.name] = tuple(dict.fromkeys(parts)) or (column.group,)
     return groups
 
 

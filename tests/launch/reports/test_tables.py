@@ -189,6 +189,21 @@ def test_a_missing_run_leaves_its_cells_empty_and_is_named(tmp_path):
         path.write_text(content)
 
 
+def test_a_mean_counts_a_missing_run_of_two_of_its_columns_once(tmp_path):
+    planned = fake_sweep.finished(tmp_path)
+    trial = fake_sweep.rows(planned)["mlm"]["second"][1]
+    (trial.folder / "result.json").unlink()
+    parts = [
+        fake_sweep.TABLE.columns[1]._replace(name=name, tested=False) for name in "ab"
+    ]
+    mean = tables.Column("mean", "", "", mean_of=("a", "b"))
+    table = fake_sweep.TABLE._replace(columns=(*parts, mean))
+    grid = cells.fill_table(table, _plan(tmp_path))
+    for name in ("a", "mean"):
+        text = cell_text.format_cell(grid["mlm"][name], 1)
+        assert text.startswith("– 1 of 3 runs missing")
+
+
 def _edit(trial, other):
     path = trial.folder / "result.json"
     path.write_text(path.read_text().replace("71.0", "99.0"))
@@ -283,6 +298,9 @@ def test_each_row_has_its_own_baseline(tmp_path):
     assert "difference: from the row's own baseline" in text and "2 together" in text
     with pytest.raises(UserError, match="unknown baseline row 'nothing'"):
         cells.fill_table(table._replace(baselines={"mlm": "nothing"}), _plan(tmp_path))
+    wrong = table._replace(baselines={"mml": "lm"})
+    with pytest.raises(UserError, match=r"row of \[baselines\] 'mml'; .* mlm"):
+        cells.fill_table(wrong, _plan(tmp_path))
 
 
 def test_two_trials_of_one_seed_are_refused(tmp_path):

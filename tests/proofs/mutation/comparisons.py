@@ -124,6 +124,22 @@ MUTANTS = [
         "outside_the_sweep",
     ),
     Mutant(
+        "a misspelt row of [baselines] is left out in silence",
+        CELLS,
+        '("row of [baselines]", table.baselines),',
+        '("row of [baselines]", ()),',
+        TEST_TABLES,
+        "its_own_baseline",
+    ),
+    Mutant(
+        "a mean of two columns of a task counts each missing run twice",
+        CELLS,
+        "tuple(dict.fromkeys(parts)) or (column.group,)",
+        "parts or (column.group,)",
+        TEST_TABLES,
+        "two_of_its_columns",
+    ),
+    Mutant(
         "a repeat may have seeds of the first result",
         LEDGER,
         "if shared := sorted(others & {*result.seeds}):",
