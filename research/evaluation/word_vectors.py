@@ -3,6 +3,7 @@
 # V words, D width, Q questions
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,11 +212,13 @@ def _pairs(path: Path) -> Iterator[tuple[str, str, float]]:
     for number, line in _lines(path):
         try:
             first, second, score = line.upper().split()
-            yield first, second, float(score)
+            if not math.isfinite(judged := float(score)):
+                raise ValueError(score)
         except ValueError as error:
             raise UserError(
                 f"{path}, line {number}: not two words and a number, but {line!r}"
             ) from error
+        yield first, second, judged
     if not number:
         raise UserError(f"{path} has no pairs: lines of two words and a number")
 

@@ -10,8 +10,16 @@ from research.data.corpora import sentences
 WORDS, STRIDE = 100, 50
 """Words of a passage (Karpukhin et al. 2020, section 4.1), and from one to the next."""
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORD = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
-_RUN = re.compile(rf"([{_CJK}]+)|[^\W_{_CJK}]+")
+_MARKS = "".join(
+    character
+    for character in map(chr, range(0x300, 0x20000))
+    if unicodedata.category(character).startswith("M")
+    and character not in "\u3099\u309a"  # of Japanese
+)
+"""Combining marks, such as the vowels of Hindi, which are no letters to `re`."""
+_LETTERS = rf"[^\W_{_CJK}]+(?:[{_MARKS}][^\W_{_CJK}]*)*"
+_WORD = re.compile(rf"[{_CJK}]|{_LETTERS}")
+_RUN = re.compile(rf"([{_CJK}]+)|{_LETTERS}")
 
 
 class Passage(NamedTuple):

@@ -75,6 +75,7 @@ def test_similarities_are_over_the_known_pairs(tmp_path):
         ("answer_analogies", "a b c\n", "line 1: not four words"),
         ("answer_analogies", ": empty\n", "has no questions"),
         ("compare_similarities", "a b\n", "line 1: not two words and a number"),
+        ("compare_similarities", "a b 1\na c nan\n", "line 2: not two words and"),
         ("compare_similarities", "", "has no pairs"),
     ],
 )

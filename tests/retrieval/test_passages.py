@@ -59,6 +59,7 @@ def test_a_passage_has_so_many_words_and_half_of_the_last_one():
     assert first.text.split() == words[:WORDS]
     assert second.text.split() == words[STRIDE : STRIDE + WORDS]
     assert third.text.split() == words[2 * STRIDE :]
+    assert next(cut_document("d", "हिन्दी " * 150)).text.split() == ["हिन्दी"] * WORDS
     (characters, *_) = cut_document("d", "学" * 150)
     assert len(characters.text) == WORDS
 
@@ -81,6 +82,8 @@ def test_sentences_end_at_stops_and_blank_lines():
         ("The River-bank, 2nd!", ["the", "river", "bank", "2nd"]),
         ("学校へ行く", ["学", "校", "へ", "行", "く", "学校", "校へ", "へ行", "行く"]),
         ("Ｐython彼", ["python", "彼"]),
+        ("हिन्दी भाषा, ता।", ["हिन्दी", "भाषा", "ता"]),
+        ("x\u0323\u0304 ❤\ufe0f", ["x\u0323\u0304"]),
     ],
 )
 def test_terms_are_words_and_neighbouring_characters(text, expected):

@@ -14,6 +14,14 @@ TEST_ANSWERS = "tests/inference/test_answers.py"
 
 MUTANTS = [
     Mutant(
+        "words end at their combining marks, so that Hindi has single consonants",
+        PASSAGES,
+        'if unicodedata.category(character).startswith("M")',
+        'if unicodedata.category(character) == "Me"',
+        TEST_PASSAGES,
+        "terms_are",
+    ),
+    Mutant(
         "characters of a passage count from its text before it is stripped",
         PASSAGES,
         "start += len(whole) - len(whole.lstrip())",

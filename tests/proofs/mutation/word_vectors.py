@@ -21,6 +21,14 @@ TEST_GLOVE = "tests/objectives/test_glove.py"
 
 MUTANTS = [
     Mutant(
+        "a judgement that is no number makes Spearman's correlation NaN",
+        ASKED,
+        "if not math.isfinite(judged := float(score)):",
+        "if not (judged := float(score)):",
+        TEST_ASKED,
+        "wrong_are_refused",
+    ),
+    Mutant(
         "bytes of a hash have no sign",
         SUBWORDS,
         "signed = byte - 256 if byte > 127 else byte",
