@@ -82,6 +82,32 @@ MUTANTS = [
         "tests/test_tables.py",
         "bert_small",
     ),
+    *(
+        Mutant(bug, f"experiments/sweeps/{sweep}.py", old, new, TEST_SWEEPS, test)
+        for bug, sweep, old, new, test in (
+            (
+                "ULMFiT's language models make two thirds of their passes",
+                "ulmfit",
+                "(322_600, 19_600, 19_550)",
+                "(220_000, 5_850, 19_550)",
+                "passes_of_their_texts",
+            ),
+            (
+                "XLM has XNLG's batch",
+                "xnlg",
+                ', "train.batch": 1024}',
+                "}",
+                "batch_of_xlm",
+            ),
+            (
+                "rows of RoBERTa's first table begin short",
+                "roberta1",
+                '{"train.phases": []}',
+                "{}",
+                "rows_of_robertas",
+            ),
+        )
+    ),
     Mutant(
         "RoBERTa's large model has base's learning rate and warm-up",
         "experiments/roberta.py",
