@@ -116,7 +116,7 @@ def _score_run(
     facts = {"task": args.task, "method": method, "score": scorer.meaning}
     facts |= {"files": args.data, "hash": files_hash, "step": restored.step}
     cells = {
-        row: {column: cell._asdict() for column, cell in columns.items()}
+        row: {column: cell.to_json() for column, cell in columns.items()}
         for row, columns in table.items()
     }
     write_json(folder / "table.json", facts | {"table": cells})

@@ -407,6 +407,16 @@ def test_nearly_equal_scores_of_a_pair_count_half(tmp_path):
     assert scored_columns.pairs(trial, "blimp").tolist() == [100, 0, 50]
 
 
+def test_a_run_without_pairs_of_equal_lengths_has_a_dash(tmp_path):
+    folder = tmp_path / "evaluations" / "blimp-a-9-0123abcd"
+    folder.mkdir(parents=True)
+    pair = [{"log_prob": -1.0, "num_tokens": n} for n in (3, 4)]
+    (folder / "scores.jsonl").write_text(f"{json.dumps({'gold': 0, 'scores': pair})}\n")
+    trial = _scored_run(tmp_path, 9)
+    assert scored_columns.pairs(trial, "blimp").tolist() == [50]
+    assert scored_columns.pairs(trial, "blimp", equal_lengths=True) is None
+
+
 def _write_scores(trial, *names):
     """Scores of four pairs, three of them right, in folders of these names."""
     interval = {"value": 0.75, "low": 0.5, "high": 1.0}

@@ -13,7 +13,7 @@ from launch.reports.result_columns import PRETRAINING
 from launch.reports.tables import Column, Scoring
 from launch.sweeps.trial import Trial
 from research.errors import UserError
-from research.evaluation.score_tables import EQUAL_LENGTHS, credit
+from research.evaluation.score_tables import ALL, EQUAL_LENGTHS, Cell, credit
 from research.files.existence import exists, files_in
 from research.files.json_files import (
     NUMBER,
@@ -23,7 +23,7 @@ from research.files.json_files import (
 )
 
 SCORES = "scores.jsonl"
-INTERVAL = ("value", "low", "high")
+NUMBER_OR_NULL = (*NUMBER, type(None))
 REMEDY = "delete its folder and run launch.score again"
 
 
@@ -67,6 +67,8 @@ def is_scored(trial: Trial, task: str) -> bool:
 def pairs(trial: Trial, task: str, equal_lengths: bool = False) -> np.ndarray | None:
     """100 for each pair whose good sentence has the higher score, 50 for a tie.
 
+    None: the objective gives no scores, or there are no such pairs.
+
     Args:
       equal_lengths: of pairs of equally many tokens alone.
     """
@@ -75,15 +77,14 @@ def pairs(trial: Trial, task: str, equal_lengths: bool = False) -> np.ndarray | 
     path = score_folder(trial, task)[0] / SCORES
     found = read_json_lines(path, {"scores": list, "gold": int})
     try:
-        return np.array(
-            [
-                100.0 * credit(_log_probs(p), p["gold"])
-                for p in found
-                if not (equal_lengths and _lengths_differ(p["scores"]))
-            ]
-        )
+        values = [
+            100.0 * credit(_log_probs(p), p["gold"])
+            for p in found
+            if not (equal_lengths and _lengths_differ(p["scores"]))
+        ]
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error!r}); {REMEDY}") from error
+    return None if found and not values else np.array(values)
 
 
 def _log_probs(pair: Mapping[str, Any]) -> list[float]:
@@ -104,27 +105,30 @@ def _lengths_differ(scores: Sequence[Mapping[str, Any]]) -> bool:
     return len({score["num_tokens"] for score in scores}) > 1
 
 
-def read_cell(trial: Trial, task: str, cell: str) -> dict[str, float] | None:
-    """A cell of the row for all texts: `value`, `low`, `high`; None: no such cell."""
+def read_cell(trial: Trial, task: str, cell: str) -> Cell | None:
+    """A cell of the row for all texts; None: no such cell."""
     if not trial.gives_scores:
         return None
     path = score_folder(trial, task)[0] / "table.json"
     try:
         rows = read_json(path, REMEDY, {"table": dict})["table"]
-        check_object(rows, {"all": dict})
-        if cell in rows["all"]:
-            check_object(rows["all"], {cell: dict})
-            check_object(rows["all"][cell], dict.fromkeys(INTERVAL, NUMBER))
+        check_object(rows, {ALL: dict})
+        if cell not in rows[ALL]:
+            return None
+        check_object(rows[ALL], {cell: dict})
+        check_object(rows[ALL][cell], dict.fromkeys(Cell._fields, NUMBER_OR_NULL))
     except ValueError as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path} is damaged ({error}); {REMEDY}") from error
-    return rows["all"].get(cell)
+    numbers = (rows[ALL][cell][name] for name in Cell._fields)
+    return Cell(*(math.nan if number is None else number for number in numbers))
 
 
 def half_interval(trial: Trial, task: str, cell: str) -> float:
+    """nan: the interval is not known."""
     found = read_cell(trial, task, cell)
-    return (found["high"] - found["low"]) / 2
+    return (found.high - found.low) / 2
 
 
 def pair_column(name: str, task: str, equal_lengths: bool = False) -> Column:
@@ -158,7 +162,8 @@ def scored_column(name: str, task: str, cell: str, percent: bool = False) -> Col
 
     def value(trial: Trial) -> float | None:
         found = read_cell(trial, task, cell)
-        return found and scale * found["value"]
+        known = found is not None and not math.isnan(found.value)
+        return scale * found.value if known else None
 
     def margin(trial: Trial) -> float:
         return scale * half_interval(trial, task, cell)

@@ -38,6 +38,10 @@ class Cell(NamedTuple):
     low: float = float("nan")
     high: float = float("nan")
 
+    def to_json(self) -> dict[str, float | None]:
+        """Its numbers by name; what is nan, which JSON does not have, is null."""
+        return {k: None if np.isnan(v) else v for k, v in self._asdict().items()}
+
 
 Table = dict[str, dict[str, Cell]]
 """Row -> column -> cell."""
@@ -87,12 +91,11 @@ def task_table(
 
 
 def _choice_table(items: Sequence[Item], scores: Sequence[Sequence[Score]]) -> Table:
-    """Accuracies of each group, and of all items where there are several groups."""
+    """Accuracies of each group, and of all items."""
     groups: dict[str, list[int]] = {}
     for number, item in enumerate(items):
         groups.setdefault(item.group or ALL, []).append(number)
-    if len(groups) > 1:
-        groups[ALL] = list(range(len(items)))
+    groups[ALL] = list(range(len(items)))
     table = {}
     for group, numbers in groups.items():
         table[group] = {"items": Cell(len(numbers))}
@@ -246,9 +249,10 @@ FRACTIONS = ("accuracy", "fill-in", "held", "AUC", "chance", "lengths differ")
 def _text(name: str, cell: Cell) -> str:
     if name in COUNTS:
         return f"{cell.value:,.0f}"
+    if np.isnan(cell.value):
+        return "–"
     if name.startswith(FRACTIONS):
-        if np.isnan(cell.value):
-            return "–"
-        value, low, high = (f"{100 * x:.1f}" for x in cell)
-        return f"{value} %" if np.isnan(cell.low) else f"{value} % [{low}, {high}]"
-    return f"{cell.value:.4g} [{cell.low:.4g}, {cell.high:.4g}]"
+        (value, low, high), unit = (f"{100 * x:.1f}" for x in cell), " %"
+    else:
+        (value, low, high), unit = (f"{x:.4g}" for x in cell), ""
+    return f"{value}{unit}" + ("" if np.isnan(cell.low) else f" [{low}, {high}]")

@@ -77,6 +77,8 @@ def test_groups_and_the_length_alone():
     shorter = [scored(-9.0, tokens=3, size=20), scored(-10.0, tokens=4, size=16)]
     table = task_table(CHOOSE, items, [shorter, shorter[::-1], shorter], LIKELIHOOD)
     assert list(table) == ["a", "b", "all"]
+    alone = task_table(CHOOSE, items[:2], [shorter, shorter[::-1]], LIKELIHOOD)
+    assert repr(alone) == repr({"a": table["a"], "all": table["a"]})
     a, b = table["a"], table["b"]
     assert a["items"].value == 2 and a["lengths differ"].value == 1
     assert a["accuracy, sum"].value == a["accuracy, length alone"].value == 0.5

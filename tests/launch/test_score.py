@@ -1,6 +1,7 @@
 """launch.score: tables and scores of each text on disk, and one-line errors."""
 
 import json
+import math
 import shutil
 from types import SimpleNamespace
 
@@ -63,8 +64,12 @@ def test_pairs_and_last_words(folder, capsys):
     flags = [f"--workdir={folder}/run", "--task=blimp", f"--data={folder}/pairs.jsonl"]
     code, lines, _ = score(capsys, *flags)
     assert code == DONE
-    assert lines[-5] == "blimp by likelihood (left_to_right)"
-    assert lines[-2].startswith("| x | 4 | ")
+    assert lines[-6] == "blimp by likelihood (left_to_right)"
+    assert [line.startswith(("| x | 4 | ", "| all | 4 | ")) for line in lines[-3:]] == [
+        True,
+        True,
+        False,
+    ]
     with open(f"{lines[-1]}/scores.jsonl") as file:
         items = list(map(json.loads, file))
     with open(f"{lines[-1]}/table.json") as file:
@@ -83,6 +88,25 @@ def test_pairs_and_last_words(folder, capsys):
         words = [json.loads(line)["scores"][0] for line in file]
     assert [word["num_bytes"] for word in words] == [5, 2]
     assert all(word["all_best"] in (True, False) for word in words)
+
+
+def test_a_table_reads_scores_of_one_paradigm_and_of_one_text(folder, tmp_path, capsys):
+    without = shutil.ignore_patterns("evaluations")  # of the tests before
+    shutil.copytree(folder / "run", tmp_path / "run", ignore=without)
+    (tmp_path / "one.txt").write_text("ab cd abc ef\n")
+    for task, file in (("blimp", folder / "pairs.jsonl"), ("sentences", "one.txt")):
+        flags = [f"--workdir={tmp_path}/run", f"--task={task}"]
+        code, lines, _ = score(capsys, *flags, f"--data={tmp_path / file}")
+        assert code == DONE and "nan" not in "".join(lines)
+    for file in tmp_path.glob("run/evaluations/*/table.json"):
+        json.loads(file.read_text(), parse_constant=pytest.fail)  # NaN is no JSON
+    run = {"folder": tmp_path / "run", "gives_scores": True, "opened_step": 3}
+    trial = SimpleNamespace(**run)
+    columns = {column.name: column for column in scored_columns.SCORED}
+    assert len(columns["BLiMP"].value(trial)) == 4
+    assert 0 < columns["BLiMP"].margin(trial) < 50
+    assert columns["bits a byte"].value(trial) > 0
+    assert math.isnan(columns["bits a byte"].margin(trial))
 
 
 def test_scores_of_some_items_are_none_of_a_table(folder, tmp_path, capsys):
