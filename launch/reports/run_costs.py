@@ -7,6 +7,7 @@ from etils import epath
 
 from research.errors import UserError
 from research.files.existence import exists
+from research.run.identity import flatten
 from research.run.metric_writer import read_speed
 from research.run.workdir import read_result
 
@@ -19,14 +20,16 @@ def cost_of_steps(
 ) -> tuple[list[float], list[float]]:
     """Steps, and the cost of the run up to each, in the unit of `over`.
 
-    Between known steps the cost is interpolated linearly, which is exact in a phase.
+    Between known steps the cost is to be interpolated linearly. That is exact in a
+    phase, but for FLOPs of length buckets, whose steps differ.
 
     Args:
       lines: those of its metrics.jsonl.
       over: a key of UNITS.
 
     Raises:
-      UserError: FLOPs are asked of a run that has not ended.
+      UserError: FLOPs are asked of a run that has not ended, or that has phases and is
+        of a version which did not say theirs.
     """
     result = read_result(workdir) if exists(workdir / "result.json") else {}
     if over == "flops":
@@ -35,8 +38,8 @@ def cost_of_steps(
                 f"{workdir} has no result.json, which says its FLOPs: the run has not "
                 "ended"
             )
-        steps = result["steps"]
-        return [0, steps], [0, result["flops_per_step"] * steps / 1e15]
+        steps, flops = zip([0, 0], *_flops_to(workdir, result), strict=True)
+        return [*steps], [each / 1e15 for each in flops]
     if over == "time":
         known = [{"step": 0, "seconds": 0}, *read_speed(workdir)]
         return _column(known, "step", 1), _column(known, "seconds", 1 / 60)
@@ -45,6 +48,23 @@ def cost_of_steps(
     if result:
         known.append(result | {"step": result["steps"]})
     return _column(known, "step", 1), _column(known, "tokens_seen", 1e-6)
+
+
+def _flops_to(workdir: epath.Path, result: Mapping[str, Any]) -> list[Sequence[float]]:
+    """(step, FLOPs of all steps up to it) where a phase ends.
+
+    Raises:
+      UserError: they are not known.
+    """
+    if "flops_to" in result:
+        return result["flops_to"]
+    if any(end < 1 for end, _ in flatten(result["config"]).get("train.phases", ())):
+        raise UserError(
+            f"{workdir}/result.json, of an earlier version, does not say the FLOPs of "
+            "each of train.phases: draw its curves over tokens or time"
+        )
+    steps = result["steps"]
+    return [(steps, result["flops_per_step"] * steps)]
 
 
 def _column(lines: Sequence[Mapping[str, Any]], name: str, factor: float) -> list:

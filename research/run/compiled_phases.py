@@ -128,26 +128,31 @@ def tokens_seen(phases: Sequence[Phase], step: int) -> int:
     return total
 
 
-def cost_facts(phases: Sequence[Phase], last_step: int) -> dict[str, float]:
+def cost_facts(phases: Sequence[Phase], last_step: int) -> dict[str, Any]:
     """A run's costs as its result has them: means over its steps, and peak memory.
 
-    Tokens are counted in all batches, before corruption.
+    Tokens are counted in all batches, before corruption. `flops_to` has a pair for each
+    phase: the step after which it ends, and the FLOPs of all steps up to there.
 
     Args:
       last_step: the step after which the run ends.
     """
     stops = [0, *(min(phase.stop, last_step) for phase in phases)]
-    costs = [
-        each
+    by_phase = [
+        _step_costs(phase, *bounds)
         for phase, bounds in zip(phases, itertools.pairwise(stops), strict=True)
-        for each in _step_costs(phase, *bounds)
     ]
+    costs = [each for own in by_phase for each in own]
     tokens = tokens_seen(phases, stops[-1])
-    total = sum(num * cost.flops for num, cost in costs)
+    flops = [sum(num * cost.flops for num, cost in own) for own in by_phase]
+    total = sum(flops)
     recomputed = sum(num * cost.recomputed_flops for num, cost in costs)
     return {
         "tokens_seen": tokens,
         "flops_per_step": total / stops[-1],
+        "flops_to": [
+            *map(list, zip(stops[1:], itertools.accumulate(flops), strict=True))
+        ],
         "flops_per_token": total / tokens,
         "recomputed_flops_per_step": recomputed / stops[-1],
         "peak_bytes": max(cost.peak_bytes for _, cost in costs),

@@ -6,10 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from etils import epath
 
 from launch import curves
 from launch.cli import DONE, MISTAKE, main
 from launch.reports.bars import curve_bars
+from launch.reports.run_differences import read_run
+from research.run.workdir import read_result, write_result
 from tests.testing import earlier_runs
 
 
@@ -95,6 +98,38 @@ def test_trials_have_their_names_and_other_runs_their_paths(runs, tmp_path):
     own = [str(tmp_path / "one" / "x"), str(tmp_path / "two")]
     assert curves.short_names(own) == ["one/x", "two"]
     assert curves.short_names(runs[:1]) == ["lm"]
+
+
+def _with_result(run, folder, **changes):
+    """A copy of a run with changes of its result; None: without."""
+    shutil.copytree(run, folder)
+    result = read_result(epath.Path(folder)) | changes
+    known = {key: value for key, value in result.items() if value is not None}
+    write_result(epath.Path(folder), known)
+    return str(folder)
+
+
+def test_each_phase_has_its_own_flops(runs, tmp_path):
+    """A run of six steps, of which the last two cost ten times as much."""
+    lines = [json.loads(x) for x in (Path(runs[0]) / "metrics.jsonl").open()]
+    steps = [line["step"] for line in lines if "train/loss" in line]
+    flops = {"flops_to": [[4, 4e15], [6, 24e15]], "flops_per_step": 4e15}
+    run = _with_result(runs[0], tmp_path / "run", **flops)
+    points = curves.curve(read_run(run), "train/loss", "flops")
+    expected = [step if step <= 4 else 10 * step - 36 for step in steps]
+    assert [*points] == pytest.approx(expected) and steps == [3, 6]
+
+
+def test_an_earlier_run_with_phases_has_no_curve_over_flops(runs, tmp_path, capsys):
+    """But one whose phases end with it has."""
+    config = read_result(epath.Path(runs[0]))["config"]
+    for end, expected in ((1, DONE), (0.9, MISTAKE)):
+        train = config["train"] | {"phases": [[end, {"data.length": 8}]]}
+        changes = {"config": config | {"train": train}, "flops_to": None}
+        run = _with_result(runs[0], tmp_path / f"to {end}", **changes)
+        code, text = call(capsys, run, "--metric=train/loss", "--over=flops")
+        assert code == expected
+        assert ("does not say the FLOPs of each" in text) == (code == MISTAKE)
 
 
 def test_a_run_that_goes_on_has_no_flops_yet(runs, capsys, tmp_path):

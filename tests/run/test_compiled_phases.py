@@ -91,6 +91,8 @@ def test_a_run_resumes_in_any_of_its_phases(folder, tmp_path):
     ]
     assert result["flops_per_step"] == pytest.approx(sum(flops) / 2)
     assert result["flops_per_token"] == pytest.approx(sum(flops) * 3 / tokens[-1])
+    assert result["flops_to"] == [[3, 3 * flops[0]], [6, 3 * sum(flops)]]
+    assert 2 * flops[0] < flops[1]
 
 
 def test_steps_of_several_lengths_cost_what_each_costs(tmp_path):
