@@ -4,6 +4,7 @@ import functools
 import inspect
 import json
 import math
+import shutil
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -421,6 +422,7 @@ def _write_scores(trial, *names):
     """Scores of four pairs, three of them right, in folders of these names."""
     interval = {"value": 0.75, "low": 0.5, "high": 1.0}
     cells = {"accuracy, sum": interval, "bits a byte": interval}
+    cells["accuracy, equal lengths"] = interval
     pair = '{{"gold": {}, "scores": [{{"log_prob": -1}}, {{"log_prob": -2}}]}}\n'
     for name in names:
         folder = trial.folder / "evaluations" / name
@@ -484,6 +486,35 @@ def test_scores_of_a_column_are_of_the_same_files_and_of_a_row_by_one_method(
     for name in runs:
         assert grid[name]["BLiMP"].values == (75.0, 75.0, 75.0)
     assert bool(grid["lm"]["bits a byte"].numbers) == ("sentences" in names[-1])
+
+
+def test_pairs_of_equal_lengths_are_the_same_ones_in_all_rows(tmp_path):
+    """Not only as many: of other vocabularies other pairs are equally long."""
+    planned = fake_sweep.finished(tmp_path)
+    runs = {n: fake_sweep.rows(planned)[n]["first"] for n in ("lm", "mlm")}
+    rows = {name: {"pretraining": own} for name, own in runs.items()}
+    column = scored_columns.pair_column("equal", "blimp", True)
+    table = tables.Table("", "", "", lambda _: rows, (column,))
+
+    def write(trial, lengths):
+        _write_scores(trial, "blimp-a-20-0aaa0000")
+        path = trial.folder / "evaluations" / "blimp-a-20-0aaa0000" / "scores.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line, length in zip(lines, lengths, strict=True):
+            for score, count in zip(line["scores"], (5, length), strict=True):
+                score["num_tokens"] = count
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    for trial in (*runs["lm"], *runs["mlm"]):
+        write(trial, (5, 5, 6, 5))
+    for row in cells.fill_table(table, planned).values():
+        assert row["equal"].numbers[0].scores.tolist() == [100.0, 100.0, 0.0]
+    for lengths in ((5, 6, 5, 5), (5, 5, 5, 5)):
+        changed = runs["mlm"][1]
+        shutil.rmtree(changed.folder / "evaluations")
+        write(changed, lengths)
+        with pytest.raises(UserError, match=r"^equal: by the vocabulary of "):
+            cells.fill_table(table, planned)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,8 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
 
     Raises:
       UserError: a result is not that of its run, a group of a row has no trials, or
-        scores of a column are of other files or of a row by other methods.
+        scores of a column are of other files or other pairs, or of a row by other
+        methods.
     """
     rows = table_rows(table, trials)
     _check_rows(rows)
@@ -290,6 +291,12 @@ def _check_scorings(numbers: Mapping[tuple[str, str], Numbers]) -> None:
                     f"{name}: {trial.name} was scored on other files ({own.files}) "
                     f"than {first.trial.name} ({first.scoring.files}); score it on the "
                     f"same ones, and delete its scores of the others in {folder}"
+                )
+            if own.pairs != first.scoring.pairs:
+                raise UserError(
+                    f"{name}: by the vocabulary of {trial.name} other pairs have "
+                    f"equally many tokens than by that of {first.trial.name}; leave "
+                    "the column out of the table, or show runs of one vocabulary"
                 )
             column, first = of_row.setdefault(row, (name, number))
             if own.method != first.scoring.method:

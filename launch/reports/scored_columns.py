@@ -18,6 +18,7 @@ from research.files.existence import exists, files_in
 from research.files.json_files import (
     NUMBER,
     check_object,
+    digest,
     read_json,
     read_json_lines,
 )
@@ -55,9 +56,22 @@ def score_folder(trial: Trial, task: str) -> tuple[Path, Scoring]:
     return first
 
 
-def scoring(trial: Trial, task: str) -> Scoring | None:
-    """How a run's scores were made; None: its objective gives none."""
-    return score_folder(trial, task)[1] if trial.gives_scores else None
+def scoring(trial: Trial, task: str, equal_lengths: bool = False) -> Scoring | None:
+    """How a run's scores were made; None: its objective gives none.
+
+    Args:
+      equal_lengths: as of `pairs`.
+    """
+    if not trial.gives_scores:
+        return None
+    folder, made = score_folder(trial, task)
+    if not equal_lengths:
+        return made
+    try:
+        different = [_lengths_differ(pair["scores"]) for pair in _read_pairs(folder)]
+    except (KeyError, TypeError) as error:
+        raise _damaged(folder, error) from error
+    return made._replace(pairs=digest({"different": different}))
 
 
 def is_scored(trial: Trial, task: str) -> bool:
@@ -74,8 +88,8 @@ def pairs(trial: Trial, task: str, equal_lengths: bool = False) -> np.ndarray | 
     """
     if not trial.gives_scores:
         return None
-    path = score_folder(trial, task)[0] / SCORES
-    found = read_json_lines(path, {"scores": list, "gold": int})
+    folder, _ = score_folder(trial, task)
+    found = _read_pairs(folder)
     try:
         values = [
             100.0 * credit(_log_probs(p), p["gold"])
@@ -83,8 +97,16 @@ def pairs(trial: Trial, task: str, equal_lengths: bool = False) -> np.ndarray | 
             if not (equal_lengths and _lengths_differ(p["scores"]))
         ]
     except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error!r}); {REMEDY}") from error
+        raise _damaged(folder, error) from error
     return None if found and not values else np.array(values)
+
+
+def _read_pairs(folder: Path) -> list[dict[str, Any]]:
+    return read_json_lines(folder / SCORES, {"scores": list, "gold": int})
+
+
+def _damaged(folder: Path, error: Exception) -> UserError:
+    return UserError(f"{folder / SCORES} is damaged ({error!r}); {REMEDY}")
 
 
 def _log_probs(pair: Mapping[str, Any]) -> list[float]:
@@ -143,7 +165,7 @@ def pair_column(name: str, task: str, equal_lengths: bool = False) -> Column:
         ready=functools.partial(is_scored, task=task),
         margin=lambda trial: 100 * half_interval(trial, task, cell),
         most=100.0,
-        scoring=functools.partial(scoring, task=task),
+        scoring=functools.partial(scoring, task=task, equal_lengths=equal_lengths),
     )
 
 

@@ -26,6 +26,7 @@ class Scoring(NamedTuple):
 
     method: str
     files: str  # hash of the texts' files
+    pairs: str = ""  # hash of which pairs count; "": all do
 
 
 class Column(NamedTuple):
@@ -49,8 +50,8 @@ class Column(NamedTuple):
     better: str = HIGHER  # or LOWER: of `value` and of `picked_by`
     most: float = math.inf  # the largest value that there can be: no axis goes beyond
     scoring: Callable[[Trial], Scoring | None] = lambda trial: None  # of scores that
-    # `launch.score` made: those of a column are of the same files, those of a row are
-    # by one method
+    # `launch.score` made: those of a column are of the same files and pairs, those of a
+    # row by one method
 
     @property
     def sign(self) -> int:

@@ -140,6 +140,14 @@ MUTANTS = [
         "two_of_its_columns",
     ),
     Mutant(
+        "equally many pairs of equal length pass for the same ones",
+        "launch/reports/scored_columns.py",
+        'digest({"different": different})',
+        'digest({"different": sum(different)})',
+        "tests/test_tables.py",
+        "pairs_of_equal_lengths",
+    ),
+    Mutant(
         "a repeat may have seeds of the first result",
         LEDGER,
         "if shared := sorted(others & {*result.seeds}):",
