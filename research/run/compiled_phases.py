@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from research.batch import CONSTANTS
+from research.checkpoints.checkpoint import path_name
 from research.data import cache
 from research.distributed import sharding
 from research.errors import UserError
@@ -35,23 +36,20 @@ def _build_each(
     config: Any, program: Program, devices: Any
 ) -> tuple[Program, list[Phase]]:
     """The phases with their programs; the fingerprint covers the data of all phases."""
-    phases = []
-    for phase in run_phases(config):
-        own = phase.config
-        built = program if own is config else build_program(own, devices)
-        if _parameter_shapes(built) != _parameter_shapes(program):
-            raise UserError(
-                "train.phases: the parameters of a phase have other shapes than those "
-                "of the config; leave out the key on which they depend"
-            )
-        built = built._replace(constants=program.constants)  # read once
-        phases.append(phase._replace(program=built))
-    rows = {(phase.config.data.length, phase.config.train.batch) for phase in phases}
+    phases = run_phases(config)
+    configs = config, *(phase.config for phase in phases)
+    rows = {(own.data.length, own.train.batch) for own in configs}
     if len(rows) > 1 and program.data.train.source.contiguous:
         raise UserError(
             f"train.phases: rows of objective {config.objective.name} continue from "
             "step to step; data.length and train.batch cannot change"
         )
+    for number, phase in enumerate(phases):
+        own = phase.config
+        built = program if own is config else build_program(own, devices)
+        _check_same_state(built, program)
+        built = built._replace(constants=program.constants)  # read once
+        phases[number] = phase._replace(program=built)
     read = sorted({phase.program.data.fingerprint for phase in phases})
     if len(read) > 1:
         data = program.data._replace(fingerprint=cache.fingerprint(read))
@@ -59,10 +57,31 @@ def _build_each(
     return program, phases
 
 
-def _parameter_shapes(program: Program) -> dict[str, tuple[int, ...]]:
-    """The path of each parameter -> its shape."""
-    leaves = jax.tree_util.tree_leaves_with_path(program.abstract_state.params)
-    return {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
+def _check_same_state(phase: Program, whole: Program) -> None:
+    """Raises UserError: the state of a phase is not one that all phases can have."""
+    expected = _state_shapes(whole)
+    for what, shapes in _state_shapes(phase).items():
+        if differ := dict(shapes.items() ^ expected[what].items()):
+            raise UserError(
+                f"train.phases: a phase has other {what} than the config "
+                f"({', '.join(sorted(differ)[:3])}); leave out the key on which they "
+                "depend"
+            )
+
+
+def _state_shapes(program: Program) -> dict[str, dict[str, tuple[int, ...]]]:
+    """The path of each array of a state -> its shape, by what the array is of."""
+    state = program.abstract_state
+    trees = {
+        "parameters": state.params,
+        "carried states": state.carry,
+        "terms of the loss": {name: total for name, (total, *_) in state.sums.items()},
+    }
+    paths = jax.tree_util.tree_leaves_with_path
+    return {
+        what: {path_name(path): leaf.shape for path, leaf in paths(tree)}
+        for what, tree in trees.items()
+    }
 
 
 def compile_step(

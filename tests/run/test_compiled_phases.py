@@ -62,10 +62,21 @@ def test_a_phase_hides_other_tokens_than_evaluations(folder):
     assert hidden[0] > 2 * hidden[1]
 
 
-def test_a_phase_with_other_parameters_is_refused(folder):
-    keys = {"train.phases": [[0.5, {"objective.generator_size": 1.0}]]}
-    config = tiny_config(folder, "electra", **keys)
-    with pytest.raises(UserError, match="parameters of a phase have other shapes"):
+@pytest.mark.parametrize(
+    ("objective", "changes", "words"),
+    [
+        ("electra", {"objective.generator_size": 1.0}, r"parameters than .* \(generat"),
+        ("lm", {"objective.temporal_penalty": 1.0}, r"loss than .* \(activation, temp"),
+    ],
+)
+def test_a_phase_with_another_state_is_refused(folder, objective, changes, words):
+    """Not after half of the run."""
+    keys = {"train.phases": [[0.5, changes]]}
+    if objective == "lm":
+        others = dict.fromkeys(("model.heads", "model.feedforward"))
+        keys |= {"model.network": "lstm"} | others
+    config = tiny_config(folder, objective, **keys)
+    with pytest.raises(UserError, match=rf"train\.phases: a phase has other .*{words}"):
         compiled_phases.build_phases(config)
 
 
@@ -116,9 +127,12 @@ def test_steps_of_several_lengths_cost_what_each_costs(tmp_path):
     assert result["tokens_seen"] == 8 * 16 * 64
 
 
-def test_streams_that_continue_from_step_to_step_have_one_length(folder, tmp_path):
-    changes = PHASES | {"objective.mem_len": 32, "model.position": "relative"}
+@pytest.mark.parametrize("end", [0.5, 1])
+def test_streams_that_continue_from_step_to_step_have_one_length(folder, end):
+    """Also where no step has the length or the batch of the config."""
+    changes = {"objective.mem_len": 32, "model.position": "relative"}
+    changes |= PHASES | {"train.phases": [[end, {"train.batch": 8}]]}
     with pytest.raises(
         UserError, match=r"train\.phases: rows of objective lm continue"
     ):
-        train(tiny_config(folder, "lm", **changes), tmp_path)
+        compiled_phases.build_phases(tiny_config(folder, "lm", **changes))
