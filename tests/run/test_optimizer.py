@@ -7,11 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from launch.config import load_config
+from launch.hardware.placeholder_vocab import placeholder_vocab
+from research import networks, objectives
+from research.batch import ArraySpec
+from research.checkpoints.checkpoint import path_name
+from research.distributed import sharding
 from research.errors import UserError
 from research.networks.layers.relative import RelativeFeatures, RelativeTerms
 from research.optimizers import OPTIMIZERS
 from research.optimizers.shared.weight_decay import QUERY_BIASES, decayed_params
 from research.run.optimizer import is_frozen, make_optimizer
+from research.run.setup import make_init
 from tests.testing.model_options import model_options
 from tests.testing.optimizer_section import section
 
@@ -22,6 +29,42 @@ def test_weight_decay_leaves_out_biases_and_norms_of_any_rank():
     assert decayed_params(PARAMS) == {"dense": {"kernel": True, "bias": False}}
     others = {"relative": {"position_bias": 0, "kernel": 0}, "norm": {"scale": 0}}
     assert jax.tree.leaves(decayed_params(others)) == [False, True, False]
+
+
+EXPERIMENTS = {
+    "transformer": ("bert", "xlnet", "t5"),
+    "lstm": ("awd_lstm", "elmo", "cvt"),
+    "word_cnn": ("textcnn",),
+    "nnlm": ("nnlm",),
+    "tables": ("glove",),
+}
+"""Network -> experiments with all of its kinds of parameters."""
+
+
+@pytest.mark.parametrize("network", networks.FOLDER.names())
+def test_what_is_no_matrix_of_a_layer_does_not_decay(network):
+    for experiment in EXPERIMENTS[network]:
+        config = load_config(f"experiments/{experiment}.py:tiny")
+        assert config.model.network == network
+        boxed = boxed_params(config)
+        axes = jax.tree.leaves(
+            networks.logical_axes(boxed), is_leaf=sharding.is_logical_axes
+        )
+        decays = decayed_params(networks.unbox(boxed))
+        decays = jax.tree_util.tree_leaves_with_path(decays)
+        for names, (path, decayed) in zip(axes, decays, strict=True):
+            num_dims = len([name for name in names if name != "layers"])
+            assert num_dims > 1 or not decayed, f"{experiment}: {path_name(path)}"
+
+
+def boxed_params(config):
+    """The shapes of a config's parameters, with their logical axes."""
+    vocab, objective = placeholder_vocab(config), objectives.config_objective(config)
+    model = networks.from_config(config.model)
+    network = networks.build(model, objective.needs(vocab), vocab)
+    specs = objective.batch_spec(config.data.length) | {"example": ArraySpec(())}
+    init = make_init(objective, network, make_optimizer(section(), 500), specs, 2)
+    return jax.eval_shape(lambda: init(jax.random.key(0))).params
 
 
 def test_xlnet_also_decays_its_query_biases_and_fairseq_every_parameter():

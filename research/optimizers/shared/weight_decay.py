@@ -1,6 +1,7 @@
 """Decoupled weight decay, and the parameters that it applies to."""
 
 import dataclasses
+import re
 from typing import Any
 
 import jax
@@ -11,6 +12,10 @@ from research.networks.layers.quantized import INPUT_RANGE
 
 QUERY_BIASES = ("content_bias", "position_bias", "segment_bias")
 """Parameters of `research.networks.layers.relative.RelativeTerms`."""
+
+
+BIAS = re.compile(r"(.*_)?bias(_\d+)?")
+"""The name of a bias, as in bias, recurrent_bias, and bias_3 of filters of width 3."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +57,6 @@ def decayed_params(params: Any, which: str = "matrices") -> Any:
             return True
         if name == INPUT_RANGE:
             return False
-        return which == "all" or not (name == "scale" or name.endswith("bias"))
+        return which == "all" or not (name == "scale" or BIAS.fullmatch(name))
 
     return jax.tree_util.tree_map_with_path(is_decayed, params)

@@ -75,6 +75,14 @@ MUTANTS = [
         "also_decays_its_query_biases",
     ),
     Mutant(
+        "biases of filters decay, whose names end with their width",
+        DECAY,
+        "BIAS.fullmatch(name)",
+        'name.endswith("bias")',
+        TEST_OPTIMIZER,
+        "no_matrix_of_a_layer",
+    ),
+    Mutant(
         "weight decay applies to matrices alone, whatever decay_params says",
         DECAY,
         "return decayed_params(params, self.decay_params)",
