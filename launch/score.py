@@ -34,7 +34,12 @@ TEXTS_PER_LINE = 4096
 
 
 def run(args: argparse.Namespace) -> int:
-    from research.evaluation.score_tasks import TASKS, chosen_items, read_items
+    from research.evaluation.score_tasks import (
+        TASKS,
+        check_labels,
+        chosen_items,
+        read_items,
+    )
 
     if args.task not in TASKS:
         raise unknown("--task", args.task, TASKS)
@@ -44,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     groups = tuple(filter(None, args.groups.split(",")))
     if groups or args.limit:
         items = chosen_items(items, groups, args.limit)
+    check_labels(args.task, items)
     if exists(workdir / "sweep.json"):
         return _score_sweep(workdir, items, files_hash, args)
     _score_run(workdir, items, files_hash, args)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.errors import UserError
 from research.evaluation.multi_bootstrap import multi_bootstrap, percentile_interval
 from research.evaluation.score_tasks import CHOOSE, LAST_WORD, Item
 from research.evaluation.sentence_scores import Score
@@ -79,6 +78,7 @@ def task_table(
 
     Args:
       judged: `score_tasks.Task.judged`.
+      items: those that `score_tasks.check_labels` takes.
       scores: for each item, those of its texts.
       meaning: what a score is, of the objective's `score_methods`.
     """
@@ -161,8 +161,6 @@ def _sentences(
     if not known:
         return columns
     gold = np.array([items[n].gold for n in known])
-    if len(set(gold.tolist())) < 2:
-        raise UserError(f"all texts have the label {gold[0]}: there is nothing to tell")
     for name, normalise in NORMALISED.items():
         values = np.array([normalise(scores[n]) for n in known])
         columns[f"AUC, {name}"] = _area(gold, values)

@@ -133,6 +133,21 @@ def chosen_items(
     return chosen
 
 
+def check_labels(name: str, items: Sequence[Item]) -> None:
+    """Checks, before they are scored, that a task's texts are of both labels or none.
+
+    Raises:
+      UserError: all texts that have a label have the same one.
+    """
+    labels = {item.gold for item in items if item.gold >= 0}
+    if TASKS[name].judged == SENTENCES and len(labels) == 1:
+        raise UserError(
+            f"all texts have the label {labels.pop()}, and the area under the ROC "
+            "curve needs texts of both, 0 and 1; --fields=COLUMN without --label reads "
+            "texts without labels"
+        )
+
+
 def _item(name: str, document: Document) -> Item:
     """The item of one document, whose parts are those of the task."""
     parts, label = document_parts(document), document.label

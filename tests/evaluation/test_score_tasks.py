@@ -5,7 +5,7 @@ import json
 import pytest
 
 from research.errors import UserError
-from research.evaluation.score_tasks import Item, chosen_items, read_items
+from research.evaluation.score_tasks import Item, check_labels, chosen_items, read_items
 
 
 def write(folder, *rows):
@@ -53,6 +53,15 @@ def test_groups_and_a_limit_choose_the_first_items_of_each():
     assert len(chosen_items(items, ("island", "verb*"), 0)) == 8
     with pytest.raises(UserError, match=r"--groups 'islands'.*island"):
         chosen_items(items, ("islands",), 0)
+
+
+def test_texts_of_one_label_have_nothing_to_tell():
+    items = [Item(str(n), "", ("a",), ("",), gold) for n, gold in enumerate((-1, 1, 0))]
+    for legal in (items, items[:1]):
+        check_labels("sentences", legal)
+    with pytest.raises(UserError, match="all texts have the label 1, and the area"):
+        check_labels("sentences", items[:2])
+    check_labels("pairs", items[1:2])  # it is the number of the right text
 
 
 def test_other_columns_can_be_named(tmp_path):

@@ -36,6 +36,7 @@ def folder(tmp_path_factory):
     write(folder / "pairs.jsonl", rows)
     rows = [{"context": context, "continuation": word} for context, word in WORDS]
     write(folder / "words.jsonl", rows)
+    write(folder / "one.jsonl", [{"text": "a river", "label": 1}] * 2)
     write(folder / "bad.jsonl", [{"query": "a", "choices": ["b", "c"], "gold": 2}])
     return folder
 
@@ -215,6 +216,10 @@ def test_the_tokens_of_a_text_behind_its_context(
         (["--fields=nothing"], "unknown column"),
         (["--method=original"], "unknown method of scoring of objective lm"),
         (["--step=7"], "no checkpoint there"),
+        (  # before anything is scored, or the run is opened
+            ["--workdir={0}/none", "--task=sentences", "--data={0}/one.jsonl"],
+            "all texts have the label 1",
+        ),
         (["--workdir={0}/other"], "objective sequence_classification gives"),
         (["--config.model.width=8"], "model.width cannot be changed"),
     ],

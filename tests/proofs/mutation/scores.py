@@ -108,6 +108,14 @@ MUTANTS = [
         "rare_label",
     ),
     Mutant(
+        "texts of one label are scored before they are refused",
+        "launch/score.py",
+        "    check_labels(args.task, items)\n",
+        "",
+        "tests/launch/test_score.py",
+        "mistake",
+    ),
+    Mutant(
         "of equal scores the first wins (the public BabyLM pipeline)",
         TABLES,
         "return tied[gold] / sum(tied)",
