@@ -5,6 +5,7 @@ scores thus give exactly 50 % on pairs and 1/n on n choices.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -206,10 +207,10 @@ def _area(gold: np.ndarray, values: np.ndarray) -> Cell:
     """
     from scipy import stats  # imported when needed: it takes a second
 
-    groups = _tied_ranks(values)
+    tied = _tied(values)
 
     def area(index: np.ndarray) -> np.ndarray:
-        right, ranks = gold[index] == 1, stats.rankdata(groups[index])
+        right, ranks = gold[index] == 1, stats.rankdata(tied[index])
         count = right.sum()
         above = ranks[right].sum() - count * (count + 1) / 2
         return np.array([above / (count * (len(index) - count))])
@@ -222,13 +223,20 @@ def _area(gold: np.ndarray, values: np.ndarray) -> Cell:
     return Cell(float(value), *percentile_interval(draws))
 
 
-def _tied_ranks(values: np.ndarray) -> np.ndarray:
-    """[n] int: ranks, equal for neighbours in order that are within TIE."""
+def _tied(values: np.ndarray) -> np.ndarray:
+    """[n]: the values, those within TIE of the lowest of a group that one.
+
+    A group begins with the lowest value that is in none. Were neighbours equal that
+    are within TIE, many texts, whose scores are dense, would be one group.
+    """
+
+    def lowest(first: float, value: float) -> float:
+        return first if value - first <= TIE * max(abs(first), abs(value)) else value
+
     order = np.argsort(values, kind="stable")
-    steps = np.diff(values[order]) > TIE * np.abs(values[order][1:])
-    ranks = np.empty(len(values), np.int64)
-    ranks[order] = np.concatenate([[0], np.cumsum(steps)])
-    return ranks
+    tied = np.empty(len(values))
+    tied[order] = [*accumulate(values[order].tolist(), lowest)]
+    return tied
 
 
 def table_lines(table: Mapping[str, Mapping[str, Cell]]) -> list[str]:

@@ -7,6 +7,8 @@ import pytest
 
 from research.evaluation.score_tables import (
     EQUAL_LENGTHS,
+    TIE,
+    _tied,
     credit,
     table_lines,
     task_table,
@@ -135,6 +137,17 @@ def test_the_area_counts_equal_scores_half():
     items = [item(n, gold=n % 2, size=1) for n in range(10)]
     scores = [[scored(-40.0 * (1 + 1e-7 * n))] for n in np.arange(10)]
     assert task_table(SENTENCES, items, scores, ENERGY)["all"]["AUC, sum"].value == 0.5
+
+
+def test_scores_that_are_dense_keep_their_order():
+    """100,001 texts: neighbours are within the rounding, the ends are a half apart."""
+    values = np.linspace(-1.5, -1, 100_001)
+    tied = _tied(values)
+    assert (np.diff(tied) >= 0).all() and (tied <= values).all()
+    assert (values - tied <= TIE * np.abs(tied)).all()
+    assert (np.diff(np.unique(tied)) > TIE).all()
+    order = np.random.default_rng(0).permutation(len(values))
+    assert (_tied(values[order]) == tied[order]).all()
 
 
 @pytest.mark.parametrize("rare", [0, 1])

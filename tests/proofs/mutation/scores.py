@@ -116,6 +116,15 @@ MUTANTS = [
         "mistake",
     ),
     Mutant(
+        "a chain of scores that are each near the next is one",
+        TABLES,
+        "tied[order] = [*accumulate(values[order].tolist(), lowest)]",
+        "near = np.diff(values[order]) <= TIE * np.abs(values[order][1:])\n"
+        "    tied[order] = np.cumsum(np.append(False, ~near))",
+        TEST_TABLES,
+        "dense",
+    ),
+    Mutant(
         "of equal scores the first wins (the public BabyLM pipeline)",
         TABLES,
         "return tied[gold] / sum(tied)",
