@@ -90,6 +90,10 @@ class Objective(abc.ABC):
     """What an evaluation predicts for each example, one of the kinds in
     `research.evaluation.predictions`; "": nothing."""
 
+    head_weights: Mapping[str, str] = types.MappingProxyType({})
+    """Heads of classes at positions -> the batch's array with the weights of these;
+    other heads are of texts, whose weights are label_weight."""
+
     score_methods: Mapping[str, str] = types.MappingProxyType({})
     """Method of scoring texts -> what its score is (`corruption.scoring`); the first is
     the default. Empty: the objective cannot score texts."""

@@ -69,6 +69,7 @@ class Objective(objectives.Objective):
     format: ClassVar = TAGGER.format
     min_length = TAGGER.min_length
     predicts = "tags"
+    head_weights: ClassVar = TAGGER.head_weights
     shown_answers: ClassVar = dict.fromkeys(
         STUDENTS, "the teacher, whose predictions are the targets, reads the same text"
     )

@@ -55,9 +55,11 @@ class Objective(taught.Taught):
     attention  difference of attention, of equal numbers of heads.
     relation   KL of relations between positions (MiniLM), of any width.
 
-    hidden, attention and relation are sums over the layers of `layer_map`. The teacher
-    has no dropout. A term of coefficient 0 is not computed, but hard, whose terms then
-    are metrics, or, without soft, do not exist, and neither does the readout.
+    hidden, attention and relation are sums over the layers of `layer_map`. States are
+    those of the base objective's first call of the network: of infoword those of the
+    text, not of the n-gram. The teacher has no dropout. A term of coefficient 0 is not
+    computed, but hard, whose terms then are metrics, or, without soft, do not exist,
+    and neither does the readout.
     """
 
     hard: float = number(1.0, least=0)
@@ -199,8 +201,8 @@ class Objective(taught.Taught):
         if self.soft:
             terms |= self._soft(student, expected, batch)
         if self.cosine or self._compares_layers:
-            (own,), (other,) = student.stacks, expected.stacks
-            terms |= self._of_states(net, teacher.options, own, other)
+            pair = student.stack, expected.stack
+            terms |= self._of_states(net, teacher.options, *pair)
         return terms, carry
 
     def _run(self, net: Any, batch: dict, key: Any):
@@ -214,9 +216,14 @@ class Objective(taught.Taught):
             recorded.states(input_group(self._base.read_constants(batch, {})))
             return recorded, {}, ()
         terms, carry = self._base.loss(recorded, batch, key)
+        if self._reads_all_states and recorded.stack is None:
+            raise UserError(
+                f"objective.base_objective {self.base_objective} reads the encoder's "
+                "states alone here, but those of the decoder are compared; set "
+                "objective.cosine=0 and objective.soft_at=scored"
+            )
         if self.soft and self.soft_at == "text":
-            recorded.readouts.clear()
-            recorded.readout(recorded.stacks[0].states)
+            recorded.first_readout = net.readout(recorded.stack.states)
         return recorded, terms, carry
 
     def _soft(
@@ -228,21 +235,23 @@ class Objective(taught.Taught):
           UserError: the base objective predicts no distribution, or one of clusters.
         """
         terms, at = {}, {"temperature": self.temperature}
-        for own, other in zip(student.readouts, teacher.readouts, strict=True):
+        if (own := student.first_readout) is not None:
+            other = teacher.first_readout
             if networks.AdaptiveReadout in (type(own), type(other)):
                 raise UserError("objective.soft needs model.cutoffs []")
             weight = batch.get("weight")
             if self.soft_at == "text":
-                weight = _is_text(student.stacks[0])
+                weight = _is_text(student.stack)
             if weight is not None and weight.shape == own.feature.shape[:2]:
-                term = distillation.vocabulary_divergence(own, other, weight, **at)
-                terms["soft"] = _add(terms.get("soft"), term)
-        for own, other in zip(student.heads, teacher.heads, strict=True):
-            weight = batch.get("label_weight" if own.ndim == 2 else "weight")
-            is_class = self._base.predicts != "number"
-            if is_class and weight is not None and weight.shape == own.shape[:-1]:
+                pair = own, other
+                terms["soft"] = distillation.vocabulary_divergence(*pair, weight, **at)
+        is_class, weights = self._base.predicts != "number", self._base.head_weights
+        for name, logits in student.heads.items() if is_class else ():
+            weight = batch.get(weights.get(name, "label_weight"))
+            if weight is not None and weight.shape == logits.shape[:-1]:
+                pair = logits, teacher.heads[name]
                 term = distillation.class_divergence(
-                    own, other, weight, independent=self._base.predicts == "set", **at
+                    *pair, weight, independent=self._base.predicts == "set", **at
                 )
                 terms["soft_class"] = _add(terms.get("soft_class"), term)
         if not terms:

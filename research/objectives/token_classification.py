@@ -3,7 +3,7 @@
 # B batch, L length, N labels
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +58,7 @@ class Objective(task_input.Task):
     vectors_width: int = number(0, least=0, most=2**20)  # their width
 
     predicts = "tags"
+    head_weights: ClassVar = {"tag": "weight"}
 
     def __post_init__(self):
         super().__post_init__()

@@ -80,6 +80,7 @@ class Objective(objectives.Objective):
 
     family = "contrastive"
     pattern = "full"
+    head_weights: ClassVar = {"entity": "mention_weight"}
     score_methods: ClassVar = cloze.METHODS
     shown_answers: ClassVar = {
         "mlm": STAYS,

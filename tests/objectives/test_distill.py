@@ -13,6 +13,7 @@ from research import networks, objectives
 from research.batch import CONSTANTS
 from research.checkpoints.partial_restore import restore_params
 from research.errors import UserError
+from research.objectives.losses import distillation
 from research.run.setup import build_program
 from tests.testing import tiny_runs
 from tests.testing.compiled_apply import apply
@@ -187,9 +188,56 @@ def test_both_networks_read_the_vectors_of_words_that_the_base_has(field, name):
 def test_a_number_has_no_classes():
     """A softmax over one value would be 0 whatever the networks say."""
     objective = make(**CLASSIFIER, base={"task": "regression"})
-    both = SimpleNamespace(readouts=[], heads=[jnp.ones((2, 1))])
+    both = SimpleNamespace(first_readout=None, heads={"label": jnp.ones((2, 1))})
     with pytest.raises(UserError, match="predicts neither tokens nor classes"):
         objective._soft(both, both, {"label_weight": jnp.ones(2)})
+
+
+def test_classes_and_tokens_have_the_weights_of_their_own_positions():
+    """A row has as many scored mentions as masked tokens."""
+    case = Case(make(base_objective="wklm", base={"rate": 0.25, "head": "softmax"}))
+    weights = case.batch["weight"], case.batch["mention_weight"]
+    assert weights[0].shape == weights[1].shape and weights[0].sum() != weights[1].sum()
+    half = jax.tree.map(lambda leaf: 0.5 * leaf, case.teacher)
+    terms = jax.jit(case.terms)(half)
+    for name, weight in zip(("soft", "soft_class"), weights, strict=True):
+        assert terms[name].weight == weight.sum()
+    scored = case.batch["scored"]
+    readouts = (
+        apply(
+            case.network,
+            params,
+            lambda net: net.readout(net.states(case.batch, scored)),
+        )
+        for params in (half, case.teacher)
+    )
+    expected = distillation.vocabulary_divergence(*readouts, weights[0], 1.0)
+    np.testing.assert_allclose(terms["soft"].total, expected.total, rtol=1e-5)
+
+
+LSTM = {"network": "lstm", "layers": 1, "width": 16}
+
+
+@pytest.mark.parametrize(
+    ("size", "fields"),
+    [
+        (SIZES, {"base_objective": "infoword"}),
+        (LSTM, {"base_objective": "lm", "base": {"temporal_penalty": 1.0}}),
+    ],
+)
+def test_states_of_the_first_call_are_compared(size, fields):
+    """Of two calls, and of one that gives states without dropout beside them."""
+    fields = {**fields, "teacher_model": size, "cosine": 1.0}
+    case = Case(objectives.make_objective("distill", **fields), size)
+    half = jax.tree.map(lambda leaf: 0.5 * leaf, case.teacher)
+    found = jax.jit(case.terms)(half)["cosine"]
+    states = (
+        apply(case.network, params, lambda net: net.states(case.batch))
+        for params in (half, case.teacher)
+    )
+    is_text = (case.batch["segment"] > 0).astype(jnp.float32)
+    expected = distillation.cosine_distance(*states, is_text)
+    np.testing.assert_allclose(found[:2], expected[:2], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -220,6 +268,15 @@ def test_a_number_has_no_classes():
         ),
         ({"base_objective": "plm", "cosine": 1.0}, {}, "queries"),
         ({"base_objective": "dae", "hidden": 1.0}, {}, "network of one stack"),
+        (
+            {
+                "base_objective": "token_classification",
+                "base": {"format": "bart"},
+                "soft_at": "text",
+            },
+            {},
+            "token_classification reads the encoder's states alone",
+        ),
         (
             {"base_objective": "lm", "base": {"mem_len": 8}},
             {"position": "relative"},

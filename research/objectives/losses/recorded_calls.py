@@ -29,45 +29,47 @@ class RecordedNetwork:
       with_layers: all layers are kept, too; implies `every_position`.
 
     Attributes:
-      stacks: with `every_position`, the calls of `states`: of the decoder, where there
-        are two stacks.
-      readouts: the readouts.
-      heads: logits [..., C] of heads of at least two values.
+      stack: with `every_position`, the first call of `states`: of the decoder, where
+        there are two stacks; None: a loss has called none.
+      first_readout: the first readout, that of tokens; None: there is none.
+      heads: name -> logits [..., C] of heads of at least two values.
     """
 
     def __init__(self, net: Any, *, every_position: bool, with_layers: bool):
         self._net = net
         self._every_position = every_position or with_layers
         self._with_layers = with_layers
-        self.stacks: list[StackCall] = []
-        self.readouts: list[networks.Readout] = []
-        self.heads: list[jax.Array] = []
+        self.stack: StackCall | None = None
+        self.first_readout: networks.Readout | None = None
+        self.heads: dict[str, jax.Array] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._net, name)
 
-    def states(self, group: Mapping, scored: Any = None, **options: Any) -> jax.Array:
+    def states(self, group: Mapping, scored: Any = None, **options: Any) -> Any:
         if not self._every_position:
             return self._net.states(group, scored=scored, **options)
         if self._with_layers:
             layers = self._net.layers(group)
-            states = layers.states[-1]
+            found = states = layers.states[-1]
         else:
-            layers, states = None, self._net.states(group, **options)
-        self.stacks.append(StackCall(group, states, layers))
+            layers, found = None, self._net.states(group, **options)
+            states = found.states if options.get("undropped") else found
+        self.stack = self.stack or StackCall(group, states, layers)
         if scored is None:
-            return states
+            return found
         return jnp.take_along_axis(states, scored[..., None], axis=1, mode="clip")
 
     def features(self, group: Mapping, scored: Any = None) -> jax.Array:
         return self.states(group, scored)  # of `Needs.features` last
 
     def readout(self, states: jax.Array) -> networks.Readout:
-        self.readouts.append(self._net.readout(states))
-        return self.readouts[-1]
+        found = self._net.readout(states)
+        self.first_readout = self.first_readout or found
+        return found
 
     def head(self, name: str, states: jax.Array) -> jax.Array:
         logits = self._net.head(name, states)
         if logits.shape[-1] > 1:
-            self.heads.append(logits)
+            self.heads[name] = logits
         return logits
