@@ -98,8 +98,15 @@ class Objective(composite.OfParts):
         return super().writers
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
-        """Raises UserError: the parts cannot train one network."""
+        """Raises UserError: the parts cannot train one network, or one of them has more
+        token types than `token_types`."""
         needs = super().needs(vocab)
+        if 0 < self.token_types < needs.token_types:
+            raise UserError(
+                f"objective.token_types is {self.token_types}, but a part of objective "
+                f"joint has {needs.token_types} token types, which others would share; "
+                f"set it to {needs.token_types} or more, or to 0"
+            )
         own = self.token_types * len(self.members)
         return replace(needs, token_types=max(own, needs.token_types))
 

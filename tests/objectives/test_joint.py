@@ -235,6 +235,10 @@ def test_each_part_may_have_its_own_token_types():
     networks.build(model_options(token_types=4), objective.needs(VOCAB), VOCAB)
     with pytest.raises(UserError, match=r"model\.token_types is 3.*\b4\b"):
         networks.build(model_options(token_types=3), objective.needs(VOCAB), VOCAB)
+    pairs = {"a": {"objective": "sentences"}, "lm": {}}
+    few = objectives.make_objective("joint", parts=pairs, token_types=1)
+    with pytest.raises(UserError, match=r"objective\.token_types is 1, .* set it to 2"):
+        few.needs(VOCAB)
     with pytest.raises(UserError, match="token_types is at least 0"):
         objectives.make_objective("joint", parts=parts, token_types=-1)
 

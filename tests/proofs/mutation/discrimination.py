@@ -213,6 +213,14 @@ MUTANTS = [
         "outside_mentions",
     ),
     Mutant(
+        "parts share a token type where each has its own",
+        JOINT,
+        "if 0 < self.token_types < needs.token_types:",
+        "if False:",
+        "tests/objectives/test_joint.py",
+        "own_token_types",
+    ),
+    Mutant(
         "in a sum a part forgets the coefficients of its own terms",
         JOINT,
         "value._replace(coef=weight * value.coef)",
