@@ -8,6 +8,7 @@ from research.checkpoints.huggingface import (
     encoder_decoders,
     encoders,
     rotary_decoders,
+    rotary_encoders,
 )
 from research.checkpoints.huggingface.family import Family, class_names
 from research.errors import UserError
@@ -21,7 +22,7 @@ FAMILIES = (
     encoders.ELECTRA,
     encoders.DISTILBERT,
     encoders.MPNET,
-    encoders.MODERNBERT,
+    rotary_encoders.MODERNBERT,
     decoders.XLNET,
     decoders.GPT,
     decoders.GPT2,

@@ -302,8 +302,20 @@ def restore_network(
             array = np.pad(array, padding)
         params[path] = array
         used |= {*found.keys}
+    _check_readout(model, params)
     used |= _copies(model, used) | _neutral(model, own_rows, shapes)
     return Restored(params, num_rows, sorted({*tensors} - used))
+
+
+def _check_readout(model: Model, params: Mapping[str, Any]) -> None:
+    """Raises UserError: the readout is restored, and has another activation here."""
+    own, activation = model.family.readout_activation, model.options["activation"]
+    if own not in ("", activation) and "output/dense/kernel" in params:
+        raise UserError(
+            f"{model.path}: a {model.family.model_type} model predicts tokens with "
+            f"activation {own}, whatever its layers have, and a network here has one "
+            f"for both ({activation})"
+        )
 
 
 def _padded_rows(shapes: Mapping[str, tuple[int, ...]]) -> int:

@@ -94,6 +94,18 @@ def test_other_buckets_of_t5s_bias_are_named(tmp_path):
         write("one_way")
 
 
+@pytest.mark.parametrize("name", ["roberta", "xlm-roberta"])
+def test_a_readout_whose_activation_a_family_lacks_is_of_another(name, tmp_path):
+    """RobertaLMHead has a gelu whatever hidden_act is; BERT's readout has that."""
+    network = network_of(huggingface_goldens.load(name))
+    (line,) = export.write_network(tmp_path / "gelu", network)
+    assert "RobertaForMaskedLM" in line
+    options = dataclasses.replace(network.options, activation="relu")
+    changed = dataclasses.replace(network, options=options)
+    (line,) = export.write_network(tmp_path / "relu", changed)
+    assert line.startswith("BertForMaskedLM")
+
+
 def test_another_attention_mask_is_named(bert, tmp_path):
     words = r"attention masks full \(not general\)"
     with pytest.raises(UserError, match=words):

@@ -109,6 +109,25 @@ def test_a_table_of_another_size_than_the_config_says_is_refused(params, tmp_pat
 
 
 @pytest.mark.parametrize(
+    "name", ["roberta", "xlm-roberta", "electra-generator", "mpnet"]
+)
+def test_a_readout_of_another_activation_than_the_layers_is_refused(name, tmp_path):
+    """A network here has one for both; without its readout it is the same network."""
+    shutil.copytree(FOLDER / name, tmp_path / name)
+    config = json.loads((FOLDER / name / CONFIG).read_text())
+    (tmp_path / name / CONFIG).write_text(json.dumps(config | {"hidden_act": "relu"}))
+    model = restore.open_model(tmp_path / name)
+    shapes = {"output/dense/kernel": (16, 16), "stack/norm/scale": (16,)}
+    words = r"predicts tokens with activation gelu.*\(relu\)"
+    with pytest.raises(UserError, match=words):
+        restore.restore_network(model, shapes, 0)
+    del shapes["output/dense/kernel"]
+    assert restore.restore_network(model, shapes, 0)
+    shapes = {"output/dense/kernel": (16, 16)}
+    assert restore.restore_network(restore.open_model(FOLDER / name), shapes, 0).params
+
+
+@pytest.mark.parametrize(
     "family, key",
     [("bert", "num_hidden_layers"), ("t5", "num_layers"), ("t5", "num_decoder_layers")],
 )
