@@ -33,17 +33,24 @@ PROJECTION_STD = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class AdaptiveReadout:
-    """Readouts of cluster 0, which also predicts the clusters, and of the others."""
+    """Readouts of cluster 0, which also predicts the clusters, and of the others.
+
+    Raises:
+      UserError: it is read as if it were one `Readout`.
+    """
 
     head: Readout  # rows cutoffs[0], cutoffs[0] + 1, ... stand for the clusters
     tails: tuple[Readout, ...]  # row n of a tail is word cutoff + n
     cutoffs: tuple[int, ...]  # the first word of each tail
 
-    def __getitem__(self, _):
+    def _refuse(self, *_):
         raise UserError(
             "model.cutoffs: this objective needs one softmax over all words; set "
             "model.cutoffs=[]"
         )
+
+    __getitem__ = _refuse
+    feature = table = bias = size = property(_refuse)
 
 
 def cluster_edges(options: Options, size: int) -> list[int]:

@@ -6,6 +6,7 @@ import pytest
 
 from research import networks
 from research.errors import UserError
+from research.networks import Readout
 from research.networks.modules.transformer import Transformer
 
 SIZE = 300
@@ -73,6 +74,15 @@ def test_biases_do_not_decay_and_projections_start_small(make_options):
     for leaf in (params["token"]["project"], params["output"]["project"]):
         assert abs(leaf.std() - 0.01) < 0.001
     assert abs(params["token"]["embedding"].std() - 0.02) < 0.001
+
+
+@pytest.mark.parametrize("name", Readout._fields)
+def test_what_reads_one_softmax_is_refused(name):
+    """As docs/examples/objectives/distilled.py does; and what takes it for a tuple."""
+    readout = networks.AdaptiveReadout(Readout(*STATES[:2], None, 0), (), (100,))
+    for read in (lambda: getattr(readout, name), lambda: readout[0]):
+        with pytest.raises(UserError, match=r"one softmax over all words; set model"):
+            read()
 
 
 @pytest.mark.parametrize(

@@ -61,12 +61,15 @@ def test_flops_are_those_of_dense_attention(make_group):
 
 @pytest.mark.parametrize("case", ["bias", "two intervals", "cross"])
 def test_rows_and_heads_on_a_mesh(case, make_group, assert_close):
-    """T5's bias in packed rows, two intervals of ranks, and segments alone with
-    dropout, on eight devices."""
+    """T5's bias in packed rows, at distances of which buckets of one direction would be
+    others, two intervals of ranks, and segments alone with dropout, on eight devices.
+    """
     random = np.random.default_rng(0)
     segment = np.tile(np.array([[1] * 5 + [2] * 6 + [0]], np.int32), (4, 1))
     query = key = make_group(4, segment=segment)
     cross, pattern = case == "cross", "causal" if case == "bias" else "general"
+    if case == "bias":
+        query = key = query | {"position": 5 * query["position"]}
     if case == "two intervals":
         query = key = query | draw_rows("knowledge tree", rows=4, length=12)[0]
     if cross:
@@ -84,7 +87,6 @@ def test_rows_and_heads_on_a_mesh(case, make_group, assert_close):
     def gradient(attend):
         def total(arrays, table):
             own = {"pattern": pattern, "bias_table": table}
-            own["one_way_buckets"] = case == "bias"
             inputs = AttentionInputs(query, key, **({} if cross else own))
             return jnp.sum(jnp.sin(attend(inputs, *arrays)))
 

@@ -8,6 +8,14 @@ TEST_ADAPTIVE = "tests/objectives/losses/test_adaptive_softmax.py"
 
 MUTANTS = [
     Mutant(
+        "what reads one softmax ends in a traceback with clusters",
+        ADAPTIVE,
+        "    feature = table = bias = size = property(_refuse)\n",
+        "",
+        "tests/networks/layers/test_adaptive.py",
+        "reads_one_softmax",
+    ),
+    Mutant(
         "a rare word's probability is that of its cluster",
         LOSSES,
         "        total += loss\n",

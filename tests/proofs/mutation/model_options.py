@@ -40,8 +40,8 @@ MUTANTS = [
         "research/networks/layers/kernel_attention.py",
         "bucket_steps(one_way=inputs.one_way_buckets)",
         'bucket_steps(one_way=inputs.pattern == "causal")',
-        TEST_ATTENTION,
-        "patterns_equal_the_general_path",
+        "tests/networks/layers/test_kernel_attention.py",
+        "rows_and_heads_on_a_mesh and bias",
     ),
     Mutant(
         "a run that starts from another may have other buckets of T5's bias",
