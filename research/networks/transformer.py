@@ -168,6 +168,11 @@ class Network(networks.Network):
                 f"model.heads is {self.heads}; it must divide model.width "
                 f"{self.width}, or set model.head_width"
             )
+        if self.qk_norm and self.init == "t5":
+            raise UserError(
+                "model.init t5 leaves attention logits unscaled, and model.qk_norm "
+                "makes them large at first; set qk_norm=False or another init"
+            )
         if self.heads % (self.num_kv_heads or self.heads):
             raise UserError(
                 f"model.num_kv_heads is {self.num_kv_heads}; it must divide "

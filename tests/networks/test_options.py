@@ -46,6 +46,10 @@ KEY = jax.random.key(0)
             {"position_bias": "t5", "attention": "library"},
             r"library has no bias of relative positions",
         ),
+        (
+            {"qk_norm": True, "init": "t5"},
+            r"model\.init t5 .*model\.qk_norm makes them",
+        ),
         ({"position_buckets": "two_way"}, r"buckets two_way needs .*position_bias t5"),
         (
             {"cutoffs": [9], "output_head": "bias", "quantization": "int8"},

@@ -108,8 +108,8 @@ class BoundNetwork(Protocol):
             queries, which read one vector in place of their tokens. None: all.
           encoded: the result of `encode`, for an encoder-decoder; None: the cache's.
           mems: `empty_mems` in the first step, then what the previous step returned:
-            arrays [B, ...], with `segment` 0 where there are none. The first segment
-            continues them. No gradient flows through them.
+            arrays [B, ...], with `segment` 0 where there are none. A row that reads
+            them is one segment, which continues them. No gradient flows through them.
           reuse_len: number of positions that may become mems; None: all keys.
           cache: `empty_cache`, or what the previous call returned. The states are the
             same as if the text were read at once.

@@ -20,6 +20,14 @@ MUTANTS = [
         "transformers_keys",
     ),
     Mutant(
+        "T5's logits without a scale are of queries and keys with a norm",
+        "research/networks/transformer.py",
+        'if self.qk_norm and self.init == "t5":',
+        "if False:",
+        "tests/networks/test_options.py",
+        "names_the_wrong_key",
+    ),
+    Mutant(
         "rotary positions may rotate nothing of a head",
         "research/networks/transformer.py",
         "(rotated < 2 or rotated % 2)",
