@@ -26,24 +26,16 @@ def multi_bootstrap(
     *,
     num_draws: int,
     rng: np.random.Generator,
-    strata: np.ndarray | None = None,
 ) -> np.ndarray:
     """Draws [D] of the metric's mean over seeds, with seeds and items drawn anew.
 
     Items are drawn with replacement and the metric is computed on them; then seeds are
     drawn with replacement and averaged (google-research/language, multibootstrap.py,
     `multibootstrap` with paired_seeds=True). Average a seed's fine-tunings beforehand.
-
-    Args:
-      strata: [I], of the items; each draw has as many items of a stratum as there are.
-        None: all items are one.
     """
-    strata = np.zeros(num_items) if strata is None else strata
-    groups = [np.flatnonzero(strata == each) for each in np.unique(strata)]
     draws = np.empty(num_draws)
     for index in range(num_draws):
-        drawn = [own[rng.integers(len(own), size=len(own))] for own in groups]
-        by_seed = metric(np.concatenate(drawn))
+        by_seed = metric(rng.integers(num_items, size=num_items))
         draws[index] = by_seed[rng.integers(len(by_seed), size=len(by_seed))].mean()
     return draws
 

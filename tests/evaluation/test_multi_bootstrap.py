@@ -45,17 +45,6 @@ def test_what_arms_share_cancels():
     assert draws == pytest.approx(_draws(gap, 500))
 
 
-def test_draws_within_strata_have_no_variance_between_them():
-    """Each stratum is drawn anew, of its own size."""
-    strata, scores = np.array([1, 0, 1, 1, 0]), np.array([[5.0, 2.0, 5.0, 5.0, 2.0]])
-    options = {"num_draws": 50, "rng": np.random.default_rng(0), "strata": strata}
-    assert (multi_bootstrap(_mean(scores), 5, **options) == scores.mean()).all()
-    scores = np.array([[0.0, 0.0, 1.0, 5.0, 0.0]])
-    draws = multi_bootstrap(_mean(scores), 5, **options | {"num_draws": 4000})
-    expected = 3 * scores[0, strata == 1].var() / 25
-    assert draws.var() == pytest.approx(expected, rel=0.1)
-
-
 def test_three_seeds_give_the_range_of_their_means():
     """All three draws are the lowest with probability 1 / 27, above 2.5 %."""
     seeds = np.array([[1.0], [2.0], [4.0]]) * np.ones((1, 5))

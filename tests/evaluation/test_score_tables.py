@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy import special, stats
 
 from research.evaluation.score_tables import (
     EQUAL_LENGTHS,
     TIE,
+    _area,
     _tied,
     credit,
     table_lines,
@@ -123,8 +125,8 @@ def test_texts_have_perplexities_and_labels_an_area():
     assert {"bits a byte", "perplexity a word"}.isdisjoint(cells_of_pseudo)
     assert cells["AUC, per token"].value == 1
     assert cells["AUC, length alone"].value == pytest.approx(0.5)
-    area = cells["AUC, sum"]
-    assert area.low <= area.value <= area.high
+    area = cells["AUC, length alone"]
+    assert area.low < area.value < area.high
     assert (
         "perplexity a token" not in task_table(SENTENCES, items, scores, ENERGY)["all"]
     )
@@ -152,8 +154,8 @@ def test_scores_that_are_dense_keep_their_order():
 
 @pytest.mark.parametrize("rare", [0, 1])
 def test_an_area_of_a_rare_label_has_an_interval(rare):
-    """Two of 40 texts have it: one in eight draws of all texts together has none."""
-    items = [item(n, gold=rare if n < 2 else 1 - rare, size=1) for n in range(40)]
+    """Of five texts and more; not where scores tell all texts apart."""
+    items = [item(n, gold=rare if n < 5 else 1 - rare, size=1) for n in range(40)]
     scores = [[scored(-10.0 - n % 7)] for n in range(40)]
     area = task_table(SENTENCES, items, scores, LIKELIHOOD)["all"]["AUC, sum"]
     assert 0 < area.low < area.value < area.high < 1
@@ -161,3 +163,40 @@ def test_an_area_of_a_rare_label_has_an_interval(rare):
     area = task_table(SENTENCES, *few, LIKELIHOOD)["all"]["AUC, sum"]
     assert 0 < area.value < 1 and math.isnan(area.low) and math.isnan(area.high)
     assert table_lines({"all": {"AUC, sum": area}})[-1].endswith(" % |")
+    apart = [[scored(-float(each.gold))] for each in items]
+    area = task_table(SENTENCES, items, apart, LIKELIHOOD)["all"]["AUC, sum"]
+    assert area.value == 0 and math.isnan(area.low) and math.isnan(area.high)
+
+
+@pytest.mark.parametrize("rare", [0, 1])
+def test_intervals_of_an_area_contain_it(rare):
+    """95 +- 2 % of 1000 sets of texts with normal scores, five of them of a rare label.
+
+    Over areas of 0.6, 0.8 and 0.95, 5, 10 and 50 texts of a label and 100 of the other
+    it is 92 to 96 %, each of 2000 sets; of percentiles of a bootstrap within labels, 70
+    to 92 % at five and ten texts.
+    """
+    rng, covered = np.random.default_rng(0), 0
+    gold = np.where(np.arange(45) < 5, rare, 1 - rare)
+    distance = math.sqrt(2) * stats.norm.ppf(0.7)  # of normal scores whose area is 0.7
+    for _ in range(1000):
+        area = _area(gold, rng.normal(size=45) + distance * gold - 9)
+        covered += area.low <= 0.7 <= area.high
+    assert 930 <= covered <= 970
+
+
+def test_the_area_and_its_interval_are_those_of_brunner_and_munzel():
+    """scipy's test of an area of a half divides by the same error."""
+    rng = np.random.default_rng(1)
+    gold = rng.permutation(np.repeat([0, 1], [30, 12]))
+    values = np.round(rng.normal(size=42) + gold, 1) - 5  # with ties
+    area = _area(gold, values)
+    groups = values[gold == 1], values[gold == 0]
+    value = stats.mannwhitneyu(*groups).statistic / (30 * 12)
+    assert area.value == pytest.approx(value)
+    statistic, _ = stats.brunnermunzel(groups[1], groups[0])
+    error = (value - 0.5) / statistic
+    low, high = special.logit([area.low, area.high])
+    assert (low + high) / 2 == pytest.approx(special.logit(value))
+    t = (high - low) / 2 * value * (1 - value) / error
+    assert stats.t.ppf(0.975, 41) < t < stats.t.ppf(0.975, 11)
