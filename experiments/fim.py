@@ -8,7 +8,8 @@ is predicted from those before it.
 Look at: valid/loss at objective.rate=0 and 0.5; the paper finds that left-to-right
 modelling does not get worse.
 
-Departs: the text that is cut is a window of the stream, not a document.
+Departs: the text that is cut is a window of the stream, not a document, which it is
+with data.packing=best_fit.
 """
 
 from experiments import base

@@ -12,6 +12,22 @@ TEST_ROWS = "tests/objectives/inputs/test_packed_rows.py"
 
 MUTANTS = [
     Mutant(
+        "the end of a packed document is not learned by fill in the middle",
+        "research/objectives/fim.py",
+        "reads_separators = True",
+        "reads_separators = False",
+        "tests/objectives/test_fim.py",
+        "packed",
+    ),
+    Mutant(
+        "a separator is moved with the end of the suffix",
+        "research/objectives/fim.py",
+        "size = length_B1 - ((last == vocab.eos_id) & (length_B1 > 0))",
+        "size = length_B1",
+        "tests/objectives/test_fim.py",
+        "prefix_middle_and_suffix",
+    ),
+    Mutant(
         "a packed piece goes into the emptiest row that has room",
         DOCUMENTS,
         "for room in range(each, capacity + 1):",
