@@ -197,8 +197,8 @@ MUTANTS = [
     Mutant(
         "the repetition penalty raises seen tokens whose logit is negative",
         NEXT,
-        "jnp.where(logits > 0, logits / penalty, logits * penalty)",
-        "logits / penalty",
+        "jnp.where(score_RV > 0, score_RV / penalty, score_RV * penalty)",
+        "score_RV / penalty",
         TEST_DECODING,
         "repetition_penalty",
     ),

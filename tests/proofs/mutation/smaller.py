@@ -165,7 +165,7 @@ MUTANTS = [
     Mutant(
         "the text beside a masked one has its token type",
         FILL,
-        'arrays["token_type"] = is_beside.astype(np.int32)',
+        'arrays["token_type"] = token_type * arrays["segment"] + is_beside',
         'arrays["token_type"] = np.zeros_like(token)',
         "tests/generation/test_fill.py",
         "beside",
