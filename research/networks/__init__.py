@@ -119,6 +119,11 @@ def check_abilities(network: Network, needs: Needs) -> None:
                 f"model.network {network.name} has no {ability}, which the objective "
                 f"needs; set it to {' or '.join(able)}"
             )
+    if needs.untied and network.tie_embeddings:
+        raise UserError(
+            "model.tie_embeddings is True, but what the objective predicts has vectors "
+            "of its own beside those of the words that are read; set it to False"
+        )
     if needs.languages and not getattr(network, "token_types", 0):
         raise UserError(
             "objective.languages are token types, of which the network has no "

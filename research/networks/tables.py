@@ -93,7 +93,7 @@ class Network(networks.Network):
         if self.buckets:
             ngrams = find_ngrams(needs.spelling, self.ngrams)
         heads = tuple(needs.heads.items())
-        return Tables(self, size, needs.transform, heads, ngrams)
+        return Tables(self, size, needs.transform, heads, ngrams, needs.token_bias)
 
     def word_rows(self, params: Any, spelling: Sequence[str]) -> WordRows | None:
         if not self.buckets:
@@ -109,6 +109,7 @@ class Tables(nn.Module):
       transform: the readout has BERT's layers before the table.
       heads: the layers of each named head.
       ngrams: of words, if these are read.
+      output_bias: the readout has a bias, unless `model.output_head` says otherwise.
     """
 
     options: Network
@@ -116,6 +117,7 @@ class Tables(nn.Module):
     transform: bool = False
     heads: tuple[tuple[str, HeadSpec], ...] = ()
     ngrams: WordNgrams | None = None
+    output_bias: bool = False
 
     def setup(self):
         # The names are those of the parameters in checkpoints.
@@ -135,7 +137,9 @@ class Tables(nn.Module):
                 options, self.size, token_init, self.ngrams, options.piece_gradient
             )
         self.input_bias = TokenBias(options, self.token)
-        self.output = VocabHead(options, self.size, self.transform, output_init)
+        self.output = VocabHead(
+            options, self.size, self.transform, output_init, bias=self.output_bias
+        )
         self.pooler, self.named_heads = make_heads(options, self.heads)
 
     def states(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:

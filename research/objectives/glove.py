@@ -76,7 +76,7 @@ class Objective(objectives.Objective):
         }
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
-        return networks.Needs(pattern=self.pattern, token_bias=True)
+        return networks.Needs(pattern=self.pattern, token_bias=True, untied=True)
 
     def word_table(self, params: Any) -> Any:
         """The sum of both vectors of each word (section 4.2)."""

@@ -24,7 +24,6 @@ from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
 TABLES = model_options(network="tables", width=2, tie_embeddings=False, layers=1)
-TABLES = TABLES.__class__(**vars(TABLES) | {"output_head": "bias"})
 
 
 @pytest.mark.parametrize(
@@ -139,6 +138,17 @@ def parse(text: bytes):
     return list(
         make_format(AUTO._replace(format="cooccurrences")).parse(io.BytesIO(text), AUTO)
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"), [("glove", {}), ("cbow", {"output": "hierarchical"})]
+)
+def test_one_table_is_refused(name, fields):
+    """Of words both as input and as output, and of words and nodes of a tree."""
+    objective, info = objectives.make_objective(name, **fields), vocab(9, 1)
+    options = model_options(network="tables")
+    with pytest.raises(UserError, match=r"model\.tie_embeddings is True.* to False"):
+        networks.build(options, objective.needs(info), info)
 
 
 def test_a_document_has_the_pairs_of_its_lines():

@@ -187,7 +187,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "cbow": [
         {"subsample": 0.0, "window": 3, **TABLES},
-        {"subsample": 0.0, "window": 2, "output": "hierarchical"},
+        {
+            **{"subsample": 0.0, "window": 2, "output": "hierarchical"},
+            "model": {"tie_embeddings": False},
+        },
     ],
     "glove": [{"x_max": 4.0, **TABLES}],
     "distill": [

@@ -132,6 +132,8 @@ class VocabHead(Module):
         bias after it, unless `model.output_head` chooses something else.
       init: the initialiser of a table that is not tied; None: that of `model.init`.
       width: of the table, if it is not tied; 0: that of the token table.
+      bias: there is a bias after the table, unless `model.output_head` chooses
+        something else.
     """
 
     options: Options
@@ -139,6 +141,7 @@ class VocabHead(Module):
     transform: bool = False
     init: Callable | None = None
     width: int = 0
+    bias: bool = False
 
     @nn.compact
     def __call__(self, states, token_table_VE):
@@ -148,7 +151,8 @@ class VocabHead(Module):
         width = self.width or width
         x, layers = states, options.output_head
         if layers == "auto":
-            layers = "transform" if self.transform else "table"
+            plain = "bias" if self.bias else "table"
+            layers = "transform" if self.transform else plain
         if layers == "transform":
             x = Dense(options, width, ("embed", None), name="dense")(x)
             x = Norm(options, name="norm")(ACTIVATIONS[options.activation](x))

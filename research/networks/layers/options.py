@@ -92,7 +92,8 @@ class Options:
     # width / divisor, width / divisor ** 2, ...
     output_head: str = choice("auto", ("auto", "table", "bias", "transform"))  # what is
     # before the softmax: the output table alone; with a bias; with BERT's transform and
-    # a bias; auto: the objective's choice (transform where masked tokens are predicted)
+    # a bias; auto: the objective's choice (transform where masked tokens are predicted,
+    # bias where words that are read have biases, else table)
     output_rows: str = choice("vocabulary", ("vocabulary", "table"))  # of the softmax;
     # table: also those that pad the table to a multiple of 128 (T5)
     init: str = choice("normal", INITS)  # normal: std 0.02; truncated: at twice that;

@@ -67,7 +67,9 @@ class Needs:
       queries: the last positions are queries that are not keys.
       boundary_offsets: number of offsets in a span that `boundary` distinguishes; 0: it
         is not called.
-      token_bias: `token_bias` is called.
+      token_bias: `token_bias` is called; the readout has a bias, too, unless
+        `model.output_head` names what it has.
+      untied: the output table is not the token table.
       undropped: `states` is called with `undropped`.
       features: one of `layers.features.FEATURES`, or VIEWS, which `features` returns.
       feature_lstm_layers: layers of the BiLSTM on top of the features.
@@ -91,6 +93,7 @@ class Needs:
     queries: bool = False
     boundary_offsets: int = 0
     token_bias: bool = False
+    untied: bool = False
     undropped: bool = False
     features: str = "last"
     feature_lstm_layers: int = 0

@@ -12,8 +12,8 @@ Each position attends to itself alone: the state of a context is its word's vect
 # B batch, L length, W window, J = 2 W offsets, K = L J pairs, N negatives, C code,
 # R raw tokens of a row
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,6 +56,11 @@ class WordWindows(objectives.Objective):
     family = "vectors"
     pattern = "self"
     min_length = 2  # a centre and a context
+
+    def needs(self, vocab: VocabInfo) -> Any:
+        """As of all objectives; the nodes of a tree are no words, whose table they have
+        not."""
+        return replace(super().needs(vocab), untied=self.output == "hierarchical")
 
     def text_spec(self, length: int) -> TextSpec:
         return TextSpec("stream", length)

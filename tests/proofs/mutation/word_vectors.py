@@ -29,6 +29,22 @@ MUTANTS = [
         "wrong_are_refused",
     ),
     Mutant(
+        "GloVe has biases of the words that are read alone",
+        "research/networks/tables.py",
+        "options, self.size, self.transform, output_init, bias=self.output_bias",
+        "options, self.size, self.transform, output_init",
+        TEST_GLOVE,
+        "a_step",
+    ),
+    Mutant(
+        "GloVe has one vector of a word, and a tree the vectors of words at its nodes",
+        "research/networks/__init__.py",
+        "if needs.untied and network.tie_embeddings:",
+        "if False:",
+        TEST_GLOVE,
+        "one_table",
+    ),
+    Mutant(
         "bytes of a hash have no sign",
         SUBWORDS,
         "signed = byte - 256 if byte > 127 else byte",
