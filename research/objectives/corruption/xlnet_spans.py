@@ -23,8 +23,9 @@ def choose_spans(
 
     A span has n <= max_span tokens with p ~ 1/n, limited by the rest of the goal. Its
     context is context_ratio * n further tokens, divided at random between left and
-    right. It begins at the next `start` that is followed by n candidates. A part ends
-    with the first span that does not fit into it (XLNet, released code).
+    right. It begins at the next `start` that is followed by n candidates. The first
+    span that does not end before the part does is left out, and is the last that is
+    tried (zihangdai/xlnet, data_utils.py, _sample_mask).
 
     Args:
       key: [B] uint64.
@@ -53,7 +54,7 @@ def choose_spans(
         before = (where[step] * (context_ratio * n)).astype(np.int64)
         after = row + np.minimum(position + before, length)
         here = first[step] = span_start[nth[n, after]] - row
-        live &= (here + n <= end) & (n > 0)
+        live &= (here + n < end) & (n > 0)
         if not live.any():
             break
         chosen_size[step] = n * live

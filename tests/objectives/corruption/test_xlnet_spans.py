@@ -25,7 +25,7 @@ def choose_spans_by_loop(
         before = int(draw[step, 1] * context_ratio * n)
         first = position + before
         while first < end and not (
-            start[first] and candidate[first : first + n].all() and first + n <= end
+            start[first] and candidate[first : first + n].all() and first + n < end
         ):
             first += 1
         if first >= end:

@@ -230,6 +230,14 @@ MUTANTS = [
         "text_in_two_segments",
     ),
     Mutant(
+        "a span may end with its part, which the released loop leaves out",
+        "research/objectives/corruption/xlnet_spans.py",
+        "live &= (here + n < end) & (n > 0)",
+        "live &= (here + n <= end) & (n > 0)",
+        "tests/objectives/corruption/test_xlnet_spans.py",
+        "released_loop",
+    ),
+    Mutant(
         "spans of all lengths are as likely, where p ~ 1/n is published",
         "research/objectives/corruption/xlnet_spans.py",
         "odds = 1 / np.arange(1, max_span + 1)",
