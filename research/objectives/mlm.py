@@ -53,8 +53,8 @@ class Objective(objectives.Objective):
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
-    max_predictions: int = number(0, least=0)  # tokens of a row that are chosen at
-    # most; 0: rate * length
+    max_predictions: int = number(0, least=0)  # tokens of a row, or of each document of
+    # packed rows, that are chosen at most; 0: rate * length
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
     random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
     # rest stays

@@ -241,7 +241,8 @@ def relation_divergence(
     A relation is softmax(X X^T / sqrt(width)) where X has the vectors of all heads,
     joined and cut into `heads` of `width`: of the values, with the heads of attention
     (MiniLM, equation 6), or of queries, keys and values (Wang et al. 2021, "MiniLMv2",
-    equation 3). A position is related to those that it attends to.
+    equation 3). A position is related to those that it attends to where there is no
+    `model.window`.
 
     Args:
       student, teacher: layers [M, ...], of any numbers of heads.
