@@ -80,13 +80,14 @@ def values(params: Any, kind: str, scales: str) -> Any:
         is_table = axis == -1
         return found.sum(-2 if is_table else -3) if kind == SPLIT else found
 
-    return _without_ranges(map_quantized(value, params, scales))
+    return without_ranges(map_quantized(value, params, scales))
 
 
-def _without_ranges(tree: Any) -> Any:
+def without_ranges(tree: Any) -> Any:
+    """A tree without the ranges of inputs."""
     if not isinstance(tree, Mapping):
         return tree
-    return {k: _without_ranges(node) for k, node in tree.items() if k != INPUT_RANGE}
+    return {k: without_ranges(node) for k, node in tree.items() if k != INPUT_RANGE}
 
 
 def as_float(tree: Any) -> Any:

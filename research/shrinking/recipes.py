@@ -45,7 +45,8 @@ class Shrunk(NamedTuple):
 def keep_heads(program: Program, params: Any, request: Request) -> Shrunk:
     """The most important heads of each layer stay, equally many in each.
 
-    Their number is the same since layers are one stacked array.
+    Their number is the same since layers are one stacked array. Ranges of inputs are
+    those of all heads, so they are left out, and `fit` measures them again.
     """
     options = program.network.options
     heads.check_heads(options, params)
@@ -55,7 +56,8 @@ def keep_heads(program: Program, params: Any, request: Request) -> Shrunk:
     keys = {"heads": count, "head_width": options.key_width}
     if options.num_kv_heads:
         keys["num_kv_heads"] = count
-    own = heads.keep_heads(_on_host(params), chosen, options.key_width)
+    own = int8_weights.without_ranges(_on_host(params))
+    own = heads.keep_heads(own, chosen, options.key_width)
     numbers = "; ".join(" ".join(map(str, row)) for row in chosen)
     return Shrunk(keys, own, f"heads that stay, by layer: {numbers}")
 

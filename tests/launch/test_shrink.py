@@ -16,6 +16,7 @@ from launch.hardware import network_cost, timing
 from launch.reports.shrink_page import frontier
 from launch.shrink import parser, run
 from research import networks
+from research.checkpoints.checkpoint import path_name
 from research.checkpoints.partial_restore import find_checkpoint, load_on_host
 from research.errors import UserError
 from research.inference.open_run import open_run
@@ -24,7 +25,7 @@ from research.networks.layers.head_gates import gate_heads
 from research.networks.layers.quantized import INPUT_RANGE, SCALE, VALUES
 from research.run.export import export_run
 from research.run.setup import build_program
-from research.shrinking import heads
+from research.shrinking import heads, ranges, recipes
 from research.shrinking.ranges import measure_ranges
 from tests.testing import tiny_runs
 
@@ -196,6 +197,40 @@ def test_integers_are_stored_read_and_multiplied(folder):
     metrics = json.loads(file.read_text())["metrics"]
     ours = json.loads((folder / "int8/shrink.json").read_text())["networks"][-1]
     assert metrics == ours["metrics"]
+
+
+def test_integers_without_heads_have_ranges_of_their_own(tmp_path, monkeypatch):
+    """They are measured again: the layers read other states."""
+    keys = {"model.quantization": "int8", "model.quantization_range": "ema"}
+    folder = tiny_runs.write_corpus(tmp_path)
+    program, smaller = (
+        build_program(tiny_runs.tiny_config(folder, **keys, **own), jax.devices()[:1])
+        for own in ({}, {"model.heads": 1, "model.head_width": 16})
+    )
+    shapes = program.abstract_state.params
+    params = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), shapes)
+    monkeypatch.setattr(heads, "make_importance", lambda *_: lambda _: np.ones((1, 2)))
+    monkeypatch.setattr(ranges, "measure_ranges", lambda _, own, __: as_ranges(own, 7))
+    shrunk = recipes.keep_heads(program, params, recipes.Request())
+    own = recipes.fit(smaller, shrunk.params, recipes.Request())
+    assert shrunk.keys == {"heads": 1, "head_width": 16}
+    found = jax.tree_util.tree_leaves_with_path(own)
+    expected = jax.tree.leaves(smaller.abstract_state.params)
+    for (path, leaf), shape in zip(found, expected, strict=True):
+        assert leaf.shape == shape.shape, path_name(path)
+        is_range = path_name(path).endswith(INPUT_RANGE)
+        assert (leaf == (7 if is_range else 1)).all(), path_name(path)
+
+
+def as_ranges(params, value):
+    """A range of this value for each that a network has."""
+    paths = jax.tree_util.tree_leaves_with_path(params)
+    found = {path_name(path): leaf for path, leaf in paths}
+    return {
+        name: np.full_like(leaf, value)
+        for name, leaf in found.items()
+        if name.endswith(INPUT_RANGE)
+    }
 
 
 def test_tuning_starts_from_integers_and_leaves_ranges_as_measured(folder):

@@ -327,6 +327,14 @@ MUTANTS = [
         "gradients",
     ),
     Mutant(
+        "a network of integers without heads has the ranges of all heads",
+        RECIPES,
+        "own = int8_weights.without_ranges(_on_host(params))",
+        "own = _on_host(params)",
+        TEST_SHRINK,
+        "ranges_of_their_own",
+    ),
+    Mutant(
         "the least important heads stay",
         HEADS,
         "np.argsort(-importance, axis=1",
