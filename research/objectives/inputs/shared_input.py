@@ -21,8 +21,9 @@ def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
     often. If units differ, one of them must allow to derive the others. From a pair,
     sentences and streams are derived: both spans if the second follows the first, else
     the first span; spans that were too long lack tokens at either end (BERT), so that
-    the derived text may have a gap between them. From a pair of segments a pair of sentences is derived as well: the
-    sentences on either side of the segments' boundary.
+    the derived text may have a gap between them. From a pair of segments a pair of
+    sentences is derived as well: the sentences on either side of the segments'
+    boundary.
 
     Args:
       parts: name -> objective.
