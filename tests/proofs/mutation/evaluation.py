@@ -82,8 +82,9 @@ MUTANTS = [
     Mutant(
         "words past the row are left out of the score",
         PREDICTIONS,
-        "    missing = len(gold) - len(prediction)\n",
-        "    gold, missing = gold[: len(prediction)], 0\n",
+        "    right = sum(a == b for a, b in zip(prediction, gold, strict=True))",
+        "    gold, prediction = (each[: in_row.sum()] for each in (gold, prediction))\n"
+        "    right = sum(map(str.__eq__, prediction, gold))",
         TEST_PREDICTIONS,
         "words_past_the_row",
     ),
