@@ -61,9 +61,7 @@ def unfreeze_gradually(every: int, steps: int) -> optax.GradientTransformation:
 
 def depths_and_top(params: Any) -> tuple[Any, int]:
     """`networks.layer_depths`, and the depth of heads."""
-    depths = networks.layer_depths(params)
-    blocks = [len(depth) for depth in jax.tree.leaves(depths) if np.ndim(depth)]
-    return depths, 2 + max(blocks, default=0)
+    return networks.layer_depths(params), networks.count_layers(params) + 2
 
 
 def _scale_layers(factors: Any, updates: Any) -> Any:

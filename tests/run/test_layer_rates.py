@@ -86,3 +86,35 @@ def test_a_run_that_ends_before_all_layers_learn_is_refused(params):
     words = r"unfreeze_every=3: .* from step 12 of train\.steps=9"
     with pytest.raises(UserError, match=words):
         make_optimizer(section(unfreeze_every=3, warmup_steps=0), 9).init(params)
+
+
+BLOCK = {"input_kernel": np.ones((1, 2, 8)), "bias": np.ones((1, 8))}
+FILTERS = {"filter_3": np.ones((3, 2, 4)), "bias_3": np.ones(4)}
+
+
+@pytest.mark.parametrize(
+    ("stack", "layers"),
+    [
+        ({"block_0": BLOCK, "block_1": BLOCK, "block_2": BLOCK}, 3),
+        (FILTERS, 1),
+    ],
+    ids=["widths of their own", "filters"],
+)
+def test_layers_that_are_not_stacked_have_rates_of_their_own(stack, layers):
+    """AWD-LSTM's, the last of which is narrower, and filters, which are one layer."""
+    head = {"out": {"kernel": np.ones((2, 3))}}
+    params = {"token": {"embedding": np.ones((5, 2))}, "stack": stack, "head_x": head}
+    keys = dict(name="sgd", clip_norm=0.0, warmup_steps=0, learning_rate=1.0, beta1=0.0)
+
+    def moved(**changes):
+        optimizer = make_optimizer(section(schedule="constant", **keys | changes), 9)
+        updates, _ = optimizer.update(params, optimizer.init(params), params)
+        own = updates["stack"]
+        blocks = [own[name] for name in stack] if layers > 1 else [own]
+        parts = [updates["head_x"], *reversed(blocks), updates["token"]]
+        leaves = [[np.ravel(leaf) for leaf in jax.tree.leaves(p)] for p in parts]
+        return [{*(-np.concatenate(each)).tolist()} for each in leaves]
+
+    assert moved(layer_decay=0.5) == [{1.0}, *({0.5**n} for n in range(2, layers + 3))]
+    assert moved(unfreeze_every=1) == [{1.0}, *[{0.0}] * (layers + 1)]
+    assert moved(frozen="network") == [{1.0}, *[{0.0}] * (layers + 1)]

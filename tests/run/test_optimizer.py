@@ -1,6 +1,6 @@
 """Optimizers against NumPy, weight decay by parameter."""
 
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -44,27 +44,38 @@ EXPERIMENTS = {
 @pytest.mark.parametrize("network", networks.FOLDER.names())
 def test_what_is_no_matrix_of_a_layer_does_not_decay(network):
     for experiment in EXPERIMENTS[network]:
-        config = load_config(f"experiments/{experiment}.py:tiny")
-        assert config.model.network == network
-        boxed = boxed_params(config)
-        axes = jax.tree.leaves(
-            networks.logical_axes(boxed), is_leaf=sharding.is_logical_axes
-        )
-        decays = decayed_params(networks.unbox(boxed))
-        decays = jax.tree_util.tree_leaves_with_path(decays)
+        params, axes = params_and_axes(experiment, network)
+        decays = jax.tree_util.tree_leaves_with_path(decayed_params(params))
         for names, (path, decayed) in zip(axes, decays, strict=True):
             num_dims = len([name for name in names if name != "layers"])
             assert num_dims > 1 or not decayed, f"{experiment}: {path_name(path)}"
 
 
-def boxed_params(config):
-    """The shapes of a config's parameters, with their logical axes."""
+@pytest.mark.parametrize("network", networks.FOLDER.names())
+def test_depths_are_an_array_where_layers_are_stacked(network):
+    """LAMB, AdaFactor and Muon take each of these layers alone."""
+    for experiment in EXPERIMENTS[network]:
+        params, axes = params_and_axes(experiment, network)
+        depths = jax.tree_util.tree_leaves_with_path(networks.layer_depths(params))
+        for names, (path, depth) in zip(axes, depths, strict=True):
+            is_stacked = "layers" in names[:1]
+            assert np.ndim(depth) == is_stacked, f"{experiment}: {path_name(path)}"
+
+
+@cache
+def params_and_axes(experiment, network):
+    """The shapes of an experiment's parameters, and a list of their logical axes."""
+    config = load_config(f"experiments/{experiment}.py:tiny")
+    assert config.model.network == network
     vocab, objective = placeholder_vocab(config), objectives.config_objective(config)
     model = networks.from_config(config.model)
-    network = networks.build(model, objective.needs(vocab), vocab)
+    module = networks.build(model, objective.needs(vocab), vocab)
     specs = objective.batch_spec(config.data.length) | {"example": ArraySpec(())}
-    init = make_init(objective, network, make_optimizer(section(), 500), specs, 2)
-    return jax.eval_shape(lambda: init(jax.random.key(0))).params
+    init = make_init(objective, module, make_optimizer(section(), 500), specs, 2)
+    boxed = jax.eval_shape(lambda: init(jax.random.key(0))).params
+    axes = networks.logical_axes(boxed)
+    is_leaf = sharding.is_logical_axes
+    return networks.unbox(boxed), jax.tree.leaves(axes, is_leaf=is_leaf)
 
 
 def test_xlnet_also_decays_its_query_biases_and_fairseq_every_parameter():

@@ -88,39 +88,57 @@ AFTER_BLOCKS = ("norm", "attention")
 those of positions and token types, and their norm."""
 
 
+FILTER = re.compile(r"(filter|bias)_\d+")
+"""A parameter of a stack whose one layer is filters."""
+
+
 def layer_depths(params: Any) -> Any:
     """The depth of each parameter, for learning rates by layer.
 
     In a network of n layers: 0 for embeddings (and a projection before the first
     block), 1 to n for blocks, n + 1 for what follows the last one (a final norm, the
     attention of a decoder of LSTMs), n + 2 for readouts and heads. The parameters of
-    blocks are stacked, so their depths are an array [layers]; those of block_0,
-    block_1, ... are one each; all others are arrays [].
+    blocks are stacked, so their depths are an array [layers], which is [1] for block_0,
+    block_1, ... of a stack; all others are arrays []. Filters are one layer.
     """
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    names = {path: {str(key.key) for key in path} for path, _ in leaves}
-    num_layers = [len(leaf) for path, leaf in leaves if "blocks" in names[path]]
-    single = {path: _block_number(names[path]) for path, _ in leaves}
-    max_layers = max([*num_layers, *(n + 1 for n in single.values())], default=0)
+    num_layers = count_layers(params)
 
     def depth(path, leaf):
-        if "blocks" in names[path]:
-            return np.arange(1, len(leaf) + 1)
-        if single[path] >= 0:
-            return np.array([single[path] + 1])
-        in_embeddings = names[path] & {*EMBEDDINGS}
-        if in_embeddings or names[path] & {*STACKS}:
-            follows = names[path] & {*AFTER_BLOCKS} and not in_embeddings
-            return np.array(max_layers + 1 if follows else 0)
-        return np.array(max_layers + 2)
+        if (own := _depth_of_layer(path, leaf)) is not None:
+            return own
+        names = _names(path)
+        in_embeddings = names & {*EMBEDDINGS}
+        if in_embeddings or names & {*STACKS}:
+            follows = names & {*AFTER_BLOCKS} and not in_embeddings
+            return np.array(num_layers + 1 if follows else 0)
+        return np.array(num_layers + 2)
 
     return jax.tree_util.tree_map_with_path(depth, params)
 
 
-def _block_number(names: set[str]) -> int:
-    """n, if block_n is among the names of modules; else -1."""
-    found = (re.fullmatch(r"block_(\d+)", name) for name in names)
-    return max((int(match[1]) for match in found if match), default=-1)
+def count_layers(params: Any) -> int:
+    """n of `layer_depths`."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    depths = (_depth_of_layer(path, leaf) for path, leaf in leaves)
+    return max((int(np.max(own)) for own in depths if own is not None), default=0)
+
+
+def _depth_of_layer(path: Any, leaf: Any) -> np.ndarray | None:
+    """The depths of a parameter of a layer; None of any other."""
+    names = _names(path)
+    if "blocks" in names:
+        return np.arange(1, len(leaf) + 1)
+    blocks = (re.fullmatch(r"block_(\d+)", name) for name in names)
+    if numbers := [int(match[1]) for match in blocks if match]:
+        depth = np.array(max(numbers) + 1)
+        return depth[None] if len(leaf) == 1 else depth
+    if names & {*STACKS} and any(map(FILTER.fullmatch, names)):
+        return np.array(1)
+    return None
+
+
+def _names(path: Any) -> set[str]:
+    return {str(key.key) for key in path}
 
 
 def logical_rules(rules: Sequence[tuple[str, Any]]) -> AbstractContextManager:
