@@ -89,8 +89,8 @@ MUTANTS = [
     Mutant(
         "a number is distilled as if it were a class",
         DISTILL,
-        'is_class = self._base.predicts != "number"',
-        "is_class = True",
+        'is_class, weights = self._base.predicts != "number", self._base.head_weights',
+        "is_class, weights = True, self._base.head_weights",
         TEST_DISTILL,
         "no_classes",
     ),

@@ -29,7 +29,7 @@ MUTANTS = [
     Mutant(
         "weight decay applies to biases and norms",
         DECAY,
-        'return which == "all" or not (name == "scale" or name.endswith("bias"))',
+        'return which == "all" or not (name == "scale" or BIAS.fullmatch(name))',
         'return which == "all" or not name == "scales"',
         TEST_OPTIMIZER,
         "weight_decay_leaves_out",

@@ -21,8 +21,8 @@ MUTANTS = [
     Mutant(
         "weight dropout is silently inactive",
         LSTM,
-        "params = drop_weights(self, params)",
-        "pass",
+        "params = drop_weights(self, params)\n            inputs.append",
+        "inputs.append",
         TEST_LSTM,
         "weight_dropout or each_place",
     ),

@@ -92,8 +92,8 @@ MUTANTS = [
     Mutant(
         "a label of training text that only a part of its file has is known there",
         "research/data/loading/build.py",
-        "    labels, classes, named = (), (), files_of(data, data.eval_split)\n",
-        "    labels, classes, named = (), (), getattr(data, data.eval_split)\n",
+        "    named = files_of(data, data.eval_split)\n    if named and",
+        "    named = getattr(data, data.eval_split)\n    if named and",
         TEST_SPLITS,
         "own_part_lacks",
     ),
