@@ -21,7 +21,7 @@ DIMS = optax.contrib.MuonDimensionNumbers(reduction_axis=1, output_axis=2)
 @dataclasses.dataclass(frozen=True)
 class Optimizer(AdamMoments, WeightDecay):
     """Muon takes the kernels of blocks alone: attention's, the feed-forward layers',
-    and an LSTM's, whose gates are one matrix.
+    and an LSTM's, whose gates are one matrix, with its projection.
 
     The embeddings, the output table, heads, biases and norms are Adam's, whose keys are
     AdamMoments' (KellerJordan/Muon, muon.py: hidden matrices alone). The momentum is
@@ -72,7 +72,7 @@ def _labels(params: Any) -> Any:
 
     def label(path, depth, leaf):
         is_matrix = np.ndim(depth) == 1 and leaf.ndim == 3
-        is_kernel = path[-1].key.endswith("kernel")
+        is_kernel = path[-1].key.endswith(("kernel", "projection"))
         return "muon" if is_matrix and is_kernel else "adam"
 
     depths = networks.layer_depths(params)

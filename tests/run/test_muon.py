@@ -26,7 +26,7 @@ def test_newton_schulz_has_the_values_of_its_polynomial():
     np.testing.assert_allclose(np.diag(found), [0.72287617, 1.11920393], rtol=1e-4)
 
 
-EXPERIMENTS = ("albert", "bert", "electra", "lstm", "t5", "xlnet")
+EXPERIMENTS = ("albert", "bert", "electra", "elmo", "lstm", "t5", "xlnet")
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -44,7 +44,8 @@ def test_it_takes_the_kernels_of_blocks_and_adam_all_other_parameters(experiment
         if name:
             taken["muon" if "/muon/" in before else "adam"].add(name)
             assert leaf.sharding == found[name].sharding, name
-    kernels = {n for n in found if "/blocks/" in n and n.endswith("kernel")}
+    ends = ("kernel", "projection")
+    kernels = {n for n in found if "/blocks/" in n and n.endswith(ends)}
     assert kernels and taken == {"muon": kernels, "adam": found.keys() - kernels}
     assert all(found[name].ndim == 3 for name in kernels)
 

@@ -187,6 +187,14 @@ MUTANTS = [
         "takes_the_kernels",
     ),
     Mutant(
+        "the projection of an LSTM is Adam's, not Muon's",
+        "research/optimizers/muon.py",
+        'endswith(("kernel", "projection"))',
+        'endswith("kernel")',
+        "tests/run/test_muon.py",
+        "takes_the_kernels",
+    ),
+    Mutant(
         "Muon's updates have another size than AdamW's",
         "research/optimizers/muon.py",
         "return self.update_rms * max(size_in, size_out) ** 0.5 * update",
