@@ -53,10 +53,9 @@ s and item i is modelled as mean + seed[s] + item[i] + interaction[s, i].
   together (Holm 1979). Claims about the same scores are one hypothesis, which counts
   once.
 * **The interval of a single run** is over its items. Where the metric is no mean of
-  theirs (F1, Matthews), the jackknife's pseudo-values make it one; an area under a
-  curve is drawn anew by the multi-bootstrap
-  ([multi_bootstrap.py](../research/evaluation/multi_bootstrap.py)), which over seeds
-  would want 50 or more.
+  theirs (F1, Matthews), the jackknife's pseudo-values make it one
+  ([jackknife.py](../research/evaluation/jackknife.py)); that of an area under a curve
+  is Brunner and Munzel's ([score_tables.py](../research/evaluation/score_tables.py)).
 * Fine-tunings of one pretraining are averaged first: they are no further seeds. If no
   run of the sweep made the checkpoint (`train.init_from=hf:DIR`) there are no others: ±
   and verdicts are on further seeds of what is trained from it, and cells are marked.

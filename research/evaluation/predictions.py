@@ -38,7 +38,7 @@ from research.data.documents import (
 )
 from research.data.tokenizers.token_offsets import first_token_of_each, token_offsets
 from research.evaluation import answer_spans
-from research.evaluation.multi_bootstrap import pseudo_values
+from research.evaluation.jackknife import pseudo_values
 from research.evaluation.statistics import estimate, wilson_interval
 from research.metrics import Item, Scores, chrf, measure, squad, values_of
 

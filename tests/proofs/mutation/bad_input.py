@@ -116,7 +116,7 @@ MUTANTS = [
         "network_and_the_vocabulary",
     ),
     Mutant(
-        "a layer that becomes the first loses its norm",
+        "the first of train.init_layers loses its norm",
         "launch/config_starts.py",
         "    if 0 not in layers and key not in given:\n",
         "    if layers == []:\n",

@@ -260,14 +260,6 @@ MUTANTS = [
         "published_example",
     ),
     Mutant(
-        "the multi-bootstrap draws items alone",
-        "research/evaluation/multi_bootstrap.py",
-        "by_seed[rng.integers(len(by_seed), size=len(by_seed))].mean()",
-        "by_seed.mean()",
-        "tests/evaluation/test_multi_bootstrap.py",
-        "bring_their_variance",
-    ),
-    Mutant(
         "one seed carries a verdict",
         "research/evaluation/comparison.py",
         "if self.difference.count < MIN_SEEDS:",

@@ -114,7 +114,7 @@ MUTANTS = [
     ),
     Mutant(
         "an interval over items is as narrow as if each group were an evaluation",
-        "research/evaluation/multi_bootstrap.py",
+        "research/evaluation/jackknife.py",
         "return (count * metric(items) - (count - 1) * np.array(without)).T",
         "return np.array(without).T",
         TEST_PREDICTIONS,

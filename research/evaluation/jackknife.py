@@ -1,0 +1,29 @@
+"""The jackknife: what makes a metric that is no mean over items (F1, Matthews, a
+correlation) one, for the t interval of `research.evaluation.statistics`."""
+
+# S seeds, I items, G groups of items
+
+from collections.abc import Callable
+
+import numpy as np
+
+Metric = Callable[[np.ndarray], np.ndarray]
+"""Indices of items [n] -> the metric of each seed on them [S]."""
+
+
+def pseudo_values(
+    metric: Metric, num_items: int, *, num_groups: int | None = None
+) -> np.ndarray:
+    """The jackknife's pseudo-values [S, G] of a metric (Tukey 1958).
+
+    G * metric(all) - (G - 1) * metric(all but group g): of a mean they are the groups'
+    own means, of another smooth metric they behave like scores whose mean it is.
+
+    Args:
+      num_groups: G, of equal size but for one item; None: a group for each item.
+    """
+    items = np.arange(num_items)
+    groups = np.array_split(items, num_groups or num_items)
+    without = [metric(np.delete(items, group)) for group in groups]
+    count = len(groups)
+    return (count * metric(items) - (count - 1) * np.array(without)).T
