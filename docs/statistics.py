@@ -100,7 +100,8 @@ def coverage_section() -> Iterator[str]:
     yield f"""## Coverage
 
 Of 95 % intervals for the mean. *seed : item : interaction* are their parts of the
-variance of the mean. *bootstrap of seeds* and *multi-bootstrap* are percentile
+variance of the mean. *bootstrap of seeds* and *multi-bootstrap*
+(of seeds and items, Sellam et al. 2022) are percentile
 intervals of {simulations.NUM_DRAWS} draws.
 """
     yield from rows(results, ["seeds", "seed : item : interaction"])
