@@ -90,7 +90,7 @@ def open_run(source: epath.PathLike, *, product_dtype: str = "") -> LanguageMode
 def _without_heads(objective: Any, vocab: VocabInfo) -> networks.Needs:
     """What a classifier needs, but for heads: they are as wide as its text has labels,
     which is not open."""
-    any_label = vocab._replace(labels=("",))
+    any_label = vocab._replace(labels=("a label",))
     return dataclasses.replace(objective.needs(any_label), heads={})
 
 

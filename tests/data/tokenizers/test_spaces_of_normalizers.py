@@ -117,12 +117,13 @@ def test_a_stream_has_them_and_no_document_is_empty(family, tmp_path, separator)
     ]
 
 
-def test_a_part_without_tokens_is_not_in_the_next_document(family, tmp_path):
-    vocabulary, official = family
+def test_a_part_without_tokens_has_no_flag(family, tmp_path):
+    """On the next document, or on the word before."""
+    vocabulary, _ = family
     document = Document("the cat \u200b", starts=(8,))
     corpus = Corpus("parts", lambda split: iter([document, Document("a")]), lambda: "")
     stream = build_stream(corpus, "train", vocabulary, tmp_path, "none")
-    assert stream.part_offsets.tolist() == [len(official("the cat")) - 1]
+    assert stream.part_offsets.tolist() == []
 
 
 def test_a_lexicon_has_no_entry_without_tokens(family, tmp_path):
