@@ -43,9 +43,7 @@ def notes(table: Table, grid: Grid) -> list[str]:
         seeds = " or ".join(map(str, sorted(counts)))
         texts.append(f"±: {CONFIDENCE} confidence interval (t) over {seeds} seeds.")
     if both:
-        texts.append(
-            "Two numbers are those of two seeds, whose interval would say nothing."
-        )
+        texts.append("A cell with two numbers has two seeds: too few for an interval.")
     if has_single_runs:
         texts.append(
             f"± of a single run: {CONFIDENCE} confidence interval over draws of its "

@@ -209,7 +209,7 @@ def pretraining(
         default = flat_config(arm)
         shape = _scale_keys(SCALES[scale], default)
         if (rate := SCALES[scale].mask_rate) and not paper_mask_rate:
-            own = own | masked_at(rate, default, own)
+            own = own | _masked_at(rate, default, own)
     base = flat_config((experiment, shape))
     chosen = shape | own | keys(row, base) | {"seed": seed}
     for key in (INIT_FROM, TEACHER):
@@ -241,7 +241,7 @@ def _scale_keys(scale: Scale, default: Mapping[str, Any]) -> dict[str, Any]:
     return keys
 
 
-def masked_at(
+def _masked_at(
     rate: float, config: Mapping[str, Any], own: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Keys for the mask rate of an arm that predicts masked tokens, as a part, too.

@@ -1,6 +1,7 @@
 """Continues prompts, each with its own temperature, in shapes that are compiled before
 it is asked."""
 
+import bisect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -172,11 +173,18 @@ class Completer:
     def _before_stop(self, row: "_Row", kept: Sequence[int]) -> tuple[str, int]:
         """The text before the stop that is complete first, and the number of tokens
         that complete it; one of them is in the text of `kept`."""
-        for count in range(1, len(kept) + 1):
-            written = decode_after(self._vocabulary, row.token, kept[:count])
-            if found := [at for s in row.asked.stop if (at := written.find(s)) >= 0]:
-                break
-        return written[: min(found)], count
+
+        def written(count: int) -> str:
+            return decode_after(self._vocabulary, row.token, kept[:count])
+
+        def has_stop(count: int) -> bool:
+            return any(each in written(count) for each in row.asked.stop)
+
+        counts = range(len(kept))  # each of which has what those below have
+        count = bisect.bisect_left(counts, True, key=has_stop)
+        text = written(count)
+        cut = min(at for each in row.asked.stop if (at := text.find(each)) >= 0)
+        return text[:cut], count
 
     def warm_up(self) -> None:
         """Compiles all shapes that occur."""

@@ -22,6 +22,10 @@ ONLY_BESIDE_AN_ENCODER = {
 """Keys that only an encoder-decoder reads -> their values for other networks."""
 
 
+STACK_PATTERNS = {"encoder": "full", "decoder": "causal"}
+"""Stack of an encoder-decoder -> its attention pattern."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network(networks.Network):
     """Stacks of blocks: attention, then a feed-forward layer.
@@ -304,12 +308,12 @@ class Network(networks.Network):
         """Whether attention logits have T5's bias of relative positions."""
         return "t5" in (self.position, self.position_bias)
 
-    def has_one_way_buckets(self, pattern: str) -> bool:
-        """Whether T5's bias in a stack of this pattern tells apart only distances to
-        keys before a query."""
+    def buckets(self, pattern: str) -> str:
+        """The buckets of T5's bias in a stack of this attention pattern: one_way, which
+        tell apart only distances to keys before a query, or two_way."""
         if self.position_buckets == "auto":
-            return pattern == "causal"
-        return self.position_buckets == "one_way"
+            return "one_way" if pattern == "causal" else "two_way"
+        return self.position_buckets
 
     @property
     def drops_distances(self) -> bool:

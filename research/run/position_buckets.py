@@ -21,9 +21,6 @@ from research.networks import transformer
 from research.run.identity import CONFIG_FILE, read_run_config
 from research.run.setup import Program
 
-OF_STACKS = {"encoder": "full", "decoder": "causal"}
-"""Stack of an encoder-decoder -> its attention pattern."""
-
 
 class Biases(NamedTuple):
     """T5's biases of a network."""
@@ -38,10 +35,10 @@ class Biases(NamedTuple):
         has_tables = getattr(self.options, "has_position_bias", False)
         return [n for n in self.names if has_tables and n.endswith("/relative")]
 
-    def kind(self, table: str) -> str:
-        """The value of `model.position_buckets` that says what its buckets are of."""
-        pattern = OF_STACKS.get(table.split("/")[-2], self.pattern)
-        return "one_way" if self.options.has_one_way_buckets(pattern) else "two_way"
+    def buckets(self, table: str) -> str:
+        """The value of `model.position_buckets` that a table has."""
+        pattern = transformer.STACK_PATTERNS.get(table.split("/")[-2], self.pattern)
+        return self.options.buckets(pattern)
 
 
 def check_buckets(program: Program, config: Any) -> None:
@@ -69,10 +66,10 @@ def _check(source: str, scope: str, own: Biases, key: str) -> None:
     for name in own.tables:
         in_one_stack = f"{IN_ONE_STACK.get(name.split('/')[0])}/relative"
         found = [n for n in (name, in_one_stack) if n in there.tables]
-        if found and (kind := there.kind(found[0])) != own.kind(name):
+        if found and (buckets := there.buckets(found[0])) != own.buckets(name):
             raise UserError(
-                f"{key}={source}: the buckets of {name} are {kind} there and "
-                f"{own.kind(name)} here; {section} needs position_buckets {kind}"
+                f"{key}={source}: the buckets of {name} are {buckets} there and "
+                f"{own.buckets(name)} here; {section} needs position_buckets {buckets}"
             )
 
 

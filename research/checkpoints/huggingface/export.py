@@ -17,6 +17,7 @@ from research.checkpoints.huggingface.family import (
     Family,
 )
 from research.errors import UserError
+from research.networks import transformer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +47,6 @@ class Network:
 
 POOLED_HEADS = ("label", "choice")
 """Heads that read one state of a text."""
-
-STACKS = ("full", "causal")
-"""The attention patterns of an encoder and of a decoder."""
 
 
 def write_network(
@@ -224,11 +222,11 @@ def _computes(options: Any, network: Network) -> dict[str, Any]:
 
 
 def _buckets(options: Any, pattern: str) -> str:
-    """The kind of the buckets of T5's bias, in each stack; "": there is no bias."""
+    """The buckets of T5's bias in each stack; "": there is no bias."""
     if not options.has_position_bias:
         return ""
-    one_way = map(options.has_one_way_buckets, [pattern] if pattern else STACKS)
-    return " and ".join("one_way" if each else "two_way" for each in one_way)
+    patterns = [pattern] if pattern else transformer.STACK_PATTERNS.values()
+    return " and ".join(map(options.buckets, patterns))
 
 
 def _readout(network: Network) -> str | None:

@@ -144,7 +144,7 @@ class TaskSource:
 
     @property
     def indices(self) -> list[Index]:
-        """Those of the text with the same rows, if the task is one of ours."""
+        """Of one of our tasks those of its text; [] of a user's task."""
         return self._text.indices if self._text else []
 
     @property

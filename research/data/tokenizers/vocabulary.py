@@ -31,9 +31,7 @@ from research.errors import UserError
 
 SPELLINGS = {
     "pad": ("<pad>", "[PAD]"),
-    "bos": (
-        *("<cls>", "<s>", "[CLS]", "<bos>", "<|startoftext|>", "<|begin_of_text|>"),
-    ),
+    "bos": ("<cls>", "<s>", "[CLS]", "<bos>", "<|startoftext|>", "<|begin_of_text|>"),
     "eos": ("<sep>", "</s>", "[SEP]", "<eos>", "<|endoftext|>", "<|end_of_text|>"),
     "mask": ("<mask>", "[MASK]"),
     "unk": ("<unk>", "[UNK]"),

@@ -334,7 +334,7 @@ class Stack(Module):
             pattern,
             mems_segment,
             bias_table,
-            options.has_one_way_buckets(pattern),
+            options.buckets(pattern) == "one_way",
             start,
             window,
             by_distance=drops or clamp_len > 0,

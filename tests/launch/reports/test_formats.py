@@ -150,7 +150,7 @@ def test_two_seeds_show_their_numbers_and_no_interval(grid):
         cell = two._replace(numbers=tuple(tunings))
         assert cell_text.format_cell(cell, 1) == "30.0, 35.4"
     text = " ".join(notes.notes(fake_sweep.TABLE, grid | {"mlm": {"score": two}}))
-    assert "Two numbers are those of two seeds" in text
+    assert "A cell with two numbers has two seeds" in text
     assert "Two numbers" not in " ".join(notes.notes(fake_sweep.TABLE, grid))
 
 

@@ -38,7 +38,7 @@ MUTANTS = [
     Mutant(
         "T5's buckets are of the pattern, whatever a key says",
         "research/networks/modules/blocks.py",
-        "options.has_one_way_buckets(pattern),",
+        'options.buckets(pattern) == "one_way",',
         'pattern == "causal",',
         TEST_ATTENTION,
         "patterns_equal_the_general_path or one_way_buckets",
