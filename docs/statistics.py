@@ -43,12 +43,15 @@ s and item i is modelled as mean + seed[s] + item[i] + interaction[s, i].
 * **Three seeds and more**: a t interval on the components of variance
   ([statistics.py](../research/evaluation/statistics.py), *ours* below), for every
   number of seeds. Its p-value is the mean of those of Student's t with the degrees of
-  freedom of seeds and of items, weighted by their parts of the variance.
+  freedom of seeds and of items, weighted by their parts of the variance. Where all
+  seeds have the same mean, as counts of few items can have, the interaction stands in
+  for the variance that they do not show.
 * **Results without scores of single items**: Student's t over seeds. The verdict is
   about these items alone, and the table's note says of which columns. Such are metrics
   that are not the mean of the scores which a run keeps of its items (F1 of classes and
   chunks, Matthews, correlations, exact match, the accuracy of words), losses and
-  perplexities, and means of several columns.
+  perplexities, and means of several columns. Where all seeds have the same difference,
+  and it is not 0, nothing is left to test it by: *not decided, p not defined*.
 * **Several comparisons**: the p-values of all tested cells of a table are corrected
   together (Holm 1979). Claims about the same scores are one hypothesis, which counts
   once.
@@ -151,7 +154,7 @@ Two seeds have no verdict, since by the same rule they would err too often:
     yield """
 Where scores are counts, the two gaps are often equal: of arms that answer 30 % of 100
 questions rightly both are the same number, and not 0, in 4 % of cases. Then there is no
-variance to test by.
+variance of seeds to test by.
 """
 
 

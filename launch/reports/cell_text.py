@@ -83,12 +83,14 @@ def format_verdict(cell: Cell | None) -> str:
     if verdict == TOO_FEW:
         return verdict
     text = f"{verdict}, p {format_p(comparison.adjusted_p)}"
-    if verdict != NOT_DECIDED:
+    if verdict != NOT_DECIDED or math.isnan(comparison.adjusted_p):
         return text
     return f"{text}; needs {comparison.seeds_needed or f'> {MAX_SEEDS}'} seeds"
 
 
 def format_p(p: float) -> str:
+    if math.isnan(p):  # of seeds with one gap: see `paired_test`
+        return "not defined"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 

@@ -84,13 +84,18 @@ def mean_variance(scores: np.ndarray) -> MeanVariance:
     items' part (MS_item - MS_interaction) / (S I), at least 0, which estimates
     var(item) / I (Searle, Casella and McCulloch 1992, section 4.3).
 
+    Where the seeds have one mean to rounding, as counts of few items can have,
+    MS_interaction stands in for MS_seed, whose expectation is not below its own: a
+    variance of 0 would make any mean certain.
+
     Args:
       scores: [..., S, I], S >= 2, I >= 2.
     """
     num_seeds, num_items = scores.shape[-2:]
     seeds, items, interaction = mean_squares(scores)
+    differ = seeds > ROUNDING * interaction
     return MeanVariance(
-        seeds / (num_seeds * num_items),
+        np.where(differ, seeds, interaction) / (num_seeds * num_items),
         np.maximum(items - interaction, 0) / (num_seeds * num_items),
         num_seeds - 1,
         num_items - 1,
@@ -150,6 +155,10 @@ def wilson_interval(
 def paired_test(scores: Sequence[Any], others: Sequence[Any]) -> float:
     """The two-sided p-value of a difference of means; nan below MIN_SEEDS.
 
+    Where all seeds have one gap t is not defined: p is 1 if the gap is 0, and nan if
+    not. Of continuous scores this does not happen, and of counts it is chance. A gap
+    of all seeds and items is no chance: its p is 0.
+
     Args:
       scores: [S] or [S, I], as `estimate` takes them.
       others: the same shape, of the same seeds and items in the same order.
@@ -159,8 +168,10 @@ def paired_test(scores: Sequence[Any], others: Sequence[Any]) -> float:
     if len(gap) < MIN_SEEDS:
         return float("nan")
     rounding = ROUNDING * (np.max(np.abs(values)) + np.max(np.abs(baseline)))
-    if np.ptp(gap) <= rounding:  # no variance but rounding: t is not defined
-        return float(np.max(np.abs(gap)) <= rounding)
+    if np.max(np.abs(gap)) <= rounding:
+        return 1.0
+    if np.ptp(gap) <= rounding:
+        return 0.0 if _has_items(gap) else float("nan")
     return float(_variance(gap).p_value(gap.mean()))
 
 

@@ -70,8 +70,27 @@ def test_a_paired_test_depends_on_the_differences_alone(values, seed):
     assert paired_test(values, values) == 1.0
 
 
-def test_without_variance_p_is_0_or_1():
-    assert paired_test([1.0, 2.0, 4.0], [0.5, 1.5, 3.5]) == 0.0
+def test_without_variance_there_is_no_test_of_seeds():
+    """One gap of all seeds, as counts have it by chance; none is no difference."""
+    assert math.isnan(paired_test([1.0, 2.0, 4.0], [0.5, 1.5, 3.5]))
+    assert math.isnan(paired_test([33.3, 35.1, 34.2], [32.3, 34.1, 33.2]))
+    assert paired_test([1.0, 2.0, 4.0], [1.0, 2.0, 4.0]) == 1.0
+    always = np.ones((3, 20))
+    assert paired_test(always, 0 * always) == 0.0
+
+
+@pytest.mark.parametrize("scale", [1, 100, 0.3])
+def test_counts_with_equal_sums_are_tested_by_what_varies_below_them(scale):
+    """Each seed has one of 100 items more right, another one: p was 0, or nan."""
+    gap = np.zeros((3, 100))
+    gap[range(3), range(3)] = scale
+    spread = math.sqrt(np.var(gap) * (300 / 297) / 300)
+    expected = 2 * stats.t.sf(gap.mean() / spread, 2)
+    base = scale * (np.random.default_rng(0).random((3, 100)) < 0.5)
+    assert 0.1 < expected < 0.3
+    assert paired_test(base + gap, base) == pytest.approx(expected, rel=0.05)
+    mean, margin, _ = estimate(gap)
+    assert mean < margin < 5 * mean
 
 
 @pytest.mark.parametrize("count", [1, 2])

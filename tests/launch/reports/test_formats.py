@@ -123,6 +123,7 @@ def _cell(scores, baseline=(60.0, 62.0, 61.0), direction=0.0, **keys):
             "not decided, p 0.226; needs 10 seeds",
         ),
         ((60.0, 62.0, 61.0), 0.0, "+0.0", "not decided, p 1.000; needs > 1000 seeds"),
+        ((61.0, 63.0, 62.0), 0.0, "+1.0", "not decided, p not defined"),
         ((66.0,), 2.0, "+6.0 (paper: +2.0)", "too few seeds"),
         ((96.0, 98.1), 2.0, "+36.0 (paper: +2.0)", "too few seeds"),
     ],
@@ -131,7 +132,8 @@ def test_a_verdict_says_what_the_numbers_decide(scores, direction, difference, v
     cell = _cell(scores, direction=direction)
     assert cell_text.format_difference(cell, 1) == difference
     assert cell_text.format_verdict(cell).startswith(verdict)
-    assert ("needs" in cell_text.format_verdict(cell)) == ("not" in verdict)
+    needs = "not decided" in verdict and "not defined" not in verdict
+    assert ("needs" in cell_text.format_verdict(cell)) == needs
 
 
 def _number(grid, seed, score):

@@ -507,4 +507,28 @@ MUTANTS = [
         TEST_TABLES,
         "axes_of_bars",
     ),
+    Mutant(
+        "of counts with equal sums any difference is certain",
+        STATISTICS,
+        "np.where(differ, seeds, interaction)",
+        "seeds",
+        TEST_STATISTICS,
+        "equal_sums",
+    ),
+    Mutant(
+        "one gap of all seeds is certain without a variance",
+        STATISTICS,
+        'return 0.0 if _has_items(gap) else float("nan")',
+        "return 0.0",
+        TEST_STATISTICS,
+        "no_test_of_seeds",
+    ),
+    Mutant(
+        "a verdict shows p nan, and the seeds that it needs",
+        "launch/reports/cell_text.py",
+        "if math.isnan(p):",
+        "if False:",
+        "tests/launch/reports/test_formats.py",
+        "what_the_numbers_decide",
+    ),
 ]
