@@ -2,12 +2,14 @@
 
 import dataclasses
 import re
+import string
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from research.errors import UserError
 from research.fields import check, choice
 
 ANSWERABLE, UNANSWERABLE = "answerable", "unanswerable"
@@ -15,6 +17,13 @@ ANSWERABLE, UNANSWERABLE = "answerable", "unanswerable"
 
 LABEL_SEPARATOR = "\x1f"
 """Separates the labels of a document with several."""
+
+CHOICE_NAMES = (
+    tuple(map(str, range(1000))),
+    tuple(string.ascii_uppercase),
+    tuple(string.ascii_lowercase),
+)
+"""What labels call the choices of a question, the first to the last."""
 
 
 _WHOLE_NUMBER = re.compile(r"(-?\d+)\.0+")
@@ -44,6 +53,22 @@ def as_known(label: str, known: Sequence[str]) -> str:
         return label
     equal = (each for each in known if label_key(each) == label_key(label))
     return next(equal, label)
+
+
+def choice_names(labels: Iterable[str]) -> Sequence[str]:
+    """The names of choices in their order, the one of CHOICE_NAMES with all labels.
+
+    Raises:
+      UserError: none has all of them.
+    """
+    keys = set(map(label_key, labels))
+    for names in CHOICE_NAMES:
+        if keys <= {*names}:
+            return names
+    raise UserError(
+        f"labels {', '.join(sorted(keys)[:20])} of choices are not all numbers from 0, "
+        "letters from A, or letters from a"
+    )
 
 
 @dataclasses.dataclass(frozen=True)

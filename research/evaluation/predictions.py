@@ -32,8 +32,8 @@ from research.data.documents import (
     UNANSWERABLE,
     Document,
     as_known,
+    choice_names,
     document_parts,
-    label_key,
     single_labels,
 )
 from research.data.tokenizers.token_offsets import first_token_of_each, token_offsets
@@ -166,11 +166,7 @@ def _choice_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: whether it is right."""
     names, logits = data.vocab.labels, rows.arrays[0]["logits"]
     logits = logits[: len(rows.document.starts)]  # those behind are no choices
-    numbered = all(label_key(name).isdigit() for name in names)
-    choices = [
-        as_known(str(n), names) if numbered or n >= len(names) else names[n]
-        for n in range(len(logits))
-    ]
+    choices = [as_known(name, names) for name in choice_names(names)[: len(logits)]]
     item = _right_or_wrong(rows.document, choices[int(logits.argmax())], names)
     return item._replace(details=_probabilities(choices, _softmax(logits)))
 

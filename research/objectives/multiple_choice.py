@@ -11,7 +11,7 @@ import numpy as np
 
 from research import networks
 from research.batch import PART, ArraySpec, Example, VocabInfo, input_specs
-from research.data.documents import label_key
+from research.data.documents import choice_names, label_key
 from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import choice, number
@@ -24,7 +24,9 @@ HIDDEN = -1e9
 
 @dataclass(frozen=True)
 class Objective(task_input.Task):
-    """Reads a document's first part with each of the others, the choices, from label 0.
+    """Reads a document's first part with each of the others, the choices.
+
+    A label is the number of the right one, from 0, or its letter, from A or from a.
 
     Each choice has one logit, with a softmax over the choices (XLNet's run_race.py,
     GPT's train.py). The choices of an example are segments of one row, each with the
@@ -135,12 +137,6 @@ class Objective(task_input.Task):
 
 
 def _choice_numbers(vocab: VocabInfo) -> np.ndarray:
-    """[labels + 1]: the choice of each label, and 0 for label -1, which means none.
-
-    A label that is a number is the choice itself; other labels, such as A to D, are
-    numbered in sorted order.
-    """
-    names = [label_key(name) for name in vocab.labels]
-    if all(name.isdigit() for name in names):
-        return np.array([*map(int, names), 0])
-    return np.array([*range(len(names)), 0])
+    """[labels + 1]: the choice of each label, and 0 for label -1, which means none."""
+    names = choice_names(vocab.labels)
+    return np.array([*(names.index(label_key(each)) for each in vocab.labels), 0])

@@ -215,6 +215,15 @@ def check_probabilities(objective, found, line):
             assert found is None
 
 
+def test_a_choice_has_its_letter_where_the_training_text_lacks_one_before_it():
+    document = Document("q a b c", starts=(2, 4, 6), label="C")
+    rows = Rows(document, [{"logits": np.array([0.0, 1.0, 2.0, 9.0])}], [0])
+    data = SimpleNamespace(vocab=SimpleNamespace(labels=("A", "C")))
+    item = _ITEMS["choice"](None, rows, data)
+    assert (item.prediction, item.gold, item.score) == ("C", "C", 1.0)
+    assert [*item.details["probabilities"]] == ["C", "B", "A"]
+
+
 def test_a_long_text_and_many_classes_are_cut(tmp_path):
     names = [f"c{n}" for n in range(MAX_PROBABILITIES + 5)]
     logits = np.arange(len(names)) / 50

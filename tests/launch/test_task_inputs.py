@@ -330,6 +330,18 @@ CASES = {
         files("t.jsonl") | PAIR,
         "t.jsonl:1: label '-1' is not the number of a choice",
     ),
+    "a choice that is called by a name": (
+        CHOICES,
+        {"t.jsonl": choices(2, "left")},
+        files("t.jsonl") | PAIR,
+        "t.jsonl:1: label 'left' is not the number of a choice, counted from 0, nor",
+    ),
+    "choices of letters and of numbers": (
+        CHOICES,
+        {"t.jsonl": choices(2, "A") + choices(2, 1)},
+        files("t.jsonl") | PAIR,
+        "labels 1, A of choices are not all numbers from 0, letters from A, or",
+    ),
     "too many choices": (
         CHOICES,
         {"t.jsonl": choices(3, 0)},

@@ -76,6 +76,16 @@ def test_a_long_first_part_leaves_room_to_all_choices():
     assert (spans.length[0], spans.second_length[0]) == (10, 47)
 
 
+@pytest.mark.parametrize("labels", [("A", "C"), ("a", "c"), ("0", "2.0"), ("2",)])
+def test_a_label_is_its_choice_whichever_labels_there_are(labels):
+    """Also where no row of the training text has B for its right answer."""
+    objective = objectives.make_objective("multiple_choice", choices=3)
+    last = len(labels) - 1
+    text = example()._replace(label=np.array([last, -1, -1, -1], np.int32))
+    batch = objective.corrupt(text, keys(4), vocab(labels=labels), 31)
+    assert batch["label"][0] == 2 and batch["label_weight"].tolist() == [1, 0, 0, 0]
+
+
 def test_wrong_choices_are_refused():
     text = example()
     with pytest.raises(UserError, match=r"3 choices; objective\.choices is 2"):

@@ -5,12 +5,15 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import chain
 
 from research.data.corpora.corpus import Corpus
 from research.data.documents import (
     ANSWERABLE,
+    CHOICE_NAMES,
     LABEL_SEPARATOR,
     UNANSWERABLE,
+    choice_names,
     label_key,
     single_labels,
 )
@@ -26,7 +29,7 @@ LABEL_TYPES = {
     "tags": "words with tags, as data.format=conll and conllu have",
 }
 """Type of labels (`TextSpec.label`) -> the text that has them. A label is a class; any
-number of classes; a number; the number or the name of a choice; ANSWERABLE or
+number of classes; a number; the name of a choice, one of CHOICE_NAMES; ANSWERABLE or
 UNANSWERABLE; a class of each word."""
 
 
@@ -51,8 +54,9 @@ def known_labels(
       column: data.label, for errors.
 
     Raises:
-      UserError: the training text has no such labels, a label is not of this type, or
-        the training text has none of those of the separate files.
+      UserError: the training text has no such labels, a label is not of this type,
+        some labels of choices are numbers and others letters, or the training text has
+        none of those of the separate files.
     """
     _check_labelled(label_type, train, column)
     known, found = (
@@ -64,10 +68,9 @@ def known_labels(
             where = _first_with(name, evaluated, split)
             labels = name.replace(LABEL_SEPARATOR, ", ")
             raise UserError(f"{where}label {labels!r} {wrong}")
-    is_class = label_type != "number" and not (
-        label_type == "choice" and all(map(_is_number, known))
-    )
-    if split and is_class:
+    if label_type == "choice":
+        choice_names(known | found)
+    elif split and label_type != "number":
         found -= _unknown_labels(label_type, known, held_out, evaluated, split)
     if label_type in ("number", "set"):
         return tuple(sorted(known | found))
@@ -173,8 +176,8 @@ def _what_is_wrong(name: str, label_type: str) -> str:
     """Why a label is not of this type; "" if it is."""
     if label_type == "number" and not _is_number(name):
         return "is not a number"
-    if label_type == "choice" and _is_number(name) and not label_key(name).isdigit():
-        return "is not the number of a choice, counted from 0"
+    if label_type == "choice" and label_key(name) not in {*chain(*CHOICE_NAMES)}:
+        return "is not the number of a choice, counted from 0, nor its letter"
     if label_type == "answer" and name not in (ANSWERABLE, UNANSWERABLE):
         return "is none of a question; set data.format=squad"
     if label_type != "set" and (not name or LABEL_SEPARATOR in name):

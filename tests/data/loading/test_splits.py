@@ -115,6 +115,19 @@ def test_numbers_that_are_equal_are_one_label(folder, kind):
         assert found == [float(each) for each in labels[index_name(index)] * 9]
 
 
+def test_a_letter_of_a_choice_is_known_where_the_training_text_lacks_it(folder):
+    for name, letters in (("one", "AC"), ("two", "AB")):
+        lines = (f"ab cd {n}\t{letters[n % 2]}\n" for n in range(36))
+        (folder / f"{name}.tsv").write_text("".join(lines))
+
+    class Reads(toy_objectives.Objective):
+        def text_spec(self, length):
+            return super().text_spec(length).replace(label="choice")
+
+    data = open_split(folder, Reads("document"), train="one", valid="two")
+    assert data.vocab.labels == ("A", "B", "C")
+
+
 def index_name(index):
     """Which of the two files above has these labels."""
     return "one" if index.stream.label_names[0] == "1" else "two"
