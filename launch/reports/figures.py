@@ -276,7 +276,8 @@ def draw_bars(table: Table, grid: Grid, name: str, *, inches: float = 0.0) -> An
         panel.tick_params(axis="y", length=0)
         panel.spines["left"].set_visible(False)
         panel.set_xlabel(column.header)
-        panel.set_xlim(0, min(panel.get_xlim()[1], column.most))
+        left, right = panel.get_xlim()
+        panel.set_xlim(max(min(left, 0), column.least), min(right, column.most))
         return _finished(figure, inches)
 
 

@@ -126,8 +126,8 @@ def task_column(name: str, task: str, metric: str, *, margin: bool = False) -> C
     score, picked_by = task_score(metric), valid_score(metric)
     more = {"margin": task_margin(metric)} if margin else {}
     better = LOWER if metric == PERPLEXITY or metrics.signs()[metric] < 0 else HIGHER
-    if metric in metrics.bounded():
-        more["most"] = 100.0
+    if (least := metrics.bounded().get(metric)) is not None:
+        more |= {"least": least, "most": 100.0}
     return Column(name, task, score, 1, True, picked_by, better=better, **more)
 
 

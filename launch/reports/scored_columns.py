@@ -164,6 +164,7 @@ def pair_column(name: str, task: str, equal_lengths: bool = False) -> Column:
         tested=True,
         ready=functools.partial(is_scored, task=task),
         margin=lambda trial: 100 * half_interval(trial, task, cell),
+        least=0.0,
         most=100.0,
         scoring=functools.partial(scoring, task=task, equal_lengths=equal_lengths),
     )
@@ -197,6 +198,7 @@ def scored_column(name: str, task: str, cell: str, percent: bool = False) -> Col
         1,
         ready=functools.partial(is_scored, task=task),
         margin=margin,
+        least=0.0 if percent else -math.inf,
         most=100.0 if percent else math.inf,
         scoring=functools.partial(scoring, task=task),
     )

@@ -48,7 +48,8 @@ class Column(NamedTuple):
     ready: Callable[[Trial], bool] = lambda trial: True  # whether a run has what
     # `value` reads; the table's note says what else has to be done
     better: str = HIGHER  # or LOWER: of `value` and of `picked_by`
-    most: float = math.inf  # the largest value that there can be: no axis goes beyond
+    least: float = -math.inf  # the smallest value that there can be, and
+    most: float = math.inf  # the largest one: no axis goes beyond
     scoring: Callable[[Trial], Scoring | None] = lambda trial: None  # of scores that
     # `launch.score` made: those of a column are of the same files and pairs, those of a
     # row by one method

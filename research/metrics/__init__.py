@@ -138,10 +138,11 @@ def signs() -> dict[str, int]:
     return {v.name: v.sign for metric in all_metrics() for v in metric.values}
 
 
-def bounded() -> set[str]:
-    """The values that have an upper bound, which tables show as 100."""
-    values = (value for metric in all_metrics() for value in metric.values)
-    return {value.name for value in values if not math.isinf(value.most)}
+def bounded() -> dict[str, float]:
+    """Name -> the least that tables show, of values that have an upper bound, which
+    they show as 100."""
+    values = [value for metric in all_metrics() for value in metric.values]
+    return {v.name: v.percent(v.least) for v in values if not math.isinf(v.most)}
 
 
 def measure(

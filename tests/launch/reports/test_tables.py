@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from launch.backends.attempt_log import Budget
-from launch.reports import cell_text, cells, figures, notes, tables
+from launch.reports import cell_text, cells, figures, notes, result_columns, tables
 from launch.sweeps import sweep_plan
 from launch.sweeps.status import trial_status
 from launch.sweeps.tasks import Task
 from research.errors import UserError
 from research.evaluation.comparison import compare
-from research.evaluation.statistics import estimate
+from research.evaluation.statistics import Estimate, estimate
 from tests.testing import fake_sweep
 
 PRETRAINED = ("lm", "mlm")
@@ -385,4 +385,21 @@ def test_axes_of_bars_end_where_the_metric_does(tmp_path, monkeypatch, most, end
     left, right = panel.get_xlim()
     assert left == 0 and right == (end or right)
     assert end or right > max(v for row in grid.values() for v in row["score"].values)
+    figures.pyplot.close("all")
+
+
+def test_bars_of_negative_values_are_on_the_axis(tmp_path, monkeypatch):
+    """As Matthews' coefficient has them, down to its least value."""
+    grid = cells.fill_table(fake_sweep.TABLE, fake_sweep.finished(tmp_path))
+    monkeypatch.setattr(figures, "svg_element", lambda figure: figure)
+    least = result_columns.task_column("CoLA", "cola", "matthews").least
+    assert least == -100
+    for mean, margin in ((-9.0, 4.0), (2.0, 8.0), (-90.0, 30.0)):
+        estimate = Estimate(mean, margin, 3)
+        row = {"score": grid["mlm"]["score"]._replace(estimate=estimate)}
+        (name,) = (c for c in fake_sweep.TABLE.columns if c.name == "score")
+        table = fake_sweep.TABLE._replace(columns=(name._replace(least=least),))
+        (panel,) = figures.draw_bars(table, {"mlm": row}, "score").axes
+        left, right = panel.get_xlim()
+        assert max(mean - margin, least) >= left >= least and right >= 0
     figures.pyplot.close("all")

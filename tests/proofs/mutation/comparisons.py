@@ -502,10 +502,26 @@ MUTANTS = [
     Mutant(
         "axes of bars go on where no metric is",
         "launch/reports/figures.py",
-        "panel.set_xlim(0, min(panel.get_xlim()[1], column.most))",
-        "panel.set_xlim(left=0)",
+        "min(right, column.most))",
+        "right)",
         TEST_TABLES,
         "axes_of_bars",
+    ),
+    Mutant(
+        "bars of negative values are left of the axis",
+        "launch/reports/figures.py",
+        "max(min(left, 0), column.least)",
+        "0",
+        TEST_TABLES,
+        "bars_of_negative",
+    ),
+    Mutant(
+        "axes of bars begin below the least value of a metric",
+        "launch/reports/figures.py",
+        "max(min(left, 0), column.least)",
+        "min(left, 0)",
+        TEST_TABLES,
+        "bars_of_negative",
     ),
     Mutant(
         "of counts with equal sums any difference is certain",
