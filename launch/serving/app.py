@@ -24,7 +24,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,13 +89,38 @@ def make_app(worker: Worker, info: Mapping[str, Any], *, is_local: bool) -> ASGI
     measured = _Measured([route.path for route in routes])
     app = Starlette(
         routes=[*routes, Route("/metrics", measured.metrics)],
-        middleware=[
-            Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-        ],
+        middleware=[Middleware(_TrustedHosts, hosts=hosts)],
         exception_handlers={HTTPException: _error_response},
     )
     measured.app = app
     return measured
+
+
+class _TrustedHosts:
+    """Starlette's check of the host's name, whose refusal is an error as all others."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str]):
+        self._app, self._hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked: ASGIApp = _refuse_host
+
+        async def trusted(*_: Any) -> None:
+            nonlocal asked
+            asked = self._app
+
+        async def ignore(_: Message) -> None:
+            pass
+
+        check = TrustedHostMiddleware(trusted, self._hosts, www_redirect=False)
+        await check(scope, receive, ignore)
+        await asked(scope, receive, send)
+
+
+async def _refuse_host(scope: Scope, receive: Receive, send: Send) -> None:
+    error = HTTPException(400, f"the host is none of {', '.join(LOOPBACK)}")
+    response = await _error_response(Request(scope), error)
+    await response(scope, receive, send)
 
 
 class _Measured:

@@ -139,7 +139,11 @@ def test_a_wrong_request_gets_its_status(server, status, path, body, words):
 def test_a_form_of_another_site_is_refused(server):
     """A browser sends text/plain there without asking the server first."""
     for host in ("evil.example", "evil.example:80", ""):
-        assert ask(server, "/health", headers={"Host": host}, method="GET")[0] == 400
+        status, _, content = ask(
+            server, "/health", headers={"Host": host}, method="GET"
+        )
+        assert status == 400 and "localhost" in content["error"]["message"]
+        assert content["error"]["type"] == "invalid_request_error"
     for host in ("localhost:1", "[::1]:1"):
         assert ask(server, "/", headers={"Host": host}, method="GET")[0] == 200
     headers = {"Content-Type": "text/plain"}

@@ -269,4 +269,12 @@ MUTANTS = [
         TEST_ANSWERS,
         "own_passages",
     ),
+    Mutant(
+        "the refusal of a foreign host is no JSON",
+        APP,
+        "middleware=[Middleware(_TrustedHosts, hosts=hosts)],",
+        "middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],",
+        "tests/launch/test_serve.py",
+        "form_of_another_site",
+    ),
 ]
