@@ -76,15 +76,16 @@ def encode_prompt(vocabulary: Vocabulary, text: str) -> list[int]:
     Raises:
       UserError: the vocabulary has no such sentinel.
     """
-    sentinels, (first, *others) = vocabulary.vocab.sentinel_ids, SENTINEL.split(text)
+    sentinels = {str(n): id for n, id in enumerate(vocabulary.vocab.sentinel_ids)}
+    first, *others = SENTINEL.split(text)
     ids = encode_with_masks(vocabulary, first)
     for number, part in zip(others[::2], others[1::2], strict=True):
-        if int(number) >= len(sentinels):
+        if number not in sentinels:
             raise UserError(
-                f"<extra_id_{number}>: the vocabulary has {len(sentinels)} sentinels, "
-                "numbered from 0"
+                f"<extra_id_{number[:20]}>: the vocabulary has {len(sentinels)} "
+                "sentinels, numbered from 0"
             )
-        ids += [sentinels[int(number)], *encode_with_masks(vocabulary, part)]
+        ids += [sentinels[number], *encode_with_masks(vocabulary, part)]
     return ids
 
 

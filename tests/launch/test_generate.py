@@ -112,6 +112,7 @@ def test_sentinels_and_the_space_before_a_text_are_spelled(folder):
         (["--texts=/none"], "/none: cannot be read"),
         (["--prompt=a", "--workdir=/none"], "/none is no run"),
         (["--prompt=a <extra_id_500>"], "numbered from 0"),
+        ([f"--prompt=a <extra_id_{'1' * 5000}>"], "<extra_id_11111111111111111111>: "),
         (["--prompt=a", "--forced_bos=900000"], "forced_bos names token 900000, but"),
         (
             ["--prompt=a", "--workdir=hf:x", "--step=3", "--config.model.width=8"],

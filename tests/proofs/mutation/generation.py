@@ -267,6 +267,14 @@ MUTANTS = [
         "mistake",
     ),
     Mutant(
+        "a long number of a sentinel ends with a traceback",
+        "research/generation/text.py",
+        "if number not in sentinels:",
+        "if int(number) >= len(sentinels):",
+        "tests/launch/test_generate.py",
+        "mistake_gives_one_line",
+    ),
+    Mutant(
         "T5's first sentinel is spelled as the second",
         "research/generation/text.py",
         "enumerate(vocabulary.vocab.sentinel_ids)",
