@@ -134,7 +134,8 @@ def draw(
       row: [R] int32, the row's number among all that are asked for.
       count: [] int32, new tokens so far.
     """
-    kept_RV = cut_tail(log_p_RV / options.temperature, options.top_k, options.top_p)
+    warm_RV = _warm(log_p_RV, options.temperature)
+    kept_RV = cut_tail(warm_RV, options.top_k, options.top_p)
     seed = jnp.full_like(row, options.seed)
     return jnp.argmax(kept_RV + _noise(kept_RV, seed, row, count), axis=-1).astype(
         jnp.int32
@@ -146,11 +147,18 @@ def draw_by_row(
 ) -> jax.Array:
     """[R] int32: `draw` with each row's own `sampling`."""
     temperature_R1 = sampling.temperature[:, None]
-    warm_RV = log_p_RV / jnp.where(temperature_R1 > 0, temperature_R1, 1.0)
+    warm_RV = _warm(log_p_RV, jnp.where(temperature_R1 > 0, temperature_R1, 1.0))
     kept_RV = cut_nucleus(warm_RV, sampling.top_p[:, None])
     noisy_RV = kept_RV + _noise(kept_RV, sampling.seed, row, count)
     chosen_RV = jnp.where(temperature_R1 > 0, noisy_RV, log_p_RV)
     return jnp.argmax(chosen_RV, axis=-1).astype(jnp.int32)
+
+
+def _warm(log_p_RV: jax.Array, temperature: Any) -> jax.Array:
+    """Log p divided by a temperature, up to a constant of each row: the best is 0, also
+    where the others are too far below it for float32."""
+    below_RV = log_p_RV - jnp.max(log_p_RV, axis=-1, keepdims=True)
+    return jnp.where(below_RV < 0, below_RV / temperature, 0.0)
 
 
 def _noise(

@@ -10,7 +10,7 @@ import pytest
 
 from research.generation import beams
 from research.generation.decoding import Network, decode
-from research.generation.next_token import cut_tail
+from research.generation.next_token import Sampling, cut_tail, draw, draw_by_row
 from research.generation.options import Options
 from tests.testing.example_batches import vocab
 
@@ -300,6 +300,17 @@ def test_samples_have_the_distribution_of_the_options():
     expected[C] = 0
     actual = np.bincount(token, minlength=VOCAB.size) / len(token)
     np.testing.assert_allclose(actual, expected / expected.sum(), atol=0.03)
+
+
+@pytest.mark.parametrize("temperature", [1e-6, 1e-37, 1e-44])
+def test_a_temperature_near_0_gives_the_most_probable_token(temperature):
+    """Also where the others are infinitely far below it in float32."""
+    log_p = jnp.log(jnp.array([[0.3, 0.0, 0.1, 0.4, 0.2]] * 7))
+    row, count = jnp.arange(7), jnp.int32(0)
+    options = Options(method="sample", temperature=temperature)
+    assert draw(options, log_p, row, count).tolist() == [3] * 7
+    each = Sampling(jnp.full(7, temperature), jnp.ones(7), row)
+    assert draw_by_row(each, log_p, row, count).tolist() == [3] * 7
 
 
 @pytest.mark.parametrize(

@@ -267,6 +267,14 @@ MUTANTS = [
         "mistake",
     ),
     Mutant(
+        "a sample is no token where log p over the temperature has no number",
+        NEXT,
+        "jnp.where(below_RV < 0, below_RV / temperature, 0.0)",
+        "log_p_RV / temperature",
+        TEST_DECODING,
+        "temperature_near_0",
+    ),
+    Mutant(
         "a long number of a sentinel ends with a traceback",
         "research/generation/text.py",
         "if number not in sentinels:",
