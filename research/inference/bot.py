@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from research.inference.span_reader import SpanReader
@@ -62,32 +62,24 @@ class Bot:
             spans = self.reader.read(list(zip(questions, texts, strict=True)))
             answers = []
             for hits, own in zip(found, spans, strict=True):
-                chances = probabilities([span.margin for span in own])
+                apart = _apart(
+                    _answer(hits[place].passage, start, end, margin)
+                    for place, start, end, margin in own
+                )
+                chances = probabilities([each.score for each in apart])
                 answers.append(
-                    [
-                        _answer(hits[span.passage].passage, span.start, span.end, p)
-                        for span, p in zip(own, chances, strict=True)
-                    ]
+                    [a._replace(score=p) for a, p in zip(apart, chances, strict=True)]
                 )
         answer_type = "sentence" if self.reader is None else "span"
+        enough = [[a for a in own if a.score >= self.threshold] for own in answers]
         return [
-            Reply(self._best(own, top_k), hits, answer_type)
-            for own, hits in zip(answers, found, strict=True)
+            Reply(own[:top_k], hits, answer_type)
+            for own, hits in zip(enough, found, strict=True)
         ]
 
-    def _best(self, answers: Sequence[Answer], top_k: int) -> list[Answer]:
-        """Answers at other places and of enough score, best first."""
-        kept: list[Answer] = []
-        for each in sorted(answers, key=lambda answer: -answer.score):
-            if each.score < self.threshold or len(kept) == top_k:
-                break
-            if not any(_overlap(each, other) for other in kept):
-                kept.append(each)
-        return kept
-
     def _sentences(self, question: str, hits: Sequence[Hit]) -> list[Answer]:
-        """All sentences of the passages; of equal ones those of better passages
-        first."""
+        """The sentences of the passages, best first; of equal ones those of better
+        passages."""
         weight = {term: self.index.words.idf(term) for term in terms(question)}
         total = sum(weight.values()) or 1.0
         answers = []
@@ -97,7 +89,17 @@ class Bot:
                 shared = weight.keys() & set(terms(text[start:end]))
                 score = sum(weight[term] for term in shared) / total
                 answers.append(_answer(hit.passage, start, end, score))
-        return answers
+        return _apart(answers)
+
+
+def _apart(answers: Iterable[Answer]) -> list[Answer]:
+    """The answers best first, of those that overlap the best: passages overlap, and
+    what two of them say of one place is one answer, whose probability has one part."""
+    kept: list[Answer] = []
+    for each in sorted(answers, key=lambda answer: -answer.score):
+        if not any(_overlap(each, other) for other in kept):
+            kept.append(each)
+    return kept
 
 
 def _answer(passage: Passage, start: int, end: int, score: float) -> Answer:

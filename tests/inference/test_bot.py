@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -12,7 +13,7 @@ from research.errors import UserError
 from research.inference.bot import Bot
 from research.inference.open_run import open_run
 from research.inference.serving import embedder
-from research.inference.span_reader import SpanReader
+from research.inference.span_reader import Span, SpanReader
 from research.retrieval.passages import cut_document
 from research.retrieval.search import make_index
 from research.run.export import export_run
@@ -100,6 +101,23 @@ def test_a_threshold_leaves_no_answer_but_the_passages(reader, index):
     reply = Bot(index, reader, threshold=0.999).ask(["old river"])[0]
     assert reply.answers == [] and reply.passages
     assert Bot(index).ask(["nothing"])[0].answers == []
+
+
+def test_an_answer_in_two_passages_that_overlap_is_one():
+    """Its probability is not divided among them, and the threshold is of all of it."""
+    text = " ".join(f"river{n}" for n in range(150))
+
+    def read(asked):
+        ((word, passages),) = asked
+        starts = [passage.index(word) for passage in passages]
+        return [[Span(n, at, at + len(word), 0.0) for n, at in enumerate(starts)]]
+
+    reader = SimpleNamespace(read=read)
+    bot = Bot(make_index([*cut_document("long", text)]), reader, threshold=0.4)
+    (reply,) = bot.ask(["river70"])
+    assert len(reply.passages) == 2
+    ((answer, score, *_, start, end, _),) = reply.answers
+    assert (answer, text[start:end], score) == ("river70", "river70", 0.5)
 
 
 def test_without_a_reader_the_best_sentence_is_the_answer(index):

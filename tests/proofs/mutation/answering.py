@@ -104,10 +104,18 @@ MUTANTS = [
     Mutant(
         "answers below the threshold are given",
         "research/inference/bot.py",
-        "if each.score < self.threshold or len(kept) == top_k:",
-        "if len(kept) == top_k:",
+        "if a.score >= self.threshold]",
+        "]",
         TEST_BOT,
-        "threshold",
+        "a_threshold",
+    ),
+    Mutant(
+        "the probability of an answer is divided among passages that overlap",
+        "research/inference/bot.py",
+        "chances = probabilities([each.score for each in apart])",
+        "chances = probabilities([span.margin for span in own])[: len(apart)]",
+        TEST_BOT,
+        "two_passages",
     ),
     Mutant(
         "texts of other widths than the first are compiled when they are asked",
