@@ -2,7 +2,7 @@
 
 # B batch, L length, P masks of a row, K candidates
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -84,6 +84,7 @@ def make_fill(
             rows = [
                 [*row, *other, *after] for row, other in zip(rows, beside, strict=True)
             ]
+        _check_lengths(rows, network.options.max_positions)
         token, length = pad_rows(rows, vocab.pad_id)
         more = max(0, width - token.shape[1])
         token = np.pad(token, ((0, 0), (0, more)), constant_values=vocab.pad_id)
@@ -102,6 +103,16 @@ def make_fill(
         ]
 
     return fill
+
+
+def _check_lengths(rows: Sequence[Sequence[int]], most: int | None) -> None:
+    """Raises UserError: the network has fewer positions than a row has tokens."""
+    for number, row in enumerate(rows, 1):
+        if most is not None and len(row) > most:
+            raise UserError(
+                f"text {number} has {len(row)} tokens, special ones included; the "
+                f"model reads at most {most}"
+            )
 
 
 def _candidates(best_PK: np.ndarray, log_p_PK: np.ndarray) -> list[list[Candidate]]:

@@ -42,6 +42,11 @@ def test_lines_say_what_fill_finds(source, tmp_path, capsys):
     [
         ("a [MASK]\nriver\n", [], "text 2 has no mask; write [MASK] where one is"),
         (
+            f"a [MASK]\n{'a ' * 30}[MASK]\n",
+            [],
+            "text 2 has 33 tokens, special ones included; the model reads at most 20",
+        ),
+        (
             "a [MASK]\n",
             ["--top_k=0"],
             "--top_k: it is a whole number of at least 1, not 0",

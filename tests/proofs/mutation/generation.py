@@ -370,4 +370,12 @@ MUTANTS = [
         TEST_COMPOSITE,
         "parts_within_parts",
     ),
+    Mutant(
+        "of texts to fill in the one that is too long is not told",
+        "research/generation/fill.py",
+        "        _check_lengths(rows, network.options.max_positions)\n",
+        "",
+        "tests/launch/test_fill.py",
+        "mistake_gives_one_line",
+    ),
 ]
