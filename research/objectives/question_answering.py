@@ -58,7 +58,9 @@ class Objective(task_input.Task):
             get_prediction_module), where this depends on the question.
 
     Departs: all layers have the network's initial values; the last layer for
-    answerability has no bias in XLNet's code; ELECTRA's context includes the last eos.
+    answerability has no bias in XLNet's code; ELECTRA's context includes the last eos;
+    head linear predicts from the `n_best` starts and ends of the context, BERT's code
+    from those of the row, of which it then leaves out the ones outside the context.
     """
 
     format: str = choice("bert", task_input.ENCODER_FORMATS)
