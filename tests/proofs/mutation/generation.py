@@ -285,8 +285,8 @@ MUTANTS = [
     Mutant(
         "T5's first sentinel is spelled as the second",
         "research/generation/text.py",
-        "enumerate(vocabulary.vocab.sentinel_ids)",
-        "enumerate(vocabulary.vocab.sentinel_ids, 1)",
+        'id: f"<extra_id_{n}>"',
+        'id: f"<extra_id_{n + 1}>"',
         "tests/launch/test_generate.py",
         "sentinels_and_the_space",
     ),
