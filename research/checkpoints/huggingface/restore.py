@@ -236,10 +236,11 @@ def restore(
     """
     path = find_folder(source)
     has_two = (path / DISCRIMINATOR).is_dir()
-    _check_vocabulary(path / DISCRIMINATOR if has_two else path, vocabulary)
+    own = path / DISCRIMINATOR if has_two else path
+    checks = num_pieces, _has_same_vocabulary(own, vocabulary)
     if not any(name.startswith(f"{DISCRIMINATOR}/") for name in shapes):
         path = path / (scope or DISCRIMINATOR) if has_two else path
-        return restore_network(open_model(path), shapes, num_pieces)
+        return restore_network(open_model(path), shapes, *checks)
     params, num_rows, unused = {}, {}, []
     for part in (DISCRIMINATOR, GENERATOR) if has_two else (DISCRIMINATOR,):
         start = f"{part}/"
@@ -249,44 +250,57 @@ def restore(
             if name.startswith(start)
         }
         model = open_model(path / part if has_two else path)
-        found = restore_network(model, own, num_pieces)
+        found = restore_network(model, own, *checks)
         params |= {start + name: array for name, array in found.params.items()}
         num_rows |= {start + name: count for name, count in found.num_rows.items()}
         unused += [f"{part}: {key}" for key in found.unused]
     return Restored(params, num_rows, unused)
 
 
-def _check_vocabulary(path: Path, vocabulary: str) -> None:
-    """Raises UserError: the folder has a vocabulary, and the run has another."""
+def _has_same_vocabulary(path: Path, vocabulary: str) -> bool:
+    """Whether the folder has a vocabulary that is known to be the run's.
+
+    Raises:
+      UserError: it has another one.
+    """
     if not vocabulary or not has_vocabulary(path):
-        return
+        return False
     try:
         own = load_vocabulary(path, 0).sha256
     except UserError:  # of a kind that is not known here: the sizes are checked alone
-        return
+        return False
     if own != vocabulary:
         raise UserError(
             f"{path} has another vocabulary than this run; set data.vocabulary={path}"
         )
+    return True
 
 
 def restore_network(
-    model: Model, shapes: Mapping[str, tuple[int, ...]], num_pieces: int
+    model: Model,
+    shapes: Mapping[str, tuple[int, ...]],
+    num_pieces: int,
+    has_same_vocabulary: bool = False,
 ) -> Restored:
     """The parameters of one network.
+
+    Args:
+      has_same_vocabulary: the model is known to have the run's; rows of its table
+        behind ours are then of no token (Qwen2 has 290) and are left out.
 
     Raises:
       UserError: as `restore`.
     """
     family, tensors, sizes = model.family, model.tensors, model.sizes
-    if not num_pieces <= sizes.vocab <= _padded_rows(shapes):
+    most = 2**31 if has_same_vocabulary else _padded_rows(shapes)
+    if not num_pieces <= sizes.vocab <= most:
         raise UserError(
             f"{model.path} has a vocabulary of {sizes.vocab} rows, but that of this "
             f"run has {num_pieces} pieces; set data.vocabulary to the model's own"
         )
     own_rows = family.rows(family.heads_of(model.config))
     find = functools.partial(rows.find, own_rows, tensors)
-    params, num_rows, used = {}, {}, set()
+    params, num_rows, used, cut = {}, {}, set(), []
     for path, shape in shapes.items():
         if (found := find(path, shape[0] if shape else 0, sizes)) is None:
             continue
@@ -300,11 +314,14 @@ def restore_network(
             num_rows[path] = len(array)
             padding = [(0, shape[0] - len(array))] + [(0, 0)] * (array.ndim - 1)
             array = np.pad(array, padding)
+        elif found.change.is_vocab and len(array) > shape[0]:
+            cut.append(f"{found.keys[0]} from row {shape[0]} on")
+            array = array[: shape[0]]
         params[path] = array
         used |= {*found.keys}
     _check_readout(model, params)
     used |= _copies(model, used) | _neutral(model, own_rows, shapes)
-    return Restored(params, num_rows, sorted({*tensors} - used))
+    return Restored(params, num_rows, sorted({*tensors} - used) + cut)
 
 
 def _check_readout(model: Model, params: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from research.checkpoints.checkpoint import path_name
 from research.checkpoints.huggingface import restore
 from research.checkpoints.huggingface.folder import CONFIG, WEIGHTS
 from research.checkpoints.partial_restore import restore_params
+from research.data.tokenizers.vocabulary import load_vocabulary
 from research.errors import UserError
 from tests.testing import huggingface_goldens
 from tests.testing.huggingface_goldens import FOLDER
@@ -98,6 +99,28 @@ def test_a_vocabulary_of_another_size_is_refused(params, num_pieces):
     words = rf"vocabulary of 99 rows, but .* {num_pieces} pieces; set data.vocabulary"
     with pytest.raises(UserError, match=words):
         restore_bert(params[1], num_pieces=num_pieces)
+
+
+def test_rows_behind_the_vocabulary_are_left_out_and_named(params, tmp_path, capsys):
+    """Qwen2's table has 151,936 rows for 151,646 pieces."""
+    folder = huggingface_goldens.copy_with_vocabulary("bert", tmp_path)
+    tensors = load_file(folder / WEIGHTS)
+    for key in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
+        more = np.full((130, *tensors[key].shape[1:]), 9, np.float32)
+        tensors[key] = np.concatenate([tensors[key], more])
+    save_file(tensors, folder / WEIGHTS)
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(config | {"vocab_size": 229}))
+    source, own = f"hf:{folder}", load_vocabulary(folder, 0).sha256
+    facts = {"vocabulary": own, "num_pieces": 99}
+    found, missing = restore_params(source, "", params[1], **facts)
+    table, expected = (tree["token"]["embedding"] for tree in (found, params[0]))
+    np.testing.assert_array_equal(np.asarray(table)[:99], expected[:99])
+    line = next(x for x in capsys.readouterr().err.splitlines() if "not used" in x)
+    assert "bert.embeddings.word_embeddings.weight from row 128 on" in line
+    assert "cls.predictions.bias from row 128 on" in line and not missing
+    with pytest.raises(UserError, match="vocabulary of 229 rows, but"):
+        restore_bert(params[1], source)  # it is not known whose vocabulary it is
 
 
 def test_a_table_of_another_size_than_the_config_says_is_refused(params, tmp_path):

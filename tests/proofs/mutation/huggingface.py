@@ -23,6 +23,14 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "a table with some hundred rows behind its vocabulary is refused (Qwen2)",
+        RESTORE,
+        "most = 2**31 if has_same_vocabulary else _padded_rows(shapes)",
+        "most = _padded_rows(shapes)",
+        TEST_RESTORE,
+        "rows_behind_the_vocabulary",
+    ),
+    Mutant(
         "a greedy task of lm-evaluation-harness is sampled as the folder says",
         "research/evaluation/harness.py",
         'return found | {"method": "beam" if beams > 1 else "greedy"}',
@@ -330,7 +338,7 @@ MUTANTS = [
     Mutant(
         "a vocabulary of another size is read, its rows to whatever tokens there are",
         RESTORE,
-        "    if not num_pieces <= sizes.vocab <= _padded_rows(shapes):",
+        "    if not num_pieces <= sizes.vocab <= most:",
         "    if False:",
         TEST_RESTORE,
         "another_size",
