@@ -18,6 +18,8 @@ from research.checkpoints.huggingface import SOURCE, restore
 from research.checkpoints.huggingface.folder import read_json
 from research.checkpoints.huggingface.generation_config import (
     FILE,
+    START,
+    decoder_start,
     read_generation_config,
 )
 from research.checkpoints.huggingface.sentence_transformers import (
@@ -46,6 +48,9 @@ OBJECTIVES = {
     "marian": ("sequence_to_sequence", {"target_length": 512}),
 }
 """What a model of Hugging Face was trained by: by its attention mask or its family."""
+OTHER, OTHER_FORMATS = "sequence_to_sequence", ("t5", "bart")
+"""What an encoder-decoder was trained by whose decoder does not start as its family's
+do: the objective, and its formats."""
 READOUT = {"output", "query_embedding"}
 """Parts of the parameters that a model without a readout lacks."""
 ONE_DEVICE = {name: 1 for name in sharding.MESH_AXES}
@@ -104,7 +109,6 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
     model = restore.open_model(own)
     if not restore.has_vocabulary(own):
         raise UserError(f"{own} has no tokenizer; put its tokenizer.json there")
-    family = model.family.model_type
     restore.check_tokenizer(model)
     vocabulary = load_vocabulary(own, model.family.sentinels)
     rows = model.config["vocab_size"]
@@ -114,17 +118,11 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
         vocab = _with_config_ends(vocab, model.config, vocabulary.model.is_control)
     vocabulary = dataclasses.replace(vocabulary, vocab=vocab)
     options = transformer.Network(**{"scan_unroll": 1} | model.options | computation)
-    name, fields = OBJECTIVES[(*model.family.patterns, family)[0]]
-    classes = model.config.get("architectures") or [""]
-    if "ForQuestionAnswering" in classes[0]:
-        name, fields = "question_answering", {"format": _task_format(model)}
-        if model.family.head_activation == "gelu_norm":
-            fields["head"] = "gelu_norm"
+    objective = _folder_objective(model, options.max_length, vocab)
     if has_two:
         given = restore.config_overrides(source, "electra")
         size = given.get("objective.generator_size", 1.0)
-        name, fields = "electra", {"generator_size": size}
-    objective = objectives.make_objective(name, **fields)
+        objective = objectives.make_objective("electra", generator_size=size)
     needs = objective.needs(vocab)
     network = networks.build(options, needs, vocab)
     length = options.max_length
@@ -147,6 +145,39 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
         writing = _writing(path, objective, vocab, model.config)
         opened = dataclasses.replace(opened, writing=writing)
     return _with_recipe(opened, recipe) if recipe else opened
+
+
+def _folder_objective(model: restore.Model, max_length: int, vocab: VocabInfo) -> Any:
+    """What a model was trained by, as far as its family and its files tell.
+
+    Raises:
+      UserError: its decoder starts with a token with which none here starts.
+    """
+    patterns = model.family.patterns
+    name, fields = OBJECTIVES[(*patterns, model.family.model_type)[0]]
+    classes = model.config.get("architectures") or [""]
+    if "ForQuestionAnswering" in classes[0]:
+        name, fields = "question_answering", {"format": _task_format(model)}
+        if model.family.head_activation == "gelu_norm":
+            fields["head"] = "gelu_norm"
+    own = objectives.make_objective(name, **fields)
+    start = None if patterns else decoder_start(model.path, model.config)
+    if start is None:
+        return own
+    starts = {}
+    others = (
+        objectives.make_objective(OTHER, format=each, target_length=max_length)
+        for each in OTHER_FORMATS
+    )
+    for each in (own, *others):
+        prompt = each.prompt([[int(vocab.ordinary_ids[0])]], vocab)
+        starts.setdefault(int(prompt.group["token"][0, 0]), each)
+    if start not in starts:
+        raise UserError(
+            f"{model.path}: the decoder starts with token {start!r} ({START}); known "
+            f"here: {' and '.join(map(str, starts))}"
+        )
+    return starts[start]
 
 
 def _folder_specials(

@@ -146,6 +146,34 @@ def test_an_encoder_decoder_has_vectors_of_its_encoder(tmp_path):
         model.encode(TEXTS, "class")
 
 
+@pytest.mark.parametrize(
+    ("start", "name", "first"),
+    [
+        (None, "bart", [3, 2]),
+        (3, "bart", [3, 2]),
+        (0, "sequence_to_sequence", [0]),
+    ],
+)
+def test_a_decoder_starts_with_the_token_of_its_folder(tmp_path, start, name, first):
+    """Else as its family does: BART's with eos, behind which its texts begin."""
+    folder = huggingface_goldens.copy_with_vocabulary("bart", tmp_path)
+    huggingface_goldens.change_config(folder, decoder_start_token_id=start)
+    run = open_run(f"hf:{folder}").run
+    assert run.objective.name == name
+    prompt = run.objective.prompt([[5, 6]], run.vocabulary.vocab)
+    assert prompt.group["token"].tolist() == [first]
+
+
+def test_a_decoder_that_starts_with_another_token_is_refused(tmp_path):
+    """generation_config.json goes before config.json."""
+    folder = huggingface_goldens.copy_with_vocabulary("bart", tmp_path)
+    content = {"decoder_start_token_id": 17}
+    (folder / "generation_config.json").write_text(json.dumps(content))
+    words = r"bart: the decoder starts with token 17 \(.*known here: 3 and 0"
+    with pytest.raises(UserError, match=words):
+        open_run(f"hf:{folder}")
+
+
 def test_a_translator_reads_the_vectors_of_words(tmp_path):
     """In texts that it encodes and in prompts; words of one vector are alike."""
     (tmp_path / "pairs.tsv").write_text("the river\tder fluss\nan old stone\tein\n")

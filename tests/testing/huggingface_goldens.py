@@ -1,5 +1,6 @@
 """Models of tests/goldens/huggingface as our networks, their inputs as our batch."""
 
+import json
 import shutil
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from safetensors.numpy import load_file
 from research import networks
 from research.checkpoints.checkpoint import path_name
 from research.checkpoints.huggingface import restore
+from research.checkpoints.huggingface.folder import CONFIG
 from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.networks.modules.transformer import Transformer
 from research.objectives.inputs.task_input import head_spec
@@ -87,12 +89,24 @@ def load(name: str, **changes: Any) -> Golden:
     return Golden(model, network, outputs, golden, here, jax.eval_shape(init))
 
 
+DECODER_START = {"bart": PIECES.index("[SEP]"), "marian": PIECES.index("[PAD]")}
+"""In the vocabulary of `copy_with_vocabulary`, whose ids are not the golden's own."""
+
+
 def copy_with_vocabulary(name: str, folder: Path) -> Path:
     """A copy of a golden in `folder`, with a vocabulary of as many pieces as rows."""
     shutil.copytree(FOLDER / name, folder / name)
+    if name in DECODER_START:
+        change_config(folder / name, decoder_start_token_id=DECODER_START[name])
     unused = [f"[unused{n}]" for n in range(99 - len(PIECES))]
     (folder / name / "vocab.txt").write_text("\n".join([*PIECES, *unused, ""]))
     return folder / name
+
+
+def change_config(folder: Path, **keys: Any) -> None:
+    """Sets keys of a folder's config.json."""
+    path = folder / CONFIG
+    path.write_text(json.dumps(json.loads(path.read_text()) | keys))
 
 
 def params_of(golden: Golden, source: Any = None) -> Any:

@@ -11,7 +11,7 @@ from research.checkpoints.huggingface.folder import CONFIG, read_json
 from research.errors import UserError
 
 FILE = "generation_config.json"
-END = "eos_token_id"
+END, START = "eos_token_id", "decoder_start_token_id"
 FIELDS = {
     "max_new_tokens": "max_tokens",
     "min_new_tokens": "min_tokens",
@@ -34,7 +34,7 @@ also top_k 50."""
 EARLY_STOPPING = {False: "heuristic", True: "first", "never": "never"}
 NO_CHOICE = (
     *("transformers_version", "_from_model_config", "use_cache", "return_dict"),
-    *("bos_token_id", "pad_token_id", "decoder_start_token_id"),
+    *("bos_token_id", "pad_token_id", START),
     *("output_scores", "output_logits", "return_dict_in_generate", "do_sample"),
     *("output_attentions", "output_hidden_states", "early_stopping", "is_assistant"),
     *("max_length", "min_length"),
@@ -66,6 +66,15 @@ def read_generation_config(
     except (TypeError, ValueError) as error:
         raise UserError(f"{path}: {error}") from error
     return found, others
+
+
+def decoder_start(folder: epath.PathLike, config: Mapping[str, Any]) -> int | None:
+    """The token with which a decoder starts, as generation_config.json says, else
+    config.json; None: neither does."""
+    path = Path(folder) / FILE
+    content = read_json(path) if path.is_file() else {}
+    own = content.get(START)
+    return config.get(START) if own is None else own
 
 
 def _ends(given: Any, vocab: VocabInfo) -> dict[str, Any]:

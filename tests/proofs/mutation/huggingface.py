@@ -23,6 +23,14 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "a decoder starts as its family's do, whatever its folder says",
+        "research/inference/open_run.py",
+        "start = None if patterns else decoder_start(model.path, model.config)",
+        "start = None",
+        TEST_OPEN,
+        "a_decoder",
+    ),
+    Mutant(
         "a table with some hundred rows behind its vocabulary is refused (Qwen2)",
         RESTORE,
         "most = 2**31 if has_same_vocabulary else _padded_rows(shapes)",
