@@ -45,6 +45,8 @@ class Network:
     pool: str = "token"
 
 
+MEANT_BY_ALL = {"attention": "dense", "cutoffs": ()}
+"""Options of which config.json says nothing, as any family's network has them."""
 POOLED_HEADS = ("label", "choice")
 """Heads that read one state of a text."""
 
@@ -109,7 +111,7 @@ def _label_config(network: Network, heads: tuple[str, ...]) -> dict[str, Any]:
 
 def _choose_family(network: Network) -> tuple[Family, dict[str, Any], list[str]]:
     """The family, its config, and options of training that it cannot say."""
-    pattern, nearest, without_head = network.pattern, None, None
+    pattern, others, without_head = network.pattern, [], None
     tasks = _task_heads(network.params)
     for family in _candidates(network):
         if bool(family.patterns) != bool(pattern):
@@ -130,11 +132,11 @@ def _choose_family(network: Network) -> tuple[Family, dict[str, Any], list[str]]
             if tasks.issubset(_architecture(family, network.params)[1]):
                 return found
             without_head = without_head or found
-        elif nearest is None or len(differ) < len(nearest[1]):
-            nearest = family.model_type, differ
+        else:
+            others.append((again is None, len(differ), family.model_type, differ))
     if without_head:
         return without_head
-    name, differ = nearest
+    *_, name, differ = min(others, key=lambda other: other[:2])
     raise UserError(
         "Hugging Face has no architecture of this network; the nearest, "
         f"{name}, has {', '.join(differ)}"
@@ -146,16 +148,16 @@ def _candidates(network: Network) -> list[Family]:
 
 
 def _read_again(family: Family, config: dict, network: Network) -> Any:
-    """The options that are read from what was written."""
+    """The options that are read from what was written; None: no network has them."""
     rows_of_table = len(network.params["token/embedding"])
     is_table = network.options.output_rows == "table"
     size = rows_of_table if is_table else network.vocab.size
     config = config | {"vocab_size": size}
     try:
-        values = family.read_options(config, {})
+        values = MEANT_BY_ALL | family.read_options(config, {})
+        return dataclasses.replace(network.options, **values)
     except (UserError, ValueError, TypeError, KeyError):
         return None
-    return dataclasses.replace(network.options, **values)
 
 
 def _differences(family: Family, network: Network, again: Any) -> list[str]:
@@ -197,7 +199,7 @@ def _has_hidden_layer(family: Family, network: Network) -> bool:
 def _computes(options: Any, network: Network) -> dict[str, Any]:
     """Options that decide what a trained network computes, each in one spelling."""
     values = dataclasses.asdict(options)
-    for name in (*ONLY_TRAINED_WITH, "dtype", "remat", "scan_unroll"):
+    for name in (*ONLY_TRAINED_WITH, "attention", "dtype", "remat", "scan_unroll"):
         del values[name]
     del values["output_head"]
     if options.position != "learned":

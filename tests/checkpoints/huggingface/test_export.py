@@ -106,6 +106,31 @@ def test_a_readout_whose_activation_a_family_lacks_is_of_another(name, tmp_path)
     assert line.startswith("BertForMaskedLM")
 
 
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("gpt2", {"attention": "library", "dropout": 0.0, "attention_dropout": 0.0}),
+        ("qwen3", {"heads": 3, "num_kv_heads": 3}),  # which do not divide the width
+    ],
+)
+def test_options_that_another_family_cannot_have_are_exported(name, changes, tmp_path):
+    """MPNet's bias is not for that attention, and BERT has no width of heads."""
+    network = network_of(huggingface_goldens.load(name))
+    options = dataclasses.replace(network.options, **changes)
+    changed = dataclasses.replace(network, options=options)
+    export.write_network(tmp_path, dataclasses.replace(changed, prefers=()))
+    assert read_json(tmp_path / CONFIG)["model_type"] == name
+
+
+def test_parts_of_the_output_table_are_named(tmp_path):
+    network = network_of(huggingface_goldens.load("gpt2"))
+    options = {"cutoffs": (40,), "init": "normal", "output_head": "table"}
+    options = dataclasses.replace(network.options, **options)
+    words = r"gpt2, has model\.cutoffs \(\) \(not \(40,\)\)"
+    with pytest.raises(UserError, match=words):
+        export.write_network(tmp_path, dataclasses.replace(network, options=options))
+
+
 def test_another_attention_mask_is_named(bert, tmp_path):
     words = r"attention masks full \(not general\)"
     with pytest.raises(UserError, match=words):

@@ -23,6 +23,30 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "a family whose options this attention does not support ends the export",
+        EXPORT,
+        """        values = MEANT_BY_ALL | family.read_options(config, {})
+        return dataclasses.replace(network.options, **values)
+    except (UserError, ValueError, TypeError, KeyError):
+        return None
+""",
+        """        values = family.read_options(config, {})
+    except (UserError, ValueError, TypeError, KeyError):
+        return None
+    return dataclasses.replace(network.options, **values)
+""",
+        TEST_EXPORT,
+        "another_family_cannot",
+    ),
+    Mutant(
+        "cutoffs end every trial of a family, and what the nearest one has is not said",
+        EXPORT,
+        '{"attention": "dense", "cutoffs": ()}',
+        '{"attention": "dense"}',
+        TEST_EXPORT,
+        "parts_of_the_output_table",
+    ),
+    Mutant(
         "a decoder starts as its family's do, whatever its folder says",
         "research/inference/open_run.py",
         "start = None if patterns else decoder_start(model.path, model.config)",
