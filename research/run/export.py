@@ -152,9 +152,24 @@ def task_layout(config: Mapping[str, Any]) -> str:
     return TASK_LAYOUTS.get(objective.format, "") if is_task else ""
 
 
+def _unknown_input(objective: Task, width: int) -> str:
+    """What a task's head reads, or computes first, that no class has; "": nothing."""
+    features = getattr(objective, "features", "last")
+    if objective.vectors:
+        return "objective.vectors: its networks read tokens alone"
+    if features != "last":
+        return f"objective.features={features}: its heads read the last layer"
+    if getattr(objective, "lstm_layers", 0):
+        return "objective.lstm_layers: its heads have no BiLSTM"
+    if (own := getattr(objective, "head_width", 0)) not in (0, width):
+        return f"objective.head_width={own}: its heads have model.width {width}"
+    return ""
+
+
 def _check_task(objective: Task, options: networks.Network) -> None:
     """Raises UserError: Hugging Face's classes would compute something else."""
-    wrong, head = "", getattr(objective, "head", "")
+    wrong = _unknown_input(objective, options.width)
+    head = getattr(objective, "head", "")
     if (pool := getattr(objective, "pool", "token")) not in ("token", "mean"):
         wrong = f"objective.pool={pool}: its classifiers read one token, or the mean"
     elif head == "crf":

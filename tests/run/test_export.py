@@ -147,12 +147,19 @@ def test_a_task_is_exported_with_its_rows_labels_and_unit(name, tmp_path):
         np.testing.assert_allclose(model.tensors["classifier.weight"], expected)
 
 
+LINEAR = {"head": "linear"}
+
+
 @pytest.mark.parametrize(
     ("objective", "words"),
     [
         ({"name": "token_classification", "head": "crf"}, r"objective\.head=crf"),
         ({"pool": "max"}, r"objective\.pool=max"),
         ({"format": "xlnet"}, r"xlnet: .*position=learned read the first token"),
+        (LINEAR | {"features": "concat"}, r"objective\.features=concat: .*last layer"),
+        (LINEAR | {"lstm_layers": 1}, r"objective\.lstm_layers: .*no BiLSTM"),
+        (LINEAR | {"vectors": "random", "vectors_width": 3}, r"objective\.vectors: "),
+        ({"head": "gelu", "head_width": 20}, r"objective\.head_width=20: .*width 256"),
     ],
 )
 def test_a_head_that_reads_something_else_is_refused(electra, objective, words):

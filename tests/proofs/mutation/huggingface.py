@@ -23,6 +23,14 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "a head that reads several layers is exported as one that reads the last",
+        EXPORT_RUN,
+        "wrong = _unknown_input(objective, options.width)",
+        'wrong = ""',
+        TEST_RUN,
+        "reads_something_else",
+    ),
+    Mutant(
         "a family whose options this attention does not support ends the export",
         EXPORT,
         """        values = MEANT_BY_ALL | family.read_options(config, {})
