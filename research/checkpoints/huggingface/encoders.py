@@ -420,5 +420,6 @@ MPNET = Family(
         "lm_head.decoder.bias": "lm_head.bias",
     },
     pad_id=1,
+    has_own_pad=True,  # modeling_mpnet.py, MPNetEmbeddings
     after_pad=True,
 )

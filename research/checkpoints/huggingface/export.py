@@ -170,6 +170,8 @@ def _differences(family: Family, network: Network, again: Any) -> list[str]:
         for name, value in before.items()
         if after[name] != value
     ]
+    if family.has_own_pad and network.vocab.pad_id != family.pad_id:
+        differ.append(f"padding id {family.pad_id} (not {network.vocab.pad_id})")
     own, theirs = network.head_activation, family.head_activation
     if _has_hidden_layer(family, network) and own and own != theirs:
         differ.append(f"objective.head {theirs} (not {own})")

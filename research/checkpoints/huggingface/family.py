@@ -137,6 +137,7 @@ class Family:
       has_class_ids: config.json has cls_token_id and sep_token_id, too.
       pools: the states that a classifier may read, as `objective.pool` has them.
       pad_id: what a config without pad_token_id means.
+      has_own_pad: its code takes `pad_id` for it, whatever pad_token_id says.
       after_pad: positions start behind the padding id's row, and the table of positions
         has so many more rows.
       sentinels: how many it has behind its pieces.
@@ -161,6 +162,7 @@ class Family:
     pools: tuple[str, ...] = ("token",)
     has_class_ids: bool = False
     pad_id: int = 0
+    has_own_pad: bool = False
     after_pad: bool = False
     sentinels: int = 0
     tokenizer: str = ""
@@ -206,11 +208,12 @@ class Family:
         written = {key.key: key.write(options) for key in self.keys}
         known = {name: value for name, value in written.items() if value is not None}
         constants = {k: v for k, v in self.constants.items() if v is not None}
+        padding = {"pad_token_id": pad_id}
         if self.after_pad:
-            known["max_position_embeddings"] += pad_id + 1
-        return {**constants, **self.extra, **known, "pad_token_id": pad_id}
+            known["max_position_embeddings"] += self.padding(padding) + 1
+        return {**constants, **self.extra, **known, **padding}
 
     def padding(self, config: Mapping[str, Any]) -> int:
-        """The padding id of a config."""
+        """The padding id by which a config's model counts positions."""
         value = config.get("pad_token_id")
-        return self.pad_id if value is None else value
+        return self.pad_id if value is None or self.has_own_pad else value

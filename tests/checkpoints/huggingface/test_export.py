@@ -94,6 +94,14 @@ def test_other_buckets_of_t5s_bias_are_named(tmp_path):
         write("one_way")
 
 
+def test_mpnet_is_exported_with_its_own_padding_id_alone(tmp_path):
+    """Its code counts positions by the ids that are not 1, whatever the config says."""
+    mpnet = network_of(huggingface_goldens.load("mpnet"))
+    other = dataclasses.replace(mpnet, vocab=mpnet.vocab._replace(pad_id=0))
+    with pytest.raises(UserError, match=r"mpnet, has padding id 1 \(not 0\)"):
+        export.write_network(tmp_path, other)
+
+
 @pytest.mark.parametrize("name", ["roberta", "xlm-roberta"])
 def test_a_readout_whose_activation_a_family_lacks_is_of_another(name, tmp_path):
     """RobertaLMHead has a gelu whatever hidden_act is; BERT's readout has that."""

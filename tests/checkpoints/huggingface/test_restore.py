@@ -162,6 +162,20 @@ def test_a_model_that_a_config_shortens_is_refused(family, key, tmp_path):
         restore.open_model(tmp_path / family)
 
 
+@pytest.mark.parametrize(("name", "first"), [("mpnet", 2), ("roberta", 1)])
+def test_positions_start_behind_the_padding_id_of_a_family(name, first, tmp_path):
+    """pad_token_id of the config, here 0; MPNet's code has 1 in its place."""
+    shutil.copytree(FOLDER / name, tmp_path / name)
+    huggingface_goldens.change_config(tmp_path / name, pad_token_id=0)
+    model = restore.open_model(tmp_path / name)
+    (key,) = (key for key in model.tensors if "position_embeddings" in key)
+    table, length = model.tensors[key], model.options["max_length"]
+    shapes = {"embeddings/position": (length, 16)}
+    found = restore.restore_network(model, shapes, 0).params
+    np.testing.assert_array_equal(found["embeddings/position"], table[first:])
+    assert len(table) == first + length
+
+
 def test_another_vocabulary_of_the_same_size_is_refused(params, tmp_path):
     shutil.copytree(FOLDER / "bert", tmp_path / "bert")
     (tmp_path / "bert" / "vocab.txt").write_text("[UNK]\n[PAD]\n")

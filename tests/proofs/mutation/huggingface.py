@@ -23,6 +23,22 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "MPNet's positions start behind the config's padding id",
+        f"{FOLDER}/family.py",
+        "if value is None or self.has_own_pad else value",
+        "if value is None else value",
+        TEST_RESTORE,
+        "padding_id_of_a_family",
+    ),
+    Mutant(
+        "an MPNet is exported whose padding id its code does not know",
+        EXPORT,
+        "if family.has_own_pad and network.vocab.pad_id != family.pad_id:",
+        "if False:",
+        TEST_EXPORT,
+        "own_padding_id",
+    ),
+    Mutant(
         "a head that reads several layers is exported as one that reads the last",
         EXPORT_RUN,
         "wrong = _unknown_input(objective, options.width)",
