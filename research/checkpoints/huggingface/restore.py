@@ -12,11 +12,16 @@ from research import fields
 from research.checkpoints.huggingface import SOURCE, rows
 from research.checkpoints.huggingface import folder as folders
 from research.checkpoints.huggingface.families import family_of
-from research.checkpoints.huggingface.family import Family, class_names
+from research.checkpoints.huggingface.family import (
+    ONLY_TRAINED_WITH,
+    Family,
+    class_names,
+)
 from research.data.tokenizers.model_files import MODEL_FILES
 from research.data.tokenizers.vocabulary import load_vocabulary
 from research.errors import UserError
 from research.networks import transformer
+from research.networks.modules.electra import generator_options
 
 DISCRIMINATOR, GENERATOR = "discriminator", "generator"
 """ELECTRA's networks: parts of our parameters, and folders in a folder of both."""
@@ -250,11 +255,37 @@ def restore(
             if name.startswith(start)
         }
         model = open_model(path / part if has_two else path)
+        if part == GENERATOR and any(name.startswith("stack/") for name in own):
+            _check_generator(open_model(path / DISCRIMINATOR), model)
         found = restore_network(model, own, *checks)
         params |= {start + name: array for name, array in found.params.items()}
         num_rows |= {start + name: count for name, count in found.num_rows.items()}
         unused += [f"{part}: {key}" for key in found.unused]
     return Restored(params, num_rows, unused)
+
+
+def _check_generator(discriminator: Model, generator: Model) -> None:
+    """Raises UserError: beside this discriminator a generator here is another one."""
+    size = generator.options["width"] / discriminator.options["width"]
+    whole = transformer.Network(**discriminator.options)
+    here = _computing(generator_options(whole, size))
+    there = _computing(transformer.Network(**generator.options))
+    if differ := [name for name, value in there.items() if here[name] != value]:
+        raise UserError(
+            f"{generator.path} has "
+            + ", ".join(f"model.{name} {there[name]}" for name in differ)
+            + ", but a generator of objective electra beside this discriminator has "
+            + ", ".join(str(here[name]) for name in differ)
+        )
+
+
+def _computing(options: transformer.Network) -> dict[str, Any]:
+    """Options that a trained network computes with, each in one spelling."""
+    values = dataclasses.asdict(options) | {
+        "head_width": options.key_width,
+        "embedding_width": options.table_width,
+    }
+    return {name: x for name, x in values.items() if name not in ONLY_TRAINED_WITH}
 
 
 def _has_same_vocabulary(path: Path, vocabulary: str) -> bool:

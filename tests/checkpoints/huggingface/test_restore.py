@@ -275,6 +275,32 @@ def test_electra_is_read_from_a_folder_of_two_networks(tmp_path):
     assert alone.params["token/embedding"].shape == (128, 8)
 
 
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({}, ""),
+        ({"hidden_dropout_prob": 0.3}, ""),
+        ({"num_attention_heads": 2}, r"heads 2, model\.head_width 8, but .* has 1, 16"),
+        ({"layer_norm_eps": 1e-3}, r"model\.norm_epsilon 0\.001, but .* has 1e-12"),
+        ({"hidden_act": "relu"}, r"model\.activation relu, but .* has gelu"),
+    ],
+)
+def test_a_generator_is_the_one_that_a_run_has_beside_its_discriminator(
+    keys, words, tmp_path
+):
+    for part in ("generator", "discriminator"):
+        shutil.copytree(FOLDER / "electra-discriminator", tmp_path / part)
+    own = {"num_attention_heads": 1, "intermediate_size": 64} | keys
+    huggingface_goldens.change_config(tmp_path / "generator", **own)
+    shapes = {"discriminator/token/embedding": (128, 16)}
+    shapes["generator/stack/blocks/attention/out/bias"] = (3, 16)
+    if not words:
+        assert restore.restore(f"hf:{tmp_path}", "", shapes).params.keys() == {*shapes}
+        return
+    with pytest.raises(UserError, match=words):
+        restore.restore(f"hf:{tmp_path}", "", shapes)
+
+
 @pytest.mark.parametrize("is_found", [True, False])
 def test_a_model_of_a_hub_is_fetched_without_its_pickles(is_found, monkeypatch):
     asked = {}

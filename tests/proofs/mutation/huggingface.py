@@ -23,6 +23,14 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "ELECTRA's generator is read whatever its config says, but for its width",
+        RESTORE,
+        "for name, value in there.items() if here[name] != value]",
+        "for name, value in there.items() if False]",
+        TEST_RESTORE,
+        "beside_its_discriminator",
+    ),
+    Mutant(
         "MPNet's positions start behind the config's padding id",
         f"{FOLDER}/family.py",
         "if value is None or self.has_own_pad else value",
