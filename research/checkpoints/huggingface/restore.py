@@ -70,7 +70,7 @@ def find_folder(source: str) -> Path:
     try:
         import huggingface_hub
 
-        patterns = ["*.safetensors", "*.json", "*.txt", "*.model"]
+        patterns = ["*.safetensors", "*.json", "*.txt", "*.model", "*.spm"]
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # the package is missing, or one of its many errors
         raise UserError(

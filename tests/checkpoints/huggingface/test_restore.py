@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from fnmatch import fnmatch
 from types import SimpleNamespace
 
 import jax
@@ -17,6 +18,7 @@ from research.checkpoints.checkpoint import path_name
 from research.checkpoints.huggingface import restore
 from research.checkpoints.huggingface.folder import CONFIG, WEIGHTS
 from research.checkpoints.partial_restore import restore_params
+from research.data.tokenizers.model_files import MARIAN_FILE, MODEL_FILES
 from research.data.tokenizers.vocabulary import load_vocabulary
 from research.errors import UserError
 from tests.testing import huggingface_goldens
@@ -315,7 +317,10 @@ def test_a_model_of_a_hub_is_fetched_without_its_pickles(is_found, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     if is_found:
         assert restore.find_folder("hf:some/bert") == FOLDER / "bert"
-        assert not any(p.endswith((".bin", "*")) for p in asked["some/bert"])
+        patterns = asked["some/bert"]
+        assert not any(p.endswith((".bin", "*")) for p in patterns)
+        for name in (*MODEL_FILES, "merges.txt", "vocab.json", MARIAN_FILE):
+            assert any(fnmatch(name, p) for p in patterns)
         return
     with pytest.raises(UserError, match=r"not be fetched \(OSError: no network\)"):
         restore.find_folder("hf:some/bert")

@@ -23,6 +23,14 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "a Marian is fetched from a hub without its vocabulary",
+        RESTORE,
+        '"*.model", "*.spm"]',
+        '"*.model"]',
+        TEST_RESTORE,
+        "of_a_hub",
+    ),
+    Mutant(
         "ELECTRA's generator is read whatever its config says, but for its width",
         RESTORE,
         "for name, value in there.items() if here[name] != value]",
