@@ -106,6 +106,14 @@ def test_texts_end_as_the_folder_says(tmp_path, capsys):
     assert model.writing == {"ends": (eos, 8)} and not capsys.readouterr().err
 
 
+def test_a_switch_without_a_field_is_named_where_it_is_on(opened):
+    run = opened("gpt2")[0].run
+    keys = {"renormalize_logits": True, "token_healing": False, "typical_p": 1.0}
+    keys |= {"diversity_penalty": 0.0, "num_return_sequences": 1, "bad_words_ids": []}
+    _, others = generation_options(keys, run.objective, run.vocabulary.vocab)
+    assert others == ["renormalize_logits"]
+
+
 def test_samples_of_beams_are_named(opened):
     run = opened("gpt2")[0].run
     for num_beams, named in ((3, ["num_beams"]), (1, [])):

@@ -91,6 +91,11 @@ def _ends(given: Any, vocab: VocabInfo) -> dict[str, Any]:
     return {"ends": ends} if ends and ends != (vocab.eos_id,) else {}
 
 
+def _is_neutral(value: Any) -> bool:
+    """Whether a key has no effect: a switch is off, a factor 1, or a penalty 0."""
+    return value is not True and value in (False, 0, 1, [])
+
+
 def generation_options(
     content: Mapping[str, Any], objective: Any, vocab: VocabInfo
 ) -> tuple[dict[str, Any], list[str]]:
@@ -135,7 +140,7 @@ def generation_options(
         del found["beams"]
     found |= _ends(given.get(END), vocab)
     others = [key for key in given if key not in (*FIELDS, *NO_CHOICE, END)]
-    others = [key for key in others if given[key] not in (False, 0, 1, 1.0, [])]
+    others = [key for key in others if not _is_neutral(given[key])]
     if given.get("do_sample"):
         others += ["num_beams"] * ("beams" in found)
         found = {"top_k": 50, **found, "method": "sample"}

@@ -19,6 +19,14 @@ TEST_COMPOSITE = "tests/objectives/inputs/test_composite.py"
 
 MUTANTS = [
     Mutant(
+        "a switch of generation_config.json that is on and not read is not named",
+        GENERATION_CONFIG,
+        "return value is not True and value in (False, 0, 1, [])",
+        "return value in (False, 0, 1, [])",
+        TEST_SEARCHES,
+        "where_it_is_on",
+    ),
+    Mutant(
         "the next call writes its keys over the last slot of the call before",
         CACHE,
         "used = self.used + own.key.shape[-3]",
