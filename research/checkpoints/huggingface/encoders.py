@@ -3,6 +3,8 @@
 Keys are those of Hugging Face's modeling files (transformers 5, models/*/modeling_*).
 """
 
+import dataclasses
+
 import numpy as np
 
 from research.checkpoints.huggingface.family import ACTIVATIONS, Family, Key
@@ -217,12 +219,23 @@ def _check_mapping(config, tensors):
     return {}
 
 
+ALBERT_DEFAULTS = {
+    "hidden_act": "gelu_tanh",
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+"""What a config without the key means, where that is not as in the other families
+(configuration_albert.py)."""
+
 ALBERT = Family(
     "albert",
     ("full",),
     prefix="albert.",
     keys=(
-        *KEYS,
+        *(
+            dataclasses.replace(key, default=ALBERT_DEFAULTS.get(key.key, key.default))
+            for key in KEYS
+        ),
         EMBEDDING_SIZE,
         Key("classifier_dropout_prob", "head_dropout", default=0.1, place="head"),
     ),

@@ -164,6 +164,22 @@ def test_a_model_that_a_config_shortens_is_refused(family, key, tmp_path):
         restore.open_model(tmp_path / family)
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"), [("albert", ("gelu_tanh", 0.0)), ("bert", ("gelu", 0.1))]
+)
+def test_keys_that_a_config_lacks_have_the_defaults_of_its_family(
+    name, expected, tmp_path
+):
+    shutil.copytree(FOLDER / name, tmp_path / name)
+    absent = ("hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob")
+    config = json.loads((tmp_path / name / CONFIG).read_text())
+    rest = {key: value for key, value in config.items() if key not in absent}
+    (tmp_path / name / CONFIG).write_text(json.dumps(rest))
+    options = restore.open_model(tmp_path / name).options
+    found = (options[key] for key in ("activation", "dropout", "attention_dropout"))
+    assert tuple(found) == (*expected, expected[1])
+
+
 @pytest.mark.parametrize(("name", "first"), [("mpnet", 2), ("roberta", 1)])
 def test_positions_start_behind_the_padding_id_of_a_family(name, first, tmp_path):
     """pad_token_id of the config, here 0; MPNet's code has 1 in its place."""

@@ -23,6 +23,14 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "an ALBERT whose config names no activation has BERT's",
+        f"{FOLDER}/encoders.py",
+        "default=ALBERT_DEFAULTS.get(key.key, key.default)",
+        "default=key.default",
+        TEST_RESTORE,
+        "defaults_of_its_family",
+    ),
+    Mutant(
         "a Marian is fetched from a hub without its vocabulary",
         RESTORE,
         '"*.model", "*.spm"]',
