@@ -163,7 +163,7 @@ XLNET = Family(
             "d_head",
             "head_width",
             default=0,
-            source=lambda options: options.key_width,
+            source=lambda options: options.width // options.heads,
         ),
         Key("d_inner", "feedforward"),
         Key("ff_activation", "activation", ACTIVATIONS, "gelu"),
@@ -191,6 +191,7 @@ XLNET = Family(
     },
     extra={"summary_type": "last", "summary_use_proj": True},
     readout=("bias",),
+    heads_divide_width=True,
     pad_id=5,
     body=(
         row(

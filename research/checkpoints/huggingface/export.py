@@ -170,8 +170,7 @@ def _differences(family: Family, network: Network, again: Any) -> list[str]:
         for name, value in before.items()
         if after[name] != value
     ]
-    if family.has_own_pad and network.vocab.pad_id != family.pad_id:
-        differ.append(f"padding id {family.pad_id} (not {network.vocab.pad_id})")
+    differ += _fixed(family, network)
     own, theirs = network.head_activation, family.head_activation
     if _has_hidden_layer(family, network) and own and own != theirs:
         differ.append(f"objective.head {theirs} (not {own})")
@@ -187,6 +186,17 @@ def _differences(family: Family, network: Network, again: Any) -> list[str]:
         differ.append(
             f"model.activation {family.readout_activation} (not {activation})"
         )
+    return differ
+
+
+def _fixed(family: Family, network: Network) -> list[str]:
+    """What the family's code demands, and the network does not have."""
+    width, heads, pad_id = network.options.width, network.options.heads, family.pad_id
+    differ = []
+    if family.heads_divide_width and width % heads:
+        differ.append(f"model.heads that divide model.width {width} (not {heads})")
+    if family.has_own_pad and network.vocab.pad_id != pad_id:
+        differ.append(f"padding id {pad_id} (not {network.vocab.pad_id})")
     return differ
 
 

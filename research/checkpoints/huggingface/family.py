@@ -134,6 +134,7 @@ class Family:
       readout_activation: the only one of the readout's transform; "": the network's.
       head_activation: that of a classifier's own hidden layer, of HEADS of tasks; "":
         it has none.
+      heads_divide_width: its class refuses a config in which they do not.
       has_class_ids: config.json has cls_token_id and sep_token_id, too.
       pools: the states that a classifier may read, as `objective.pool` has them.
       pad_id: what a config without pad_token_id means.
@@ -160,6 +161,7 @@ class Family:
     readout_activation: str = ""
     head_activation: str = ""
     pools: tuple[str, ...] = ("token",)
+    heads_divide_width: bool = False
     has_class_ids: bool = False
     pad_id: int = 0
     has_own_pad: bool = False

@@ -183,6 +183,7 @@ LLAMA = _llama(
     "Llama",
     keys=_llama_keys(),
     constants={"attention_bias": False, "mlp_bias": False, "pretraining_tp": 1},
+    heads_divide_width=True,  # configuration_llama.py, validate_architecture
 )
 MISTRAL = _llama(
     "mistral",

@@ -130,6 +130,29 @@ def test_options_that_another_family_cannot_have_are_exported(name, changes, tmp
     assert read_json(tmp_path / CONFIG)["model_type"] == name
 
 
+@pytest.mark.parametrize(
+    ("name", "changes", "found"),
+    [
+        ("llama", {"heads": 3, "num_kv_heads": 3}, "mistral"),
+        ("xlnet", {"head_width": 4}, r"xlnet, has model\.head_width 8 \(not 4\)"),
+        ("xlnet", {"heads": 3}, r"model\.heads that divide model\.width 16 \(not 3\)"),
+    ],
+)
+def test_heads_that_a_class_refuses_are_of_another_or_named(
+    name, changes, found, tmp_path
+):
+    """LlamaConfig and XLNetConfig check their sizes; MistralConfig does not."""
+    network = network_of(huggingface_goldens.load(name))
+    options = dataclasses.replace(network.options, **changes)
+    changed = dataclasses.replace(network, options=options)
+    if found == "mistral":
+        export.write_network(tmp_path, changed)
+        assert read_json(tmp_path / CONFIG)["model_type"] == found
+        return
+    with pytest.raises(UserError, match=found):
+        export.write_network(tmp_path, changed)
+
+
 def test_parts_of_the_output_table_are_named(tmp_path):
     network = network_of(huggingface_goldens.load("gpt2"))
     options = {"cutoffs": (40,), "init": "normal", "output_head": "table"}

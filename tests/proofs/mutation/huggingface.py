@@ -23,6 +23,22 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "a Llama is exported whose heads LlamaConfig refuses",
+        EXPORT,
+        "if family.heads_divide_width and width % heads:",
+        "if False:",
+        TEST_EXPORT,
+        "a_class_refuses",
+    ),
+    Mutant(
+        "an XLNet is exported with a width of heads that XLNetConfig refuses",
+        f"{FOLDER}/decoders.py",
+        "source=lambda options: options.width // options.heads,",
+        "source=lambda options: options.key_width,",
+        TEST_EXPORT,
+        "a_class_refuses",
+    ),
+    Mutant(
         "an ALBERT whose config names no activation has BERT's",
         f"{FOLDER}/encoders.py",
         "default=ALBERT_DEFAULTS.get(key.key, key.default)",
@@ -57,7 +73,7 @@ MUTANTS = [
     Mutant(
         "an MPNet is exported whose padding id its code does not know",
         EXPORT,
-        "if family.has_own_pad and network.vocab.pad_id != family.pad_id:",
+        "if family.has_own_pad and network.vocab.pad_id != pad_id:",
         "if False:",
         TEST_EXPORT,
         "own_padding_id",
