@@ -350,6 +350,18 @@ def test_a_head_of_another_class_is_not_read():
     assert [*found.params] == ["head_tag/out/kernel"]
 
 
+def test_a_head_of_a_class_that_is_not_known_is_not_read(tmp_path):
+    """LlamaForTokenClassification's score.weight is no classifier of texts."""
+    folder, shapes = tmp_path / "llama-label", {"head_label/out/kernel": (16, 2)}
+    shutil.copytree(FOLDER / "llama-label", folder)
+    for name, is_read in (("Sequence", True), ("Token", False)):
+        name = f"LlamaFor{name}Classification"
+        huggingface_goldens.change_config(folder, architectures=[name])
+        found = restore.restore_network(restore.open_model(folder), shapes, 0)
+        assert bool(found.params) == is_read
+        assert ("score.weight" in found.unused) != is_read
+
+
 @pytest.mark.parametrize(
     ("name", "objective", "expected"),
     [

@@ -23,6 +23,16 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "a head of a class that is not known is read as one that has its keys",
+        f"{FOLDER}/family.py",
+        "        named = class_names(config)\n        own",
+        """        known = dict(self.architectures)
+        named = [name for name in class_names(config) if name in known]
+        own""",
+        TEST_RESTORE,
+        "class_that_is_not_known",
+    ),
+    Mutant(
         "a Llama is exported whose heads LlamaConfig refuses",
         EXPORT,
         "if family.heads_divide_width and width % heads:",
