@@ -9,7 +9,7 @@ from research.errors import UserError
 from research.networks.transformer import Network
 from research.parts import default_of
 
-REQUIRED = object()
+REQUIRED, TIE = object(), "tie_word_embeddings"
 
 TASK_HEADS = ("label", "tag", "span", "choice")
 """Heads of which a network for a task has one, and then no readout. Several may have
@@ -214,6 +214,11 @@ class Family:
         if self.after_pad:
             known["max_position_embeddings"] += self.padding(padding) + 1
         return {**constants, **self.extra, **known, **padding}
+
+    def ties_tables(self, config: Mapping[str, Any]) -> bool:
+        """Whether a config says that the output table is the token table."""
+        ties = (key.read(config) for key in self.keys if key.key == TIE)
+        return next(ties, True)
 
     def padding(self, config: Mapping[str, Any]) -> int:
         """The padding id by which a config's model counts positions."""

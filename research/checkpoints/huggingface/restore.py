@@ -322,14 +322,14 @@ def restore_network(
     Raises:
       UserError: as `restore`.
     """
-    family, tensors, sizes = model.family, model.tensors, model.sizes
+    tensors, sizes = model.tensors, model.sizes
     most = 2**31 if has_same_vocabulary else _padded_rows(shapes)
     if not num_pieces <= sizes.vocab <= most:
         raise UserError(
             f"{model.path} has a vocabulary of {sizes.vocab} rows, but that of this "
             f"run has {num_pieces} pieces; set data.vocabulary to the model's own"
         )
-    own_rows = family.rows(family.heads_of(model.config))
+    own_rows = _own_rows(model)
     find = functools.partial(rows.find, own_rows, tensors)
     params, num_rows, used, cut = {}, {}, set(), []
     for path, shape in shapes.items():
@@ -353,6 +353,17 @@ def restore_network(
     _check_readout(model, params)
     used |= _copies(model, used) | _neutral(model, own_rows, shapes)
     return Restored(params, num_rows, sorted({*tensors} - used) + cut)
+
+
+def _own_rows(model: Model) -> list[rows.Row]:
+    """The rows of a model's class, where an output table that is not in the file is the
+    token table only if the config says so."""
+    family, config = model.family, model.config
+    own = family.rows(family.heads_of(config))
+    if family.ties_tables(config):
+        return own
+    (table,) = (r.key for r in own if "token/embedding" in r.paths)
+    return [r._replace(instead="") if r.instead == table else r for r in own]
 
 
 def _check_readout(model: Model, params: Mapping[str, Any]) -> None:

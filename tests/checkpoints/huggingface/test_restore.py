@@ -277,6 +277,23 @@ def test_t5_unties_its_table_where_the_file_does(tmp_path):
     np.testing.assert_array_equal(found["output/embedding"], found["token/embedding"])
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2", "t5"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_output_table_is_the_token_table_only_where_a_config_says_so(
+    name, tied, tmp_path
+):
+    """As in a file of the body alone, whose output table is then initialised anew."""
+    folder = tmp_path / name
+    shutil.copytree(FOLDER / name, folder)
+    huggingface_goldens.change_config(folder, tie_word_embeddings=tied)
+    tensors = load_file(folder / WEIGHTS)
+    rest = {key: x for key, x in tensors.items() if key != "lm_head.weight"}
+    save_file(rest, folder / WEIGHTS)
+    shapes = {"output/embedding": (128, 16), "token/embedding": (128, 16)}
+    found = restore.restore_network(restore.open_model(folder), shapes, 0).params
+    assert ("output/embedding" in found) == tied and "token/embedding" in found
+
+
 def test_electra_is_read_from_a_folder_of_two_networks(tmp_path):
     for part in ("generator", "discriminator"):
         shutil.copytree(FOLDER / f"electra-{part}", tmp_path / part)

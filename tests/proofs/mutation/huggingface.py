@@ -23,6 +23,14 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "an output table that the file lacks is a token table that it is not tied to",
+        RESTORE,
+        "    if family.ties_tables(config):\n",
+        "    if True:\n",
+        TEST_RESTORE,
+        "where_a_config_says_so",
+    ),
+    Mutant(
         "a head of a class that is not known is read as one that has its keys",
         f"{FOLDER}/family.py",
         "        named = class_names(config)\n        own",
