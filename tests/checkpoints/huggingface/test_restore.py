@@ -367,6 +367,23 @@ def test_a_head_of_another_class_is_not_read():
     assert [*found.params] == ["head_tag/out/kernel"]
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"summary_type": "first"},
+        {"summary_use_proj": False},
+        {"summary_activation": None},
+    ],
+)
+def test_an_xlnet_that_reads_a_text_in_another_way_is_refused(keys, tmp_path):
+    """Its classifiers read the last token by a layer with tanh here."""
+    shutil.copytree(FOLDER / "xlnet-label", tmp_path / "xlnet")
+    huggingface_goldens.change_config(tmp_path / "xlnet", **keys)
+    (key,) = keys
+    with pytest.raises(UserError, match=f"config.json: {key} is .*only"):
+        restore.open_model(tmp_path / "xlnet")
+
+
 def test_a_head_of_a_class_that_is_not_known_is_not_read(tmp_path):
     """LlamaForTokenClassification's score.weight is no classifier of texts."""
     folder, shapes = tmp_path / "llama-label", {"head_label/out/kernel": (16, 2)}

@@ -23,6 +23,14 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "an XLNet that reads its first token is read as one that reads the last",
+        f"{FOLDER}/decoders.py",
+        '        "summary_type": "last",\n',
+        "",
+        TEST_RESTORE,
+        "in_another_way",
+    ),
+    Mutant(
         "an output table that the file lacks is a token table that it is not tied to",
         RESTORE,
         "    if family.ties_tables(config):\n",
