@@ -16,7 +16,7 @@ NUM_BUCKETS, MAX_DISTANCE = 32, 128
 
 def sinusoids(position_BL: jax.Array, width: int) -> jax.Array:
     """[B, L, width]: sines, then cosines (Vaswani et al. 2017, section 3.5)."""
-    angle_BLD = sinusoid_angles(position_BL, (width + 1) // 2)
+    angle_BLD = sinusoid_angles(position_BL, width)
     parts = (jnp.sin(angle_BLD), jnp.cos(angle_BLD))
     return jnp.concatenate(parts, axis=-1)[..., :width]
 
@@ -32,7 +32,7 @@ def rotary_angles(
     Args:
       scaling: of `model.rope_scaling`.
     """
-    rate = _rates(width // 2, theta)
+    rate = _rates(width, theta)
     if scaling:
         rate = rate * _llama3_factors(rate, *scaling)
     angle_BLK = position_BL.astype(jnp.float32)[..., None] * rate[None, None]
@@ -62,16 +62,17 @@ def apply_rotary(state_BLHK: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.A
 
 
 def sinusoid_angles(
-    position_BL: jax.Array, count: int, theta: float = 10_000
+    position_BL: jax.Array, width: int, theta: float = 10_000
 ) -> jax.Array:
-    """[B, L, count]: position x theta^(-n / count), in radians."""
-    rate = _rates(count, theta)
+    """[B, L, ceil(width / 2)]: position x theta^(-2n / width), in radians."""
+    rate = _rates(width, theta)
     return position_BL.astype(jnp.float32)[..., None] * rate[None, None]
 
 
-def _rates(count: int, theta: float) -> np.ndarray:
-    """[count]: theta^(-n / count)."""
-    return np.exp(-math.log(theta) / count * np.arange(count), dtype=np.float32)
+def _rates(width: int, theta: float) -> np.ndarray:
+    """[ceil(width / 2)]: theta^(-2n / width)."""
+    n = np.arange((width + 1) // 2)
+    return np.exp(-math.log(theta) / (width / 2) * n, dtype=np.float32)
 
 
 def relative_bucket(distance: Any, *, one_way: bool, numpy: Any = jnp) -> Any:

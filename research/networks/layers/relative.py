@@ -98,7 +98,7 @@ def _distances(num_queries, num_keys, num_mems, inputs):
 
 
 def _waves(position_BL, width):
-    angle_BLD = sinusoid_angles(position_BL, width // 2)
+    angle_BLD = sinusoid_angles(position_BL, width)
     return jnp.concatenate([jnp.cos(angle_BLD), jnp.sin(angle_BLD)], axis=-1)
 
 

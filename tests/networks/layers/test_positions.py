@@ -63,6 +63,18 @@ def test_the_gradient_of_the_relative_bias_sums_over_positions():
     np.testing.assert_allclose(jax.grad(total)(table), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("width", [6, 7])
+def test_sinusoids_are_those_of_the_paper(width):
+    """Section 3.5; of an odd width the last sine has no cosine, as in
+    modeling_marian.py (MarianSinusoidalPositionalEmbedding)."""
+    position = np.arange(9)
+    n = np.arange((width + 1) // 2)
+    angle = position[:, None] / 10_000 ** (2 * n / width)
+    waves = np.concatenate([np.sin(angle), np.cos(angle)], axis=-1)[:, :width]
+    found = positions.sinusoids(jnp.asarray(position)[None], width)[0]
+    np.testing.assert_allclose(found, waves, atol=1e-5)
+
+
 def test_rotary_products_depend_on_distance_alone():
     random = np.random.default_rng(0)
     query, key = (random.normal(size=(1, 1, 1, 8)) for _ in range(2))

@@ -23,6 +23,14 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "waves of an odd width have the lengths of those of the next even one",
+        "research/networks/layers/positions.py",
+        "-math.log(theta) / (width / 2) * n",
+        "-math.log(theta) / len(n) * n",
+        "tests/networks/layers/test_positions.py",
+        "sinusoids_are",
+    ),
+    Mutant(
         "an XLNet that reads its first token is read as one that reads the last",
         f"{FOLDER}/decoders.py",
         '        "summary_type": "last",\n',
