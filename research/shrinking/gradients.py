@@ -10,14 +10,15 @@ from research import networks
 from research.distributed import sharding
 from research.errors import UserError
 from research.run.setup import Program, make_eval_zeros, train_batches
+from research.step import weighted_loss
 
 
 def make_gradients(
     program: Program, with_inputs: Callable[[Any, Any], Any]
 ) -> Callable[[Any, Any, int], Iterator[Any]]:
     """A function that is compiled once: parameters, inputs, number of batches of the
-    training text, from its first on -> the gradient of the loss by the inputs, summed
-    over each batch, without dropout.
+    training text, from its first on -> for each batch the gradient of its loss, the
+    one that training minimizes, by the inputs, without dropout.
 
     Args:
       with_inputs: parameters, inputs of the network -> the parameters with these.
@@ -33,7 +34,7 @@ def make_gradients(
             with_inputs(params, inputs),
             lambda net: objective.loss(net, batch | {"carry": carry}, key),
         )
-        return sum(term.coef * term.total for term in terms.values())
+        return weighted_loss(terms, {name: term.weight for name, term in terms.items()})
 
     gradient = jax.jit(jax.grad(loss))
 

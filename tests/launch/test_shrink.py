@@ -15,7 +15,7 @@ from launch.cli import DONE, MISTAKE, main
 from launch.hardware import network_cost, timing
 from launch.reports.shrink_page import frontier
 from launch.shrink import parser, run
-from research import networks
+from research import networks, step
 from research.checkpoints.checkpoint import path_name
 from research.checkpoints.partial_restore import find_checkpoint, load_on_host
 from research.errors import UserError
@@ -24,8 +24,8 @@ from research.networks.layers import quantized
 from research.networks.layers.head_gates import gate_heads
 from research.networks.layers.quantized import INPUT_RANGE, SCALE, VALUES
 from research.run.export import export_run
-from research.run.setup import build_program
-from research.shrinking import heads, ranges, recipes
+from research.run.setup import build_program, train_batches
+from research.shrinking import gradients, heads, ranges, recipes
 from research.shrinking.ranges import measure_ranges
 from tests.testing import tiny_runs
 
@@ -335,6 +335,35 @@ def test_importance_of_a_head_is_that_of_its_gate_or_its_tokens():
     assert by_factor == of_gate[0, 0]
     importance = np.array([[3.0, 4.0, 0.0], [1.0, 2.0, 3.0]])
     assert heads.most_important(importance, 2).tolist() == [[0, 1], [1, 2]]
+
+
+def test_the_loss_of_gates_is_that_of_a_step(folder):
+    """Each term is a mean: by a gate, the derivative is that by the rows of the
+    output's kernel that read its head, times these rows."""
+    keys = {"objective.format": "segment_pair", "objective.sentence_task": "nsp"}
+    config = tiny_runs.tiny_config(folder, "mlm", **{"model.token_types": 2, **keys})
+    program = build_program(config, jax.devices()[:1])
+    params, gates = tiny_runs.random_state(program).params, jnp.ones((1, 2, 2))
+    (found,) = gradients.make_gradients(program, heads._with_gates)(params, gates, 1)
+    (batch,) = train_batches(program, 0, 1)
+    key = jax.random.key(program.seed)
+    grads, sums, _ = jax.jit(
+        lambda params, batch: step.gradient(
+            program.objective,
+            program.network,
+            params,
+            batch | {"carry": ()},
+            key=key,
+            dropout_key=None,
+        )
+    )(params, batch)
+    assert sums["mlm"][1] > 2 * sums["nsp"][1] > 0
+    kernel, by_kernel = (
+        tree["stack"]["blocks"]["attention"]["out"]["kernel"]
+        for tree in (params, grads)
+    )
+    expected = (kernel * by_kernel).reshape(1, 2, -1).sum(-1)
+    np.testing.assert_allclose(found[..., 0], expected, rtol=1e-4, atol=1e-6)
 
 
 def test_heads_of_all_layers_leave_a_tenth_at_a_time():

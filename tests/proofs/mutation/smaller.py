@@ -335,6 +335,14 @@ MUTANTS = [
         "ranges_of_their_own",
     ),
     Mutant(
+        "terms count in the importance of heads by how much they score",
+        "research/shrinking/gradients.py",
+        "weighted_loss(terms, {name: term.weight for name, term in terms.items()})",
+        "sum(term.coef * term.total for term in terms.values())",
+        TEST_SHRINK,
+        "loss_of_gates",
+    ),
+    Mutant(
         "the least important heads stay",
         HEADS,
         "np.argsort(-importance, axis=1",
