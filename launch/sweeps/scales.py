@@ -145,6 +145,7 @@ SCALES = {
         shape={
             "data.length": 512,
             "data.vocabulary_size": 32768,
+            "data.sentinels": 160,  # as UL2: half of 512 tokens in spans of 3 need 130
             "model.layers": 12,
             "model.width": 768,
             "model.heads": 12,

@@ -132,6 +132,10 @@ class Objective(abc.ABC):
         spec = self.text_spec(length)
         return spec.stride or spec.length
 
+    def num_sentinels(self, length: int) -> int:
+        """The most sentinels that a row may need, for an input of `length` tokens."""
+        return 0
+
     @abc.abstractmethod
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         """Specs of the batch's arrays, without `example`, which the pipeline adds."""
@@ -292,7 +296,8 @@ def config_objective(config: Any) -> Objective:
 
     Raises:
       UserError: as `make_objective`; or data.length is too small for it, its rows
-        cannot be packed, or they cannot have the lengths of data.length_buckets.
+        cannot be packed, they cannot have the lengths of data.length_buckets, or a
+        vocabulary that is to be trained has too few sentinels.
     """
     objective, length = make_objective(**config.objective), config.data.length
     if config.data.packing == "best_fit":
@@ -308,7 +313,23 @@ def config_objective(config: Any) -> Objective:
         objective.batch_spec(length)  # raises if it cannot be packed
     if config.data.length_buckets:
         _check_length_buckets(config.data, objective, config.objective.name)
+    _check_sentinels(config.data, objective, config.objective.name)
     return objective
+
+
+def _check_sentinels(data: Any, objective: Objective, name: str) -> None:
+    """Raises UserError: a vocabulary that is to be trained will have too few; one of a
+    file may have more than data.sentinels."""
+    needed = objective.num_sentinels(data.length)
+    if needed <= data.sentinels or data.task:
+        return
+    from research.data.tokenizers.train_tokenizer import TRAINED_TYPES  # takes long
+
+    if data.vocabulary in TRAINED_TYPES:
+        raise UserError(
+            f"data.sentinels is {data.sentinels}, but objective {name} needs {needed} "
+            f"in rows of data.length={data.length}; set data.sentinels={needed}"
+        )
 
 
 def _check_length_buckets(data: Any, objective: Objective, name: str) -> None:

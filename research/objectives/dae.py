@@ -117,7 +117,7 @@ class Objective(objectives.Objective):
         return length + self.lengths(length).target
 
     def num_sentinels(self, length: int) -> int:
-        """The most sentinels that a text may need."""
+        """The most sentinels that a text may need, with those of modes."""
         raw, modes = self.lengths(length).raw, bool(self.mode) * (len(MODES) - 1)
         if self.replacement != "sentinel":
             return modes

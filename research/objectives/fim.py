@@ -79,6 +79,9 @@ class Objective(objectives.Objective):
         """The prompt of `lm`: the text is not rearranged."""
         return lm.Objective().prompt(texts, vocab)
 
+    def num_sentinels(self, length: int) -> int:
+        return NUM_SENTINELS
+
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: the vocabulary has fewer than three sentinels."""
         if len(vocab.sentinel_ids) < NUM_SENTINELS:

@@ -88,6 +88,9 @@ class Composite(objectives.Objective):
     def min_length(self) -> int:
         return max(member.min_length for member in self.members.values())
 
+    def num_sentinels(self, length: int) -> int:
+        return max(member.num_sentinels(length) for member in self.members.values())
+
     def text_spec(self, length: int) -> TextSpec:
         """Raises UserError: no text serves all members, see `common_text_spec`."""
         return shared_input.common_text_spec(self.members, length)

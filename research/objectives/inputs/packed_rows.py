@@ -67,6 +67,12 @@ class PackedRows(composite.Composite):
         arrays = self.objective.text_spec(length).arrays
         return TextSpec("packed", length - PIECE_SPECIALS, arrays=arrays)
 
+    def num_sentinels(self, length: int) -> int:
+        """Of the longest piece: each begins with the first sentinel."""
+        layout = make_layout(self.objective, length)
+        lengths = layout.corrupted_length(np.arange(len(layout.own_length)))
+        return self.objective.num_sentinels(int(lengths.max()))
+
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         """Raises UserError: examples of the objective cannot be joined."""
         return make_layout(self.objective, length).specs

@@ -12,7 +12,7 @@ from research.batch import PIECE, PIECE_SPECIALS, piece_columns
 from research.errors import UserError
 from research.objectives.inputs.packed_layout import make_layout
 from research.objectives.inputs.packed_rows import PackedRows
-from tests.testing.example_batches import keys, texts
+from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.objective_cases import VOCAB, input_prefixes
 
 LENGTH = 96
@@ -77,10 +77,17 @@ def test_a_row_has_little_more_room_than_its_text():
     assert plm.specs["token"].shape == (512 + num_scored,)
 
 
-def config(name, length=LENGTH, packing="best_fit", **fields):
+def config(name, length=LENGTH, packing="best_fit", sentinels=20, **fields):
     return SimpleNamespace(
         objective=ConfigDict({"name": name, **fields}),
-        data=SimpleNamespace(length=length, packing=packing, length_buckets=[]),
+        data=SimpleNamespace(
+            length=length,
+            packing=packing,
+            length_buckets=[],
+            vocabulary="unigram",
+            sentinels=sentinels,
+            task="",
+        ),
     )
 
 
@@ -93,6 +100,23 @@ def test_the_config_says_whether_rows_are_packed():
     with pytest.raises(UserError, match="needs at least 4"):
         objectives.config_objective(config("mlm", length=3))
     assert packed.for_evaluation() is packed
+
+
+@pytest.mark.parametrize("packing", ["none", "best_fit"])
+def test_a_config_has_as_many_sentinels_as_the_longest_text_needs(packing):
+    """A packed text is shorter than one that fills the encoder's row alone."""
+    chosen = {"packing": packing, "length": 512, "rate": 0.5}
+    count = {"none": 128, "best_fit": 96}[packing]
+    dae = objectives.config_objective(config("dae", sentinels=count, **chosen))
+    few, spec = vocab(200, sentinels=count), dae.text_spec(512)
+    text = texts(spec.width, [spec.length], few)
+    text.flags[:, 0] |= PIECE
+    dae.corrupt(text, keys(1), few, 512)
+    too_few = config("dae", sentinels=count - 1, **chosen)
+    with pytest.raises(UserError, match=f"sentinels is {count - 1}, .* set .*={count}"):
+        objectives.config_objective(too_few)
+    too_few.data.vocabulary = "a/model/file"  # which may have more
+    assert objectives.config_objective(too_few) == dae
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ TEST_NOISE = "tests/objectives/corruption/test_bart_noise.py"
 TEST_BART = "tests/objectives/test_bart.py"
 TEST_MASS = "tests/objectives/test_mass.py"
 TEST_MIX = "tests/objectives/test_mix.py"
+TEST_PACKED_LAYOUT = "tests/objectives/inputs/test_packed_layout.py"
 
 MUTANTS = [
     Mutant(
@@ -78,6 +79,38 @@ MUTANTS = [
         TEST_DAE,
         "too_few_sentinels",
         pitfall=7,
+    ),
+    Mutant(
+        "a config with too few sentinels is refused in the first batch alone",
+        "research/objectives/__init__.py",
+        "if needed <= data.sentinels or data.task:",
+        "if True:",
+        TEST_PACKED_LAYOUT,
+        "as_many_sentinels",
+    ),
+    Mutant(
+        "packed texts need the sentinels of a text that fills the row",
+        "research/objectives/inputs/packed_rows.py",
+        "return self.objective.num_sentinels(int(lengths.max()))",
+        "return self.objective.num_sentinels(length)",
+        TEST_PACKED_LAYOUT,
+        "as_many_sentinels",
+    ),
+    Mutant(
+        "the vocabulary of UL2's row at paper has 100 sentinels",
+        "launch/sweeps/scales.py",
+        '"data.sentinels": 160,',
+        '"data.sentinels": 100,',
+        "tests/test_tables.py",
+        "every_sweep_plans and babylm and paper",
+    ),
+    Mutant(
+        "half of a text of T5's table 6 has 100 sentinels at paper",
+        "experiments/sweeps/t5_6.py",
+        'more = SENTINELS if scale == "paper" else {}',
+        "more = {}",
+        "tests/test_tables.py",
+        "every_sweep_plans and t5_6 and paper",
     ),
     Mutant(
         "a prefix LM's first target is read by the prefix",
