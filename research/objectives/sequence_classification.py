@@ -93,8 +93,9 @@ class Objective(task_input.Task):
     # value of each unit (max over time, Kim 2014); or concat: the last state, these
     # and the mean (concat pooling, Howard and Ruder 2018, section 3.3)
     label_scale: float = number(1.0, above=0)  # of task regression
-    lm_coef: float = number(0.0, least=0)  # of the LM loss of the same text, with
-    # format gpt (GPT: 0.5)
+    lm_coef: float = number(0.0, least=0)  # of the LM loss of the same text, the mean
+    # over texts of each one's mean over tokens, with format gpt (GPT: 0.5;
+    # openai/finetune-transformer-lm, train.py)
     tail: int = number(0, least=0)  # tokens of its end that a single text which is too
     # long keeps; the others are its first ones. 0: its beginning; data.length: its end;
     # 382 of 512: the first 128 and the last 382 (Sun et al. 2019, section 5.3.1)
@@ -196,7 +197,8 @@ class Objective(task_input.Task):
             batch["target"] = np.roll(laid.text.token, -1, axis=1)
             is_last = np.arange(length) >= laid.text.length[:, None] - 1
             batch["target"][is_last] = vocab.pad_id
-            batch["weight"] = (~is_last).astype(np.float32)
+            count = np.maximum(laid.text.length - 1, 1)
+            batch["weight"] = (~is_last / count[:, None]).astype(np.float32)
         return {name: batch[name] for name in self.batch_spec(length)}
 
     def _label_values(self, vocab: VocabInfo) -> np.ndarray:

@@ -166,6 +166,10 @@ def test_gpts_auxiliary_loss_predicts_the_next_token():
         assert scored.tolist() == [n + 1 < size for n in range(16)]
         following = batch["token"][row, 1:][scored[:-1]]
         assert batch["target"][row][scored].tolist() == following.tolist()
+    # The loss is a mean over texts, long or short: openai/finetune-transformer-lm,
+    # train.py, divides the sum of each row by the row's number of targets.
+    np.testing.assert_allclose(batch["weight"].sum(axis=1), batch["segment"].any(1))
+    assert len(np.unique(batch["segment"].sum(axis=1))) > 2
 
 
 def test_wrong_fields_and_labels_are_refused():

@@ -362,6 +362,14 @@ MUTANTS = [
         "may_keep_its_end",
     ),
     Mutant(
+        "long texts count more than short ones in GPT's auxiliary loss",
+        "research/objectives/sequence_classification.py",
+        "(~is_last / count[:, None]).astype",
+        "(~is_last).astype",
+        "tests/objectives/test_sequence_classification.py",
+        "gpts_auxiliary_loss",
+    ),
+    Mutant(
         "the end of a long text is a second part",
         "research/objectives/sequence_classification.py",
         "            example = _join_tails(example)\n",
