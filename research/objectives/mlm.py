@@ -69,7 +69,7 @@ class Objective(objectives.Objective):
     # entries that are words
     count_exponent: float = number(0.0, least=0, most=8)  # tokens of the row are drawn
     # one after another in proportion to how often they occur in the training text, to
-    # the power of minus this (DistilBERT: 0.7)
+    # the power of minus this, and unk is not (DistilBERT: 0.7)
     draw_unit: str = choice("token", DRAW_UNITS)  # mask, random or stay is drawn once
     # for each token, or once for an unbroken run of chosen tokens
     candidates: str = choice("ordinary", TOKEN_SETS)  # what may be chosen; all:
@@ -243,6 +243,7 @@ class Objective(objectives.Objective):
         if exponent := self.count_exponent:
             counts = ordinary_counts(vocab, "count_exponent", exponent)
             which["weight"] = np.maximum(counts, 1) ** -exponent
+            which["weight"][vocab.unk_id] = 0
         return mask_units.choose_units(key, text, vocab, count, **which)
 
     def score_rows(

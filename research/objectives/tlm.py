@@ -51,7 +51,8 @@ class Objective(objectives.Objective):
     # do not restart
     rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
     sample_alpha: float = number(0.0, least=0)  # a token is chosen in proportion to
-    # (its count in the training text) ** -sample_alpha; XLM's paper: 0.5
+    # (its count in the training text) ** -sample_alpha, and unk is not, as in XLM's
+    # code; XLM's paper: 0.5
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
     random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
     # rest stays
@@ -147,6 +148,7 @@ class Objective(objectives.Objective):
         candidate[:, 0] = False
         rate = self.rate
         if self.sample_alpha:
+            candidate &= text.token != vocab.unk_id
             # In XLM's code this is a fraction of all tokens, not of candidates.
             num_candidates = np.maximum(candidate.sum(axis=1), 1)
             rate = self._token_rates(vocab)[text.token]
@@ -167,6 +169,7 @@ class Objective(objectives.Objective):
     def _token_rates(self, vocab: VocabInfo) -> np.ndarray:
         """[V]: the probability that a token is chosen (XLM, trainer.py, mask_out)."""
         count = ordinary_counts(vocab, "sample_alpha", f"{self.sample_alpha:g}")
+        count[vocab.unk_id] = 0
         return token_rates(count.tobytes(), self.sample_alpha, self.rate)
 
     def _text(

@@ -46,6 +46,18 @@ def test_a_chosen_token_may_be_predicted_from_the_token_before_it():
     jax.tree.map(np.testing.assert_array_equal, previous, own)
 
 
+def test_unk_is_not_drawn_by_counts():
+    """As no special is in DistilBERT's train.py (token_probs); others may draw it."""
+    example = texts(30, [30] * 50, VOCAB)
+    example.token[:, 5:20] = VOCAB.unk_id
+    fields = {"rounding": "up", "rate": 0.3}
+    batch = corrupt(example, 32, count_exponent=0.7, **fields)
+    assert not (chosen(batch)[:, 1:-1] & (example.token == VOCAB.unk_id)).any()
+    assert (batch["weight"].sum(axis=1) == 9).all()
+    without = corrupt(example, 32, **fields)
+    assert (chosen(without)[:, 1:-1] & (example.token == VOCAB.unk_id)).any()
+
+
 @settings(deadline=None, max_examples=40)
 @given(
     st.integers(3, 70),

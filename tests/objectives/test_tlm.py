@@ -156,6 +156,22 @@ def test_rare_tokens_are_masked_more_often():
         objective.corrupt(example, keys(3000), no_counts, 24)
 
 
+def test_unk_is_not_masked_by_counts():
+    """In XLM's code (trainer.py, mask_scores) entries without a count have no weight,
+    which unk never has; it counts among the tokens of which a fraction is chosen."""
+    example = parallel([(20, 20)] * 500, 40)
+    example.token[:, ::2] = VOCAB.unk_id
+    count = np.ones(VOCAB.size, np.int64)
+    count[VOCAB.unk_id] = 10**6
+    vocabulary = VOCAB._replace(token_count=count)
+    for alpha, unknown in ((0.5, False), (0.0, True)):
+        objective = objectives.make_objective("tlm", sample_alpha=alpha)
+        batch = objective.corrupt(example, keys(500), vocabulary, 44)
+        target = batch["target"][batch["weight"] > 0]
+        assert (target == VOCAB.unk_id).any() == unknown
+        assert len(target) / 500 / 44 == pytest.approx(0.15, abs=0.02)
+
+
 def test_text_in_one_language_is_read_as_it_is():
     """A stream of L tokens, of which the first is never chosen (XLM, mask_out)."""
     example = texts(24, [24, 24, 9, 0] * 100, VOCAB, separators=0.1)

@@ -4,6 +4,22 @@ from tests.proofs.mutation import Mutant
 
 MUTANTS = [
     Mutant(
+        "unk is masked by its count, as a word",
+        "research/objectives/tlm.py",
+        "candidate &= text.token != vocab.unk_id",
+        "pass",
+        "tests/objectives/test_tlm.py",
+        "unk_is_not_masked",
+    ),
+    Mutant(
+        "the counts by which tokens are masked include those of unk",
+        "research/objectives/tlm.py",
+        "        count[vocab.unk_id] = 0\n",
+        "",
+        "tests/objectives/test_tlm.py",
+        "unk_is_not_masked",
+    ),
+    Mutant(
         "validation text of any language is read as that of the first corpus",
         "research/data/loading/build.py",
         "if named and len(rates) > 1 and objective.reads_corpus:",

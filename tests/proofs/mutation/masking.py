@@ -25,6 +25,14 @@ MUTANTS = [
         pitfall=3,
     ),
     Mutant(
+        "unk is drawn by its count, as a word",
+        MLM,
+        '            which["weight"][vocab.unk_id] = 0\n',
+        "",
+        TEST_MLM,
+        "unk_is_not_drawn",
+    ),
+    Mutant(
         "padding counts in the budget of a row",
         MLM,
         "num_tokens, self.rate, most,",
