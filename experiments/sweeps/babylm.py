@@ -22,7 +22,8 @@ have positions, so these take fewer steps. All that mask hide 40 % at quick and 
 see each row, its masks are of single tokens (1 to 3), and the network is the same as
 the other arms'. Its texts are scored from both sides. ELECTRA reads pairs of segments.
 Rows of masked spans end with a document and BART's with a sentence, so that a seventh
-of their positions is empty.
+of their positions is empty. Encoders and decoders have half of the layers each: of
+cpu's three one, and so two in all.
 """
 
 from experiments.sweeps.objectives import SHARED

@@ -13,7 +13,8 @@ has six.
 A row is compared with its own network without pretraining: lm's reads left to right,
 dae's is an encoder of two stacks, and the others have mlm's.
 
-Departs: every task is tuned for the same number of steps, not of epochs.
+Departs: every task is tuned for the same number of steps, not of epochs. Each of dae's
+stacks has half of the layers: of cpu's three one, and so two in all.
 """
 
 from experiments.sweeps.objectives import FAMILIES, FAMILY_KEYS, FRESH, SHARED, stride
