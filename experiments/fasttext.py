@@ -17,7 +17,7 @@ Look at: valid/skipgram, which begins at (negatives + 1) log 2, and at the neigh
 a word that is not in the text: `launch.vectors --nearest=unreadably`.
 
 Departs (docs/fidelity.md has the values): optimizer.name; optimizer.learning_rate;
-train.batch; data.separator; sigmoid; what predicts a word.
+train.batch; data.separator; sigmoid; N of subsampling; what predicts a word.
 """
 
 from experiments import base, word2vec

@@ -41,6 +41,25 @@ def subsampling(system: System):
     )
 
 
+@guard("N of subsampling")
+def tokens_of_subsampling(system: System):
+    """From a word of 100 among 10,000, beside 90,000 unknown words and sentence ends;
+    t is a hundredth."""
+    count = np.zeros(VOCAB.size, np.int64)
+    count[VOCAB.ordinary_ids[:2]] = 100, 9_900
+    count[[VOCAB.unk_id, VOCAB.eos_id]] = 60_000, 30_000
+    rates = word_counts.keep_rates(VOCAB._replace(token_count=count), 1e-2)
+    rate = rates[VOCAB.ordinary_ids[0]]
+    return phrase(
+        {
+            "the words of the vocabulary": np.isclose(rate, 1**0.5 + 1),
+            "every token, also rare words and each line's </s>": np.isclose(
+                rate, 10**0.5 + 10
+            ),
+        }
+    )
+
+
 @guard("words that are unknown or left out")
 def words_that_are_left_out(system: System):
     """Of a text whose every other word is unknown, whether the rest are neighbours."""

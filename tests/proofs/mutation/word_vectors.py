@@ -21,6 +21,14 @@ TEST_GLOVE = "tests/objectives/test_glove.py"
 
 MUTANTS = [
     Mutant(
+        "unknown words and sentence ends count in the subsampling of frequent words",
+        COUNTS,
+        "ratio = sample * count.sum() /",
+        "ratio = sample * vocab.token_count.sum() /",
+        "tests/fidelity/test_facts.py",
+        "guard_finds and fasttext and subsampling",
+    ),
+    Mutant(
         "a judgement that is no number makes Spearman's correlation NaN",
         ASKED,
         "if not math.isfinite(judged := float(score)):",
