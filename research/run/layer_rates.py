@@ -16,7 +16,7 @@ def scale_by_depth(decay: float, updates: Any, params: Any) -> Any:
 
     Heads have the full learning rate, the last block decay^2 of it, the first of n
     blocks decay^(n + 1), embeddings decay^(n + 2) (Clark et al. 2020, the released
-    code).
+    code). An encoder and a decoder count their layers from the top of their own.
     """
     depths, top = depths_and_top(updates)
     factors = jax.tree.map(lambda depth: decay ** (top - depth), depths)
@@ -28,9 +28,10 @@ def unfreeze_gradually(every: int, steps: int) -> optax.GradientTransformation:
 
     Heads learn from step 0, the last block (with a final norm) from step `every`, each
     block below `every` steps later, embeddings last (Howard and Ruder 2018, section
-    3.3: a layer an epoch; fastai, imdb_scripts/train_clas.py, by freeze_to). A layer
-    that does not learn yet does not decay either. Unlike in fastai it has moments, and
-    its gradient counts in the norm.
+    3.3: a layer an epoch; fastai, imdb_scripts/train_clas.py, by freeze_to). The last
+    blocks of an encoder and a decoder begin together. A layer that does not learn yet
+    does not decay either. Unlike in fastai it has moments, and its gradient counts in
+    the norm.
 
     Raises:
       UserError: raised by `init`: the run ends before the embeddings learn.

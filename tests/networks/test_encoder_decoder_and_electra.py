@@ -91,7 +91,11 @@ def test_a_decoder_may_have_its_own_depth_and_token_table(make_options, make_gro
     assert shapes[0] == shapes[1]
     depth = networks.layer_depths(params)
     assert depth["decoder_token"]["embedding"] == 0
-    assert depth["decoder"]["blocks"]["feedforward"]["in"]["bias"].tolist() == [1, 2, 3]
+    found = [
+        depth[side]["blocks"]["feedforward"]["in"]["bias"].tolist()
+        for side in ("encoder", "decoder")
+    ]
+    assert found == [[2, 3], [1, 2, 3]], "the last layer of each has the same rate"
 
 
 @pytest.mark.parametrize("position", ["learned", "t5"])

@@ -82,7 +82,8 @@ EMBEDDINGS = (
     "encoder_embeddings",
     "decoder_embeddings",
 )
-STACKS = ("stack", "encoder", "decoder")
+SIDES = ("encoder", "decoder")
+STACKS = ("stack", *SIDES)
 AFTER_BLOCKS = ("norm", "attention")
 """Names of modules in the tree of parameters, and so in checkpoints. "embeddings" has
 those of positions and token types, and their norm."""
@@ -97,15 +98,18 @@ def layer_depths(params: Any) -> Any:
 
     In a network of n layers: 0 for embeddings (and a projection before the first
     block), 1 to n for blocks, n + 1 for what follows the last one (a final norm, the
-    attention of a decoder of LSTMs), n + 2 for readouts and heads. The parameters of
-    blocks are stacked, so their depths are an array [layers], which is [1] for block_0,
-    block_1, ... of a stack; all others are arrays []. Filters are one layer.
+    attention of a decoder of LSTMs), n + 2 for readouts and heads. Where an encoder and
+    a decoder differ in layers, n is the larger number, and the last block of each has
+    depth n. The parameters of blocks are stacked, so their depths are an array
+    [layers], which is [1] for block_0, block_1, ... of a stack; all others are arrays
+    []. Filters are one layer.
     """
-    num_layers = count_layers(params)
+    per_side = _layers_per_side(params)
+    num_layers = max(per_side.values(), default=0)
 
     def depth(path, leaf):
         if (own := _depth_of_layer(path, leaf)) is not None:
-            return own
+            return own + num_layers - per_side[_side(path)]
         names = _names(path)
         in_embeddings = names & {*EMBEDDINGS}
         if in_embeddings or names & {*STACKS}:
@@ -118,13 +122,26 @@ def layer_depths(params: Any) -> Any:
 
 def count_layers(params: Any) -> int:
     """n of `layer_depths`."""
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    depths = (_depth_of_layer(path, leaf) for path, leaf in leaves)
-    return max((int(np.max(own)) for own in depths if own is not None), default=0)
+    return max(_layers_per_side(params).values(), default=0)
+
+
+def _layers_per_side(params: Any) -> dict[str, int]:
+    """The number of layers of each `_side` that has some."""
+    layers = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if (own := _depth_of_layer(path, leaf)) is not None:
+            side = _side(path)
+            layers[side] = max(layers.get(side, 0), int(np.max(own)))
+    return layers
+
+
+def _side(path: Any) -> str:
+    """Which of `SIDES` a parameter is in; "" if it is in neither."""
+    return next((side for side in SIDES if side in _names(path)), "")
 
 
 def _depth_of_layer(path: Any, leaf: Any) -> np.ndarray | None:
-    """The depths of a parameter of a layer; None of any other."""
+    """The depths of a parameter of a layer, where its side's first has 1; else None."""
     names = _names(path)
     if "blocks" in names:
         return np.arange(1, len(leaf) + 1)

@@ -83,6 +83,14 @@ MUTANTS = [
         "rates_of_their_own",
     ),
     Mutant(
+        "a shallow decoder's layers have the rates of a deep encoder's lowest",
+        "research/networks/modules/flax_bridge.py",
+        "return own + num_layers - per_side[_side(path)]",
+        "return own",
+        "tests/networks/test_encoder_decoder_and_electra.py",
+        "own_depth_and_token_table",
+    ),
+    Mutant(
         "filters of word_cnn learn as embeddings do",
         "research/networks/modules/flax_bridge.py",
         "if names & {*STACKS} and any(map(FILTER.fullmatch, names)):",
