@@ -292,7 +292,7 @@ class Loop:
 
         Args:
           partial: the step is within a window of train.log_every steps: its loss is
-            checked, and nothing is written.
+            checked, and nothing is written, unless train.minutes end the run after it.
         """
         sums = jax.device_get(sums)
         means = host_means(sums)
@@ -302,7 +302,9 @@ class Loop:
         self.seconds += now - self.clock
         self.window_seconds += now - self.clock
         self.clock = now
-        if partial:
+        if partial and step > self.logged_step:
+            self._end_if_time_is_up()
+        if partial and step < self.evaluations.last_step:
             return
         seen, before = (tokens_seen(self.phases, n) for n in (step, self.logged_step))
         tokens_per_second = (seen - before) / self.window_seconds

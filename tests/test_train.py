@@ -16,7 +16,7 @@ from research import train as loop
 from research.checkpoints.checkpoint import finished_steps
 from research.errors import PreemptedError, UserError
 from research.run import claim_file, compiled_phases, optimizer
-from research.run.metric_writer import read_metrics
+from research.run.metric_writer import read_metrics, read_speed
 from research.run.schedule import logged_rates
 from research.run.setup import build_program
 from research.run.workdir import read_result
@@ -156,6 +156,28 @@ def test_a_run_ends_when_its_minutes_are_used(folder, tmp_path, monkeypatch, cap
     assert again["train_seconds"] == result["train_seconds"] >= 120
     assert read_metrics(tmp_path) == before
     assert max(finished_steps(tmp_path / "checkpoints")) == steps
+
+
+@pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "saved"])
+def test_a_run_whose_minutes_end_between_logged_steps_counts_all_its_tokens(
+    stopped, folder, tmp_path, monkeypatch
+):
+    """Where it is stopped, or saves a checkpoint, before the next logged step."""
+    clock = iter(range(10**6))
+    fake = SimpleNamespace(monotonic=lambda: 60.0 * next(clock))
+    monkeypatch.setattr(loop, "time", fake)
+    keys = {"train.minutes": 0.5, "train.log_every": 10, "train.eval_every": 0}
+    keys |= {"train.checkpoint_every": 0 if stopped else 5}
+    config = tiny_config(folder, **keys)
+    if stopped:
+        with pytest.raises(PreemptedError, match="after step 5"):
+            devices, peers = jax.devices()[:1], StoppingPeers(6)
+            loop.train(config, tmp_path, devices=devices, peers=peers)
+    result = train(config, tmp_path)
+    logged, _ = read_metrics(tmp_path)
+    assert logged["step"] == result["steps"] == 5 and "train/loss" in logged
+    assert result["tokens_scored"] == logged["tokens_scored"] > 0
+    assert [line["step"] for line in read_speed(tmp_path)] == [5]
 
 
 def test_a_workdir_that_is_moved_under_a_run_stays_in_one_place(

@@ -39,6 +39,14 @@ MUTANTS = [
         "minutes_are_used",
     ),
     Mutant(
+        "a run whose minutes end between logged steps loses its last tokens",
+        "research/train.py",
+        "        if partial and step > self.logged_step:\n",
+        "        if False:\n",
+        "tests/test_train.py",
+        "minutes_end_between",
+    ),
+    Mutant(
         "a term of weight 0 has a gradient of NaN",
         STEP,
         "mean = total / xp.where(weight > 0, weight, 1.0)",
