@@ -201,13 +201,14 @@ def make_step(
         norm, one = optax.tree.norm(grads), jnp.ones((), jnp.float32)
         sums = sums | {GRADIENT_NORM: (norm, one, 0.0 * one)}
         updates, opt_state = optimizer.update(grads, opt_state, state.params)
-        keep = jnp.where(state.step % log_every == 0, 0.0, 1.0)
+        restart = state.step % log_every == 0
+        add = lambda old, new: jnp.where(restart, new, old + new)  # noqa: E731
         return State(
             step=state.step + 1,
             params=optax.apply_updates(state.params, updates),
             opt_state=opt_state,
             carry=carry,
-            sums=jax.tree.map(lambda old, new: old * keep + new, state.sums, sums),
+            sums=jax.tree.map(add, state.sums, sums),
         )
 
     return step

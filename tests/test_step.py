@@ -121,17 +121,17 @@ def test_each_micro_batch_has_its_own_dropout():
     assert np.isclose(fraction, 0.5).any() and np.isclose(fraction, 1.0).any()
 
 
-def run_steps(count, seed=0, log_every=3, scale=1.0, draw=None):
-    """The state after each of some steps of learning rate 0."""
+def run_steps(count, seed=0, log_every=3, scale=1.0, draw=None, before=0.0):
+    """The state after each of some steps of learning rate 0, where sums had a value."""
     optimizer = optax.sgd(0.0)
     params = {"scale": jnp.float32(scale)}
-    zeros = (jnp.zeros(()),) * 3
+    sums = (jnp.float32(before),) * 3
     state = State(
         step=jnp.zeros((), jnp.int32),
         params=params,
         opt_state=optimizer.init(params),
         carry=(),
-        sums=dict.fromkeys(("common", "rare", GRADIENT_NORM), zeros),
+        sums=dict.fromkeys(("common", "rare", GRADIENT_NORM), sums),
     )
     step = make_step(
         TwoTermObjective,
@@ -164,6 +164,12 @@ def test_sums_are_of_the_steps_since_the_last_logged_one():
     window = [state.sums["common"][0] for state in run_steps(5, log_every=3)]
     expected = [*np.cumsum(each[:3]), *np.cumsum(each[3:])]
     np.testing.assert_allclose(window, expected, rtol=1e-6)
+
+
+def test_an_infinite_sum_ends_with_its_window():
+    """Such as that of the norm of a gradient that is clipped."""
+    (after,), (alone,) = run_steps(1, before=np.inf), run_steps(1)
+    assert after.sums == alone.sums and np.isfinite(alone.sums[GRADIENT_NORM]).all()
 
 
 def test_gradients_are_of_the_drawn_parameters_and_updates_of_the_states():

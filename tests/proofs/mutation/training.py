@@ -47,6 +47,14 @@ MUTANTS = [
         "minutes_end_between",
     ),
     Mutant(
+        "one infinite norm of a gradient makes all later ones NaN",
+        STEP,
+        "jnp.where(restart, new, old + new)",
+        "jnp.where(restart, 0.0, 1.0) * old + new",
+        TEST_STEP,
+        "infinite_sum",
+    ),
+    Mutant(
         "a term of weight 0 has a gradient of NaN",
         STEP,
         "mean = total / xp.where(weight > 0, weight, 1.0)",
@@ -93,8 +101,8 @@ MUTANTS = [
     Mutant(
         "logged metrics are means over all steps since the start",
         STEP,
-        "keep = jnp.where(state.step % log_every == 0, 0.0, 1.0)",
-        "keep = jnp.where(state.step % log_every == 0, 1.0, 1.0)",
+        "restart = state.step % log_every == 0",
+        "restart = False",
         TEST_STEP,
         "since_the_last_logged",
     ),
