@@ -20,15 +20,15 @@ def search(config: Any, topology: str, devices: Sequence[Any]) -> list[dict]:
     """Facts about every compiled step, best first (`_cost`).
 
     Each mesh is tried with the config's batch, which is halved while no remat policy
-    fits.
+    fits; each device has as many rows of each micro-batch.
     """
     tried = []
     unit = networks.from_config(config.model).mesh_unit
     for mesh in meshes(len(devices), unit):
-        num_batch_shards = mesh["data"] * mesh["fsdp"]
-        rows = max(1, config.train.batch // num_batch_shards)
+        least_batch = mesh["data"] * mesh["fsdp"] * config.train.accumulate
+        rows = max(1, config.train.batch // least_batch)  # of a device's micro-batch
         while rows:
-            batch = rows * num_batch_shards
+            batch = rows * least_batch
             facts = _try_remat_policies(config, topology, devices, mesh, batch, tried)
             rows = 0 if facts["fits"] else rows // 2
     return sorted(tried, key=_cost)

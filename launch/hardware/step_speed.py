@@ -89,10 +89,11 @@ def _prepare(
 def _compile_what_fits(config: Any) -> tuple | None:
     """The config with as many rows as fit, and its program; None if no row fits."""
     config, limit = config.copy_and_resolve_references(), device_memory()
-    rows = config.train.batch // jax.device_count()
+    least_batch = jax.device_count() * config.train.accumulate
+    rows = max(1, config.train.batch // least_batch)  # of a device's micro-batch
     vocab = placeholder_vocab(config)
     while rows:
-        override(config, "train.batch", rows * jax.device_count())
+        override(config, "train.batch", rows * least_batch)
         program = build_program(config, vocab=vocab)
         try:
             step, cost = compile_step(program)

@@ -104,6 +104,12 @@ def test_rows_are_halved_until_they_fit(monkeypatch):
     monkeypatch.setattr(step_speed, "device_memory", lambda: 16)
     fitting, *_ = step_speed._compile_what_fits(config)
     assert fitting.train.batch == 16 and tried == [64, 32, 16]
+    in_threes = speed.load_config(
+        "experiments/lm.py", {"train.batch": 72, "train.accumulate": 3}
+    )
+    tried.clear()
+    step_speed._compile_what_fits(in_threes)
+    assert tried == [72, 24], "each device has a row of each micro-batch"
     monkeypatch.setattr(step_speed, "device_memory", lambda: 7)
     assert step_speed._compile_what_fits(config) is None
 

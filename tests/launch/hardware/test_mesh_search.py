@@ -1,5 +1,7 @@
 """The search of meshes: the cheapest remat policy that fits is found first."""
 
+import pytest
+
 from launch.config import load_config
 from launch.hardware import mesh_search
 
@@ -36,3 +38,16 @@ def test_a_search_finds_the_least_remat_that_fits(monkeypatch, capsys):
     assert best["fits"] and best["remat"] == "full"
     assert all(facts["fits"] for facts in tried[: sum(f["fits"] for f in tried)])
     assert "does not fit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("accumulate", [3, 4])
+def test_a_batch_that_is_halved_has_whole_micro_batches(accumulate, monkeypatch):
+    """On each device of each mesh, as `build_program` requires."""
+    monkeypatch.setattr(mesh_search, "compile_facts", fake_facts)
+    keys = {"train.batch": 48, "train.accumulate": accumulate}
+    config = load_config("experiments/lm.py", SMALL | keys)
+    tried = mesh_search.search(config, "cpu:4", [None] * 4)
+    assert {facts["batch"] for facts in tried} > {48, 24}
+    for facts in tried:
+        shards = facts["mesh"]["data"] * facts["mesh"]["fsdp"]
+        assert facts["batch"] % (shards * accumulate) == 0

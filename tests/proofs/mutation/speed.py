@@ -62,6 +62,22 @@ MUTANTS = [
         "rows_are_halved",
     ),
     Mutant(
+        "a speed test halves a batch to parts of micro-batches",
+        "launch/hardware/step_speed.py",
+        "least_batch = jax.device_count() * config.train.accumulate",
+        "least_batch = jax.device_count()",
+        TEST_SPEED,
+        "rows_are_halved",
+    ),
+    Mutant(
+        "a search of meshes halves a batch to parts of micro-batches",
+        "launch/hardware/mesh_search.py",
+        'least_batch = mesh["data"] * mesh["fsdp"] * config.train.accumulate',
+        'least_batch = mesh["data"] * mesh["fsdp"]',
+        "tests/launch/hardware/test_mesh_search.py",
+        "whole_micro_batches",
+    ),
+    Mutant(
         "the pairs within a prefix are counted as causal ones",
         "launch/hardware/attention_speed.py",
         "pairs = causal_pairs + prefix * (prefix - 1) // 2",
