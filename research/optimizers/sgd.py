@@ -1,10 +1,13 @@
 """Stochastic gradient descent with momentum."""
 
 import dataclasses
+from typing import Any
 
+import jax
 import optax
 
 from research.fields import number
+from research.optimizers.shared.weight_decay import decayed_params
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,5 +18,11 @@ class Optimizer:
     # times the parameters: those of all tables, kernels and biases
 
     def transforms(self) -> list[optax.GradientTransformation]:
-        decay = optax.add_decayed_weights(self.l2_penalty)
+        decay = optax.stateless(self._add_penalty)
         return [*([decay] if self.l2_penalty else []), optax.trace(self.beta1)]
+
+    def _add_penalty(self, updates: Any, params: Any) -> Any:
+        def add(decays, update, param):
+            return update + self.l2_penalty * param if decays else update
+
+        return jax.tree.map(add, decayed_params(params, "all"), updates, params)

@@ -414,3 +414,15 @@ def test_without_bias_correction_adams_first_step_is_larger():
 
     ratio = move(bias_correction=False) / move()
     np.testing.assert_allclose(ratio, (1 - 0.9) / (1 - 0.999) ** 0.5, rtol=1e-3)
+
+
+def test_a_penalty_leaves_out_ranges_of_inputs_which_are_measured():
+    params = {"kernel": jnp.ones((2, 2)), "bias": jnp.ones(2), "input_range": 1.0}
+    keys = dict(name="sgd", beta1=0.0, l2_penalty=0.5, warmup_steps=0, clip_norm=0.0)
+    optimizer = make_optimizer(
+        section(learning_rate=1.0, schedule="constant", **keys), 9
+    )
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    updates, _ = optimizer.update(zeros, optimizer.init(params), params)
+    found = {name: float(jnp.min(update)) for name, update in updates.items()}
+    assert found == {"kernel": -0.5, "bias": -0.5, "input_range": 0.0}

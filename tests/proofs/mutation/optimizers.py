@@ -83,6 +83,14 @@ MUTANTS = [
         "rates_of_their_own",
     ),
     Mutant(
+        "sgd's penalty makes measured ranges of inputs smaller",
+        "research/optimizers/sgd.py",
+        "if decays else update",
+        "if True else update",
+        TEST_OPTIMIZER,
+        "penalty_leaves_out",
+    ),
+    Mutant(
         "a shallow decoder's layers have the rates of a deep encoder's lowest",
         "research/networks/modules/flax_bridge.py",
         "return own + num_layers - per_side[_side(path)]",
