@@ -47,6 +47,8 @@ SMALL = {
     "filter_widths": [9, 12],  # of filters, which are as wide as the texts
 }
 """Keys of which a network has some."""
+ADAPTIVE = {"cutoffs": [20], "output_head": "table", "tie_embeddings": True}
+"""Keys of a network that has an adaptive softmax."""
 FIXED = ("attention", "remat", "input")
 """Choices that have tests of their own: that they change no number, and what vectors of
 characters depend on."""
@@ -215,6 +217,45 @@ def test_no_parameter_has_a_name_of_an_earlier_version(network, needs):
     for path, _ in jax.tree_util.tree_leaves_with_path(networks.unbox(shapes)):
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         assert current_name(name) == name
+
+
+@pytest.mark.parametrize("stacks", STACKS)
+@pytest.mark.parametrize("name", NAMES)
+def test_an_adaptive_softmax_is_read_out_or_refused(name, stacks):
+    for network in variants(name):
+        for pattern in patterns_of(network):
+            needs = Needs(pattern=pattern, stacks=stacks)
+            try:
+                networks.build(network, needs, VOCAB)
+            except UserError:
+                continue  # it does not serve these needs without clusters either
+            try:
+                readouts = adaptive_readouts(network, needs)
+            except UserError as error:
+                assert "model.cutoffs" in str(error)
+                continue
+            for each in readouts:
+                clusters = each.head, *each.tails
+                assert [part.size for part in clusters] == [20 + 1, 50 - 20]
+                for part in clusters:
+                    assert part.feature.shape[-1] == part.table.shape[-1]
+
+
+def adaptive_readouts(network, needs) -> list[networks.AdaptiveReadout]:
+    """The shapes of the readout of each stack of a network with clusters of words."""
+    network, group = dataclasses.replace(network, **ADAPTIVE), make_group(needs.pattern)
+    module = networks.build(network, needs, VOCAB)
+    found = []
+
+    def read(net):
+        stacks = {"one": [net]}
+        if needs.stacks == "two_directions":
+            stacks[needs.stacks] = [net.forward, net.backward]
+        for stack in stacks[needs.stacks]:
+            found.append(stack.readout(stack.states(group)))
+
+    jax.eval_shape(lambda: networks.init(module, read, fast_key.key(0)))
+    return found
 
 
 @cases()

@@ -93,10 +93,8 @@ class LSTM(nn.Module):
                 options, self.size, self.characters, self.has_vectors
             )
         self.stack = Stack(options)
-        if self.shared_output is None and options.cutoffs:
-            self.output = AdaptiveHead(options, self.size, token)
-        elif self.shared_output is None:
-            self.output = VocabHead(options, self.size, self.transform)
+        if self.shared_output is None:
+            self.output = make_output(options, self.size, token, self.transform)
         self.feature_layers = FeatureLayers(
             options, self.feature_states, self.lstm_layers, name="features"
         )
@@ -195,6 +193,15 @@ def make_token(
     if characters is not None:
         return _of_characters(options, characters, "token")
     return embed_by_table(options, size, "token", has_vectors=has_vectors)
+
+
+def make_output(
+    options: Network, size: int, token: nn.Module, transform: bool
+) -> AdaptiveHead | VocabHead:
+    """The readout over the vocabulary of these embeddings, to be made in a `setup`."""
+    if options.cutoffs:
+        return AdaptiveHead(options, size, token)
+    return VocabHead(options, size, transform)
 
 
 def _of_characters(

@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from research.errors import UserError
 from research.networks.layers.characters import Characters
 from research.networks.layers.dense import gather_positions
 from research.networks.layers.features import VIEWS, FeatureLayers
-from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.layers.heads import HeadSpec, Readout, make_heads
 from research.networks.layers.lstm_layer import LayerResult
 from research.networks.lstm import Network
 from research.networks.modules.lstm import (
@@ -27,6 +28,7 @@ from research.networks.modules.lstm import (
     Words,
     drop,
     inputs_of_layers,
+    make_output,
     make_token,
     read_words,
 )
@@ -50,7 +52,7 @@ class TwoLSTMs(nn.Module):
         # The names are those of the parameters in checkpoints.
         options, size = self.options, self.size
         self.token = make_token(options, size, self.characters, self.has_vectors)
-        self.output = VocabHead(options, size, self.transform)
+        self.output = make_output(options, size, self.token, self.transform)
         shared = {"shared_token": self.token, "shared_output": self.output}
         self.forward = LSTM(options, size, **shared)
         self.backward = LSTM(options, size, **shared)
@@ -103,7 +105,16 @@ class TwoLSTMs(nn.Module):
         return x if scored is None else gather_positions(x, scored)
 
     def readout(self, states: jax.Array) -> Readout:
-        """The vocabulary head at states [..., 2 D], which it projects."""
+        """The vocabulary head at states [..., 2 D], which it projects.
+
+        Raises:
+          UserError: it is an adaptive softmax, which reads states of width D.
+        """
+        if self.options.cutoffs:
+            raise UserError(
+                "model.cutoffs is for an LSTM that reads a text from one end, but this "
+                "objective predicts words from both ends; set it to []"
+            )
         return self.output(states, self.token.table_VE)
 
     def head(self, name: str, states: jax.Array) -> jax.Array:

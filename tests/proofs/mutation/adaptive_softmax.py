@@ -6,7 +6,25 @@ from tests.proofs.mutation.network import LOSSES, SOFTMAX
 ADAPTIVE = "research/networks/layers/adaptive.py"
 TEST_ADAPTIVE = "tests/objectives/losses/test_adaptive_softmax.py"
 
+TEST_LAWS = "tests/laws/test_network.py"
+
 MUTANTS = [
+    Mutant(
+        "an LSTM has one softmax where clusters are read out",
+        "research/networks/modules/lstm.py",
+        "    if options.cutoffs:\n        return AdaptiveHead",
+        "    if False:\n        return AdaptiveHead",
+        TEST_LAWS,
+        "adaptive_softmax",
+    ),
+    Mutant(
+        "clusters read the joined states of an LSTM that reads from both ends",
+        "research/networks/modules/two_lstms.py",
+        "        if self.options.cutoffs:\n",
+        "        if False:\n",
+        TEST_LAWS,
+        "adaptive_softmax",
+    ),
     Mutant(
         "what reads one softmax ends in a traceback with clusters",
         ADAPTIVE,
