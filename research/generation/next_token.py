@@ -114,6 +114,9 @@ def _repeats(history: History, size: int, num_tokens: int) -> jax.Array:
     """[R, V] bool: tokens that would end an n-gram of `size` that the history has."""
     token, length = history
     num_rows, num_places = token.shape
+    found = jnp.zeros((num_rows, num_tokens), bool)
+    if size > num_places:
+        return found
     same = history.is_read[:, size - 1 :]
     for back in range(1, size):
         at_R1 = jnp.maximum(length - back, 0)[:, None]
@@ -121,7 +124,6 @@ def _repeats(history: History, size: int, num_tokens: int) -> jax.Array:
         same &= token[:, size - 1 - back : num_places - back] == own_R1
     same &= (length >= size)[:, None]
     row = jnp.arange(num_rows)[:, None]
-    found = jnp.zeros((num_rows, num_tokens), bool)
     return found.at[row, token[:, size - 1 :]].max(same)
 
 

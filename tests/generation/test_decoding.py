@@ -207,6 +207,20 @@ def test_padding_bos_and_masks_are_never_written_and_eos_not_too_early():
             assert set(text) <= set(WRITABLE)
 
 
+def test_no_tokens_in_succession_are_written_twice():
+    """Nothing is banned where a text has no room for so many."""
+    cycle = chain({START: {A: 1.0}, A: {B: 0.9, EOS: 0.1}, B: {A: 0.6, EOS: 0.4}})
+    prompt, most = (B, START), 5
+    room = len(prompt) + most + 1
+    for size in (2, 3, 4, room - 1, *range(room, 3 * room)):
+        found = texts(write(cycle, [prompt], no_repeat_ngram=size, max_tokens=most))[0]
+        path = [*prompt, *found]
+        grams = [tuple(path[n : n + size]) for n in range(len(path) - size + 1)]
+        assert len({*grams}) == len(grams)
+        free = texts(write(cycle, [prompt], max_tokens=most))[0]
+        assert (found == free) == (size > 3), size
+
+
 def test_the_repetition_penalty_lowers_seen_tokens_alone():
     """Positive logits are divided, negative ones multiplied; so are the prompt's."""
     table = np.full((VOCAB.size, VOCAB.size), -9.0, np.float32)

@@ -25,6 +25,12 @@ MUTANTS = [
         "return value in (False, 0, 1, [])",
         TEST_SEARCHES,
         "where_it_is_on",
+        "what no text has room for is looked for in it",
+        NEXT,
+        "    if size > num_places:\n        return found\n",
+        "",
+        TEST_DECODING,
+        "in_succession",
     ),
     Mutant(
         "the next call writes its keys over the last slot of the call before",
