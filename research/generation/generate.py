@@ -66,7 +66,8 @@ def make_generate(
     Raises:
       UserError: as `find_writer`, or the vocabulary lacks a token of `options`; of the
         function: a prompt is empty where it cannot be, texts may exceed the network's
-        learned positions, or it lacks the languages of `options`.
+        learned positions, it lacks the languages of `options`, or these forbid every
+        token that could follow.
     """
     objective = find_writer(objective, options.part)
     _check_tokens(options, vocab.size)
@@ -109,7 +110,9 @@ def make_generate(
             params, dict(constants), rows, token_type, prompt.appended
         )
         written = map_rows(call, arrays, batch=batch, mesh=mesh)
-        return [_texts(Written(*each)) for each in zip(*written, strict=True)]
+        found = [_texts(Written(*each)) for each in zip(*written, strict=True)]
+        _check_found(found)
+        return found
 
     return generate
 
@@ -121,6 +124,16 @@ def _texts(row: Written) -> list[Text]:
         for token, length, log_p, score, ended in zip(*row, strict=True)
         if length
     ]
+
+
+def _check_found(found: list[list[Text]]) -> None:
+    """Raises UserError: a prompt has no text of a probability above 0."""
+    for number, texts in enumerate(found):
+        if all(text.log_prob == -np.inf for text in texts):
+            raise UserError(
+                f"after prompt {number} (from 0) no token may follow: no_repeat_ngram, "
+                "min_tokens and suppress forbid all; change one of them"
+            )
 
 
 def _check_tokens(options: Options, size: int) -> None:

@@ -288,6 +288,14 @@ def test_what_cannot_be_written_is_refused(make_model, mesh):
         chosen = dataclasses.replace(OPTIONS, **{name: token})
         with pytest.raises(UserError, match=f"{name} names token {VOCAB.size}, but"):
             write("lm", {}, PROMPTS)
+    others = tuple({*range(VOCAB.size)} - {VOCAB.eos_id, 60, 61})
+    for method in ("greedy", "sample", "beam"):
+        chosen = Options(
+            **{"method": method, "max_tokens": 5, "min_tokens": 2, "beams": 2},
+            **{"no_repeat_ngram": 1, "suppress": others},
+        )
+        with pytest.raises(UserError, match=r"prompt 1 \(from 0\) no token may follow"):
+            write("lm", {}, [[], [70, 60]])
     chosen = OPTIONS
     assert write("lm", {}, []) == []
 
