@@ -151,7 +151,8 @@ def cost_facts(phases: Sequence[Phase], last_step: int) -> dict[str, Any]:
     """A run's costs as its result has them: means over its steps, and peak memory.
 
     Tokens are counted in all batches, before corruption. `flops_to` has a pair for each
-    phase: the step after which it ends, and the FLOPs of all steps up to there.
+    phase: the step after which it ends, and the FLOPs of all steps up to there. FLOPs
+    have those that depend on values; `skippable_flops_per_step` says how many.
 
     Args:
       last_step: the step after which the run ends.
@@ -166,6 +167,7 @@ def cost_facts(phases: Sequence[Phase], last_step: int) -> dict[str, Any]:
     flops = [sum(num * cost.flops for num, cost in own) for own in by_phase]
     total = sum(flops)
     recomputed = sum(num * cost.recomputed_flops for num, cost in costs)
+    skippable = sum(num * cost.skippable_flops for num, cost in costs)
     return {
         "tokens_seen": tokens,
         "flops_per_step": total / stops[-1],
@@ -173,6 +175,7 @@ def cost_facts(phases: Sequence[Phase], last_step: int) -> dict[str, Any]:
             *map(list, zip(stops[1:], itertools.accumulate(flops), strict=True))
         ],
         "flops_per_token": total / tokens,
+        "skippable_flops_per_step": skippable / stops[-1],
         "recomputed_flops_per_step": recomputed / stops[-1],
         "peak_bytes": max(cost.peak_bytes for _, cost in costs),
     }
@@ -189,7 +192,7 @@ def run_lines(program: Program, phases: Sequence[Phase], config: Any) -> Iterato
     parameters = count_parameters(program.abstract_state.params)
     yield (
         f"{config.objective.name}: {parameters:,} parameters, "
-        f"{cost['flops_per_step'] / 1e9:,.1f} GFLOP a step, "
+        f"{_gflop(cost['flops_per_step'], cost['skippable_flops_per_step'])}, "
         f"{cost['flops_per_token'] / 1e6:,.1f} MFLOP a token, "
         f"{cost['peak_bytes'] / 2**20:,.0f} MiB a device on mesh {mesh}"
     )
@@ -203,12 +206,18 @@ def run_lines(program: Program, phases: Sequence[Phase], config: Any) -> Iterato
         start = 0
         for phase in phases:
             costs = _step_costs(phase, start, phase.stop)
-            flops = sum(num * own.flops for num, own in costs) / (phase.stop - start)
-            start = phase.stop
+            num_steps, start = phase.stop - start, phase.stop
+            flops = sum(num * own.flops for num, own in costs) / num_steps
+            skippable = sum(own.skippable_flops for _, own in costs)
             yield (
                 f"to step {phase.stop:,}: length {phase.config.data.length}, batch "
-                f"{phase.config.train.batch}, {flops / 1e9:,.1f} GFLOP a step"
+                f"{phase.config.train.batch}, {_gflop(flops, skippable)}"
             )
+
+
+def _gflop(flops: float, skippable: float) -> str:
+    """FLOPs of a step in words: an upper bound, where some depend on values."""
+    return f"{'at most ' if skippable else ''}{flops / 1e9:,.1f} GFLOP a step"
 
 
 def _processor_lines(program: Program) -> Iterator[str]:

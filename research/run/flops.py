@@ -10,6 +10,7 @@ from jax.extend import core
 from jax.interpreters import partial_eval
 
 from research.distributed import sharding
+from research.networks.layers.drawn_branch import drawn_probability
 
 CUDNN_PRODUCTS = {
     "dot_product_attention_fwd_wrapper": 2,
@@ -31,14 +32,19 @@ ARITHMETIC = {
 """Primitives that count as one FLOP for each element of their largest operand."""
 PRODUCTS = " products"
 """Suffix of the kinds of `flops_by_kind` that are matrix products."""
+SKIPPABLE = "skippable"
+"""Kind of those FLOPs of products, among the others, that depend on values: chunks of a
+cluster without words, for example, are skipped."""
 
 
 class Cost(NamedTuple):
     """What one step costs."""
 
-    flops: float  # over all devices, without rematerialisation
+    flops: float  # over all devices, without rematerialisation; an upper bound if any
+    # are skippable
     recomputed_flops: float  # FLOPs that rematerialisation adds
     peak_bytes: int  # on one device
+    skippable_flops: float = 0.0  # among `flops`, those that depend on values
 
 
 def step_cost(program: Any, compiled: Any) -> Cost:
@@ -48,7 +54,13 @@ def step_cost(program: Any, compiled: Any) -> Cost:
       compiled: the compiled step.
     """
     on_cpu = program.mesh.devices.flat[0].platform == "cpu"
-    return Cost(*step_flops(program), peak_bytes(compiled, on_cpu=on_cpu))
+    needed, computed = step_flops_by_kind(program)
+    return Cost(
+        product_flops(needed),
+        product_flops(computed) - product_flops(needed),
+        peak_bytes(compiled, on_cpu=on_cpu),
+        needed[SKIPPABLE],
+    )
 
 
 def step_flops(program: Any) -> tuple[float, float]:
@@ -90,7 +102,9 @@ def product_flops(flops: Counter[str]) -> float:
 def flops_by_kind(function: Any, *arguments: Any) -> Counter[str]:
     """FLOPs of a function by kind: "bfloat16 products" (and other dtypes), "other".
 
-    The dtype is that of a product's first operand. XLA counts the body of a scan once;
+    Of two branches each counts by its probability, where `drawn_branch` gives it, else
+    the more expensive one, and `SKIPPABLE` is how many products fewer there may be. The
+    dtype is that of a product's first operand. XLA counts the body of a scan once;
     this counts it as often as it runs. Equations on which the result does not depend
     are removed first. A kernel states its FLOPs; what `shard_map` maps counts once for
     each device. "other" is elementwise floating-point arithmetic (`ARITHMETIC`).
@@ -141,7 +155,7 @@ def _equation_flops(equation: Any) -> Counter[str]:
         if isinstance(item, (core.ClosedJaxpr, core.Jaxpr))
     ]
     if name == "cond":
-        return max(inner, key=product_flops, default=Counter())
+        return _branch_flops(inner, drawn_probability(equation))
     times = 1
     if name == "scan":
         times = params["length"]
@@ -149,6 +163,18 @@ def _equation_flops(equation: Any) -> Counter[str]:
         times = params["mesh"].size
     total = sum(inner, Counter())
     return Counter({kind: times * count for kind, count in total.items()})
+
+
+def _branch_flops(
+    branches: list[Counter[str]], probability: float | None
+) -> Counter[str]:
+    if probability is not None:
+        shares = zip((1 - probability, probability), branches, strict=True)
+        parts = [Counter({k: p * n for k, n in own.items()}) for p, own in shares]
+        return sum(parts, Counter())
+    most = max(branches, key=product_flops)
+    least = min(product_flops(each) - each[SKIPPABLE] for each in branches)
+    return most | Counter({SKIPPABLE: product_flops(most) - least})
 
 
 def _dot_flops(equation: Any) -> float:

@@ -10,6 +10,7 @@ import pytest
 from research import networks
 from research.errors import UserError
 from research.networks import transformer
+from research.run import flops
 
 SHAPE = 2, 6
 GROUP = {
@@ -22,8 +23,10 @@ SCORED = jnp.array([[1, 4], [0, 5]])
 OPTIONS = {"width": 16, "heads": 2, "feedforward": 32}
 
 
-def build(num_layers, rate, **needs):
-    options = transformer.Network(layers=num_layers, layer_dropout=rate, **OPTIONS)
+def build(num_layers, rate, keys=None, **needs):
+    options = transformer.Network(
+        layers=num_layers, layer_dropout=rate, **OPTIONS | (keys or {})
+    )
     return options.module(networks.Needs(pattern="full", **needs), 40)
 
 
@@ -61,6 +64,26 @@ def test_each_draw_is_the_network_of_some_layers():
             np.testing.assert_allclose(drawn, smaller[kept], atol=1e-6)
     assert found == {(), (0,), (1,), (0, 1)}
     np.testing.assert_allclose(states(network, params), smaller[0, 1], atol=1e-6)
+
+
+@pytest.mark.parametrize("keys", [{}, {"scan_unroll": 2}, {"remat": "full"}])
+def test_skipped_layers_have_no_flops(keys):
+    """A step's and its gradient's are in proportion to the layers that run."""
+
+    def cost(rate):
+        network = build(2, rate, keys)
+        params = jax.eval_shape(
+            lambda: networks.unbox(
+                networks.init(network, lambda net: net.states(GROUP), jax.random.key(0))
+            )
+        )
+        loss = lambda params, key: jnp.sum(states(network, params, key) ** 2)  # noqa: E731
+        return flops.flops_by_kind(jax.grad(loss), params, jax.random.key(1))
+
+    found = cost(0.75)
+    whole = flops.product_flops(cost(0.0))
+    assert flops.product_flops(found) == pytest.approx(whole / 4)
+    assert not found[flops.SKIPPABLE]
 
 
 def test_an_objective_that_reads_each_layer_refuses():

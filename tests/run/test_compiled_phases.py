@@ -9,6 +9,7 @@ import pytest
 from research import train as loop
 from research.distributed import sharding
 from research.errors import PreemptedError, UserError
+from research.objectives.losses import softmax
 from research.run import compiled_phases
 from research.run.flops import step_flops
 from research.run.metric_writer import read_metrics
@@ -50,6 +51,20 @@ def test_each_phase_reads_the_batches_of_a_run_of_its_own_length(folder):
         )
     both = {phase.program.data.fingerprint for phase in phases}
     assert len(both) == 2 and program.data.fingerprint not in both
+
+
+@pytest.mark.parametrize("cutoffs", [[], [50]])
+def test_flops_that_depend_on_the_text_are_an_upper_bound(folder, cutoffs, monkeypatch):
+    monkeypatch.setattr(softmax, "CHUNK_LOGITS", 2**12)  # several chunks
+    keys = {"model.cutoffs": cutoffs, "model.output_head": "table"}
+    program, phases = compiled_phases.build_phases(tiny_config(folder, **PHASES | keys))
+    phases = compiled_phases.compile_phases(phases)
+    first, *others = compiled_phases.run_lines(program, phases, phases[-1].config)
+    for line in (first, *others[-2:]):
+        assert "GFLOP a step" in line and ("at most" in line) == bool(cutoffs)
+    cost = compiled_phases.cost_facts(phases, 6)
+    assert 0 <= cost["skippable_flops_per_step"] < cost["flops_per_step"] / 2
+    assert (cost["skippable_flops_per_step"] > 0) == bool(cutoffs)
 
 
 def test_a_phase_hides_other_tokens_than_evaluations(folder):

@@ -53,7 +53,19 @@ def test_a_cond_counts_as_its_more_expensive_branch():
     def either(x, w):
         return jax.lax.cond(x[0, 0] > 0, lambda: x @ w @ w, lambda: x @ w)
 
-    assert flops.count_flops(either, X, W) == 2 * ONE
+    found = flops.flops_by_kind(either, X, W)
+    assert flops.product_flops(found) == 2 * ONE and found[flops.SKIPPABLE] == ONE
+    twice = flops.flops_by_kind(lambda x, w: either(either(x, w), w), X, W)
+    assert twice[flops.SKIPPABLE] == 2 * ONE
+
+
+def test_of_a_branch_in_another_all_that_may_be_skipped_is_told():
+    def nested(x, w):
+        inner = lambda: jax.lax.cond(x[0, 0] > 1, lambda: x @ w, lambda: x) @ w  # noqa: E731
+        return jax.lax.cond(x[0, 0] > 0, inner, lambda: x @ w @ w @ w)
+
+    found = flops.flops_by_kind(nested, X, W)
+    assert flops.product_flops(found) == 3 * ONE and found[flops.SKIPPABLE] == 2 * ONE
 
 
 def test_jit_does_not_change_the_count():

@@ -32,6 +32,7 @@ from research.networks.layers.dense import (
     normal,
 )
 from research.networks.layers.dense_attention import AttentionInputs
+from research.networks.layers.drawn_branch import run_if_drawn
 from research.networks.layers.positions import NUM_BUCKETS
 from research.networks.layers.relative import relative_biases
 from research.networks.modules.layer_scan import run_layers
@@ -227,7 +228,10 @@ class Stack(Module):
             )
             if runs is not None:
                 skipped = x if scored is None else gather_positions(x, scored)
-                after = lax.cond(runs, run, lambda: skipped)
+                run_if, rate = lax.cond, options.dropout_rate("layer")
+                if rate:  # by which `_by_layer` draws
+                    run_if = partial(run_if_drawn, probability=1 - rate)
+                after = run_if(runs, run, lambda: skipped)
             else:
                 after = run()
             if cache is not None:
