@@ -27,6 +27,7 @@ from research.errors import UserError
 from research.networks import FOLDER, Ability, HeadSpec, Needs
 from research.networks.modules.needs import STACKS
 from research.parameter_names import current_name
+from research.run import flops
 from tests.testing import fast_key
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab
@@ -510,7 +511,11 @@ def test_products_round_their_operands_to_bfloat16_and_nothing_else(network, nee
     (_, states), grads = jax.value_and_grad(run, has_aux=True)(params)
     types = {str(leaf.dtype) for leaf in jax.tree.leaves((states, grads))}
     assert types == {"float32"}
-    has_products = "dot_general" in str(jax.make_jaxpr(run)(params))
+    kinds = flops.flops_by_kind(lambda params: run(params)[1], params)
+    of_products = {kind for kind in kinds if kind.endswith(flops.PRODUCTS)}
+    whole_numbers = {flops.PRODUCTS}
+    assert of_products - whole_numbers <= {f"bfloat16{flops.PRODUCTS}"}
+    has_products = bool(of_products)
     is_rounded = np.any(np.asarray(states) != np.asarray(exact))
     assert is_rounded == has_products, "operands of products are rounded, if any"
     assert_close(states, exact, 0.05)

@@ -12,6 +12,7 @@ from research.errors import UserError
 from research.networks import Needs
 from research.networks.lstm import Network
 from research.networks.modules.lstm_encoder_decoder import Attended, attentional_state
+from research.run import flops
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab
 from tests.testing.trees import make_params
@@ -173,6 +174,19 @@ def test_the_attentional_state_is_the_golden_one():
     attends = np.ones((1, 3), bool)
     found = attentional_state(jnp.array(state), attended, attends, combine[:, 2:].T)
     np.testing.assert_allclose(found, [[0.37266467, 0.08997175]], atol=1e-7)
+
+
+def test_all_products_round_their_operands():
+    """Those of attention in each step, too; and nothing else is rounded."""
+    low = networks.build(Network(**KEYS, product_dtype="bfloat16"), NEEDS, VOCAB)
+    fn = lambda net: read(net, ENCODER, DECODER)  # noqa: E731
+    params = make_params(low, fn)
+    run = lambda params: networks.apply(low, params, fn)  # noqa: E731
+    kinds = flops.flops_by_kind(run, params)
+    assert {kind for kind in kinds if kind.endswith(flops.PRODUCTS)} == {
+        f"bfloat16{flops.PRODUCTS}"
+    }
+    assert jax.eval_shape(run, params).dtype == jnp.float32
 
 
 def test_dropout_of_the_states_is_what_the_next_position_reads():

@@ -25,6 +25,7 @@ from research.networks.layers.embeddings import TokenEmbedding
 from research.networks.layers.heads import VocabHead, make_heads
 from research.networks.layers.options import dim, dropout_rate
 from research.networks.layers.positions import sinusoids
+from research.networks.layers.products import einsum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,8 @@ class Stack(Module):
         for n in range(options.layers):
             y = Norm(options, name=f"norm_{n}")(x)
             mean = Dense(options, options.width, ("embed", None), name=f"mean_{n}")
-            y += mean(jnp.einsum("blm,bmd->bld", weight_BLL, y))
+            operands = (each.astype(options.operand_dtype) for each in (weight_BLL, y))
+            y += mean(einsum("blm,bmd->bld", *operands).astype(y.dtype))
             x += FeedForward(options, name=f"feedforward_{n}")(y)
             x = nn.with_logical_constraint(x, STATE_AXES)
         return dropout(self, Norm(options, name="norm")(x), "output")

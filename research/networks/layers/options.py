@@ -106,7 +106,8 @@ class Options:
     dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
     # parameters are float32
     product_dtype: str = choice("dtype", ("dtype", "bfloat16"))  # of the operands of
-    # matrix products, whose sums are float32; dtype: that of activations
+    # matrix products, whose sums are float32, but for a BiLSTM on top of features,
+    # which is float32 throughout; dtype: that of activations
 
     dropout_places: ClassVar[tuple[str, ...]] = ("embedding", "output", "head")
     """Places of dropout; each has a key NAME_dropout for its rate."""

@@ -35,7 +35,7 @@ from flax import linen as nn
 from research.networks.layers.dense import Module, normal
 from research.networks.layers.dense_attention import AttentionInputs
 from research.networks.layers.positions import sinusoid_angles, sinusoids
-from research.networks.layers.products import dense_matmul
+from research.networks.layers.products import dense_matmul, einsum
 from research.networks.transformer import Network as Options
 
 
@@ -212,7 +212,11 @@ class RelativeTerms(Module):
         vectors = self.param("segment", init, (2, options.attention_width))
         same, other = vectors.astype(query_BLHK.dtype)
         difference_HK = (same - other).reshape(options.heads, options.key_width)
-        logits_BLH = jnp.einsum("blhk,hk->blh", query_BLHK * self.scale, difference_HK)
+        query, difference = (
+            each.astype(options.operand_dtype)
+            for each in (query_BLHK * self.scale, difference_HK)
+        )
+        logits_BLH = einsum("blhk,hk->blh", query, difference).astype(query_BLHK.dtype)
         return logits_BLH[..., None] * token_type_BLC[:, :, None]
 
 

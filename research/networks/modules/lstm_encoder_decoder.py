@@ -35,7 +35,7 @@ from research.networks.layers.lstm_layer import (
     gathered_kernels,
     run_cell,
 )
-from research.networks.layers.products import dense_matmul, matmul
+from research.networks.layers.products import dense_matmul, einsum, matmul
 from research.networks.lstm import Network
 from research.networks.modules.lstm import (
     State,
@@ -250,16 +250,16 @@ def attentional_state(
 ) -> jax.Array:
     """h~ [B, W] of a decoder's state, whose product with `kernel_WW` is U h.
 
-    A row that attends to nothing has no sum over the encoder's states.
+    A row that attends to nothing has no sum over the encoder's states. Operands of all
+    products have the type of `kernel_WW`.
     """
-    hidden = hidden_BW.astype(attended.key.dtype)
-    score_BM = jnp.einsum(
-        "bw,bmw->bm", hidden, attended.key, preferred_element_type=jnp.float32
-    )
+    operands = hidden_BW, attended.key, attended.value
+    hidden, key, value = (each.astype(kernel_WW.dtype) for each in operands)
+    score_BM = einsum("bw,bmw->bm", hidden, key)
     weight_BM = jax.nn.softmax(jnp.where(attends_BM, score_BM, HIDDEN), axis=-1)
     weight_BM = jnp.where(attends_BM, weight_BM, 0).astype(hidden.dtype)
-    context_BW = jnp.einsum("bm,bmw->bw", weight_BM, attended.value)
-    own_BW = matmul(hidden_BW.astype(kernel_WW.dtype), kernel_WW, hidden_BW.dtype)
+    context_BW = einsum("bm,bmw->bw", weight_BM, value)
+    own_BW = matmul(hidden, kernel_WW, hidden_BW.dtype)
     return jnp.tanh(context_BW + own_BW).astype(hidden_BW.dtype)
 
 

@@ -12,6 +12,22 @@ TEST_ENCODER_DECODER = "tests/networks/test_encoder_decoder_and_electra.py"
 
 MUTANTS = [
     Mutant(
+        "logits of token types ignore model.product_dtype",
+        "research/networks/layers/relative.py",
+        "each.astype(options.operand_dtype)\n            for each in (query_BLHK",
+        "each\n            for each in (query_BLHK",
+        "tests/laws/test_network.py",
+        "products_round",
+    ),
+    Mutant(
+        "attention of an LSTM's decoder ignores model.product_dtype",
+        "research/networks/modules/lstm_encoder_decoder.py",
+        "(each.astype(kernel_WW.dtype) for each in operands)",
+        "(each.astype(hidden_BW.dtype) for each in operands)",
+        "tests/networks/test_lstm_encoder_decoder.py",
+        "all_products",
+    ),
+    Mutant(
         "a bias of positions has none of mems",
         "research/networks/transformer.py",
         "if needs.mems and self.has_position_bias:",
