@@ -46,7 +46,8 @@ class Network(networks.Network):
     word_dropout: float = dropout_rate(0.0)  # of whole rows of the token table where it
     # is read (section 4.3)
     residual: bool = False  # a layer after the first adds its input to its output
-    # (ELMo; what the next position reads is without it)
+    # (ELMo; what the next position reads is without it); joined layers do not, since
+    # they read twice as many numbers as they give
     joined_layers: int = number(0, least=0, most=64)  # layers upon these, each an LSTM
     # a direction that reads both directions of the layer before (CVT), where a text is
     # read from both ends
