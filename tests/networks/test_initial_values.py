@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from research import networks
 from research.networks.layers.dense import ACTIVATIONS
@@ -32,10 +33,15 @@ def test_truncated_initial_values_stay_within_two_deviations(make_options, make_
         np.testing.assert_allclose(np.std(leaf), 0.02 * 0.8796, rtol=0.15)
 
 
-def test_electra_has_glorot_values_where_its_code_names_none(make_options, make_group):
+@pytest.mark.parametrize("quantization", ["none", "split"])
+def test_electra_has_glorot_values_where_its_code_names_none(
+    make_options, make_group, quantization
+):
+    """Where kernels are a sum of two, each of these has them."""
     group = make_group()
     options = make_options(
-        width=64, embedding_width=16, feedforward=256, token_types=2, init="electra"
+        **{"width": 64, "embedding_width": 16, "feedforward": 256, "token_types": 2},
+        **{"init": "electra", "quantization": quantization},
     )
     network = Transformer(options, size=500, heads={"replaced": 1})
     fn = lambda net: net.head("replaced", net.states(group))  # noqa: E731

@@ -191,7 +191,8 @@ class Dense(Module):
         if options.init == "xlm":
             return uniform(fan_in**-0.5, *axes)
         if options.init == "electra" and self.unspecified:
-            draw = nn.initializers.glorot_uniform()
+            summands = range(len(axes) - 2)  # each begins as a kernel of its own
+            draw = nn.initializers.glorot_uniform(batch_axis=(*summands,))
             return nn.with_logical_partitioning(draw, axes)
         if options.init == "t5":
             std = self.scale * fan_in**-0.5

@@ -12,6 +12,14 @@ TEST_ENCODER_DECODER = "tests/networks/test_encoder_decoder_and_electra.py"
 
 MUTANTS = [
     Mutant(
+        "the two summands of a kernel count in Glorot's fan-in",
+        "research/networks/layers/dense.py",
+        "glorot_uniform(batch_axis=(*summands,))",
+        "glorot_uniform()",
+        "tests/networks/test_initial_values.py",
+        "glorot",
+    ),
+    Mutant(
         "logits of token types ignore model.product_dtype",
         "research/networks/layers/relative.py",
         "each.astype(options.operand_dtype)\n            for each in (query_BLHK",
