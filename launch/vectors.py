@@ -25,6 +25,8 @@ def run(args: argparse.Namespace) -> None:
 
     if bool(args.workdir) == bool(args.source):
         raise UserError("give either --workdir, a run, or --from, a file of vectors")
+    if not (args.to or args.nearest or args.analogies or args.similarity):
+        raise UserError("give --to, --nearest, --analogies or --similarity")
     form = args.format or SUFFIXES.get(Path(args.to).suffix, "")
     if args.to and not form:
         raise UserError(

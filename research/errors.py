@@ -26,12 +26,21 @@ class PreemptedError(Exception):
     """The run was requested to stop and is saved; the same command resumes it."""
 
 
+MAX_NAMES = 100
+"""The most known names that an error lists; of more it says how many there are."""
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> UserError:
-    """An error for a name that is not among the known ones; it suggests near ones."""
+    """An error for a name that is not among the known ones.
+
+    It suggests near ones; if there are none, it lists all, unless they are many.
+    """
     known = sorted(map(str, known))
     near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
     if near:
         hint = "did you mean " + " or ".join(near) + "?"
+    elif len(known) > MAX_NAMES:
+        hint = f"none of {len(known):,} known ones is near it"
     else:
         hint = "known: " + ", ".join(known)
     return UserError(f"unknown {what} {name!r}; {hint}")

@@ -87,6 +87,15 @@ def test_files_of_tasks_that_are_wrong_are_refused(method, text, message, tmp_pa
         getattr(VECTORS, method)(tmp_path / "none")
 
 
+def test_of_many_words_an_error_lists_none():
+    words = [f"word{number}" for number in range(101)]
+    many = WordVectors(words, np.ones((101, 2), np.float32))
+    with pytest.raises(UserError, match=r"'zzz'; none of 101 known ones is near it$"):
+        many.nearest("zzz")
+    with pytest.raises(UserError, match=r"known: word0, word1, .*word99$"):
+        many.first(100).nearest("zzz")
+
+
 def run(*flags):
     command.run(command.parser().parse_args([*flags]))
 
@@ -109,6 +118,7 @@ def test_the_command_reads_writes_and_asks(tmp_path, capsys):
         ((f"--to={to}",), "either --workdir, a run, or --from"),
         ((*own, "--workdir=r"), "either --workdir, a run, or --from"),
         ((*own, "--to=v.npy"), "its name does not end in .bin, .vec, .txt"),
+        (own, "give --to, --nearest, --analogies or --similarity"),
     ]:
         with pytest.raises(UserError, match=message):
             run(*flags)

@@ -292,4 +292,20 @@ MUTANTS = [
         TEST_ASKED,
         "analogies",
     ),
+    Mutant(
+        "an unknown word prints the whole vocabulary",
+        "research/errors.py",
+        "    elif len(known) > MAX_NAMES:",
+        "    elif False:",
+        TEST_ASKED,
+        "an_error_lists_none",
+    ),
+    Mutant(
+        "vectors of which nothing is asked end without a word",
+        "launch/vectors.py",
+        "    if not (args.to or args.nearest or args.analogies or args.similarity):",
+        "    if False:",
+        TEST_ASKED,
+        "reads_writes_and_asks",
+    ),
 ]
