@@ -169,7 +169,7 @@ def exit_code_for(error: BaseException) -> tuple[int, str] | None:
     """The exit code of an error and its message in one line; None if it is a bug."""
     match error:
         case KeyboardInterrupt():
-            return INTERRUPTED, f"interrupted; {signals.CONTINUES}"
+            return INTERRUPTED, f"interrupted; {str(error) or signals.CONTINUES}"
         case MemoryError():
             return MISTAKE, f"{NO_MEMORY} ({error or 'MemoryError'})"
         case RuntimeError() if "RESOURCE_EXHAUSTED" in str(error):

@@ -8,7 +8,7 @@ import types
 PREEMPTED, INTERRUPTED = 75, 130
 """Exit codes: after SIGTERM, or the loss of another process; after Ctrl-C."""
 
-CONTINUES = "the same command continues from here"
+CONTINUES = "the same command goes on from what is saved"
 
 RETRY_S = 0.01
 """Seconds after which a Ctrl-C that would have been lost is raised again."""

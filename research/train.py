@@ -212,9 +212,11 @@ class Loop:
                 self.run_steps(num_steps, batches, report)
             if self.evaluations.best.step:
                 self._evaluate_best()
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(Exception):  # the first error is the one to raise
                 self.close()
+            if isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt(self._what_is_saved()) from error
             raise
         finally:
             batches.close()
@@ -279,6 +281,12 @@ class Loop:
             f"{self.workdir}: stopped after step {self.steps_done}, which is saved; "
             "the same command goes on from there"
         )
+
+    def _what_is_saved(self) -> str:
+        """From where the same command goes on, once the checkpoints are closed."""
+        if not self.saved_step:
+            return f"{self.workdir}: no step is saved; the same command begins anew"
+        return f"{self.workdir}: the same command goes on from step {self.saved_step}"
 
     def close(self) -> None:
         """Waits for the checkpoint that is being saved and closes the files."""

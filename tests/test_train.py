@@ -122,6 +122,25 @@ def test_resumed_equals_uninterrupted(uninterrupted, folder, workdir, monkeypatc
     assert (workdir / "config.json").read_bytes() == (workdir / "lost").read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("step", "words"), [(3, "no step is saved"), (6, "goes on from step 4$")]
+)
+def test_an_interrupt_says_from_where_a_run_goes_on(
+    step, words, folder, tmp_path, monkeypatch
+):
+    log = loop.Loop._log
+
+    def log_or_stop(self, done, *args, **options):
+        if done == step:
+            raise KeyboardInterrupt
+        log(self, done, *args, **options)
+
+    monkeypatch.setattr(loop.Loop, "_log", log_or_stop)
+    config = tiny_config(folder, **{"train.checkpoint_every": 4})
+    with pytest.raises(KeyboardInterrupt, match=words):
+        train(config, tmp_path)
+
+
 def test_a_resumed_stream_goes_on_from_its_state(folder, tmp_path, monkeypatch):
     """AWD-LSTM's, whose rows begin with the state after those of the step before."""
     words = {"data.vocabulary": "words", "data.vocabulary_size": 16, "data.length": 8}

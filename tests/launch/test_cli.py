@@ -109,12 +109,15 @@ def _raise(error):
         (MemoryError("Unable to allocate 9 TiB"), 2),
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 9 bytes"), 2),
         (KeyboardInterrupt(), 130),
+        (KeyboardInterrupt("it goes on from step 7"), 130),
     ],
 )
 def test_what_a_person_can_mend_is_one_line(error, code, capsys):
     exit_code, said = _exit(_raise(error), capsys=capsys)
     assert exit_code == code
     assert said.count("\n") == 1
+    if "step 7" in str(error):
+        assert said == "interrupted; it goes on from step 7\n"
 
 
 def test_a_link_to_nothing_is_one_line(tmp_path, capsys):

@@ -41,4 +41,4 @@ def test_an_interrupt_ends_the_process_with_one_line(code):
         [sys.executable, "-c", INSTALL + code], capture_output=True, text=True
     )
     assert done.returncode == 130
-    assert done.stderr == "interrupted; the same command continues from here\n"
+    assert done.stderr == "interrupted; the same command goes on from what is saved\n"

@@ -454,4 +454,20 @@ MUTANTS = [
         TEST_LOCAL,
         "cores_of_their_own",
     ),
+    Mutant(
+        "an interrupt before the first checkpoint says that the command continues",
+        "research/train.py",
+        "        if not self.saved_step:\n",
+        "        if False:\n",
+        "tests/test_train.py",
+        "an_interrupt_says",
+    ),
+    Mutant(
+        "an interrupt does not say from which step a run goes on",
+        "launch/cli.py",
+        "{str(error) or signals.CONTINUES}",
+        "{signals.CONTINUES}",
+        "tests/launch/test_cli.py",
+        "person_can_mend",
+    ),
 ]
