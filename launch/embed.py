@@ -3,7 +3,8 @@
 R is a run, whose newest or best checkpoint is read, or hf:DIR, a model in Hugging
 Face's layout. F has a text on each line, or is a .jsonl whose lines have a `text`;
 either may be compressed (.gz, .zst). V is a .npy, float32 [texts, width], or a .jsonl
-with `text` and `vector` on each line.
+with `text` and `vector` on each line. A blank line has a vector too, that of no text,
+so that row n is of line n.
 
 --pool=mean is the mean of the last layer's states, --pool=class the state of the class
 token; --normalize=yes gives vectors of length 1. A text is cut behind --max-length
@@ -29,6 +30,8 @@ def run(args: argparse.Namespace) -> None:
     if to.suffix not in (".npy", ".jsonl"):
         raise UserError(f"--to={to} is written as .npy or .jsonl; give such a name")
     texts = read_texts(Path(args.texts))
+    if not texts:
+        raise UserError(f"--texts={args.texts} has no texts")
 
     import numpy as np
 
@@ -50,6 +53,8 @@ def run(args: argparse.Namespace) -> None:
     write_output(args.to, content, "--to")
     width = vectors.shape[1]
     print(f"{args.to}: {len(vectors)} vectors of width {width}", file=sys.stderr)
+    if blank := sum(not text.strip() for text in texts):
+        print(f"blank texts among them: {blank}", file=sys.stderr)
 
 
 def parser() -> cli.Parser:

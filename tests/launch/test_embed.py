@@ -32,7 +32,8 @@ def test_vectors_of_lines_are_those_of_encode(source, tmp_path, capsys):
     (tmp_path / "texts.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
     flags = [f"--workdir={source}", f"--texts={tmp_path}/texts.txt"]
     assert embed(*flags, f"--to={tmp_path}/new/mean.npy") == DONE
-    assert capsys.readouterr().err.endswith("mean.npy: 3 vectors of width 16\n")
+    said = capsys.readouterr().err
+    assert said.endswith("3 vectors of width 16\nblank texts among them: 1\n")
     flags = [f"--workdir={source}", f"--texts={tmp_path}/texts.jsonl.gz"]
     assert embed(*flags, "--pool=class", f"--to={tmp_path}/class.jsonl") == DONE
     model = open_run(source)
@@ -57,6 +58,7 @@ def test_products_are_of_bfloat16_if_that_is_asked(source, tmp_path):
     ("flags", "words"),
     [
         (["--to=x.txt"], "is written as .npy or .jsonl"),
+        (["--texts=/dev/null"], "--texts=/dev/null has no texts"),
         (["--texts=/none.txt"], "/none.txt: cannot be read (No such file"),
         (["--workdir=/none"], "/none is no run"),
         (["--workdir=hf:/none"], "hf:/none: no such folder"),

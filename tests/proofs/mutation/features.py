@@ -62,4 +62,12 @@ MUTANTS = [
         "tests/test_tables.py",
         "by_features",
     ),
+    Mutant(
+        "an empty file gives 0 vectors",
+        "launch/embed.py",
+        "    if not texts:\n",
+        "    if False:\n",
+        "tests/launch/test_embed.py",
+        "mistake_gives_one_line",
+    ),
 ]
