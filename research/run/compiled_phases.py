@@ -16,8 +16,17 @@ from research.errors import UserError
 from research.networks.layers.products import multiplies_bfloat16
 from research.run.flops import Cost, step_cost
 from research.run.phases import Phase, run_phases
-from research.run.setup import Program, build_program, count_parameters, train_batches
+from research.run.setup import (
+    Program,
+    build_program,
+    count_parameters,
+    label_names,
+    train_batches,
+)
 from research.step import State
+
+MAX_LABELS = 50
+"""The most names of classes that are printed."""
 
 
 def build_phases(config: Any, devices: Any = None) -> tuple[Program, list[Phase]]:
@@ -198,6 +207,9 @@ def run_lines(program: Program, phases: Sequence[Phase], config: Any) -> Iterato
     )
     counts = [f"{name} {n:,}" for name, n in program.data.counts.items() if n]
     yield f"text: {', '.join(counts)}" if counts else "text: not counted"
+    if labels := label_names(program):
+        more = f" and {len(labels) - MAX_LABELS} more" * (len(labels) > MAX_LABELS)
+        yield f"{len(labels)} classes: {', '.join(labels[:MAX_LABELS])}{more}"
     for dim in program.replicated_dims:
         yield f"replicated, since the mesh axis does not divide it: {dim}"
     if program.network.options.operand_dtype == "bfloat16":

@@ -400,4 +400,4 @@ def test_an_answer_that_is_not_at_its_offset_is_counted(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         main(run, parser(), [*argv, "--config.data.sentinels=2"])
     assert not stop.value.code
-    assert "1 rows, the first at 2: are not trained on" in capsys.readouterr().err
+    assert "1 row, number 2: not trained on" in capsys.readouterr().err

@@ -121,7 +121,7 @@ def test_a_run_resumes_in_any_of_its_phases(folder, tmp_path):
     assert 2 * flops[0] < flops[1]
 
 
-def test_steps_of_several_lengths_cost_what_each_costs(tmp_path):
+def test_steps_of_several_lengths_cost_what_each_costs(tmp_path, capsys):
     texts = [" ".join(tiny_runs.WORDS[: n % 9 + 1]) for n in range(200)]
     rows = [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(texts)]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -137,6 +137,7 @@ def test_steps_of_several_lengths_cost_what_each_costs(tmp_path):
     }
     assert 3 * flops[8] < flops[64]
     result = train(config, tmp_path / "run")
+    assert "2 classes: a, b\n" in capsys.readouterr().err
     total = sum(number * flops[length] for length, number in numbers.items())
     assert result["flops_per_step"] == pytest.approx(total / 8)
     assert result["tokens_seen"] == 8 * 16 * 64

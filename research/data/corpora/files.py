@@ -389,8 +389,7 @@ def _with_names(
     """
     for document in parsed:
         if isinstance(document, SkippedRows):
-            what = f"{document.count} rows, the first at {document.first}"
-            print(f"{file}: {what}: {document.reason}", file=sys.stderr)
+            print(f"{file}: {document}", file=sys.stderr)
             continue
         name = file.name if document.id.startswith(":") else ""
         amount_read = raw.tell() if raw else document.amount_read

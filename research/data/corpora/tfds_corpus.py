@@ -13,7 +13,7 @@ from research.data.corpora.corpus import (
     split_of,
 )
 from research.data.documents import TAGS, Document, join_parts
-from research.data.formats import AUTO, FileOptions
+from research.data.formats import AUTO, FileOptions, SkippedRows
 from research.data.formats.parsing.values import label_of, text_of
 from research.data.formats.squad import question_document
 from research.errors import UserError
@@ -109,8 +109,8 @@ def corpus_of_builder(
             if document and is_in(split, document.text):
                 yield document._replace(id=document.id or f"{name}:{number}")
         for problem, numbers in skipped.items():
-            what = f"{len(numbers)} rows, the first at {numbers[0]}"
-            print(f"{name}: {what}: {problem}", file=sys.stderr)
+            rows = SkippedRows(len(numbers), numbers[0], problem)
+            print(f"{name}: {rows}", file=sys.stderr)
 
     sizes = {split: info.splits[split].num_examples for split in info.splits}
     named = options.key() if options != AUTO else []
@@ -176,7 +176,7 @@ def _reader(
             raise UserError(f"{where}: feature {wrong[0]} is no text")
         parts = [text_of(row[field], "replace") for field in fields]
         if options.fields and not all(part.strip() for part in parts):
-            return None, "a field of data.fields is blank"
+            return None, "left out, since a field of data.fields is blank"
         document = join_parts(parts, "\n")
         if classes and row[label] >= 0:
             return document._replace(label=classes[row[label]]), ""
@@ -212,7 +212,7 @@ def _question(row: Mapping[str, Any]) -> Made:
     context = row["context"].decode("utf-8", "replace")
     document, found = question_document(context, question)
     if not found:
-        return document, "are not trained on: the answer is not at its answer_start"
+        return document, "not trained on: the answer is not at its answer_start"
     missing = "have no answer, and are neither trained on nor scored"
     return document, "" if document.label else missing
 

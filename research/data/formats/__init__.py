@@ -75,6 +75,11 @@ class SkippedRows(NamedTuple):
     first: int  # number of the first one's line
     reason: str
 
+    def __str__(self) -> str:
+        if self.count == 1:
+            return f"1 row, number {self.first}: {self.reason}"
+        return f"{self.count} rows, the first number {self.first}: {self.reason}"
+
 
 FILE_LABELS = ("file", "suffix", "folder")
 """Rules by which all texts of a file have one label: a part of its path."""

@@ -65,11 +65,11 @@ class Format(FileFormat):
             yield SkippedRows(
                 len(misplaced),
                 misplaced[0],
-                "are not trained on: the answer is not at its answer_start, first "
+                "not trained on: the answer is not at its answer_start, first "
                 f"that of question {first.get('id')}",
             )
         if unanswered:
-            reason = "have no answer, and are neither trained on nor scored"
+            reason = "no answer, so neither trained on nor scored"
             yield SkippedRows(len(unanswered), unanswered[0], reason)
 
 

@@ -49,7 +49,9 @@ def test_line_n_of_each_side_is_a_part_of_one_example(tmp_path, end, capsys):
         assert [(each.text, each.starts) for each in found] == expected
         assert {each.label for each in found} == {"0"}
         assert found[-1].id == f"train.en{end}:4"
-        blank = f"train.en{end}: 1 rows, the first at 3: a field of data.fields is"
+        blank = (
+            f"train.en{end}: 1 row, number 3: left out, since a field of data.fields is"
+        )
         assert blank in capsys.readouterr().err
     size = sum((folder / f"train.{side}{end}").stat().st_size for side in ("de", "en"))
     assert read(folder / "train.*", ("en", "de"))[-1].amount_read == size

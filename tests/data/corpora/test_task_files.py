@@ -161,8 +161,8 @@ def test_a_missing_text_is_a_blank_field(tmp_path, capsys):
     path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows[:2])))
     assert read(path, *PAIRS) == []
     error = capsys.readouterr().err
-    assert "a.parquet: 1 rows, the first at 1: a field" in error
-    assert "a.jsonl: 2 rows, the first at 1: a field" in error
+    assert "a.parquet: 1 row, number 1: left out, since a field of" in error
+    assert "a.jsonl: 2 rows, the first number 1: left out, since a field of" in error
 
 
 def test_csv_has_long_fields_and_carriage_returns(tmp_path):
@@ -188,14 +188,17 @@ def test_a_header_that_is_read_as_a_row_is_told(tmp_path, capsys, labels, is_tol
         lines = (f"text {n}{mark}{label}\n" for n, label in enumerate(labels.split()))
         path = write(tmp_path / name, "".join(lines))
         assert len(read(path, "auto", ("0",), "1")) == len(labels.split())
-        line = f"{name}: 1 rows, the first at 1: label 'gold' is on no other row"
+        line = f"{name}: 1 row, number 1: label 'gold' is on no other row"
         assert (line in capsys.readouterr().err) == is_told
 
 
 def test_rows_with_a_blank_field_are_counted(tmp_path, capsys):
     path = write(tmp_path / "a.tsv", "one\ttwo\tgold\na\tb\t1\n \tb\t1\na\t\t0\n")
     assert len(read(path, *PAIRS)) == 1
-    assert "a.tsv: 2 rows, the first at 3: a field" in capsys.readouterr().err
+    assert (
+        "a.tsv: 2 rows, the first number 3: left out, since a field of"
+        in capsys.readouterr().err
+    )
 
 
 def test_files_of_a_test_split_may_lack_the_label(tmp_path, capsys):
@@ -206,7 +209,7 @@ def test_files_of_a_test_split_may_lack_the_label(tmp_path, capsys):
         (None, "c", "d"),
     ]
     error = capsys.readouterr().err
-    assert "a.tsv: 2 rows, the first at 2: have no column 'gold'" in error
+    assert "a.tsv: 2 rows, the first number 2: no column 'gold'" in error
 
 
 def test_labels_may_be_several_or_missing(tmp_path):
@@ -287,9 +290,9 @@ def test_answers_are_characters_of_the_context(tmp_path, capsys):
     assert parts(found[0]) == ["When?", "Überall 1920s.[8] ends"]
     assert all(each.answer is None for each in found[1:])
     error = capsys.readouterr().err
-    assert "a.json: 1 rows, the first at 2: are not trained on" in error
+    assert "a.json: 1 row, number 2: not trained on" in error
     assert "question b" in error
-    assert "a.json: 3 rows, the first at 4: have no answer" in error
+    assert "a.json: 3 rows, the first number 4: no answer" in error
 
 
 def test_named_files_are_all_of_their_split_and_others_by_hash(tmp_path):
@@ -494,5 +497,5 @@ def test_a_wrong_file_gives_one_line(tmp_path, name, content, fmt, message):
 def test_rows_without_a_label_are_counted(tmp_path, capsys, name, content):
     first, second = read(write(tmp_path / name, content), *PAIRS)
     assert first.label and second.label is None
-    assert "1 rows, the first at " in (line := capsys.readouterr().err)
-    assert line.endswith("have no label in 'gold'\n") and line.count("\n") == 1
+    assert "1 row, number " in (line := capsys.readouterr().err)
+    assert line.endswith("no label in 'gold'\n") and line.count("\n") == 1

@@ -70,4 +70,20 @@ MUTANTS = [
         "tests/launch/test_embed.py",
         "mistake_gives_one_line",
     ),
+    Mutant(
+        "one row that is left out is told as if it were several",
+        "research/data/formats/__init__.py",
+        "        if self.count == 1:\n",
+        "        if False:\n",
+        "tests/data/corpora/test_task_files.py",
+        "a_header_that_is_read_as_a_row",
+    ),
+    Mutant(
+        "the classes of a task are not told, a mistyped one neither",
+        "research/run/compiled_phases.py",
+        "    if labels := label_names(program):\n",
+        "    if labels := []:\n",
+        "tests/run/test_compiled_phases.py",
+        "steps_of_several_lengths",
+    ),
 ]

@@ -76,12 +76,14 @@ def row_documents(rows: Iterable[tuple[int, Any]], options: FileOptions) -> Pars
             unlabelled.append(number)
         yield join_parts(parts, "\n")._replace(label=label, id=f":{number}")
     if blank:
-        yield SkippedRows(len(blank), blank[0], "a field of data.fields is blank")
+        yield SkippedRows(
+            len(blank), blank[0], "left out, since a field of data.fields is blank"
+        )
     if hidden:
-        reason = f"have no column {options.label!r}, so no label"
+        reason = f"no column {options.label!r}, so no label"
         yield SkippedRows(len(hidden), hidden[0], reason)
     if unlabelled:
-        reason = f"have no label in {options.label!r}"
+        reason = f"no label in {options.label!r}"
         yield SkippedRows(len(unlabelled), unlabelled[0], reason)
     if is_numbered(options) and labels.first_is_alone():
         yield SkippedRows(
