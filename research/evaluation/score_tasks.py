@@ -41,7 +41,8 @@ TASKS = {
         CHOOSE,
         ("sentence_good", "sentence_bad"),
         "",
-        "pairs of texts, of which the first is right; --label names groups",
+        "pairs of texts in sentence_good and sentence_bad, of which the first is "
+        "right; --label names groups",
     ),
     "choices": Task(
         CHOOSE,
@@ -100,7 +101,11 @@ def read_items(
         fields = fields[::-1]  # the list of contexts is the last field
     fmt = FileOptions("auto", fields, label or task.label)
     corpus = load_file_corpus(files, None, fmt, "--data")
-    items = [_item(name, document) for document in corpus.documents("test")]
+    try:
+        items = [_item(name, document) for document in corpus.documents("test")]
+    except UserError as error:
+        flags = str(error).replace("data.fields", "--fields")
+        raise UserError(flags.replace("data.label", "--label")) from error
     if not items:
         raise UserError(f"--data={files} has no items")
     return items, corpus.fingerprint()

@@ -117,7 +117,7 @@ def _export(
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     options = networks.from_config(config["model"])
     if options.name != "transformer":
-        raise UserError(f"Hugging Face has no architecture of an {options.name}")
+        raise UserError(f"Hugging Face has no model for model.network={options.name}")
     kind, scales = options.quantization, options.quantization_scale
     if kind != "none":
         saved["params"] = int8_weights.values(saved["params"], kind, scales)

@@ -91,3 +91,10 @@ def test_other_columns_can_be_named(tmp_path):
 def test_a_wrong_row_gives_one_line(tmp_path, task, row, words):
     with pytest.raises(UserError, match=words):
         read_items(task, write(tmp_path, row))
+
+
+def test_a_file_without_a_header_is_told_its_flag(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("a river\ta rivers\n")
+    words = r"pairs\.tsv:1: unknown column of --fields .* by number, 0 to 1\)"
+    with pytest.raises(UserError, match=words):
+        read_items("pairs", str(tmp_path / "pairs.tsv"))

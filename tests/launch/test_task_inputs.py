@@ -40,7 +40,7 @@ def choices(number, gold):
 CASES = {
     "no such file": (CLASSES, {}, {"train": "none.tsv"}, "data.train is"),
     "no files of the other split": (CLASSES, {}, {"valid": ""}, "those of data.valid"),
-    "no such column": (CLASSES, {}, {"fields": "one,tow"}, "t.tsv:2: unknown column"),
+    "no such column": (CLASSES, {}, {"fields": "one,tow"}, "t.tsv:1: unknown column"),
     "no such label column": (
         CLASSES,
         {},

@@ -260,8 +260,8 @@ def check_stream(corpus: Corpus, split: str, meta: dict) -> dict:
     """
     if not meta["shards"]:
         raise UserError(
-            f"data.corpus {corpus.name!r} has no documents in its {split} split; "
-            "give more text, or a larger data.held_out or data.split"
+            f"{corpus.name!r} has no documents in the {split} split; give more text, "
+            "or a larger data.held_out or data.split if these divide it"
         )
     if meta["unknown"]:
         total = sum(shard["tokens"] for shard in meta["shards"])

@@ -107,6 +107,11 @@ def test_the_fingerprint_depends_on_content_and_not_on_the_folder(tmp_path):
         ("a.jsonl", b'{"text": "x"}\n{"body": "y"}\n', "a.jsonl:2: a line is a JSON"),
         ("a.jsonl", b'{"text": "x"}\n\n{"text": 3}\n', "a.jsonl:3:"),
         ("a.jsonl", b'{"text": "x"\n', "a.jsonl:1: not a JSON object"),
+        (
+            "a.jsonl",
+            b'{"text": "\t"}\n',
+            "object (Invalid control character, column 11)",
+        ),
         ("a.jsonl", b"[1]\n", "a.jsonl:1:"),
         ("a.jsonl", b'{"text": "\xff"}\n', "a.jsonl:1:"),
         ("a.tsv", b"one\ttwo\nthree\n", "a.tsv:2: a line of parallel text has two"),

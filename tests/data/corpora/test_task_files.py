@@ -393,7 +393,7 @@ def test_a_wrong_byte_says_its_line_in_any_chunk(tmp_path):
 
 WRONG = [
     ("a.tsv", "one\ttwo\tgold\na\tb\n", PAIRS, "a.tsv:2: has 2 columns, not 3"),
-    ("a.tsv", "one\tto\tgold\na\tb\t1\n", PAIRS, "a.tsv:2: unknown column"),
+    ("a.tsv", "one\tto\tgold\na\tb\t1\n", PAIRS, "a.tsv:1: unknown column"),
     (
         "a.tsv",
         "a\tb\t1\n",

@@ -45,6 +45,9 @@ def json_rows(file: BinaryIO, keys: Collection[str] = ()) -> Iterator[tuple[int,
             yield number, json.loads(line, object_pairs_hook=hook)
         except UnicodeDecodeError as error:
             raise EncodingError(number, f"not UTF-8 ({error.reason})") from error
+        except json.JSONDecodeError as error:
+            reason = f"{error.msg.removesuffix(' at')}, column {error.colno}"
+            raise LineError(number, f"not a JSON object ({reason})") from error
         except (ValueError, RecursionError) as error:
             raise LineError(number, f"not a JSON object ({error})") from error
 

@@ -24,6 +24,7 @@ def with_header(
             header = row
             if not numbered:
                 check_names(number, row, options)
+                _check_header(number, row, options)
                 continue
         if len(row) != len(header):
             raise LineError(number, f"has {len(row)} columns, not {len(header)}")
@@ -47,6 +48,22 @@ def check_names(number: int, names: Sequence[str], options: FileOptions) -> None
     for name in (*options.fields, options.label):
         if name and names.count(name) > 1:
             raise LineError(number, f"several columns are named {name!r}")
+
+
+def _check_header(number: int, row: Sequence[str], options: FileOptions) -> None:
+    """Checks that the columns that are read are among the names of columns.
+
+    Raises:
+      LineError: one is not, and it is not an optional label.
+    """
+    for name in (*options.fields, options.label):
+        is_optional = name == options.label and options.optional
+        if name and name not in row and not is_optional:
+            raise LineError(
+                number,
+                f"{no_column(name, dict.fromkeys(row), options)} (a file without a "
+                f"header has columns by number, 0 to {len(row) - 1})",
+            )
 
 
 def row_documents(rows: Iterable[tuple[int, Any]], options: FileOptions) -> Parsed:
