@@ -6,7 +6,7 @@ from ml_collections import ConfigDict
 
 from research.errors import UserError, unknown
 from research.files.json_files import parse_json
-from research.run.sections import OPEN_SECTIONS
+from research.run.sections import OPEN_SECTIONS, choices, dotted
 
 
 def flatten(config: ConfigDict) -> dict[str, Any]:
@@ -44,6 +44,8 @@ def override(config: ConfigDict, key: str, value: Any) -> None:
         inside = [name for name in flat if name.startswith(key + ".")]
         if inside:
             raise UserError(f"{key} is a section; its keys: {', '.join(inside)}")
+        if owners := _parts_with(flat, key):
+            raise UserError(f"unknown config key {key!r}; {owners}")
         raise unknown("config key", key, flat)
     *sections, name = key.split(".")
     for section in sections:
@@ -54,6 +56,22 @@ def override(config: ConfigDict, key: str, value: Any) -> None:
             config[name] = ConfigDict(value, allow_dotted_keys=True)
     else:
         config[name] = value
+
+
+def _parts_with(flat: dict[str, Any], key: str) -> str:
+    """Which parts that are not chosen have a key, and which is; "": none has it."""
+    section, _, name = key.rpartition(".")
+    for own, choice, folder in choices():
+        chosen = f"{dotted(own)}{choice}"
+        if own != section or chosen not in flat:
+            continue
+        parts = {part: folder.part_class(part, chosen) for part in folder.names()}
+        owners = [
+            part for part, each in parts.items() if name in each.__dataclass_fields__
+        ]
+        if owners:
+            return f"{chosen}={flat[chosen]} has none, but {' or '.join(owners)}"
+    return ""
 
 
 def _replaced(section: dict, key: str, value: Any, name: str) -> dict:

@@ -247,10 +247,12 @@ def test_an_optimizer_and_a_schedule_have_keys_of_their_own(tmp_path):
             "decay_fraction",
         ),
         (["optimizer.power=2"], "optimizer.power"),
+        (["model.network=tables", "model.heads=2"], "model.heads"),
     ]:
         with pytest.raises(UserError, match=rf"unknown config key '.*{key}'") as caught:
             config.load_config(MLM, overrides)
         assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith("model.network=tables has none, but transformer")
     file = tmp_path / "momentum.py"
     lines = "from experiments import mlm\ndef get_config():\n"
     lines += "    config = mlm.get_config()\n"

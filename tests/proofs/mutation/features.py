@@ -118,4 +118,12 @@ MUTANTS = [
         "tests/data/store/test_stream.py",
         "wrong_arguments",
     ),
+    Mutant(
+        "a key of another network is told as a misspelt one",
+        "launch/config_values.py",
+        "        if owners := _parts_with(flat, key):\n",
+        '        if owners := "":\n',
+        "tests/launch/test_config.py",
+        "schedule_have_keys_of_their_own",
+    ),
 ]
