@@ -111,7 +111,7 @@ def experiment_rows(passed: dict, failed: dict) -> list[str]:
 
 
 def objective_and_sizes(path: Path) -> tuple[str, str]:
-    """An experiment's objective, and millions of parameters at each size."""
+    """An experiment's objectives, and millions of parameters at each size."""
     import jax
 
     from launch.config import load_config
@@ -119,15 +119,16 @@ def objective_and_sizes(path: Path) -> tuple[str, str]:
     from launch.user_code import module_at
     from research.run.setup import build_program, count_parameters
 
-    counts = []
+    names, counts = [], []
     for size in getattr(module_at(str(path)), "SIZES", ("",)):
         config = load_config(f"{path}:{size}" if size else str(path))
         program = build_program(
             config, jax.devices()[:1], vocab=placeholder_vocab(config)
         )
         number = count_parameters(program.abstract_state.params) / 1e6
+        names.append(config.objective.name)
         counts.append(f"{size} {number:.{0 if number >= 10 else 1}f}".strip())
-    return config.objective.name, ", ".join(counts)
+    return "`, `".join(dict.fromkeys(names)), ", ".join(counts)
 
 
 def first_line(path: Path) -> str:

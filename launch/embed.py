@@ -3,8 +3,8 @@
 R is a run, whose newest or best checkpoint is read, or hf:DIR, a model in Hugging
 Face's layout. F has a text on each line, or is a .jsonl whose lines have a `text`;
 either may be compressed (.gz, .zst). V is a .npy, float32 [texts, width], or a .jsonl
-with `text` and `vector` on each line. A blank line has a vector too, that of no text,
-so that row n is of line n.
+with `text` and `vector` on each line. A blank text has a vector too, that of no tokens,
+so that row n is of text n.
 
 --pool=mean is the mean of the last layer's states, --pool=class the state of the class
 token; --normalize=yes gives vectors of length 1. A text is cut behind --max-length

@@ -5,6 +5,8 @@ import itertools
 import json
 import math
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -46,6 +48,16 @@ def test_a_failed_test_is_reported(
     assert [
         line for line in lines if f"| {status} |" in line and "| `mlm` | MLM" in line
     ]
+
+
+def test_a_row_names_the_objectives_of_all_sizes(monkeypatch):
+    monkeypatch.setattr("research.run.setup.count_parameters", lambda params: 10**6)
+    state = SimpleNamespace(params=None)
+    made = SimpleNamespace(abstract_state=state)
+    monkeypatch.setattr("research.run.setup.build_program", lambda *_, **__: made)
+    name, sizes = objectives.objective_and_sizes(Path("experiments/word2vec.py"))
+    assert name == "skipgram`, `cbow"
+    assert sizes == "tiny 1.0, small 1.0, base 1.0"
 
 
 def test_the_table_of_slices_has_a_row_for_each_case():

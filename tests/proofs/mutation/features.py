@@ -126,4 +126,12 @@ MUTANTS = [
         "tests/launch/test_config.py",
         "schedule_have_keys_of_their_own",
     ),
+    Mutant(
+        "an experiment of several objectives has that of its last size",
+        "docs/objectives.py",
+        "        names.append(config.objective.name)\n",
+        "        names = [config.objective.name]\n",
+        "tests/test_docs.py",
+        "objectives_of_all_sizes",
+    ),
 ]
