@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from research.errors import UserError
+
 NEVER = 2**30
 """The rank of a key that no query reaches."""
 
@@ -192,6 +194,36 @@ def piece_columns(num_raw, length: int):
     """
     columns = np.maximum(np.add(num_raw, PIECE_SPECIALS), MIN_PIECE_COLUMNS)
     return np.minimum(columns, length + PIECE_SPECIALS)
+
+
+def check_arrays(
+    name: str, arrays: Mapping[str, Any], specs: Mapping[str, ArraySpec], num_rows: int
+) -> None:
+    """Checks that what `corrupt` of the objective `name` returns is as in batch_spec.
+
+    Args:
+      num_rows: B, the rows that were given.
+
+    Raises:
+      UserError: an array is missing or not named, or has another shape or dtype.
+    """
+    for extra in arrays.keys() - specs.keys():
+        raise UserError(
+            f"objective {name}: corrupt returns an array {extra!r}, which batch_spec "
+            f"does not name; it names {', '.join(specs)}"
+        )
+    for array, (shape, dtype) in specs.items():
+        right = f"by batch_spec it is {np.dtype(dtype)} {[num_rows, *shape]}"
+        if array not in arrays:
+            raise UserError(
+                f"objective {name}: corrupt returns no array {array!r}; {right}"
+            )
+        found = np.asarray(arrays[array])
+        if (found.shape, found.dtype) != ((num_rows, *shape), np.dtype(dtype)):
+            raise UserError(
+                f"objective {name}: corrupt returns {array!r} as {found.dtype} "
+                f"{[*found.shape]}; {right}"
+            )
 
 
 def input_specs(

@@ -1,6 +1,6 @@
 """Builds what a run needs from its config: data, network, mesh, jitted functions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from research.data.loading.prefetch import prefetch
 from research.data.pipeline import open_data
 from research.distributed import sharding
 from research.errors import UserError
+from research.objectives.losses.cross_entropy import Term
 from research.pruning import check_prunable
 from research.run.constants import Constants
 from research.run.optimizer import make_optimizer, stop_frozen
@@ -225,7 +226,9 @@ def make_init(
     def loss_fn(net):
         batch = zero_batch(batch_spec, batch_size) | {"carry": None}
         batch |= constants.zeros if constants else {}
-        return objective.loss(net, batch, jax.random.key(0))
+        found = objective.loss(net, batch, jax.random.key(0))
+        _check_loss(objective.name, found)
+        return found
 
     def init(key: jax.Array) -> State:
         (terms, carry), boxed = networks.init_with_output(network, loss_fn, key)
@@ -239,6 +242,26 @@ def make_init(
         )
 
     return jax.jit(init)  # traced once, for its shapes and for its values
+
+
+def _check_loss(name: str, found: Any) -> None:
+    """Raises UserError: the loss of the objective `name` is not (terms, carry)."""
+    if not isinstance(found, tuple) or isinstance(found, Term) or len(found) != 2:
+        raise UserError(
+            f"objective {name}: loss returns a {type(found).__name__}; it returns the "
+            "pair (terms, carry), with () as the carry of an objective without one"
+        )
+    if not isinstance(found[0], Mapping):
+        raise UserError(
+            f"objective {name}: the terms of loss are a {type(found[0]).__name__}; "
+            "they are a dict: name -> Term"
+        )
+    for term, value in found[0].items():
+        if not isinstance(value, Term) or jnp.shape(value.total) != ():
+            raise UserError(
+                f"objective {name}: loss returns {term!r} as {value!r:.60}; a term is "
+                "a Term of two sums, its total and its weight"
+            )
 
 
 def zero_batch(

@@ -114,3 +114,26 @@ def test_mems_of_an_evaluation_alone_are_refused():
     with pytest.raises(UserError, match="part 'lm' cannot have other mems"):
         keys = {"objective.name": "joint", "objective.parts": parts}
         load_config("experiments/lm.py", keys)
+
+
+WRONG_RESULTS = [
+    (lambda terms, carry: terms, r"loss returns a dict; .* pair \(terms, carry\)"),
+    (lambda terms, carry: (terms["lm"], carry), "the terms of loss are a Term; they"),
+    (lambda terms, carry: ({"lm": terms["lm"].total}, carry), "loss returns 'lm' as"),
+    (
+        lambda terms, carry: (
+            {"lm": terms["lm"]._replace(total=jax.numpy.ones(2))},
+            carry,
+        ),
+        "loss returns 'lm' as",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "says"), WRONG_RESULTS)
+def test_a_loss_that_returns_something_else_is_refused(monkeypatch, wrong, says):
+    loss = lm.Objective.loss
+    monkeypatch.setattr(lm.Objective, "loss", lambda *args: wrong(*loss(*args)))
+    with pytest.raises(UserError, match=f"^objective lm: .*{says}") as error:
+        make_program({})
+    assert "\n" not in str(error.value)

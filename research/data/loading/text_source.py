@@ -11,6 +11,7 @@ from research.batch import (
     EVALUATION_STEP,
     Example,
     VocabInfo,
+    check_arrays,
     empty_examples,
     example_ids,
 )
@@ -348,5 +349,7 @@ class TextSource:
         self, example: Example, key, number, length: int | None = None
     ) -> dict[str, np.ndarray]:
         length = length or self._length
-        rows = self._objective.corrupt(example, key, self.vocab, length)
+        objective = self._objective
+        rows = objective.corrupt(example, key, self.vocab, length)
+        check_arrays(objective.name, rows, objective.batch_spec(length), len(key))
         return rows | {"example": example_ids(number)}

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from research.batch import EVALUATION_STEP, VocabInfo, empty_examples, example_ids
+from research.batch import (
+    EVALUATION_STEP,
+    VocabInfo,
+    check_arrays,
+    empty_examples,
+    example_ids,
+)
 from research.data import cache, counter_rng
 from research.data.loading.text_source import (
     EVALUATION_SEED,
@@ -307,4 +313,5 @@ class TaskSource:
 
     def _corrupt(self, example, key, counter: np.ndarray) -> dict[str, np.ndarray]:
         rows = self._objective.corrupt(example, key, self._vocab, self._length)
+        check_arrays(self._objective.name, rows, self._specs, len(key))
         return rows | {"example": example_ids(counter)}

@@ -314,3 +314,47 @@ def test_an_evaluation_reads_the_first_copy(make):
     once = concatenate(make(objective).evaluation())
     repacked = concatenate(make(objective, repacked=True, dupe_factor=3).evaluation())
     np.testing.assert_array_equal(repacked["token"], once["token"])
+
+
+WRONG_ARRAYS = [
+    (lambda batch: {"tokem": batch["token"]}, "returns an array 'tokem', which"),
+    (
+        lambda batch: {"weight": batch["weight"].astype(np.float64)},
+        r"'weight' as float64 \[4, 8\]; by batch_spec it is float32 \[4, 8\]",
+    ),
+    (
+        lambda batch: {"token": batch["token"][:, :-1]},
+        r"'token' as int32 \[4, 7\]; by batch_spec it is int32 \[4, 8\]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "says"), WRONG_ARRAYS)
+def test_arrays_that_are_not_as_in_batch_spec_are_refused(make, wrong, says):
+    class Wrong(toy_objectives.Objective):
+        name = "toy"
+
+        def corrupt(self, *args):
+            batch = super().corrupt(*args)
+            return batch | wrong(batch)
+
+    source = make(Wrong()).source
+    with pytest.raises(UserError, match=f"^objective toy: .*{says}") as error:
+        source.rows(np.arange(4))
+    assert "\n" not in str(error.value)
+
+
+def test_an_array_that_batch_spec_names_may_not_be_missing(make):
+    class Wrong(toy_objectives.Objective):
+        name = "toy"
+
+        def corrupt(self, *args):
+            batch = super().corrupt(*args)
+            del batch["label"]
+            return batch
+
+    says = (
+        r"^objective toy: corrupt returns no array 'label'; by batch_spec it is int32"
+    )
+    with pytest.raises(UserError, match=says):
+        make(Wrong()).source.empty_rows(1)

@@ -16,9 +16,34 @@ TEST_START = "tests/run/test_start.py"
 OUTPUT = "research/files/output_files.py"
 TEST_OUTPUT = "tests/files/test_output_files.py"
 TEST_PREPARE = "tests/launch/test_prepare.py"
+TEST_TEXT_SOURCE = "tests/data/loading/test_text_source.py"
 TEST_LEARNING = "tests/evaluation/test_learning.py"
 
 MUTANTS = [
+    Mutant(
+        "an array of an objective that batch_spec does not name is dropped unseen",
+        "research/batch.py",
+        "for extra in arrays.keys() - specs.keys():",
+        "for extra in ():",
+        TEST_TEXT_SOURCE,
+        "not_as_in_batch_spec",
+    ),
+    Mutant(
+        "an array of an objective has another dtype than batch_spec says, and is cast",
+        "research/batch.py",
+        "if (found.shape, found.dtype) != ((num_rows, *shape), np.dtype(dtype)):",
+        "if found.shape != (num_rows, *shape):",
+        TEST_TEXT_SOURCE,
+        "not_as_in_batch_spec",
+    ),
+    Mutant(
+        "a loss without a carry ends in a traceback",
+        "research/run/setup.py",
+        "        _check_loss(objective.name, found)\n",
+        "",
+        "tests/run/test_setup.py",
+        "a_loss_that_returns",
+    ),
     Mutant(
         "an id of a vocabulary may be any number, and as many pieces are made",
         "research/data/tokenizers/tokenizer_models.py",
