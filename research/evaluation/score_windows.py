@@ -40,6 +40,16 @@ def encode(
     return token, starts * np.uint8(WORD), scored & bool(text.strip())
 
 
+def num_bytes(vocabulary: Vocabulary, text: str) -> int:
+    """The bytes in UTF-8 of a text as the vocabulary reads it.
+
+    Where white space is not kept, a run of it is one space, and that at the ends of a
+    text, such as the end of a line, does not count.
+    """
+    read = text if vocabulary.keep_whitespace else " ".join(text.split())
+    return len(read.encode("utf-8", "replace"))
+
+
 def make_windows(scored: np.ndarray, room: int) -> Iterator[tuple[int, int, int]]:
     """(begin, end, first token to score) of windows of at most `room` tokens.
 

@@ -22,6 +22,7 @@ from research.evaluation.score_windows import (
     Window,
     encode,
     make_windows,
+    num_bytes,
     raw_text,
     row_batches,
 )
@@ -46,7 +47,7 @@ class Score(NamedTuple):
 
     log_prob: float  # nats; the objective's `score_methods` say of what
     num_tokens: int  # of the text
-    num_bytes: int  # of the text in UTF-8
+    num_bytes: int  # of the text as it is read, see `score_windows.num_bytes`
     num_windows: int  # 1, unless it is longer than a row
     all_best: bool | None  # whether each token was the most likely one; None: not asked
 
@@ -123,7 +124,7 @@ class Scorer:
             Score(
                 float(log_prob[number]),
                 int(num_tokens[number]),
-                len(text.encode("utf-8", "replace")),
+                num_bytes(self.run.vocabulary, text),
                 int(num_windows[number]),
                 bool(right[number]) if self.best else None,
             )

@@ -1,5 +1,7 @@
 """Scores equal log p of a known chain, and the objective's own loss; rows are alone."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from research import networks, objectives
 from research.errors import UserError
 from research.evaluation import sentence_scores
+from research.evaluation.score_windows import num_bytes
 from research.evaluation.sentence_scores import Scorer, score
 from research.step import make_evaluate
 from tests.testing.example_batches import keys, vocab
@@ -231,3 +234,15 @@ def test_what_gives_no_score_is_refused():
         objective = objectives.make_objective(name, **fields)
         with pytest.raises(UserError, match=words):
             score(make_run(objective, KnownChain()), ["abc"], method=method)
+
+
+def test_white_space_that_is_not_read_has_no_bytes():
+    run = make_run(objectives.make_objective("lm"), known_chain("lm"))
+    plain, spaced, line = score(run, ["abc d ef", "  abc   d ef    ", "abc d ef\n"])
+    assert plain.num_bytes == 8
+    assert plain[1:] == spaced[1:] == line[1:]
+
+
+def test_white_space_that_is_read_has_bytes():
+    keeps = SimpleNamespace(keep_whitespace=True)
+    assert num_bytes(keeps, "  a   \u00e9\n") == 9

@@ -102,6 +102,7 @@ class LetterVocabulary:
     """Letters are tokens, the ordinary ids of `vocab`; words start after spaces."""
 
     facts = MappingProxyType({"vocabulary": ""})
+    keep_whitespace = False
 
     def __init__(self, vocab: Any = VOCAB):
         self.vocab = vocab

@@ -12,6 +12,14 @@ TEST_TABLES = "tests/evaluation/test_score_tables.py"
 
 MUTANTS = [
     Mutant(
+        "white space that no model reads has bytes, of which more make fewer bits",
+        "research/evaluation/score_windows.py",
+        'read = text if vocabulary.keep_whitespace else " ".join(text.split())',
+        "read = text",
+        TEST_SCORES,
+        "white_space",
+    ),
+    Mutant(
         "of several scores of a run a table takes the one whose folder sorts last",
         SCORED,
         "    if others:\n",
