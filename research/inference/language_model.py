@@ -131,9 +131,9 @@ class LanguageModel:
         Raises:
           UserError: an unknown `pool`, or the network has no class token or is one that
             reads backward; `max_length` has no room for a token or is beyond the
-            model's; `texts` is a single text.
+            model's; `texts` is no list of texts.
         """
-        _check_list("texts", texts)
+        texts = _as_texts("texts", texts)
         pool = pool or self.pool
         if pool not in POOLS:
             raise unknown("pool", pool, POOLS)
@@ -280,9 +280,9 @@ class LanguageModel:
 
         Raises:
           UserError: the objective predicts no masked tokens, the model has no readout,
-            a text is too long or has no mask, or `texts` is a single text.
+            a text is too long or has no mask, or `texts` is no list of texts.
         """
-        _check_list("texts", texts)
+        texts = _as_texts("texts", texts)
         self.check_readout()
         fill = self._kept(("fill", top_k), lambda: make_fill(*self._parts, top_k=top_k))
         vocabulary = self.run.vocabulary
@@ -312,11 +312,17 @@ class LanguageModel:
 
         Raises:
           UserError: the objective gives texts no score, or not by this method; a text
-            is blank; the model has no readout; `texts` is a single text.
+            is blank; the model has no readout; `texts` is no list of texts,
+            or `contexts` not one of as many.
         """
-        _check_list("texts", texts)
+        texts = _as_texts("texts", texts)
         if contexts is not None:
-            _check_list("contexts", contexts)
+            contexts = _as_texts("contexts", contexts)
+            if len(contexts) != len(texts):
+                raise UserError(
+                    f"contexts: {len(contexts)} for {len(texts)} texts; give one for "
+                    "each"
+                )
         self.check_readout()
         scorer = self._kept(("score", method), lambda: Scorer(self.run, method))
         return scorer(texts, contexts)
@@ -333,10 +339,10 @@ class LanguageModel:
 
         Raises:
           UserError: a field or value is wrong, the objective writes no text, the model
-            has no readout, a prompt is empty or too long, or `prompts` is a single
-            text.
+            has no readout, a prompt is empty or too long, or `prompts` is no list of
+            texts.
         """
-        _check_list("prompts", prompts)
+        prompts = _as_texts("prompts", prompts)
         self.check_readout()
         try:
             chosen = Options(**{**self.writing, **options})
@@ -377,7 +383,15 @@ def padded_width(width: int) -> int:
     return max(MIN_LENGTH, -(-width // step) * step)
 
 
-def _check_list(name: str, texts: Sequence[str]) -> None:
-    """Raises UserError: a single text is where a list of texts is expected."""
+def _as_texts(name: str, texts: Sequence[str]) -> list[str]:
+    """The texts; raises UserError: they are a single text, or one of them is none."""
     if isinstance(texts, (str, bytes)):
         raise UserError(f"{name} is a list of texts; of one text write [{texts!r}]")
+    texts = list(texts)
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise UserError(
+                f"{name} is a list of str, but its text {number} is of type "
+                f"{type(text).__name__}: {text!r:.40}"
+            )
+    return texts

@@ -124,7 +124,7 @@ def read_run_config(workdir: epath.Path) -> dict[str, Any]:
     """
     path = workdir / CONFIG_FILE
     if not exists(path):
-        raise UserError(f"--workdir={workdir} is no run: it has no config.json")
+        raise UserError(f"{workdir} is no run: it has no config.json")
     return complete_config(read_json(path, "train the run again"), path)
 
 

@@ -272,8 +272,23 @@ def test_a_model_is_shown_in_one_line(run):
     assert re.fullmatch(words, repr(open_run(run)))
 
 
+@pytest.mark.parametrize(
+    ("method", "arguments", "says"),
+    [
+        ("encode", [[None]], "^texts is a list of str, .* text 1 is of type None"),
+        ("encode", [["x", 3]], "^texts is .* text 2 is of type int: 3$"),
+        ("generate", [["x", b"y"]], "^prompts is .* text 2 is of type bytes: b'y'$"),
+        ("score", [["ab"], [None]], "^contexts is .* text 1 is of type NoneType"),
+        ("score", [["ab"], ["a", "b"]], "^contexts: 2 for 1 texts; give one for each$"),
+    ],
+)
+def test_what_is_no_text_is_refused_in_one_line(run, method, arguments, says):
+    with pytest.raises(UserError, match=says):
+        getattr(open_run(run), method)(*arguments)
+
+
 def test_what_cannot_be_opened_is_one_line(tmp_path):
-    with pytest.raises(UserError, match=r"is no run: it has no config\.json"):
+    with pytest.raises(UserError, match=r"^/\S+ is no run: it has no config\.json"):
         open_run(tmp_path)
     with pytest.raises(UserError, match="has no tokenizer"):
         open_run(f"hf:{huggingface_goldens.FOLDER / 'bert'}")

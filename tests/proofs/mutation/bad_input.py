@@ -17,9 +17,34 @@ OUTPUT = "research/files/output_files.py"
 TEST_OUTPUT = "tests/files/test_output_files.py"
 TEST_PREPARE = "tests/launch/test_prepare.py"
 TEST_TEXT_SOURCE = "tests/data/loading/test_text_source.py"
+TEST_OPEN_RUN = "tests/inference/test_open_run.py"
 TEST_LEARNING = "tests/evaluation/test_learning.py"
 
 MUTANTS = [
+    Mutant(
+        "what is no text ends in a traceback of the vocabulary",
+        "research/inference/language_model.py",
+        "        if not isinstance(text, str):\n",
+        "        if False:\n",
+        TEST_OPEN_RUN,
+        "what_is_no_text",
+    ),
+    Mutant(
+        "contexts that are not as many as the texts end in a traceback",
+        "research/inference/language_model.py",
+        "if len(contexts) != len(texts):",
+        "if False:",
+        TEST_OPEN_RUN,
+        "what_is_no_text",
+    ),
+    Mutant(
+        "Python is told of a flag of the command line",
+        "research/run/identity.py",
+        'f"{workdir} is no run: it',
+        'f"--workdir={workdir} is no run: it',
+        TEST_OPEN_RUN,
+        "cannot_be_opened",
+    ),
     Mutant(
         "an array of an objective that batch_spec does not name is dropped unseen",
         "research/batch.py",
