@@ -52,8 +52,20 @@ DRAWS = {
 }
 """Kind of predictions -> random ones, and an item's score."""
 
+
+def _kinds(name):
+    return METRICS.part_class(name, "metric").kinds
+
+
 KINDS = sorted({kind for metric in all_metrics() for kind in metric.kinds})
-each_kind = pytest.mark.parametrize("kind", KINDS)
+each_kind = pytest.mark.parametrize(
+    "kind",
+    KINDS,
+    ids=[
+        "-".join([kind, *(name for name in METRICS.names() if kind in _kinds(name))])
+        for kind in KINDS
+    ],
+)
 
 
 def _items(kind, predictions, golds):
@@ -71,14 +83,22 @@ def _random_items(kind, seed):
     return _items(kind, draw(rng, 20), golds), _items(kind, golds, golds)
 
 
-def test_each_module_has_a_metric_that_says_what_its_values_are():
-    for name in METRICS.names():
-        cls = METRICS.part_class(name, "metric")
-        assert dataclasses.is_dataclass(cls) and not dataclasses.fields(cls), name
-        check(cls())
-        assert cls.values, name
-        for value in cls.values:
-            assert value.better in (HIGHER, LOWER) and value.least < value.most, name
+@pytest.mark.parametrize("name", METRICS.names())
+def test_each_module_has_a_metric_that_says_what_its_values_are(name):
+    cls = METRICS.part_class(name, "metric")
+    assert dataclasses.is_dataclass(cls) and not dataclasses.fields(cls)
+    check(cls())
+    assert cls.values
+    for value in cls.values:
+        assert value.better in (HIGHER, LOWER) and value.least < value.most
+
+
+@pytest.mark.parametrize("name", METRICS.names())
+def test_its_name_selects_the_laws_of_its_kinds(name):
+    """By `pytest -k NAME`, as CONTRIBUTING.md says."""
+    (mark,) = test_a_mean_of_scores_is_one.pytestmark
+    ids = dict(zip(mark.args[1], mark.kwargs["ids"], strict=True))
+    assert all(name in ids[kind] for kind in _kinds(name))
 
 
 def test_values_of_one_name_agree_in_what_is_better():
