@@ -354,6 +354,12 @@ CASES = {
         files("t.jsonl") | PAIR,
         "label 2 of an example with 2 choices",
     ),
+    "answers between ends of lines": (
+        ANSWERS,
+        {"t.json": squad(ANSWER)},
+        files("t.json", separator="lines", whitespace="collapse"),
+        "data.separator is lines, but answers",
+    ),
     "a row that is too short for choices": (
         CHOICES,
         {"t.jsonl": choices(2, 1)},

@@ -71,6 +71,11 @@ def open_text(config: Any, objective: Any) -> OpenedText:
             f"data.mixing is batches, but objective {config.objective.name} reads "
             "contiguous streams, each row one corpus; set data.mixing=rows"
         )
+    if text_spec.label == "answer" and data.separator == "lines":
+        raise UserError(
+            "data.separator is lines, but answers are predicted in text without tokens "
+            "between its lines; set data.separator=eos"
+        )
     eval_length = objective.evaluation_length(data.length)
     index_corpora = partial(_index_corpora, data, vocabulary, cache)
     train = index_corpora(text_spec, loaded, data.train_split)

@@ -26,17 +26,20 @@ def annotate(
     vocabulary: Vocabulary,
     types: Mapping[str, ArrayType],
     label_numbers: dict[str, int],
+    *,
+    lines: bool = False,
 ) -> dict[str, np.ndarray]:
     """Adds the flags of parts and answers, and returns the arrays of `types`.
 
     Arrays of documents are [D] or [D, *shape], those of tokens [T], and those of parts
     [T] with the values at the first tokens of parts. A part of which the tokenizer
-    leaves no token has neither a flag nor a value.
+    leaves no token has neither a flag nor a value. Separators have none.
 
     Args:
       flags: [T] uint8, changed in place.
       first: [D], the token at which each document starts.
       label_numbers: label -> number, which receives new labels.
+      lines: a separator ends each line of a document.
 
     Raises:
       UserError: a document has not as many values as it needs, or not of that type.
@@ -50,23 +53,31 @@ def annotate(
         if not (document.starts or document.answer or document.arrays):
             continue
         offsets = token_offsets(document.text, vocabulary)
+        place = begin + np.arange(len(offsets.begin))
+        if lines:
+            place += _line_ends_before(document.text, offsets.begin)
         part = first_token_of_each(offsets, np.array([0, *document.starts]))
         here = part >= 0
-        flags[begin + part[1:][here[1:]]] |= PART
-        if document.answer:
+        flags[place[part[1:][here[1:]]]] |= PART
+        if document.answer and len(place):
             character, end = document.answer
-            flags[begin + first_token_at(offsets, character)] |= ANSWER_START
-            flags[begin + last_token_at(offsets, end - 1)] |= ANSWER_END
+            flags[place[first_token_at(offsets, character)]] |= ANSWER_START
+            flags[place[last_token_at(offsets, end - 1)]] |= ANSWER_END
         for name, values in document.arrays.items():
             found = _values(name, values, types[name], document, label_numbers)
             if types[name].per == "document":
                 arrays[name][number] = found
             elif types[name].per == "part":
-                arrays[name][begin + part[here]] = found[here]
+                arrays[name][place[part[here]]] = found[here]
             else:
-                end = begin + len(offsets.begin)
-                arrays[name][begin:end] = found[offsets.begin]
+                arrays[name][place] = found[offsets.begin]
     return arrays
+
+
+def _line_ends_before(text: str, character: np.ndarray) -> np.ndarray:
+    """[T] int64: the lines of a text that end before each of some characters [T]."""
+    ends = [place for place, each in enumerate(text) if each == "\n"]
+    return np.searchsorted(ends, character)
 
 
 def _values(

@@ -346,7 +346,7 @@ def build_stream(
         "rules": tokenize.VERSION,
     }
     if separator == "lines":
-        cache_key["lines"] = True
+        cache_key["lines"] = 2  # raise it when such streams change
     if vocabulary.model.version > 1:
         cache_key["encoding"] = vocabulary.model.version
     separator_ids = [] if separator == "none" else [vocabulary.vocab.eos_id]

@@ -59,7 +59,7 @@ class StreamTokenizer:
         """
         self.vocabulary = vocabulary
         self.separator_ids = list(separator_ids)
-        self._lines = lines
+        self.lines = lines
         self._reset()
 
     def __call__(self, texts: Iterable[str]) -> Tokens:
@@ -79,7 +79,7 @@ class StreamTokenizer:
                 for paragraph in text.split("\n"):
                     units += sentences.split_units(paragraph)
                     units.append(_LINE_END)
-            if self.separator_ids and not self._lines:
+            if self.separator_ids and not self.lines:
                 units.append(_SEPARATOR)
         number = np.fromiter(
             map(self._numbers.__getitem__, units), np.int64, len(units)
@@ -115,7 +115,7 @@ class StreamTokenizer:
         """Drops all units but those that are no text of a document."""
         known = {_SEPARATOR: len(self.separator_ids), _NOTHING: 1}
         if not self.vocabulary.keep_whitespace:
-            known[_LINE_END] = len(self.separator_ids) * self._lines
+            known[_LINE_END] = len(self.separator_ids) * self.lines
         self._numbers = _UnitNumbers(known)
         unknown = self.vocabulary.vocab.unk_id
         self._token = np.array([*self.separator_ids, unknown], np.int32)
@@ -192,6 +192,7 @@ def write_stream(
                 vocabulary,
                 corpus.arrays,
                 label_numbers,
+                lines=tokenizer.lines,
             )
             if shard is None or shard.tokens >= shard_tokens:
                 shard = _Shard(folder, f"{len(shards):05d}", dtype)

@@ -100,6 +100,30 @@ def test_each_token_of_a_row_has_its_values(
             assert found[first : first + size] == expected[begin : begin + size]
 
 
+def test_the_end_of_a_line_has_no_value(vocabularies, tmp_path):
+    vocabulary = vocabularies["wordpiece"]
+    document = join_parts(["a ba\nba", "aba"], "\n")
+    arrays = {"score": np.arange(len(document.text)) + 1.5, "entity": [3, 4]}
+    types = {name: TYPES[name] for name in arrays}
+    documents = [document._replace(arrays=arrays)]
+    corpus = Corpus(
+        "lines", lambda split: iter(documents), lambda: repr(documents), arrays=types
+    )
+    stream = build_stream(corpus, "train", vocabulary, tmp_path, "lines")
+    row = [0], [stream.num_tokens], stream.num_tokens
+    token, _ = stream.gather(*row, 0)
+    found = stream.gather_arrays([*types], *row)
+    begin = iter(token_offsets(document.text, vocabulary).begin)
+    is_end = token[0] == vocabulary.vocab.eos_id
+    assert is_end.sum() == 3
+    expected = [0 if end else next(begin) + 1.5 for end in is_end]
+    assert found["score"][0].tolist() == expected
+    second = np.flatnonzero(is_end)[1] + 1
+    assert found["entity"][0].tolist() == [
+        3 if n < second else 4 for n in range(len(expected))
+    ]
+
+
 @pytest.mark.parametrize("unit", ["stream", "document", "pair", "parts"])
 def test_a_row_has_the_array_of_its_first_document(
     vocabularies, tmp_path, monkeypatch, unit

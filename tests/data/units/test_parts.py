@@ -14,9 +14,9 @@ from research.data.units import TextSpec
 KINDS = ["unigram", "wordpiece", "bytebpe"]
 
 
-def make_stream(documents, vocabulary, folder):
+def make_stream(documents, vocabulary, folder, separator="eos"):
     corpus = Corpus("parts", lambda split: iter(documents), lambda: repr(documents))
-    return build_stream(corpus, "train", vocabulary, folder, "eos")
+    return build_stream(corpus, "train", vocabulary, folder, separator)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,6 +57,34 @@ def test_a_row_has_the_first_part_and_the_others(vocabularies, tmp_path, kind):
     kept = np.minimum(cut.length, cut.second_length)
     assert (kept[short] == np.minimum(index.length, index.second_length)[short]).all()
     assert cut.counts["truncated"] == np.maximum(whole - 5, 0).sum()
+
+
+@pytest.mark.parametrize("kind", ["unigram", "wordpiece"])
+def test_a_part_and_an_answer_begin_behind_the_ends_of_lines(
+    vocabularies, tmp_path, kind
+):
+    vocabulary = vocabularies[kind]
+    pairs = [["a ba\naba", "ba a"], ["ba\n\n", "a ba\na\n aba ba"]]
+    documents = [join_parts(pair, "\n") for pair in pairs]
+    begin = documents[1].text.index("aba")
+    documents[1] = documents[1]._replace(answer=(begin, begin + 3))
+    stream = make_stream(documents, vocabulary, tmp_path, "lines")
+    index = build_index(stream, TextSpec("parts", 64), 0, tmp_path)
+    rows = index.read(np.arange(2), 64, pad_id=0)
+    eos = vocabulary.vocab.eos_id
+
+    def with_eos(text):
+        lines = [vocabulary.encode(line)[0] for line in text.split("\n")]
+        return [token for line in lines for token in (*line, eos)]
+
+    for n, pair in enumerate(pairs):
+        size, first = rows["length"][n], rows["first_length"][n]
+        assert rows["token"][n, :first].tolist() == with_eos(pair[0])
+        assert [*rows["token"][n, first:size], eos] == with_eos(pair[1])
+        assert np.flatnonzero(rows["flags"][n] & PART).tolist() == [first]
+    begins, ends = (rows["flags"][1] & bit > 0 for bit in (ANSWER_START, ANSWER_END))
+    token = rows["token"][1, begins.argmax() : ends.argmax() + 1]
+    assert vocabulary.decode(token) == "aba"
 
 
 def test_parts_may_have_rooms_of_their_own(vocabularies, tmp_path):
