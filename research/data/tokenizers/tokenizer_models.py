@@ -146,13 +146,11 @@ class HuggingFaceModel:
         if '"Regex"' in json.dumps([state.get(name) for name in PATTERNS]):
             what = "its tokenizer.json fails on this text"
             self._guard = functools.partial(panics_as_errors, what)
-        self._model = model = _text_tokenizer(_of_units(state))
         before = _steps(state.get("pre_tokenizer"), "pretokenizers")
         has_marks = any(step["type"] == "Metaspace" for step in before)
         self.drops_units = self.tokenizer_type == "unigram" and has_marks
-        if self.drops_units:
-            self._word_model = _text_tokenizer(_of_words(state))
-        vocabulary = model.get_vocab(with_added_tokens=True)
+        self._load(state)
+        vocabulary = self._model.get_vocab(with_added_tokens=True)
         last = max(vocabulary.values())
         if last >= MAX_PIECES:
             raise UserError(f"it has a piece of id {last}; ids are below {MAX_PIECES}")
@@ -206,6 +204,22 @@ class HuggingFaceModel:
             self.cuts = "texts" if joins_words or strips else "spans"
         changed = ordinary or self.cuts != "units" or self.drops_units
         self.version = 2 if changed else 1
+        if self._spells_control():
+            self._load(_unspellable(state))
+            self.version = 3
+
+    def _load(self, state: dict) -> None:
+        """Makes the tokenizers of units from the state of a `tokenizer.json`."""
+        self._model = _text_tokenizer(_of_units(state))
+        if self.drops_units:
+            self._word_model = _text_tokenizer(_of_words(state))
+
+    def _spells_control(self) -> bool:
+        """Whether a text that spells a control piece is encoded to it."""
+        control = {n for n, each in enumerate(self.is_control) if each}
+        spelled = [self.pieces[n] for n in control if self.pieces[n]]
+        units = [*spelled, *(" " + piece for piece in spelled)]
+        return not control.isdisjoint(self._encode(units).token.tolist())
 
     @property
     def pre_tokenizer(self) -> tokenizers.pre_tokenizers.PreTokenizer:
@@ -214,14 +228,17 @@ class HuggingFaceModel:
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
         with self._guard():
-            encode_joined = functools.partial(_encode_batch, self._model)
-            if not self.drops_units:
-                return _concatenate(encode_joined(units))
-            encode_words = functools.partial(_encode_batch, self._word_model)
-            normalize = self._model.normalizer.normalize_str
-            return _concatenate(
-                _encode_by_space(units, encode_words, encode_joined, normalize)
-            )
+            return self._encode(units)
+
+    def _encode(self, units: Sequence[str]) -> EncodedUnits:
+        encode_joined = functools.partial(_encode_batch, self._model)
+        if not self.drops_units:
+            return _concatenate(encode_joined(units))
+        encode_words = functools.partial(_encode_batch, self._word_model)
+        normalize = self._model.normalizer.normalize_str
+        return _concatenate(
+            _encode_by_space(units, encode_words, encode_joined, normalize)
+        )
 
     def locate(self, texts: Sequence[str]) -> LocatedTokens:
         """The tokens of texts, and the characters of each."""
@@ -250,7 +267,7 @@ def _processor(
 
 
 def _text_tokenizer(state: dict) -> tokenizers.Tokenizer:
-    """The tokenizer of a state, to which "<mask>" in a text is text."""
+    """The tokenizer of a state, which looks for no special token in a text."""
     model = tokenizers.Tokenizer.from_str(json.dumps(state))
     model.encode_special_tokens = True
     model.no_padding()
@@ -323,6 +340,35 @@ def _of_units(state: dict) -> dict:
     if state["model"]["type"] == "Unigram":
         kept = [step for step in before if step["type"] != "WhitespaceSplit"]
         state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": kept}
+    return state
+
+
+def _unspellable(state: dict) -> dict:
+    """The state of a `tokenizer.json` whose special pieces are found in no text.
+
+    They keep their ids and scores. A line's end, which no unit has, is put before each,
+    and no merge makes one.
+    """
+    state = json.loads(json.dumps(state))
+    model, added = state["model"], state["added_tokens"]
+    special = {token["content"] for token in added if token["special"]}
+
+    def name(piece: str) -> str:
+        return "\n" + piece if piece in special else piece
+
+    vocab = model["vocab"]
+    if isinstance(vocab, dict):
+        model["vocab"] = {name(piece): i for piece, i in vocab.items()}
+    else:
+        model["vocab"] = [[name(piece), score] for piece, score in vocab]
+    if model.get("unk_token"):
+        model["unk_token"] = name(model["unk_token"])
+    if "merges" in model:
+        pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+        kept = [pair for pair in pairs if special.isdisjoint([*pair, "".join(pair)])]
+        model["merges"] = kept
+    for token in added:
+        token["content"] = name(token["content"])
     return state
 
 

@@ -204,6 +204,61 @@ def test_marian_has_the_ids_of_vocab_json(tmp_path):
         load_vocabulary(tmp_path, 0)
 
 
+def small_wordpiece():
+    """WordPiece that cuts text at white space alone."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "[", "##M", "##ASK]"]
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.add_special_tokens(pieces[:5])
+    return tokenizer
+
+
+def small_bpe():
+    """BPE whose merges make a special piece."""
+    merges = [("<", "/"), ("</", "s"), ("</s", ">")]
+    pieces = ["<unk>", "</s>", "▁", *"a[MASK]</s>", "</", "</s"]
+    ids = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
+    tokenizer = tokenizers.Tokenizer(models.BPE(ids, merges, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.add_special_tokens(["<unk>", "</s>"])
+    return tokenizer
+
+
+def small_unigram():
+    """T5's kind of file, whose special pieces have the best score."""
+    specials = ["<pad>", "</s>", "<unk>", "<extra_id_0>", "[MASK]"]
+    pieces = [(piece, 0.0) for piece in specials]
+    pieces += [(letter, -2.0) for letter in "▁a<>[]/_MASKextrids0"]
+    tokenizer = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=2))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.add_special_tokens(specials)
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (small_unigram, "a </s> a[MASK] <extra_id_0>a"),
+        (small_wordpiece, "a [MASK] a"),
+        (small_bpe, "a </s> a</s>"),
+    ],
+)
+def test_a_text_that_spells_a_special_piece_is_text(tmp_path, make, text):
+    make().save(str(tmp_path / "tokenizer.json"))
+    vocabulary = load_vocabulary(tmp_path, 1)
+    token, _ = vocabulary.encode(text)
+    vocab = vocabulary.vocab
+    assert not vocab.is_special[token].any() and vocab.unk_id not in token
+    assert vocabulary.decode(token) == text
+    assert vocabulary.model.version == 3
+    pieces = vocabulary.model.pieces
+    assert all(piece in pieces for piece in make().get_vocab())
+
+
 def test_other_kinds_are_refused_by_name(tmp_path):
     path = tmp_path / "tokenizer.json"
     tokenizers.Tokenizer(models.WordLevel({"a": 0}, "a")).save(str(path))

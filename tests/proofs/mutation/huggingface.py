@@ -530,6 +530,22 @@ MUTANTS = [
         "chinese_full_stop",
     ),
     Mutant(
+        "a text that spells a special piece of a Unigram vocabulary becomes this piece",
+        "research/data/tokenizers/tokenizer_models.py",
+        "if self._spells_control():",
+        "if False:",
+        "tests/data/tokenizers/test_huggingface_files.py",
+        "special_piece_is_text",
+    ),
+    Mutant(
+        "merges make a special piece of a text that spells it",
+        "research/data/tokenizers/tokenizer_models.py",
+        'special.isdisjoint([*pair, "".join(pair)])',
+        "True",
+        "tests/data/tokenizers/test_huggingface_files.py",
+        "special_piece_is_text",
+    ),
+    Mutant(
         "a tokenizer.json puts a mark before each unit, also inside a word",
         "research/data/tokenizers/tokenizer_models.py",
         '            step["prepend_scheme"] = "never"',
