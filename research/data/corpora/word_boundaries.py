@@ -28,7 +28,7 @@ def _own_word_table() -> np.ndarray:
 
 def code_points(text: str) -> np.ndarray:
     """[characters] uint32: the code points of a text."""
-    return np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
 def is_own_word(code_point: np.ndarray) -> np.ndarray:
@@ -48,10 +48,12 @@ def word_start_bytes(text: bytes) -> np.ndarray:
     """[bytes + 1] bool: a word starts at this byte of UTF-8, judged by characters.
 
     A word starts at a character that is a word of its own and after one, but not right
-    after a space: there the word starts at the space.
+    after a space: there the word starts at the space. A byte of a character whose other
+    bytes are unknown is part of a word.
     """
-    code_point = code_points(text.decode("utf-8"))
+    code_point = code_points(text.decode("utf-8", "surrogateescape"))
     width = 1 + (code_point >= 0x80) + (code_point >= 0x800) + (code_point >= 0x10000)
+    width[(code_point >= 0xDC80) & (code_point <= 0xDCFF)] = 1  # single bytes
     starts = is_own_word(code_point)
     starts[1:] |= starts[:-1].copy()
     starts[1:] &= code_point[:-1] != _SPACE

@@ -12,7 +12,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -164,6 +164,8 @@ class HuggingFaceModel:
         special = {token["content"] for token in added if token["special"]}
         ordinary = {token["content"] for token in added} - special
         unknown = state["model"].get("unk_token")
+        if self.tokenizer_type == "bytebpe" and unknown is None:
+            _refuse_missing_bytes(vocabulary)
         if self.tokenizer_type == "unigram":
             unknown = state["model"]["vocab"][state["model"]["unk_id"]][0]
         self.is_control = [
@@ -417,6 +419,21 @@ def _refuse_long_pieces(model: TokenizerModel) -> None:
         raise UserError("it has pieces of more than one word")
 
 
+def _refuse_missing_bytes(pieces: Collection[str]) -> None:
+    """Raises UserError: byte-level pieces cannot spell a byte of UTF-8."""
+    missing = [
+        f"0x{byte:02X}"
+        for letter, byte in _BYTE_OF.items()
+        if byte not in _NOT_UTF8 and letter not in pieces
+    ]
+    if missing:
+        raise UserError(
+            f"it has no piece for {len(missing)} bytes, such as {missing[0]}, and no "
+            "unk_token, so text would be lost; train it with "
+            "initial_alphabet=ByteLevel.alphabet()"
+        )
+
+
 def _concatenate(ids_of_units: Sequence[Sequence[int]]) -> EncodedUnits:
     count = np.fromiter(map(len, ids_of_units), np.int64, len(ids_of_units))
     ids = itertools.chain.from_iterable(ids_of_units)
@@ -444,3 +461,5 @@ def _gpt2_byte_letters() -> dict[str, int]:
 
 
 _BYTE_OF = _gpt2_byte_letters()
+_NOT_UTF8 = {0xC0, 0xC1, *range(0xF5, 256)}
+"""Bytes that are in no text."""

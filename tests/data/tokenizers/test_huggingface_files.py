@@ -87,6 +87,37 @@ def test_vocab_json_and_merges(tmp_path):
     assert vocabulary.vocab.pad_id == 0
 
 
+def few_bytes(unk_token, letters=()):
+    """Byte-level BPE that has the bytes of its training text, and some letters."""
+    tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=unk_token))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        special_tokens=["<unk>"], initial_alphabet=[*letters], show_progress=False
+    )
+    tokenizer.train_from_iterator(["très peu. ab"], trainer)
+    return tokenizer
+
+
+def test_byte_level_bpe_spells_each_byte_or_has_an_unknown_token(tmp_path):
+    few_bytes(None).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(
+        UserError, match=r"no piece for \d+ bytes, such as 0x21, and no"
+    ):
+        load_vocabulary(tmp_path, 0)
+    few_bytes("<unk>").save(str(tmp_path / "tokenizer.json"))
+    vocabulary = load_vocabulary(tmp_path, 0)
+    token, starts = vocabulary.encode("peu été. ab 学")
+    unknown = token == vocabulary.vocab.unk_id
+    assert unknown.sum() == 2 + 3  # the second byte of each é; the three of 学
+    pieces = [vocabulary.piece_text(each) for each in token[starts]]
+    assert [each[:2] for each in pieces] == ["pe", " ", ".", " a", " "]
+    letters = {*pre_tokenizers.ByteLevel.alphabet()} - {"À", "Á", "ÿ"}  # in no text
+    few_bytes(None, letters).save(str(tmp_path / "tokenizer.json"))
+    vocabulary = load_vocabulary(tmp_path, 0)
+    assert vocabulary.decode(vocabulary.encode("ÿ 学")[0]) == "ÿ 学"
+
+
 def byte_fallback_bpe():
     """Llama's kind of file: BPE with marks of words' starts, and bytes."""
     specials = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
