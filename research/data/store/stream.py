@@ -38,13 +38,17 @@ class Stream:
     path: Path
     meta: dict
     arrays: Mapping[str, ArrayType]  # the arrays of its corpus
+    vocabulary_size: int  # ids of the vocabulary that reads it: two that differ in
+    # sentinels alone share a stream
 
     @staticmethod
-    def open(path: Path, arrays: Mapping[str, ArrayType]) -> "Stream":
+    def open(
+        path: Path, arrays: Mapping[str, ArrayType], vocabulary_size: int
+    ) -> "Stream":
         """The stream in a folder.
 
         Args:
-          arrays: the arrays of its corpus.
+          arrays, vocabulary_size: the stream's fields.
 
         Raises:
           UserError: the folder does not hold a complete stream.
@@ -54,7 +58,7 @@ class Stream:
             raise UserError(
                 f"{path}: not a complete token stream; delete it and run again"
             )
-        return Stream(Path(path), meta, arrays)
+        return Stream(Path(path), meta, arrays, vocabulary_size)
 
     @property
     def fingerprint(self) -> str:
@@ -126,7 +130,7 @@ class Stream:
         Raises:
           UserError: a token is not in the vocabulary.
         """
-        count = np.zeros(self.meta["vocabulary_size"], np.int64)
+        count = np.zeros(self.vocabulary_size, np.int64)
         with progress("counting tokens", self.num_tokens) as report:
             for shard in self._tokens:
                 for begin in range(0, len(shard), COUNTED_TOGETHER):
@@ -155,7 +159,7 @@ class Stream:
         tokens of each row.
         """
         ranges = {
-            "token": (self._first_tokens(), 0, self.meta["vocabulary_size"]),
+            "token": (self._first_tokens(), 0, self.vocabulary_size),
             "labels": (self._map_shards("labels", np.int32), -1, len(self.label_names)),
         }
         for name, array_type in self.arrays.items():
@@ -200,7 +204,7 @@ class Stream:
 
     def _check_tokens(self, token: np.ndarray) -> None:
         """Raises UserError: a token is not in the vocabulary."""
-        if token.max(initial=0) >= self.meta["vocabulary_size"]:
+        if token.max(initial=0) >= self.vocabulary_size:
             raise UserError(
                 f"{self.path}: the stream is damaged (it has tokens beyond its "
                 "vocabulary); delete this folder, which the next start makes again"
@@ -354,11 +358,15 @@ def build_stream(
         tokenize.StreamTokenizer, vocabulary, separator_ids, separator == "lines"
     )
 
+    open_stream = functools.partial(
+        Stream.open, arrays=corpus.arrays, vocabulary_size=vocabulary.vocab.size
+    )
+
     def write(folder: Path, corpus: Corpus) -> dict:
         return tokenize.write_stream(folder, corpus, split, tokenizer(), shard_tokens)
 
     def find_damage(folder: Path) -> str:
-        return Stream.open(folder, corpus.arrays).find_damage()
+        return open_stream(folder).find_damage()
 
     def create(folder: Path) -> dict:
         return tokenize.check_stream(corpus, split, write(folder, corpus))
@@ -375,7 +383,7 @@ def build_stream(
     else:
         make = functools.partial(get_or_create, create=create)
     folder = make(cache_dir, "stream", cache_key, find_damage=find_damage)
-    return Stream.open(folder, corpus.arrays)
+    return open_stream(folder)
 
 
 def _last_at(starts: np.ndarray, position: np.ndarray) -> np.ndarray:

@@ -23,15 +23,14 @@ def token_counts(stream: Stream, cache_dir: Path) -> np.ndarray:
 
     def find_damage(folder: Path) -> str:
         count = np.load(folder / COUNTS_FILE)
-        size = stream.meta["vocabulary_size"]
-        if (len(count), count.sum()) == (size, stream.num_tokens):
+        if (len(count), count.sum()) == (stream.vocabulary_size, stream.num_tokens):
             return ""
         return f"{COUNTS_FILE} has the counts of another stream"
 
     folder = cache.get_or_create(
         cache_dir,
         "counts",
-        {"stream": stream.fingerprint},
+        {"stream": stream.fingerprint, "size": stream.vocabulary_size},
         create,
         find_damage=find_damage,
     )

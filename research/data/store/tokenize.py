@@ -206,7 +206,6 @@ def write_stream(
     return {
         "shards": [shard.meta() for shard in shards],
         "dtype": np.dtype(dtype).name,
-        "vocabulary_size": vocab.size,
         "unknown": unknown,
         "separator_length": len(tokenizer.separator_ids),
         "label_names": list(label_numbers),
@@ -246,7 +245,6 @@ def join_streams(
     return {
         "shards": shards,
         "dtype": first["dtype"],
-        "vocabulary_size": first["vocabulary_size"],
         "unknown": sum(meta["unknown"] for _, meta in results),
         "separator_length": first["separator_length"],
         "label_names": list(label_numbers),

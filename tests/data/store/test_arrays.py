@@ -12,7 +12,7 @@ from research.data.loading import build
 from research.data.store import stream as streams
 from research.data.store import tokenize
 from research.data.store.example_index import build_index
-from research.data.store.stream import Stream, build_stream
+from research.data.store.stream import build_stream
 from research.data.tokenizers.token_offsets import token_offsets
 from research.data.units import TextSpec
 from research.errors import UserError
@@ -204,7 +204,7 @@ def test_names_are_labels(vocabularies, tmp_path, kind):
     assert known[found[0, starts]].tolist() == [2, 0, 1, 2, 0] and known[3] == -1
     tags_file = stream.path / stream.meta["shards"][0]["name"] / "tags.bin"
     tags_file.write_bytes(np.int32([9] * stream.num_tokens).tobytes())
-    assert "tags.bin" in Stream.open(stream.path, TAGS).find_damage()
+    assert "tags.bin" in stream.find_damage()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from research.data.store import tokenize
 from research.data.store.stream import Stream, build_stream
 from research.data.store.token_counts import COUNTS_FILE, token_counts
 from research.data.tokenizers import train_tokenizer
+from research.data.tokenizers.vocabulary import Vocabulary, find_special_tokens
 from research.errors import UserError
 from research.files import checksums
 from tests.testing.fake_corpus import corpus_of, make_lines
@@ -204,6 +205,26 @@ def test_all_tokens_are_counted_once(vocabularies, tmp_path, monkeypatch):
     np.testing.assert_array_equal(token_counts(stream, tmp_path), count)
 
 
+def test_vocabularies_that_differ_in_sentinels_share_a_stream(
+    vocabularies, tmp_path, monkeypatch
+):
+    """Each takes its own number of ids for the legal ones."""
+    model = vocabularies["unigram"].model
+    few, many = (Vocabulary(model, find_special_tokens(model, n)) for n in (7, 90))
+    assert many.vocab.size == few.vocab.size + 83
+    streams = [build(each, tmp_path) for each in (few, many, few)]
+    assert len({stream.fingerprint for stream in streams}) == 1
+    for vocabulary, stream in zip((few, many, few), streams, strict=True):
+        size, last = vocabulary.vocab.size, vocabulary.vocab.size - 1
+        token, _ = stream.gather(np.array([0]), np.array([2]), 3, pad=last)
+        assert token[0, 2] == last
+        assert len(token_counts(stream, tmp_path)) == size
+        with pytest.raises(UserError, match="beyond its vocabulary"):
+            stream.gather(np.array([0]), np.array([2]), 3, pad=size)
+    monkeypatch.delattr(Stream, "count_tokens")  # each has its counts in the cache
+    assert len(token_counts(streams[1], tmp_path)) == many.vocab.size
+
+
 def test_memory_does_not_grow_with_the_corpus(vocabularies, tmp_path, monkeypatch):
     monkeypatch.setattr(tokenize, "MAX_BATCH_CHARS", 2**12)
     monkeypatch.setattr(tokenize, "MAX_KNOWN_UNITS", 2**8)
@@ -297,4 +318,4 @@ def test_wrong_arguments_give_one_line_errors(vocabularies, tmp_path):
     with pytest.raises(UserError, match=r"^'.*' has no .* train split.*data\.held_out"):
         build(vocabulary, tmp_path, texts=[" "])
     with pytest.raises(UserError, match="not a complete token stream"):
-        Stream.open(tmp_path, {})
+        Stream.open(tmp_path, {}, 1)

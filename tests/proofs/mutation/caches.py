@@ -46,10 +46,26 @@ MUTANTS = [
     Mutant(
         "a token beyond the vocabulary is trained on",
         STREAM,
-        'if token.max(initial=0) >= self.meta["vocabulary_size"]:',
+        "if token.max(initial=0) >= self.vocabulary_size:",
         "if False:",
         TEST_STREAM,
         "beyond_the_vocabulary",
+    ),
+    Mutant(
+        "a stream knows the ids of the first vocabulary that read it alone",
+        STREAM,
+        "vocabulary_size=vocabulary.vocab.size",
+        "vocabulary_size=len(vocabulary.model.pieces)",
+        TEST_STREAM,
+        "differ_in_sentinels",
+    ),
+    Mutant(
+        "vocabularies that differ in sentinels count the tokens of a stream in turn",
+        "research/data/store/token_counts.py",
+        '{"stream": stream.fingerprint, "size": stream.vocabulary_size}',
+        '{"stream": stream.fingerprint}',
+        TEST_STREAM,
+        "differ_in_sentinels",
     ),
     Mutant(
         "words that the first tokens of a shard lack are not counted",
@@ -62,7 +78,7 @@ MUTANTS = [
     Mutant(
         "counts of another stream are read",
         "research/data/store/token_counts.py",
-        "if (len(count), count.sum()) == (size, stream.num_tokens):",
+        "if (len(count), count.sum()) == (stream.vocabulary_size, stream.num_tokens):",
         "if True:",
         TEST_STREAM,
         "all_tokens_are_counted",
