@@ -37,8 +37,8 @@ class Data:
     """The text, its vocabulary, and the order in which it is read."""
 
     corpus: str = free_text("embedded")  # embedded | docstrings | files, a folder or a
-    # glob of .txt, .jsonl, .tsv (parallel text), each also as .gz | tfds:NAME, or
-    # tfds:NAME/split=SPLIT; documents belong to splits by their hash
+    # glob of .txt, .jsonl, .tsv (parallel text), each also as .gz and .zst |
+    # tfds:NAME, or tfds:NAME/split=SPLIT; documents belong to splits by their hash
     train: str = free_text("")  # files of this split alone, or tfds:NAME, whose own
     valid: str = free_text("")  # split it is: in place of data.corpus and its hash
     test: str = free_text("")  # split

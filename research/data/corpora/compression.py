@@ -6,9 +6,7 @@ import io
 from pathlib import Path
 from typing import BinaryIO
 
-from research.data.formats import EncodingError
-
-COMPRESSIONS = ("", ".gz", ".zst")
+from research.data.formats import COMPRESSIONS, EncodingError
 
 
 def file_suffixes(file: Path) -> tuple[str, str]:

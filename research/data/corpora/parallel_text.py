@@ -8,9 +8,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from research.data.corpora.compression import COMPRESSIONS, file_suffixes
+from research.data.corpora.compression import file_suffixes
 from research.data.documents import Document
-from research.data.formats import FileOptions, Parsed
+from research.data.formats import COMPRESSIONS, FileOptions, Parsed
 from research.data.formats.parsing.rows import row_documents
 from research.errors import UserError
 

@@ -13,6 +13,9 @@ from typing import Any, BinaryIO, NamedTuple
 from research.data.documents import ArrayType, Document
 from research.parts import Folder
 
+COMPRESSIONS = ("", ".gz", ".zst")
+"""What a file's name may have after the suffix of its format."""
+
 FORMATS = Folder("research.data.formats", "Format", more=("auto",))
 
 
@@ -145,7 +148,7 @@ def by_suffix() -> dict[str, FileFormat]:
 def text_suffixes() -> tuple[str, ...]:
     """The suffixes of files that are read from a folder, also compressed ones."""
     texts = (suffix for suffix, each in by_suffix().items() if each.is_text)
-    return tuple(suffix + end for suffix in texts for end in ("", ".gz"))
+    return tuple(suffix + end for suffix in texts for end in COMPRESSIONS)
 
 
 def own_keys(name: str, values: Mapping[str, Any]) -> dict[str, Any]:

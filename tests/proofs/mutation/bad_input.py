@@ -406,6 +406,14 @@ MUTANTS = [
         "has_a_value",
     ),
     Mutant(
+        "a folder's files ending in .zst are left out unsaid",
+        "research/data/formats/__init__.py",
+        "for suffix in texts for end in COMPRESSIONS",
+        'for suffix in texts for end in ("", ".gz")',
+        "tests/data/corpora/test_files.py",
+        "all_file_types",
+    ),
+    Mutant(
         "a link to a folder of text is left out unsaid",
         "research/data/corpora/files.py",
         "    if links:\n",
