@@ -225,6 +225,7 @@ def open_data(config: Any, objective: Any) -> Data:
                 f"data.task {data.task!r} has no complete batches of launch.prepare"
             )
         _refuse_named_splits(data)
+        objective.check_corpora(1)
         from research.data.seqio import open_tasks  # imports TensorFlow
 
         vocab, train, held_out = open_tasks.open_user_task(config, objective)

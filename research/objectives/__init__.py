@@ -117,6 +117,10 @@ class Objective(abc.ABC):
         """The config's objective.name."""
         return type(self).__module__.rpartition(".")[-1]
 
+    def check_corpora(self, num: int) -> None:
+        """Raises UserError: it does not read `num` corpora of data.mixture."""
+        assert num > 0
+
     @abc.abstractmethod
     def text_spec(self, length: int) -> TextSpec:
         """The text of one example, for a network input of `length` tokens."""

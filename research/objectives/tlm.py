@@ -1,8 +1,7 @@
 """Cross-lingual language modelling (XLM, Conneau and Lample 2019): TLM, MLM and CLM.
 
 A corpus is parallel or monolingual. A document of a parallel corpus is a text in two
-languages, its two sides: the first paragraph, and the rest. Monolingual text is read as
-a stream.
+languages, its two sides (`inputs.languages`). Monolingual text is read as a stream.
 """
 
 # B batch, L length, K scored positions, V vocabulary, C corpora of data.mixture
@@ -96,6 +95,9 @@ class Objective(objectives.Objective):
     def _token_types(self) -> np.ndarray:
         return languages.parse_languages(self.languages)
 
+    def check_corpora(self, num: int) -> None:
+        languages.check_corpora(self._token_types, num)
+
     def num_scored(self, length: int) -> int:
         """K: 73 at length 256; with predict next all but the first of the row."""
         if self.predict == "next":
@@ -119,8 +121,7 @@ class Objective(objectives.Objective):
         """Masks tokens of either side; or scores each token but the first.
 
         Raises:
-          UserError: `languages` has fewer entries than there are corpora, or
-            `sample_alpha` is above 0 but the text has no counts of tokens.
+          UserError: `sample_alpha` is above 0 but the text has no counts of tokens.
         """
         types = self._types_of_rows(example.corpus)
         is_stream, swapped = types[:, 1] < 0, np.zeros(len(types), bool)

@@ -70,6 +70,9 @@ class Objective(objectives.Objective):
     def _types(self) -> np.ndarray:
         return languages.parse_languages(self.languages)
 
+    def check_corpora(self, num: int) -> None:
+        languages.check_corpora(self._types, num)
+
     def text_spec(self, length: int) -> TextSpec:
         """Both sides of a pair, where there are pairs; what a long first one leaves
         out is read, too."""
@@ -82,11 +85,7 @@ class Objective(objectives.Objective):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Draws a pair's order, or noise.
-
-        Raises:
-          UserError: `languages` has fewer entries than there are corpora.
-        """
+        """Draws a pair's order, or noise."""
         room, types = length - 2, languages.types_of_rows(self._types, example.corpus)
         noised, most = types[:, 1] < 0, self.text_spec(length).length
         begin, size = languages.two_sides(example, most)

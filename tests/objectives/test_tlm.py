@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import objectives
-from research.batch import INPUT_ARRAYS, PARAGRAPH
+from research.batch import INPUT_ARRAYS, PARAGRAPH, PART
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 
@@ -238,8 +238,36 @@ def test_each_corpus_has_its_languages():
         example = parallel([(6, 6)] * 3, 20, corpus=corpus)
         batch = corrupt(example, 24, languages="0:2 5:2")
         assert set(batch["token_type"][batch["segment"] > 0]) == token_types
-    with pytest.raises(UserError, match="2 entries for at least 3 corpora"):
-        corrupt(parallel([(6, 6)], 20, corpus=2), 24, languages="0:2 5:2")
+
+
+@pytest.mark.parametrize("name", ["tlm", "xnlg", "mix"])
+@pytest.mark.parametrize(
+    ("entries", "fits"), [(1, True), (2, False), (3, True), (4, False)]
+)
+def test_languages_are_of_all_corpora_or_of_each(name, entries, fits):
+    fields = {"languages": " ".join(["0:1", "0", "1", "1:0"][:entries])}
+    if name == "mix":
+        fields = {"base_objective": "tlm", "parts": {"a": fields}}
+    objective = objectives.make_objective(name, **fields)
+    if fits:
+        objective.check_corpora(3)
+    else:
+        with pytest.raises(UserError, match=f"has {entries} entries for 3 corpora"):
+            objective.check_corpora(3)
+
+
+def test_sides_with_several_lines_are_divided_where_the_second_part_begins():
+    example = parallel([(5, 7), (9, 4), (4, 3)], 24)
+    flags = example.flags.copy()
+    flags[:, [3, 6]] |= PARAGRAPH
+    for row, first in enumerate((5, 9)):  # the last text has no parts
+        flags[row, first] |= PART
+    flags[0, 8] |= PART
+    batch = corrupt(example._replace(flags=flags), 24, languages="3:1")
+    found = (batch["token_type"] == 3).sum(axis=1) - 2
+    assert found.tolist() == [5, 9, 3]
+    row = example._replace(flags=flags).rows([1])
+    assert (corrupt(row, 12)["token_type"] == 0).all()  # the second side is beyond
 
 
 def test_a_text_that_is_too_long_is_truncated():

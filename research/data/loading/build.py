@@ -53,6 +53,7 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     assert rates, data.task
     if data.mixture:
         make_schedule(rates.values())  # reports a wrong rate before the long work
+    objective.check_corpora(len(rates))
     named = files_of(data, data.eval_split)
     if named and len(rates) > 1 and objective.reads_corpus:
         raise UserError(

@@ -80,6 +80,10 @@ class Composite(objectives.Objective):
     def reads_corpus(self) -> bool:
         return any(member.reads_corpus for member in self.members.values())
 
+    def check_corpora(self, num: int) -> None:
+        for member in self.members.values():
+            member.check_corpora(num)
+
     @property
     def fills_masks(self) -> bool:
         return any(member.fills_masks for member in self.members.values())

@@ -1,14 +1,15 @@
 """Languages of corpora: which token types the texts of each have, and their sides.
 
 A corpus is parallel or in one language. A document of a parallel corpus is a text in
-two languages, its two sides: the first paragraph, and the rest.
+two languages, its two sides: the first part, or the first paragraph of a text without
+parts, and the rest.
 """
 
 # B batch, C corpora of data.mixture, R raw tokens of an example
 
 import numpy as np
 
-from research.batch import PARAGRAPH, Example
+from research.batch import PARAGRAPH, PART, Example
 from research.errors import UserError
 
 
@@ -53,28 +54,34 @@ def parse_pair(languages: str) -> tuple[int, int]:
     return read, read if written < 0 else written
 
 
+def check_corpora(types: np.ndarray, num: int) -> None:
+    """Raises UserError: [C, 2] types of `parse_languages` are not those of `num`
+    corpora."""
+    if len(types) not in (1, num):
+        raise UserError(
+            f"objective.languages has {len(types)} entries for {num} corpora; give one "
+            "for all, or one for each of data.mixture in order of their names"
+        )
+
+
 def types_of_rows(types: np.ndarray, corpus: np.ndarray) -> np.ndarray:
     """[B, 2] int32: the languages of each row; -1: no second language.
 
     Args:
       types: [C, 2], of `parse_languages`.
       corpus: [B], the number of each row's corpus.
-
-    Raises:
-      UserError: a corpus has no entry.
     """
-    if len(types) > 1 and corpus.max(initial=0) >= len(types):
-        raise UserError(
-            f"objective.languages has {len(types)} entries for at least "
-            f"{corpus.max() + 1} corpora of data.mixture"
-        )
     return types[np.where(len(types) > 1, corpus, 0)]
 
 
 def two_sides(example: Example, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """begin, size [B, 2] of the sides of each text, of which `room` tokens are read."""
+    """begin, size [B, 2] of the sides of each text, of which `room` tokens are read.
+
+    A side of a text that has parts may have several paragraphs.
+    """
     num_raw = np.minimum(example.length, room).astype(np.int64)
-    starts = (example.flags & PARAGRAPH) > 0
+    parts, paragraphs = ((example.flags & bit) > 0 for bit in (PART, PARAGRAPH))
+    starts = np.where(parts.any(axis=1)[:, None], parts, paragraphs)
     starts[:, :1] = False
     starts &= np.arange(starts.shape[1]) < num_raw[:, None]
     cut = np.where(starts.any(axis=1), starts.argmax(axis=1), num_raw)

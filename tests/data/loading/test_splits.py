@@ -60,18 +60,34 @@ class OfLanguages(toy_objectives.Objective):
     reads_corpus = True
 
 
+def two_corpora(folder):
+    """The rates of two folders of text."""
+    for name in ("en", "fr"):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "texts.tsv").write_text((folder / "train.tsv").read_text())
+    return {str(folder / name): 1.0 for name in ("en", "fr")}
+
+
 def test_files_of_a_split_are_refused_where_corpora_are_languages(folder):
     """They would be read as the first corpus, in whatever language they are."""
-    for name in ("en", "fr"):
-        (folder / name).mkdir()
-        (folder / name / "texts.tsv").write_text((folder / "train.tsv").read_text())
-    both = {str(folder / name): 1.0 for name in ("en", "fr")}
-    keys = {"mixture": both, "valid": "valid"}
+    keys = {"mixture": two_corpora(folder), "valid": "valid"}
     assert open_split(folder, toy_objectives.Objective("document"), **keys)
     with pytest.raises(UserError, match=r"data\.valid names none of them"):
         open_split(folder, OfLanguages("document"), **keys)
     one = keys | {"mixture": {str(folder / "en"): 1.0}}
     assert open_split(folder, OfLanguages("document"), **one)
+
+
+def test_corpora_that_an_objective_does_not_know_are_refused(folder):
+    class OfTwo(toy_objectives.Objective):
+        def check_corpora(self, num):
+            if num != 2:
+                raise UserError("two languages")
+
+    keys = {"mixture": two_corpora(folder), "valid": "valid"}
+    assert open_split(folder, OfTwo("document"), **keys)
+    with pytest.raises(UserError, match="two languages"):
+        open_split(folder, OfTwo("document"), train="train", valid="valid")
 
 
 def test_rows_without_a_label_are_counted(folder, capsys):
