@@ -138,6 +138,7 @@ class Objective(objectives.Objective):
             example.flags,
             example.length,
             lexicon,
+            eos_id=vocab.eos_id,
             first=example.first_length,
         )
         first = example.first_length.astype(np.int64)

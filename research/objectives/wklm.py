@@ -131,7 +131,8 @@ class Objective(objectives.Objective):
           UserError: data.lexicon has no type with two entities.
         """
         lexicon, replaceable = replaceable_entries(vocab, self.entry_types)
-        entry = lexicons.match(example.token, example.flags, example.length, lexicon)
+        arrays = example.token, example.flags, example.length
+        entry = lexicons.match(*arrays, lexicon, eos_id=vocab.eos_id)
         found = (entry >= 0) & replaceable[entry]
         max_mentions = self.num_mentions(length)
         scored = counter_rng.choose_subset(

@@ -67,7 +67,8 @@ def corrupt(example, length, seed=0, **fields):
 
 def matched(example):
     """For each row, (position, entry) of its mentions in order."""
-    entry = lexicons.match(example.token, example.flags, example.length, VOCAB.lexicon)
+    arrays = example.token, example.flags, example.length
+    entry = lexicons.match(*arrays, VOCAB.lexicon, eos_id=VOCAB.eos_id)
     return [[(p, row[p]) for p in np.flatnonzero(row >= 0)] for row in entry]
 
 

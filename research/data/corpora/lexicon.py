@@ -80,16 +80,18 @@ def match(
     length: np.ndarray,
     lexicon: Lexicon,
     *,
+    eos_id: int,
     first: np.ndarray | None = None,
 ) -> np.ndarray:
     """The number of the entry that begins at each position, -1 elsewhere: [B, L] int32.
 
     From left to right the longest entry is taken that begins where a word starts and
-    ends before a word's start, or at the end of the row or document; the next entry
-    begins after it. A row's result depends on that row alone.
+    ends before a word's start or a separator, or at the end of the row or document; the
+    next entry begins after it. A row's result depends on that row alone.
 
     Args:
       token, flags, length: see `Example`.
+      eos_id: the separator.
       first: [B], the `first_length` of an `Example` of pairs: an entry lies within one
         of the two spans.
     """
@@ -97,13 +99,11 @@ def match(
     position = np.arange(token.shape[1])
     word = (flags & WORD > 0) & (position < length[:, None])
     ends = np.zeros((len(token), token.shape[1] + 1), bool)
-    ends[:, :-1] = word
-    # A separator is not the start of a word; a document starts right after it.
-    ends[:, :-2] |= (flags[:, :-1] == 0) & (flags[:, 1:] & DOCUMENT > 0)
+    ends[:, :-1] = word | (token == eos_id)
     row, column = np.nonzero(word)
-    limit = length[row]
+    limit = np.minimum(length[row], _next_document(flags)[row, column])
     if first is not None:
-        limit = np.where(column < first[row], first[row], limit)
+        limit = np.where(column < first[row], np.minimum(first[row], limit), limit)
     longest = np.full(token.shape, -1, np.int32)
     node = np.zeros(len(row), np.int64)
     for depth, (keys, entry) in enumerate(levels):
@@ -117,6 +117,14 @@ def match(
         matched = (entry[node] >= 0) & (ends[row, end] | (end == limit))
         longest[row[matched], column[matched]] = entry[node[matched]]
     return _drop_overlaps(longest, lexicon.size)
+
+
+def _next_document(flags: np.ndarray) -> np.ndarray:
+    """[B, L]: where the next document starts, behind each position; L: in no column."""
+    width = flags.shape[1]
+    start = np.where(flags & DOCUMENT > 0, np.arange(width), width)
+    start = np.append(start[:, 1:], np.full((len(flags), 1), width), axis=1)
+    return np.minimum.accumulate(start[:, ::-1], axis=1)[:, ::-1]
 
 
 def _drop_overlaps(longest: np.ndarray, size: np.ndarray) -> np.ndarray:

@@ -121,7 +121,8 @@ def find_entries(
       UserError: there is no data.lexicon, or it has no such entry type.
     """
     lexicon, selected = select_entries(vocab, entry_types)
-    entry = lexicons.match(text.token, text.flags, text.length, lexicon)
+    arrays = text.token, text.flags, text.length
+    entry = lexicons.match(*arrays, lexicon, eos_id=vocab.eos_id)
     begins = (entry >= 0) & selected[entry]
     row, position = np.nonzero(begins)
     edge = np.zeros((len(entry), entry.shape[1] + 1), np.int8)

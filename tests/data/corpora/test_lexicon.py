@@ -1,6 +1,7 @@
 """A lexicon's entries are matched greedily, as they are spelled inside a sentence."""
 
 import gzip
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from research.data.corpora import lexicon
 from research.data.tokenizers import train_tokenizer
 from research.errors import UserError
 from tests.testing import small_data
+
+EOS = 8
 
 
 def make_lexicon(entries, entry_types=None) -> Lexicon:
@@ -28,13 +31,15 @@ def match_row(token, flags, length, entries, first) -> list[int]:
     found, position = [-1] * len(token), 0
     while position < length:
         best = -1
+        limit = first if position < first else length
+        documents = np.flatnonzero(flags[position + 1 :] & DOCUMENT) + position + 1
+        limit = min([limit, *documents])
         for number, entry in enumerate(entries):
             end = position + len(entry)
-            fits = end <= (first if position < first else length)
-            edge = end in (first, length) or (end < length and flags[end] & WORD)
-            if end + 1 < len(token) and flags[end] == 0 and flags[end + 1] & DOCUMENT:
-                edge = True
-            matches = fits and edge and [*token[position:end]] == [*entry]
+            edge = end == limit
+            if end < limit:
+                edge = flags[end] & WORD or token[end] == EOS
+            matches = end <= limit and edge and [*token[position:end]] == [*entry]
             if matches and (best < 0 or len(entry) > len(entries[best])):
                 best = number
         if best >= 0 and flags[position] & WORD:
@@ -66,7 +71,8 @@ def test_a_row_is_matched_greedily_from_left_to_right(made, pairs):
     token, flags, length, first, entries = made
     known = make_lexicon(entries)
     first = first if pairs else None
-    found = lexicon.match(token, flags, length, known, first=first)
+    match = partial(lexicon.match, lexicon=known, eos_id=EOS)
+    found = match(token, flags, length, first=first)
     assert found.dtype == np.int32 and found.shape == token.shape
     ends = length if first is None else first
     for n in range(len(token)):
@@ -74,7 +80,7 @@ def test_a_row_is_matched_greedily_from_left_to_right(made, pairs):
         assert found[n].tolist() == expected
         one = slice(n, n + 1)
         own = None if first is None else first[one]
-        row = lexicon.match(token[one], flags[one], length[one], known, first=own)
+        row = match(token[one], flags[one], length[one], first=own)
         np.testing.assert_array_equal(row, found[one])
 
 
@@ -86,7 +92,8 @@ def matches_in(vocabulary, known, text):
     """(the text before it, the entry) of each match in a text."""
     token, starts = vocabulary.encode(text)
     flags = np.where(starts, WORD, 0).astype(np.uint8)
-    entry = lexicon.match(token[None], flags[None], np.array([len(token)]), known)[0]
+    arrays = token[None], flags[None], np.array([len(token)])
+    entry = lexicon.match(*arrays, known, eos_id=vocabulary.vocab.eos_id)[0]
     positions = np.flatnonzero(entry >= 0)
     cuts = [(token[:at], token[at:][: known.size[entry[at]]]) for at in positions]
     return [tuple(vocabulary.decode(part) for part in parts) for parts in cuts]
@@ -144,10 +151,25 @@ def test_the_fingerprint_of_a_lexicon_depends_on_all_fields():
 def test_rows_without_entries_have_no_matches():
     known = make_lexicon([(5, 6)])
     none = np.zeros((0, 4), np.int32)
-    assert lexicon.match(none, none.astype(np.uint8), none[:, 0], known).shape == (0, 4)
+    match = partial(lexicon.match, lexicon=known, eos_id=EOS)
+    assert match(none, none.astype(np.uint8), none[:, 0]).shape == (0, 4)
     empty = np.full((3, 4), 5, np.int32)
     flags = np.full((3, 4), WORD, np.uint8)
-    assert (lexicon.match(empty, flags, np.zeros(3, int), known) == -1).all()
+    assert (match(empty, flags, np.zeros(3, int)) == -1).all()
+
+
+def test_an_entry_ends_with_a_word_and_within_a_document():
+    """Rows without separators, with the end of a line, and cut behind a separator."""
+    known = make_lexicon([(5, 6), (5,)])
+    token = np.array([[5, 6, 7, 5, 6], [5, 6, EOS, 5, EOS], [5, 6, 7, EOS, 5]])
+    flags = np.array([[3, 0, 0, 1, 3], [3, 0, 0, 1, 0], [3, 0, 0, 0, 1]]) * WORD
+    flags = np.where(flags == 3 * WORD, WORD | DOCUMENT, flags).astype(np.uint8)
+    found = lexicon.match(token, flags, np.array([5, 5, 5]), known, eos_id=EOS)
+    assert found.tolist() == [
+        [-1, -1, -1, 1, -1],  # 5 6 ends inside a word, and then has two documents
+        [0, -1, -1, 1, -1],
+        [-1, -1, -1, -1, 1],
+    ]
 
 
 @pytest.mark.parametrize(

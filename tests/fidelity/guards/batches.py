@@ -446,7 +446,8 @@ def mentions(system: System):
     """Whether mentions are exactly the entries of the lexicon in the text."""
     objective, length = objective_of(system)
     text, batch = rows_of(objective, length)
-    found = lexicon.match(text.token, text.flags, text.length, VOCAB.lexicon) >= 0
+    arrays = text.token, text.flags, text.length
+    found = lexicon.match(*arrays, VOCAB.lexicon, eos_id=VOCAB.eos_id) >= 0
     count = np.minimum(found.sum(axis=1), objective.num_mentions(length))
     ours = batch["mention_weight"].sum(axis=1)
     return phrase(

@@ -194,6 +194,22 @@ MUTANTS = [
         "boundaries",
     ),
     Mutant(
+        "an entry of the lexicon may end inside the last word of a document",
+        "research/data/corpora/lexicon.py",
+        "ends[:, :-1] = word | (token == eos_id)",
+        "ends[:, :-1] = word | (flags == 0)",
+        "tests/data/corpora/test_lexicon.py",
+        "within_a_document",
+    ),
+    Mutant(
+        "an entry of the lexicon may be in two documents",
+        "research/data/corpora/lexicon.py",
+        "limit = np.minimum(length[row], _next_document(flags)[row, column])",
+        "limit = length[row]",
+        "tests/data/corpora/test_lexicon.py",
+        "within_a_document",
+    ),
+    Mutant(
         "only the first piece of an entity is masked",
         MASK_UNITS,
         "edge[row, position + lexicon.size[entry[begins]]] -= 1",
