@@ -194,7 +194,8 @@ def _read_entries(file: Path) -> Iterator[tuple[str, str]]:
     """(entry, type) of each line that is not blank."""
     try:
         data = file.read_bytes()
-        text = (gzip.decompress(data) if file.suffix == ".gz" else data).decode()
+        data = gzip.decompress(data) if file.suffix == ".gz" else data
+        text = data.decode("utf-8-sig")
     except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UserError(f"data.lexicon: {file} cannot be read ({error})") from error
     except OSError as error:

@@ -80,7 +80,7 @@ def parse_model(data: bytes, file_name: str) -> TokenizerModel:
             with panics_as_errors("it cannot be read"):
                 return HuggingFaceModel(data)
         if file_name.endswith(".txt"):
-            return HuggingFaceModel(_convert_vocab_txt(data.decode("utf-8")))
+            return HuggingFaceModel(_convert_vocab_txt(data.decode("utf-8-sig")))
         if file_name == FAIRSEQ_FILE:
             return HuggingFaceModel(_fairseq_json(data))
         return SentencePieceModel(data)
@@ -124,7 +124,7 @@ def _convert_vocab_txt(text: str) -> bytes:
 
     It lowercases text if no piece, but special ones, has a capital letter.
     """
-    pieces = text.split("\n")
+    pieces = text.replace("\r\n", "\n").split("\n")
     pieces = pieces[:-1] if pieces[-1] == "" else pieces
     lowercase = all(p == p.lower() for p in pieces if not _SPECIAL.fullmatch(p))
     unknown = [piece for piece in ("[UNK]", "<unk>") if piece in pieces]

@@ -198,6 +198,16 @@ def test_a_file_that_is_not_a_lexicon_gives_a_one_line_error(
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
+def test_a_byte_order_mark_is_no_part_of_the_first_entry(vocabularies, tmp_path, name):
+    data = "\ufeffbada\tword\r\ngune\tword\r\n".encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if ".gz" in name else data)
+    known = lexicon.load_lexicon(str(tmp_path / name), vocabularies["bytebpe"])
+    (tmp_path / "b.tsv").write_text("bada\tword\ngune\tword\n")
+    plain = lexicon.load_lexicon(str(tmp_path / "b.tsv"), vocabularies["bytebpe"])
+    assert lexicon.lexicon_fingerprint(known) == lexicon.lexicon_fingerprint(plain)
+
+
 def test_entries_of_unknown_text_are_left_out_and_counted(
     vocabularies, tmp_path, capsys
 ):

@@ -153,8 +153,9 @@ def test_a_vocab_txt_keeps_its_own_special_ids(tmp_path):
         "##b",
         "!",
     ]
-    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
-    loaded = vocabulary.load_vocabulary(tmp_path / "vocab.txt", 2)
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(pieces) + "\n")
+    loaded = vocabulary.load_vocabulary(path, 2)
     vocab = loaded.vocab
     ids = (vocab.pad_id, vocab.unk_id, vocab.bos_id, vocab.eos_id, vocab.mask_id)
     assert ids == (0, 2, 3, 4, 5)
@@ -163,6 +164,8 @@ def test_a_vocab_txt_keeps_its_own_special_ids(tmp_path):
     token, starts = loaded.encode("AB! c")
     assert token.tolist() == [6, 7, 8, 2]  # no capitals among its pieces: lowercased
     assert starts.tolist() == [True, False, True, True]
+    path.write_text("\r\n".join(pieces) + "\r\n", "utf-8-sig", newline="")  # Windows'
+    assert vocabulary.load_vocabulary(path, 2).sha256 == loaded.sha256
 
 
 def tokenizer_json(pattern="x", **more):
