@@ -61,7 +61,7 @@ def make_fill(
         text is too long for learned positions.
     """
     check_fills(objective)
-    before, after, token_type, _ = objective.specials(vocab)
+    before, after, token_type, *_ = objective.specials(vocab)
 
     def run(params, arrays):
         def states(net):

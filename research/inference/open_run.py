@@ -184,13 +184,13 @@ def _folder_specials(
     objective: Any, options: networks.Network, vocab: VocabInfo
 ) -> Specials:
     """Those of the objective that the model has; of T5's encoder alone, T5's."""
-    before, after, *types = objective.specials(vocab)
-    if options.text_layout(objective.pattern) == "eos":
+    before, after, *others = objective.specials(vocab)
+    if options.position == "t5":
         before = ()
     before, after = (
         tuple(token for token in side if token < vocab.size) for side in (before, after)
     )
-    return Specials(before, after, *types)
+    return Specials(before, after, *others)
 
 
 def _task_format(model: restore.Model) -> str:

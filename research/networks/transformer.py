@@ -354,17 +354,6 @@ class Network(networks.Network):
     def without_remat(self) -> "Network":
         return dataclasses.replace(self, remat="none")
 
-    def text_layout(self, pattern: str) -> str:
-        """Where the tokenizer of such a network puts specials in Hugging Face's layout.
-
-        none: there are none, as in the training of a causal network; both: bos before
-        the text and eos after it; eos: eos after it, as T5, which has these positions;
-        last: eos and bos after it, as XLNet.
-        """
-        if pattern == "causal":
-            return "none"
-        return {"t5": "eos", "relative": "last"}.get(self.position, "both")
-
     def module(self, needs: networks.Needs, size: int) -> nn.Module:
         # The modules import this class.
         from research.networks.modules.bilm import BiLM

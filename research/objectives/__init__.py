@@ -218,13 +218,15 @@ class Objective(abc.ABC):
     def specials(self, vocab: VocabInfo) -> Specials:
         """The special tokens with which a text is read alone, as in the rows.
 
-        By default bos before it, and eos after it unless the network is causal; none
-        where a state is the vector of a word.
+        By default bos before it, and eos after it unless the network is causal, as
+        after each of two; none where a state is the vector of a word.
         """
         if self.pattern == "self":
             return Specials()
-        is_causal = self.pattern == "causal"
-        return Specials((vocab.bos_id,), () if is_causal else (vocab.eos_id,))
+        if self.pattern == "causal":
+            return Specials((vocab.bos_id,))
+        end = (vocab.eos_id,)
+        return Specials((vocab.bos_id,), end, between=end, second_type=1)
 
     def word_table(self, params: Mapping[str, Any]) -> Any:
         """The vector of each token [V, D], if the parameters have one for each."""

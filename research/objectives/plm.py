@@ -272,7 +272,8 @@ class Objective(objectives.Objective):
         """eos and the class token after the text."""
         is_pair = self.format == "pair"
         last_type = xlnet_segments.NUM_TOKEN_TYPES - 1 if is_pair else 0
-        return Specials((), (vocab.eos_id, vocab.bos_id), last_type=last_type)
+        pair = {"between": (vocab.eos_id,), "second_type": 1}
+        return Specials((), (vocab.eos_id, vocab.bos_id), last_type=last_type, **pair)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(

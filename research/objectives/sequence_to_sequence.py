@@ -151,7 +151,8 @@ class Objective(task_input.Task):
         before = self._before(0, vocab)
         specials = text_to_text.specials(before, vocab, self.layout)
         language = self._pair[0] if self.languages else 0
-        return specials._replace(token_type=language)
+        types = {"token_type": language, "second_type": language}
+        return specials._replace(between=super().specials(vocab).between, **types)
 
     def for_evaluation(self) -> "Objective":
         """The objective whose loss is -log p alone."""

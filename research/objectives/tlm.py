@@ -235,9 +235,11 @@ class Objective(objectives.Objective):
         return rows
 
     def specials(self, vocab: VocabInfo) -> Specials:
-        """eos on both sides, in the first language of the first corpus."""
-        language = int(self._token_types[0, 0])
-        return Specials((vocab.eos_id,), (vocab.eos_id,), language)
+        """eos on both sides of each text, in the languages of the first corpus."""
+        first, second = self._token_types[0].tolist()
+        end = (vocab.eos_id,)
+        second = first if second < 0 else second
+        return Specials(end, end, first, between=end * 2, second_type=second)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(

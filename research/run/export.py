@@ -42,14 +42,6 @@ BY_TOKENIZER = {
     "bpe": ("xlm-roberta",),
 }
 """Tokenizer type -> the family to choose where several have the same network."""
-TASK_LAYOUTS = {
-    "bert": "both",
-    "roberta": "twice",
-    "bart": "twice",
-    "xlnet": "last",
-    "gpt": "mask",
-}
-"""`format` of a task's objective -> the layout of its tokenizer."""
 PROBLEM_TYPES = {
     "class": "single_label_classification",
     "set": "multi_label_classification",
@@ -127,29 +119,22 @@ def _export(
     labels = tuple(saved["facts"].get("labels", ()))
     parts, lines = exported_networks(config, options, params, vocabulary, labels), {}
     objective = objectives.make_objective(**config["objective"])
+    specials = objective.specials(vocabulary.vocab)
     for part, network in parts.items():
         start = start_ids(network, objective)
         lines[part] = write_network(to / part, network, start)
         if kind != "none":
             lines[part].append("float32: inputs of dense layers are not rounded there")
-        pattern = network.pattern
         write_tokenizer(
             to / part,
             vocabulary,
-            layout=task_layout(config) or network.options.text_layout(pattern),
+            rows=(specials.row("A"), specials.row("A", "B")),
             max_length=network.options.max_positions or data["length"],
             token_types=network.options.token_types > 1,
         )
         card = model_card(workdir, config, saved["facts"], licence)
         (to / part / CARD).write_text(card, encoding="utf-8")
     return lines
-
-
-def task_layout(config: Mapping[str, Any]) -> str:
-    """The layout of the rows of a task; "" of another objective."""
-    objective = objectives.make_objective(**config["objective"])
-    is_task = isinstance(objective, Task)
-    return TASK_LAYOUTS.get(objective.format, "") if is_task else ""
 
 
 def _unknown_input(objective: Task, width: int) -> str:
@@ -177,7 +162,7 @@ def _check_task(objective: Task, options: networks.Network) -> None:
     elif getattr(objective, "lm_coef", 0.0):
         wrong = "objective.lm_coef: its classifiers have no readout beside their head"
     elif objective.predicts in (*PROBLEM_TYPES, "choice"):
-        reads_last = options.text_layout(objective.pattern) == "last"
+        reads_last = options.position == "relative"
         if (
             reads_last != (objective.format == "xlnet")
             and objective.format in ENCODER_FORMATS

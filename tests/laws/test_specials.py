@@ -94,29 +94,37 @@ READ_FORWARD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "fields"), READ_FORWARD)
-def test_a_text_is_read_alone_with_the_specials_of_rows(name, fields):
-    """A row, of the encoder if there is one, begins with what is read before a text,
-    and in a row text is followed by what is read after it, in these token types."""
-    objective = make_objective(name, fields)
+def rows_of(objective) -> list[list[tuple[int, int]]]:
+    """Tokens and their types of rows, of the encoder if there is one."""
     _, batch = make_batch(objective, 37, [99] * 40, separators=0.3)
     prefixes = input_prefixes(batch)
     encoders = [prefix for prefix in prefixes if prefix.endswith("encoder_")]
-    rows = [
+    return [
         [*zip(batch[f"{prefix}token"][n].tolist(), types[n].tolist(), strict=True)]
         for prefix in encoders or prefixes
         for types in [batch[f"{prefix}token_type"]]
         for n in range(40)
     ]
-    before, after, token_type, last_type = objective.specials(VOCAB)
-    others = (VOCAB.bos_id, VOCAB.eos_id, VOCAB.pad_id)
+
+
+def is_text(token: int) -> bool:
+    return token not in (VOCAB.bos_id, VOCAB.eos_id, VOCAB.pad_id)
+
+
+@pytest.mark.parametrize(("name", "fields"), READ_FORWARD)
+def test_a_text_is_read_alone_with_the_specials_of_rows(name, fields):
+    """A row begins with what is read before a text, and in a row text is followed by
+    what is read after it, in these token types."""
+    objective = make_objective(name, fields)
+    rows = rows_of(objective)
+    before, after, token_type, last_type, *_ = objective.specials(VOCAB)
 
     def is_there(row, at, tokens):
         part = row[at : at + len(tokens)]
         return [token for token, _ in part] == [*tokens]
 
     def has_text(row, at):
-        return at < len(row) and row[at][0] not in others
+        return at < len(row) and is_text(row[at][0])
 
     assert any(
         is_there(row, 0, before)
@@ -132,3 +140,29 @@ def test_a_text_is_read_alone_with_the_specials_of_rows(name, fields):
         for row in rows
         for at in range(len(row) - len(after))
     ), f"no row has text and then {after}, the last of token type {last}"
+
+
+@pytest.mark.parametrize(("name", "fields"), READ_FORWARD)
+def test_two_texts_have_the_specials_of_rows_between_them(name, fields):
+    """Where rows have texts of both token types."""
+    objective = make_objective(name, fields)
+    specials, rows = objective.specials(VOCAB), rows_of(objective)
+    both = {specials.token_type, specials.second_type}
+    texts = [{own for token, own in row if is_text(token)} for row in rows]
+    if len(both) == 1 or not any(both <= own for own in texts):
+        return
+    expected = specials.row("A", "B")[len(specials.before) :]
+    expected = expected[: len(specials.between) + 2]
+
+    def is_expected(part):
+        return len(part) == len(expected) and all(
+            own == token_type
+            and (is_text(token) if piece in ("A", "B") else token == piece)
+            for (token, own), (piece, token_type) in zip(part, expected, strict=True)
+        )
+
+    assert any(
+        is_expected(row[at : at + len(expected)])
+        for row in rows
+        for at in range(len(row))
+    ), f"no row has {expected}"

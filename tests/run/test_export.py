@@ -8,8 +8,10 @@ import jax
 import numpy as np
 import pytest
 import tokenizers
+from tokenizers import normalizers, processors
 
 from research.checkpoints.partial_restore import load_on_host, restore_params
+from research.data.tokenizers.model_files import wordpiece_json
 from research.errors import UserError
 from research.networks.transformer import Network
 from research.objectives import make_objective
@@ -22,7 +24,7 @@ from research.run.export import (
 from research.run.restored import run_checkpoint
 from tests.testing import huggingface_goldens, task_runs
 from tests.testing.huggingface_networks import network_of
-from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
+from tests.testing.tiny_runs import WORDS, save_untrained, tiny_config, write_corpus
 
 
 @pytest.fixture(scope="module")
@@ -86,26 +88,71 @@ def test_a_full_disk_leaves_no_half_of_a_folder(electra, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "objective", "layout", "start"),
+    ("name", "objective", "row", "start"),
     [
-        ("bert", "mlm", "both", None),
-        ("gpt2", "lm", "none", None),
-        ("xlnet", "plm", "last", None),
-        ("t5", "dae", "eos", "pad_id"),
-        ("bart", "bart", "both", "eos_id"),
-        ("bart-label", "sequence_classification", "both", "eos_id"),
-        ("marian", "sequence_to_sequence", "both", "pad_id"),
+        ("bert", "mlm", "bos A eos", None),
+        ("gpt2", "lm", "bos A", None),
+        ("xlnet", "plm", "A eos bos", None),
+        ("t5", "dae", "A eos", "pad_id"),
+        ("bart", "bart", "bos A eos", "eos_id"),
+        ("bart-label", "sequence_classification", "bos A eos", "eos_id"),
+        ("marian", "sequence_to_sequence", "A eos", "pad_id"),
     ],
 )
-def test_texts_begin_and_end_as_in_the_family(name, objective, layout, start):
+def test_texts_begin_and_end_as_in_the_family(name, objective, row, start):
     """T5's decoder begins with pad and its text has eos alone; BART's begins with
     eos."""
     network = network_of(huggingface_goldens.load(name))
-    assert network.options.text_layout(network.pattern) == layout
+    found = make_objective(objective).specials(network.vocab).row("A")
+    names = {network.vocab.bos_id: "bos", network.vocab.eos_id: "eos"}
+    assert " ".join(names.get(piece, piece) for piece, _ in found) == row
     expected = (
         {"decoder_start_token_id": getattr(network.vocab, start)} if start else {}
     )
     assert start_ids(network, make_objective(objective)) == expected
+
+
+def vocabulary_file(folder):
+    """A vocabulary whose file has a template, which no run's rows are laid out by."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *WORDS]
+    data = wordpiece_json(pieces, "[UNK]", normalizers.BertNormalizer())
+    tokenizer = tokenizers.Tokenizer.from_str(data.decode())
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[MASK] $A [CLS]", special_tokens=[("[MASK]", 4), ("[CLS]", 2)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return str(folder / "tokenizer.json")
+
+
+BART = {"model.norm_placement": "post", "model.norm_epsilon": 1e-5}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("dae", BART | {"model.position": "learned"}),
+        ("tlm", {"model.norm_placement": "post"}),
+        ("lm", {"model.position": "learned"}),
+    ],
+)
+def test_a_text_is_exported_with_the_specials_of_its_objective(
+    folder, tmp_path, name, settings
+):
+    """Not with those of another objective of such a network, nor with those of the
+    vocabulary's file."""
+    settings |= {"objective.name": name, "model.token_types": 0}
+    settings |= {"data.vocabulary": vocabulary_file(tmp_path)}
+    config = tiny_config(folder, {"lm": "gpt2"}.get(name, "mlm"), **settings)
+    workdir, _, vocabulary = save_untrained(tmp_path / "run", config)
+    export_run(workdir, tmp_path / "to")
+    tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "to" / "tokenizer.json"))
+    specials = make_objective(name).specials(vocabulary.vocab)
+    text = vocabulary.encode("the old river")[0].tolist()
+    assert tokenizer.encode("the old river").ids == [
+        *specials.before,
+        *text,
+        *specials.after,
+    ]
 
 
 EXPORTED_TASKS = [  # tests/proofs/huggingface_exports.py has the others

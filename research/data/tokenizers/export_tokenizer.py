@@ -9,6 +9,7 @@ normalizer makes another character, as NFKC makes ! of ！.
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ import tokenizers
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from research.batch import VocabInfo
 from research.data.tokenizers import normalization
 from research.data.tokenizers.tokenizer_models import MARK, SentencePieceModel
 from research.data.tokenizers.vocabulary import SPELLINGS, Vocabulary
@@ -29,39 +29,33 @@ STOPS = "([^。！？｡]*[。！？｡]+[”’」』）》\"']*)"
 _WHITE = tokenizers.Regex(r"[\s\x1c-\x1f]+")
 """White space of `str.split`, which a normalizer may take for something else."""
 
-LAYOUTS = {
-    "both": ("bos:0 A:0 eos:0", "bos:0 A:0 eos:0 B:1 eos:1"),
-    "twice": ("bos:0 A:0 eos:0", "bos:0 A:0 eos:0 eos:0 B:0 eos:0"),
-    "mask": ("bos:0 A:0 eos:0", "bos:0 A:0 mask:0 B:0 eos:0"),
-    "eos": ("A:0 eos:0", "A:0 eos:0 B:0 eos:0"),
-    "last": ("A:0 eos:0 bos:2", "A:0 eos:0 B:1 eos:1 bos:2"),
-    "none": ("", ""),
-}
-"""Layout -> special tokens around a text A, and around a pair A and B, each with its
-token type. "twice" is RoBERTa's, "mask" that of GPT's tasks (`task_input`)."""
+Row = Sequence[tuple[int | str, int]]
+"""Ids around a text "A", or around two, "A" and "B", each with its token type."""
 
 
 def write_tokenizer(
     folder: Path,
     vocabulary: Vocabulary,
     *,
-    layout: str,
+    rows: tuple[Row, Row],
     max_length: int,
     token_types: bool = False,
 ) -> None:
     """Writes TOKENIZER and CONFIG.
 
     Args:
-      layout: one of `LAYOUTS`.
+      rows: that of one text and that of two. Padding is on the left of those that end
+        with eos and bos, of which XLNet's classifiers read the last.
       max_length: the most tokens that the model reads.
       token_types: whether the model reads token types. Hugging Face's tokenizer gives
         only the inputs that CONFIG names.
     """
     tokenizer = make_tokenizer(vocabulary)
     names = special_names(vocabulary)
-    if layout != "none":
-        tokenizer.post_processor = _template(LAYOUTS[layout], names, vocabulary.vocab)
+    tokenizer.post_processor = _template(rows, vocabulary)
     tokenizer.save(str(folder / TOKENIZER))
+    ends = [piece for piece, _ in rows[0][-2:]]
+    reads_last = ends == [vocabulary.vocab.eos_id, vocabulary.vocab.bos_id]
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
@@ -70,7 +64,7 @@ def write_tokenizer(
             *["token_type_ids"] * token_types,
             "attention_mask",
         ],
-        "padding_side": "left" if layout == "last" else "right",
+        "padding_side": "left" if reads_last else "right",
         "clean_up_tokenization_spaces": False,
         **{f"{role}_token": name for role, name in names.items()},
         "cls_token": names["bos"],
@@ -205,12 +199,12 @@ def _merges(proto: Any) -> list[tuple[str, str]]:
 
 
 def _template(
-    layout: tuple[str, str], names: dict[str, str], vocab: VocabInfo
+    rows: tuple[Row, Row], vocabulary: Vocabulary
 ) -> processors.TemplateProcessing:
-    def spell(line: str) -> list[str]:
-        parts = [part.split(":") for part in line.split()]
-        return [f"{names.get(part, '$' + part)}:{kind}" for part, kind in parts]
-
-    single, pair = map(spell, layout)
-    ids = [(name, getattr(vocab, f"{role}_id")) for role, name in names.items()]
+    names = dict(enumerate(vocabulary.model.pieces)) | _added(vocabulary)
+    single, pair = (
+        [f"{names.get(piece, f'${piece}')}:{kind}" for piece, kind in row]
+        for row in rows
+    )
+    ids = [(names[piece], piece) for piece, _ in rows[1] if piece in names]
     return processors.TemplateProcessing(single=single, pair=pair, special_tokens=ids)

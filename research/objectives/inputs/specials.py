@@ -1,4 +1,4 @@
-"""The special tokens around a text that a network reads alone."""
+"""The special tokens around one text, or two, that a network reads alone."""
 
 from typing import NamedTuple
 
@@ -14,3 +14,22 @@ class Specials(NamedTuple):
     after: tuple[int, ...] = ()  # ids after it
     token_type: int = 0  # of all tokens
     last_type: int = 0  # of the last one, where it is above `token_type` (XLNet)
+    between: tuple[int, ...] = ()  # ids between two texts
+    second_type: int = 0  # token type of a second text and of what is after it
+
+    def row(self, first: str, second: str = "") -> list[tuple[int | str, int]]:
+        """The ids of a row around the names of its texts, each with its token type.
+
+        The first id between two texts has the type of the first text.
+        """
+        token_type = self.token_type
+        row: list[tuple[int | str, int]] = []
+        row += [(piece, token_type) for piece in (*self.before, first)]
+        if second:
+            row += [(piece, token_type) for piece in self.between[:1]]
+            token_type = self.second_type
+            row += [(piece, token_type) for piece in (*self.between[1:], second)]
+        row += [(piece, token_type) for piece in self.after]
+        if self.after:
+            row[-1] = self.after[-1], max(token_type, self.last_type)
+        return row

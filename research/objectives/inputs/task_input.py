@@ -90,10 +90,14 @@ class Task(objectives.Objective):
         return num_specials(self.format, num_parts)
 
     def specials(self, vocab: VocabInfo) -> Specials:
-        """Those of a row of one part."""
+        """Those of a row of one part, or of two."""
+        end = (vocab.eos_id,)
+        between = {"roberta": end * 2, "bart": end * 2, "gpt": (vocab.mask_id,)}
+        second_type = int(num_token_types(self.format) > 1)
+        pair = {"between": between.get(self.format, end), "second_type": second_type}
         if self.format == "xlnet":
-            return Specials((), (vocab.eos_id, vocab.bos_id), last_type=2)
-        return Specials((vocab.bos_id,), (vocab.eos_id,))
+            return Specials((), (vocab.eos_id, vocab.bos_id), last_type=2, **pair)
+        return Specials((vocab.bos_id,), end, **pair)
 
     def task_needs(
         self, heads: dict[str, networks.HeadSpec], **features: Any

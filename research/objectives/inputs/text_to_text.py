@@ -114,7 +114,8 @@ def specials(before: Sequence[int], vocab: VocabInfo, layout: str) -> Specials:
     """Those of an input, which `before` precedes and eos ends; a network of one stack
     reads pad first."""
     start = [] if layout == "encoder_decoder" else [vocab.pad_id]
-    return Specials((*start, *before), (vocab.eos_id,))
+    end = (vocab.eos_id,)
+    return Specials((*start, *before), end, between=end)
 
 
 def needs(layout: str) -> networks.Needs:

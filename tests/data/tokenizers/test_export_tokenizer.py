@@ -25,6 +25,7 @@ TEXTS = (
     "그는 학교에 갔다. ¿Qué pasó? 🎈",
     "",
 )
+ROWS = ([("A", 0)], [("A", 0), ("B", 0)])
 LETTERS = st.text(st.sampled_from("abdu kle. 。！’” 学中é\n\t<>/s"), max_size=40)
 
 
@@ -52,7 +53,7 @@ def test_ids_are_those_of_the_vocabulary(vocabularies, tokenizer_type):
 @pytest.mark.parametrize("tokenizer_type", train_tokenizer.TOKENIZER_TYPES)
 def test_what_is_exported_is_read_again(vocabularies, tmp_path, tokenizer_type):
     vocabulary = vocabularies[tokenizer_type]
-    export_tokenizer.write_tokenizer(tmp_path, vocabulary, layout="both", max_length=9)
+    export_tokenizer.write_tokenizer(tmp_path, vocabulary, rows=ROWS, max_length=9)
     again = load_vocabulary(tmp_path, 0)
     for text in [*TEXTS, *make_lines(3, lines=100)]:
         (token, starts), (own, own_starts) = again.encode(text), vocabulary.encode(text)
@@ -64,26 +65,32 @@ def test_what_is_exported_is_read_again(vocabularies, tmp_path, tokenizer_type):
 
 
 @pytest.mark.parametrize(
-    ("layout", "single", "pair"),
+    ("single", "pair"),
     [
-        ("both", "b A e", "b A e B e"),
-        ("eos", "A e", "A e B e"),
-        ("last", "A e b", "A e B e b"),
-        ("twice", "b A e", "b A e e B e"),
-        ("mask", "b A e", "b A m B e"),
-        ("none", "A", "A B"),
+        ("b A e", "b A e B e"),
+        ("A e", "A e B e"),
+        ("A e b", "A e B e b"),
+        ("b A e", "b A e e B e"),
+        ("b A e", "b A m B e"),
+        ("s A e", "s A e B e"),
+        ("A", "A B"),
     ],
 )
-def test_special_tokens_stand_where_the_family_has_them(
-    vocabularies, tmp_path, layout, single, pair
+def test_special_tokens_stand_where_the_rows_have_them(
+    vocabularies, tmp_path, single, pair
 ):
     vocabulary = vocabularies["wordpiece"]
-    export_tokenizer.write_tokenizer(tmp_path, vocabulary, layout=layout, max_length=64)
+    vocab = vocabulary.vocab
+    ids = {"b": vocab.bos_id, "e": vocab.eos_id, "m": vocab.mask_id}
+    ids |= {"s": int(vocab.sentinel_ids[0])}
+    rows = tuple(
+        [(ids.get(name, name), 0) for name in row.split()] for row in (single, pair)
+    )
+    export_tokenizer.write_tokenizer(tmp_path, vocabulary, rows=rows, max_length=64)
     tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     texts = {"A": make_lines(5, lines=1)[0], "B": make_lines(6, lines=1)[0]}
-    vocab = vocabulary.vocab
     parts = {name: vocabulary.encode(text)[0].tolist() for name, text in texts.items()}
-    parts |= {"b": [vocab.bos_id], "e": [vocab.eos_id], "m": [vocab.mask_id]}
+    parts |= {name: [piece] for name, piece in ids.items()}
 
     def expected(names):
         return [token for name in names.split() for token in parts[name]]
@@ -92,6 +99,7 @@ def test_special_tokens_stand_where_the_family_has_them(
     assert tokenizer.encode(texts["A"], texts["B"]).ids == expected(pair)
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert config["model_max_length"] == 64
+    assert config["padding_side"] == ("left" if single == "A e b" else "right")
     assert tokenizer.token_to_id(config["mask_token"]) == vocab.mask_id
 
 

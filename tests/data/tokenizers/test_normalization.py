@@ -29,6 +29,7 @@ ACCENTS = str.maketrans("aeiou", "áÈîÖŭ")
 LINES = [
     line.translate(ACCENTS) if n % 2 else line for n, line in enumerate(make_lines(0))
 ]
+ROWS = ([("A", 0)], [("A", 0), ("B", 0)])
 KINDS = (*train_tokenizer.TOKENIZER_TYPES, "bytebpe keep")
 NAMES = normalization.NORMALIZERS[1:]
 LETTERS = [*"aÁÈ eŭ ÖBß. ÅçŞ İſ Ω中é。学ﬁ①² \t\n", "e\u0301", "o\u0323\u0308"]
@@ -84,7 +85,7 @@ def test_it_is_trained_on_plain_text(trained):
 def test_exported_ids_are_those_of_the_vocabulary(trained, tmp_path):
     vocabulary, name = trained
     whitespace = "keep" if vocabulary.keep_whitespace else "auto"
-    export_tokenizer.write_tokenizer(tmp_path, vocabulary, layout="both", max_length=9)
+    export_tokenizer.write_tokenizer(tmp_path, vocabulary, rows=ROWS, max_length=9)
     again = load_vocabulary(tmp_path, SENTINELS, whitespace)
     tokenizer = export_tokenizer.make_tokenizer(vocabulary)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from research.batch import attention_mask, input_group
+from research.objectives import make_objective
 from research.objectives.inputs import task_input
 from tests.testing.example_batches import texts, vocab
 
@@ -44,6 +45,17 @@ def test_a_pair_is_laid_out_as_in_the_official_code(name):
     assert laid.begin[0].tolist() == list(begin) and laid.pooled[0] == pooled
     assert laid.text.length[0] == size == 5 + task_input.num_specials(name, 2)
     assert max(types) < task_input.num_token_types(name)
+
+
+@pytest.mark.parametrize("name", task_input.FORMATS)
+def test_specials_of_a_pair_are_those_of_its_row(name):
+    """An exported tokenizer has these."""
+    layout, types, begin, _ = LAYOUTS[name]
+    expected = [*zip(layout, types, strict=True)]
+    for at, text, size in ((begin[1], "B", len(B)), (begin[0], "A", len(A))):
+        expected[at : at + size] = [(text, types[at])]
+    task = make_objective("sequence_classification", format=name)
+    assert task.specials(VOCAB).row("A", "B") == expected
 
 
 @pytest.mark.parametrize("name", task_input.FORMATS)

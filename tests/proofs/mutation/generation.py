@@ -339,8 +339,8 @@ MUTANTS = [
     Mutant(
         "a text that XLM reads begins with bos, which its rows never have",
         "research/objectives/tlm.py",
-        "return Specials((vocab.eos_id,), (vocab.eos_id,), language)",
-        "return Specials((vocab.bos_id,), (vocab.eos_id,), language)",
+        "return Specials(end, end, first,",
+        "return Specials((vocab.bos_id,), end, first,",
         TEST_SPECIALS,
         "read_alone and tlm",
     ),
