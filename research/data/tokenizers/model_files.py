@@ -156,7 +156,7 @@ def _bpe_json(vocab_json: bytes, merges: str) -> bytes:
         model = tokenizers.Tokenizer(models.BPE(vocabulary, pairs))
         model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         model.decoder = decoders.ByteLevel()
-    special = [p for p in vocabulary if re.fullmatch(r"<\|?\w+\|?>", p)]
+    special = [p for p in vocabulary if re.fullmatch(r"</?\|?\w+\|?>", p)]
     model.add_special_tokens(special)
     return model.to_str().encode("utf-8")
 

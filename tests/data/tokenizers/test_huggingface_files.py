@@ -84,6 +84,7 @@ def test_vocab_json_and_merges(tmp_path):
         for line in LINES:
             expected = tokenizer.encode(line).ids
             assert vocabulary.encode(line)[0].tolist() == expected
+        assert vocabulary.decode([*range(len(SPECIALS)), *expected]) == LINES[-1]
     assert vocabulary.vocab.pad_id == 0
 
 

@@ -618,6 +618,14 @@ MUTANTS = [
         "read_again and bytebpe",
     ),
     Mutant(
+        "the end of a text, </s>, is text to vocabularies of RoBERTa and BART",
+        "research/data/tokenizers/model_files.py",
+        r'r"</?\|?\w+\|?>"',
+        r'r"<\|?\w+\|?>"',
+        TEST_FILES,
+        "vocab_json_and_merges",
+    ),
+    Mutant(
         "the ids of XLM-R are those of its SentencePiece model",
         "research/data/tokenizers/model_files.py",
         "for each in proto.pieces[3:]]",
