@@ -89,18 +89,19 @@ def make_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
         tokenizer = _of_sentencepiece(vocabulary)
     else:
         data, tokenizer_type = vocabulary.model.data.decode(), vocabulary.tokenizer_type
-        one_space = tokenizer_type in ("bytebpe", "words")
+        is_bpe = tokenizer_type in ("bytebpe", "bpe")
+        one_space = is_bpe or tokenizer_type == "words"
         one_space &= not vocabulary.keep_whitespace
-        if tokenizer_type == "bytebpe" and one_space:
+        if is_bpe and one_space:
             data = _without_white_space(data)
         tokenizer = tokenizers.Tokenizer.from_str(data)
-        if tokenizer_type == "bytebpe":
+        if is_bpe:
             tokenizer.pre_tokenizer = vocabulary.model.pre_tokenizer
         if one_space:
-            steps = [tokenizer.normalizer] if tokenizer.normalizer else []
+            steps = [vocabulary.model.normalizer]
             tokenizer.normalizer = normalizers.Sequence([*_one_space(" "), *steps])
-            cut = tokenizer.pre_tokenizer
-            tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_after_stops(), cut])
+            cut = [tokenizer.pre_tokenizer] if tokenizer.pre_tokenizer else []
+            tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_after_stops(), *cut])
     tokenizer.no_padding()
     tokenizer.no_truncation()
     special, size = _added(vocabulary), len(vocabulary.model.pieces)

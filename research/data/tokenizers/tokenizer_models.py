@@ -224,6 +224,11 @@ class HuggingFaceModel:
         return not control.isdisjoint(self._encode(units).token.tolist())
 
     @property
+    def normalizer(self) -> tokenizers.normalizers.Normalizer:
+        """The rule by which letters of units are changed; it adds no space."""
+        return self._model.normalizer
+
+    @property
     def pre_tokenizer(self) -> tokenizers.pre_tokenizers.PreTokenizer:
         """The rule by which units are cut; it adds no space."""
         return self._model.pre_tokenizer

@@ -15,6 +15,7 @@ from tokenizers import (
     trainers,
 )
 
+from research.data.tokenizers import export_tokenizer
 from research.data.tokenizers.vocabulary import load_vocabulary
 from research.errors import UserError
 from tests.testing.fake_corpus import make_lines
@@ -149,6 +150,36 @@ def test_bpe_with_byte_fallback(tmp_path):
         assert token.tolist() == expected.ids
         assert vocabulary.decode(token) == one_space
     assert any("<0x" in piece for piece in expected.tokens)
+
+
+def gemma():
+    """Gemma's kind of file: a mark for each space, and none before a text."""
+    tokenizer = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, special_tokens=SPECIALS, show_progress=False
+    )
+    tokenizer.train_from_iterator(LINES, trainer)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse()])
+    return tokenizer
+
+
+@pytest.mark.parametrize("make", [byte_fallback_bpe, gemma])
+def test_bpe_with_marks_is_exported_with_the_spaces_of_the_vocabulary(tmp_path, make):
+    """One space before each word, also before the first."""
+    make().save(str(tmp_path / "tokenizer.json"))
+    vocabulary = load_vocabulary(tmp_path, 0)
+    exported = export_tokenizer.make_tokenizer(vocabulary)
+    exported.save(str(tmp_path / "tokenizer.json"))
+    again = load_vocabulary(tmp_path, 0)
+    for text in [*LINES, "raison  raison\n\traison ", "。 。言", ""]:
+        token = vocabulary.encode(text)[0].tolist()
+        words = [" " + word for word in text.split()]
+        assert vocabulary.piece_text(token[0]).startswith(" ") if words else not token
+        assert exported.encode(text, add_special_tokens=False).ids == token
+        assert again.encode(text)[0].tolist() == token
 
 
 def test_gpt_marks_the_ends_of_words(tmp_path):

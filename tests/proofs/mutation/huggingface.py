@@ -377,6 +377,14 @@ MUTANTS = [
         "specials_of_its_objective",
     ),
     Mutant(
+        "an exported BPE with marks of words has the file's own spaces",
+        "research/data/tokenizers/export_tokenizer.py",
+        'one_space = is_bpe or tokenizer_type == "words"',
+        'one_space = tokenizer_type in ("bytebpe", "words")',
+        TEST_FILES,
+        "with_marks_is_exported",
+    ),
+    Mutant(
         "an exported tokenizer keeps the template of the vocabulary's file",
         "research/data/tokenizers/export_tokenizer.py",
         "tokenizer.post_processor = _template(",
