@@ -43,9 +43,17 @@ def read_speed(workdir: epath.PathLike) -> list[dict[str, Any]]:
 
 
 def latest_metrics(lines: list[dict[str, Any]]) -> dict[str, float]:
-    """The latest value of each metric in the lines of a metrics.jsonl."""
-    merged = {name: value for line in lines for name, value in line.items()}
-    return {k: v for k, v in merged.items() if k not in ("step", BEST_STEP)}
+    """The latest value of each metric in the lines of a metrics.jsonl.
+
+    A line with the loss of a split has all metrics of the split that are defined: one
+    that it leaves out has no value, whatever earlier lines say.
+    """
+    latest: dict[str, float] = {}
+    for line in lines:
+        measured = tuple(k.removesuffix("loss") for k in line if k.endswith("/loss"))
+        gone = {k for k in latest if k.startswith(measured)} - line.keys()
+        latest = {k: v for k, v in latest.items() if k not in gone} | line
+    return {k: v for k, v in latest.items() if k not in ("step", BEST_STEP)}
 
 
 def _read_lines(path: epath.Path) -> list[dict[str, Any]]:

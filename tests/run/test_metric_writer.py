@@ -6,7 +6,12 @@ import pytest
 
 from research.errors import UserError
 from research.files.json_files import write_json
-from research.run.metric_writer import MetricWriter, read_metrics, read_speed
+from research.run.metric_writer import (
+    MetricWriter,
+    latest_metrics,
+    read_metrics,
+    read_speed,
+)
 from tests.testing import fake_bucket
 
 
@@ -23,6 +28,23 @@ def test_a_restart_drops_the_lines_after_its_checkpoint(tmp_path):
     restarted.close()
     assert [line["step"] for line in read_metrics(tmp_path)] == [10, 20, 30]
     assert restarted.latest() == {"train/loss": 0.5}
+
+
+def test_a_metric_that_the_last_evaluation_lacks_has_no_value():
+    """A correlation with a constant is not defined; BLEU is measured at the end alone,
+    and the test split too; all else is the latest."""
+    last = {"valid/loss": 1.2, "valid/accuracy": 0.4, "valid/bleu": 7.0}
+    last["test/loss"] = 1.1
+    lines = [
+        {"step": 1, "train/loss": 3.0, "learning_rate": 0.1},
+        {"step": 1, "valid/loss": 0.2, "valid/pearson": 0.9, "valid/accuracy": 0.5},
+        {"step": 2, "train/loss": 2.0},
+        {"step": 2, "best_step": 1} | last,
+    ]
+    others = {"train/loss": 2.0, "learning_rate": 0.1}
+    assert latest_metrics(lines) == others | last
+    lines.append({"step": 3, "train/loss": 1.0})
+    assert latest_metrics(lines) == others | last | {"train/loss": 1.0}
 
 
 def test_files_in_a_bucket_are_whole_when_a_checkpoint_is_saved(tmp_path, monkeypatch):

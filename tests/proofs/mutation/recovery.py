@@ -431,6 +431,14 @@ MUTANTS = [
         "killed_anywhere",
     ),
     Mutant(
+        "a metric that the last evaluation lacks keeps an earlier value",
+        "research/run/metric_writer.py",
+        "if k not in gone} | line",
+        "} | line",
+        "tests/run/test_metric_writer.py",
+        "last_evaluation_lacks",
+    ),
+    Mutant(
         "tokens after the last logged step are not counted where training stops early",
         "research/train.py",
         "self.tokens_scored += num_scored(jax.device_get(self.state.sums))",
