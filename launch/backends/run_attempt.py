@@ -195,7 +195,9 @@ def _wait(
         except subprocess.TimeoutExpired:
             if time.monotonic() - written >= attempt_log.HEARTBEAT_INTERVAL_S:
                 record = dataclasses.replace(record, heartbeat=time.time())
-                record.write(folder)
+                # The command goes on, and the next heartbeat may be written.
+                with contextlib.suppress(Exception):
+                    record.write(folder)
                 written = time.monotonic()
             continue
         code = 128 - code if code < 0 else code

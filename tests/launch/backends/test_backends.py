@@ -1,6 +1,7 @@
 """Attempts at a job: their records, exit codes and budget; resources of a job."""
 
 import dataclasses
+import errno
 import itertools
 import subprocess
 import sys
@@ -103,6 +104,26 @@ def test_heartbeats_go_on_when_the_clock_is_set_back(folder, monkeypatch):
     run_attempt.run(_python("import time; time.sleep(0.5)"), folder, NO_RETRY)
     (process,) = attempt_log.read_attempts(folder)[0].processes
     assert process.heartbeat < process.started
+
+
+def test_a_heartbeat_that_cannot_be_written_does_not_end_the_command(
+    folder, monkeypatch
+):
+    write, tried = ProcessRecord.write, []
+
+    def write_first_and_last(record, folder):
+        tried.append(record)
+        if len(tried) > 1 and record.ended is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(record, folder)
+
+    monkeypatch.setattr(ProcessRecord, "write", write_first_and_last)
+    monkeypatch.setattr(attempt_log, "HEARTBEAT_INTERVAL_S", 0.0)
+    words = _python("import time; time.sleep(1); raise SystemExit(3)")
+    assert run_attempt.run(words, folder, NO_RETRY) == 3
+    (process,) = attempt_log.read_attempts(folder)[0].processes
+    assert process == tried[-1] and process.exit_code == 3
+    assert len(tried) > 3  # each heartbeat is tried, also after one that failed
 
 
 def test_a_job_with_a_result_is_not_run(folder):

@@ -566,6 +566,14 @@ MUTANTS = [
         "heartbeats_go_on",
     ),
     Mutant(
+        "one heartbeat that cannot be written ends the command",
+        "launch/backends/run_attempt.py",
+        "with contextlib.suppress(Exception):\n                    record.write",
+        "with contextlib.nullcontext():\n                    record.write",
+        "tests/launch/backends/test_backends.py",
+        "heartbeat_that_cannot",
+    ),
+    Mutant(
         "a run goes on from parameters that are not finite",
         "research/train.py",
         "                self._check_finite()  # an",
