@@ -12,6 +12,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+LOST_EXIT_CODE = 75
+"""Exit code of a run that is to be started again, unless its starter has another."""
+
 
 class Peers:
     """The other processes of a run, as this one sees them: here there are none.
@@ -22,7 +25,7 @@ class Peers:
 
     index, num_processes = 0, 1
 
-    def __init__(self, *, lost_exit_code: int = 75):
+    def __init__(self, *, lost_exit_code: int = LOST_EXIT_CODE):
         self.lost_exit_code = lost_exit_code
         self._check_lock = threading.Lock()  # held while the stop is chosen
         self._num_checks = 0  # once it is not 0, there is progress to save

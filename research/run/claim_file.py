@@ -1,13 +1,15 @@
 """A claim on a folder of a bucket, which has no locks: one process writes it.
 
 The claim is a file with the holder's host, process and time, which the holder rewrites
-regularly. If it does not change for `DEAD_S` seconds, its holder is taken for dead.
+regularly. If it does not change for `DEAD_S` seconds, its holder is taken for dead and
+replaced; one that lives after all, and finds that it was replaced, ends its process.
 Clocks of two hosts are never compared.
 """
 
 import contextlib
 import os
 import platform
+import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from typing import Any
 
 from etils import epath
 
+from research.distributed.peers import LOST_EXIT_CODE, exit_with_error
 from research.errors import UserError
 from research.files.json_files import NUMBER, read_json, write_json
 
@@ -35,7 +38,7 @@ def hold_claim(path: epath.Path) -> Iterator[None]:
     """
     _wait_for_end(path)
     own = {"host": platform.node(), "pid": os.getpid(), "time": time.time()}
-    own["thread"] = threading.get_ident()
+    own["id"] = secrets.token_hex(8)
     write_json(path, own)
     time.sleep(SETTLE_S)
     found = _read(path)
@@ -49,7 +52,8 @@ def hold_claim(path: epath.Path) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-        path.unlink(missing_ok=True)
+        if _is_same(_read(path), own):
+            path.unlink(missing_ok=True)
 
 
 def _wait_for_end(path: epath.Path) -> None:
@@ -69,7 +73,15 @@ def _wait_for_end(path: epath.Path) -> None:
 def _renew(path: epath.Path, own: dict[str, Any], ended: threading.Event) -> None:
     while not ended.wait(HEARTBEAT_INTERVAL_S):
         with contextlib.suppress(Exception):  # of the bucket; the next may succeed
+            found = _read(path)
+            if not _is_same(found, own):
+                exit_with_error(LOST_EXIT_CODE, _taken_over(path, found))
             write_json(path, own | {"time": time.time()})
+
+
+def _is_same(found: dict[str, Any] | None, own: dict[str, Any]) -> bool:
+    """Whether a claim that was read is one's own."""
+    return found is not None and found.get("id") == own["id"]
 
 
 def _read(path: epath.Path) -> dict[str, Any] | None:
@@ -77,6 +89,14 @@ def _read(path: epath.Path) -> dict[str, Any] | None:
         return None
     fields = {"host": str, "pid": int, "time": NUMBER}
     return read_json(path, "delete it, if no run writes this folder", fields)
+
+
+def _taken_over(path: epath.Path, found: dict[str, Any] | None) -> str:
+    what = f"is of process {found['pid']} on {found['host']}" if found else "is gone"
+    return (
+        f"another run has taken over {path.parent} while this one could not renew its "
+        f"claim ({path.name} {what}); this one has ended"
+    )
 
 
 def _refused(path: epath.Path, claim: dict[str, Any]) -> UserError:
