@@ -24,7 +24,8 @@ def evaluate(
 
     Args:
       zeros: what `setup.make_eval_zeros` makes.
-      before_batch: called before each batch.
+      before_batch: called before each batch, also of texts that are written; as often
+        in all processes.
       writes_texts: an objective that predicts texts is to write them, which takes a
         pass through the network for each of their tokens.
       with_margins: the metrics of items get intervals, which takes twenty times as long
@@ -49,7 +50,7 @@ def evaluate(
         from research.evaluation.written_texts import write_texts  # of few objectives
 
         if program.data.has_gold:
-            predictions = [write_texts(program, params)]
+            predictions = [write_texts(program, params, before_batch)]
     means, scores = host_means(jax.device_get(sums)), Scores([], {})
     if predictions:
         from research.evaluation.predictions import item_margins, score_predictions

@@ -38,7 +38,7 @@ class Evaluations:
     Args:
       workdir: of the run.
       writer: writes the metrics, and has those of the evaluations so far.
-      before_batch: called before each batch.
+      before_batch: called before each batch, as often in all processes.
 
     Attributes:
       best: the best evaluation so far, by train.best_metric.

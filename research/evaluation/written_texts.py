@@ -2,7 +2,7 @@
 
 # N examples, T new tokens
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,16 @@ from research.generation.options import Options
 from research.run.setup import Program
 
 
-def write_texts(program: Program, params: Any) -> dict[str, np.ndarray]:
+def write_texts(
+    program: Program, params: Any, before_batch: Callable[[], None] = lambda: None
+) -> dict[str, np.ndarray]:
     """written [N, T] int32: the best text of each example, pad after its end.
 
     The examples are those of `program.data.eval`, in the order of the text; an example
     without a first part has no text.
+
+    Args:
+      before_batch: called before each batch, as often in all processes.
     """
     objective, vocab = program.objective, program.data.vocab
     options = Options(
@@ -35,6 +40,7 @@ def write_texts(program: Program, params: Any) -> dict[str, np.ndarray]:
         options,
         batch=rows,
         constants=program.constants.arrays,
+        before_batch=before_batch,
     )
     written = []
     for prompts in _prompts(program.data):

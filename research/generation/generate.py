@@ -42,6 +42,7 @@ def make_generate(
     batch: int = 32,
     width: int = 0,
     constants: Mapping[str, Any] = MappingProxyType({}),
+    before_batch: Callable[[], None] = lambda: None,
 ) -> Callable[..., list[list[Text]]]:
     """A function that continues prompts, each by one text or, by beam search, several.
 
@@ -62,6 +63,7 @@ def make_generate(
       batch: prompts that are continued at once.
       width: the length that rows of prompts are padded to; 0: that of the longest.
       constants: arrays on the mesh that `Objective.read_constants` needs.
+      before_batch: called before each batch, as often in all processes.
 
     Raises:
       UserError: as `find_writer`, or the vocabulary lacks a token of `options`; of the
@@ -109,7 +111,9 @@ def make_generate(
         call = lambda rows: run(  # noqa: E731
             params, dict(constants), rows, token_type, prompt.appended
         )
-        written = map_rows(call, arrays, batch=batch, mesh=mesh)
+        written = map_rows(
+            call, arrays, batch=batch, mesh=mesh, before_batch=before_batch
+        )
         found = [_texts(Written(*each)) for each in zip(*written, strict=True)]
         _check_found(found)
         return found

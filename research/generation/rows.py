@@ -11,7 +11,14 @@ import numpy as np
 from research.distributed import sharding
 
 
-def map_rows(run: Callable[[Any], Any], arrays: Any, *, batch: int, mesh: Any) -> Any:
+def map_rows(
+    run: Callable[[Any], Any],
+    arrays: Any,
+    *,
+    batch: int,
+    mesh: Any,
+    before_batch: Callable[[], None] = lambda: None,
+) -> Any:
     """The results of all rows on the host, each [N, ...].
 
     Args:
@@ -20,6 +27,7 @@ def map_rows(run: Callable[[Any], Any], arrays: Any, *, batch: int, mesh: Any) -
       batch: rows of a batch; rounded up to a number that the mesh divides. The last
         batch is filled up with the last row.
       mesh: rows are sharded over it.
+      before_batch: called before each batch, as often in all processes.
     """
     count = len(jax.tree.leaves(arrays)[0])
     num_shards = mesh.shape["data"] * mesh.shape["fsdp"]
@@ -27,6 +35,7 @@ def map_rows(run: Callable[[Any], Any], arrays: Any, *, batch: int, mesh: Any) -
     where, results = sharding.batch_sharding(mesh), []
     with sharding.context(mesh):
         for first in range(0, count, batch):
+            before_batch()
             row = np.minimum(np.arange(first, first + batch), count - 1)
             rows = jax.tree.map(
                 lambda x, row=row: jax.device_put(x[row], where), arrays

@@ -271,12 +271,8 @@ def test_losses_and_items_do_not_depend_on_the_length_of_a_batch(
         assert item.prediction == other.prediction and item.gold == other.gold
 
 
-@pytest.mark.parametrize(
-    ("format", "layout", "expected"),
-    [("t5", "decoder", 6), ("bart", "decoder", 5), ("bart", "encoder_decoder", 5)],
-)
-def test_texts_are_as_long_as_targets_of_training(folder, format, layout, expected):
-    """Learned positions for training are enough, and bos is not among new tokens."""
+def program_that_writes(folder, format, layout):
+    """Of a small network with as many learned positions as training needs."""
     fields = SHORT | {"target_length": 6, "format": format, "layout": layout}
     keys = {"fields": "one,two", "length": 4}
     config = task_config(folder, "sequence_to_sequence", "rows.jsonl", keys, **fields)
@@ -284,10 +280,30 @@ def test_texts_are_as_long_as_targets_of_training(folder, format, layout, expect
     config.model.update({"layers": 1, "width": 32, "heads": 2, "feedforward": 64})
     config.model.position = "learned"
     config.model.max_length = 4 + 6 if layout == "decoder" else 6
-    program = build_program(config, jax.devices()[:1])
+    return build_program(config, jax.devices()[:1])
+
+
+@pytest.mark.parametrize(
+    ("format", "layout", "expected"),
+    [("t5", "decoder", 6), ("bart", "decoder", 5), ("bart", "encoder_decoder", 5)],
+)
+def test_texts_are_as_long_as_targets_of_training(folder, format, layout, expected):
+    """Learned positions for training are enough, and bos is not among new tokens."""
+    program = program_that_writes(folder, format, layout)
     with sharding.context(program.mesh):
         found = write_texts(program, random_state(program).params)["written"]
     assert found.shape == (29, expected)
+
+
+def test_a_stop_is_heard_before_each_batch_of_texts(folder):
+    program, calls = program_that_writes(folder, "t5", "decoder"), []
+    rows = len(program.abstract_batch["token"])
+    with sharding.context(program.mesh):
+        params, zeros = random_state(program).params, make_eval_zeros(program)()
+        evaluate(program, params, zeros, lambda: calls.append(0), with_margins=False)
+    num_batches = -(-29 // rows)
+    assert num_batches > 1
+    assert len(calls) == 2 * num_batches  # of the loss, and of the texts
 
 
 def test_words_past_the_row_are_predicted_to_be_outside(folder):

@@ -66,7 +66,7 @@ def reply(prompt):
 def scores_of(task, tmp_path, monkeypatch):
     """An evaluation of a network that writes `reply`."""
 
-    def make_generate(*args, batch, constants):
+    def make_generate(*args, batch, constants, before_batch):
         return lambda prompts: [[Text(reply(each), 0, 0, True)] for each in prompts]
 
     data, objective = open_task(tmp_path, task)

@@ -66,6 +66,22 @@ MUTANTS = [
         "long_as_targets",
     ),
     Mutant(
+        "a stop is not heard while an evaluation writes texts",
+        "research/evaluation/evaluate.py",
+        "write_texts(program, params, before_batch)",
+        "write_texts(program, params)",
+        "tests/evaluation/test_predictions.py",
+        "stop_is_heard",
+    ),
+    Mutant(
+        "a stop is heard once, and not before each batch of texts",
+        "research/generation/rows.py",
+        "        for first in range(0, count, batch):\n            before_batch()\n",
+        "        before_batch()\n        for first in range(0, count, batch):\n",
+        "tests/evaluation/test_predictions.py",
+        "stop_is_heard",
+    ),
+    Mutant(
         "the probabilities of a CRF are those of its words alone",
         "research/objectives/losses/crf.py",
         "    return jax.grad(total)(emission)\n",
