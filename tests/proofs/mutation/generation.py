@@ -25,6 +25,8 @@ MUTANTS = [
         "return value in (False, 0, 1, [])",
         TEST_SEARCHES,
         "where_it_is_on",
+    ),
+    Mutant(
         "a text that no token may follow goes on with padding, or is missing",
         "research/generation/generate.py",
         "        _check_found(found)\n",
