@@ -19,8 +19,8 @@ MUTANTS = [
     Mutant(
         "data.valid beside a seqio task is not read, and nothing says so",
         "research/data/pipeline.py",
-        "        _refuse_named_splits(data)\n        from research.data.seqio",
-        "        from research.data.seqio",
+        "        _refuse_named_splits(data)\n        objective.check_corpora(1)\n",
+        "        objective.check_corpora(1)\n",
         "tests/data/seqio/test_task_source.py",
         "split_in_files",
     ),

@@ -248,8 +248,8 @@ MUTANTS = [
     Mutant(
         "layers that stay are rescaled by their rate",
         BLOCKS,
-        "after = lax.cond(runs, run, lambda: skipped)",
-        "after = lax.cond(runs, lambda: run() * 2, lambda: skipped)",
+        "after = run_if(runs, run, lambda: skipped)",
+        "after = run_if(runs, lambda: run() * 2, lambda: skipped)",
         "tests/networks/test_layer_dropout.py",
         "each_draw",
     ),

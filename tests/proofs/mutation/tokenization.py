@@ -17,8 +17,8 @@ MUTANTS = [
     Mutant(
         "a zero width space beside a word is a token of its own",
         MODELS,
-        "if not self.drops_units:\n            return _concatenate",
-        "if True:\n            return _concatenate",
+        "if not self.drops_units:\n            return _concatenate(self._encode(",
+        "if True:\n            return _concatenate(self._encode(",
         TEST_SPACES,
         "ids_are_those_of_the_whole_text and unigram",
     ),
@@ -57,8 +57,8 @@ MUTANTS = [
     Mutant(
         "added tokens that are text, indentation for one, are decoded to nothing",
         MODELS,
-        '{token["content"] for token in added if token["special"]}',
-        '{token["content"] for token in added}',
+        '{token["content"] for token in added if token["special"]}\n        ordinary',
+        '{token["content"] for token in added}\n        ordinary',
         TEST_BYTE_LEVEL,
         "only_special_pieces",
     ),
@@ -81,7 +81,7 @@ MUTANTS = [
     Mutant(
         "an empty line has no eos",
         "research/data/store/tokenize.py",
-        "known[_LINE_END] = len(self.separator_ids) * self._lines",
+        "known[_LINE_END] = len(self.separator_ids) * self.lines",
         "known[_LINE_END] = 0",
         "tests/data/store/test_stream.py",
         "eos_ends_each_line",
