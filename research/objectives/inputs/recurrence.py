@@ -11,8 +11,9 @@ import jax.numpy as jnp
 def mems_from_carry(net: Any, batch: dict, mem_len: int) -> dict[str, jax.Array]:
     """The mems of each row, of `mem_len` positions, from the previous step.
 
-    A row has mems only if its example follows that of the previous step, so that text
-    after the end of a shard or of an epoch is not read as a continuation.
+    A row has mems only if its example follows that of the previous step, in the same
+    direction, so that text after the end of a shard or of an epoch is not read as a
+    continuation.
 
     Args:
       batch: has `example` [B] and `carry` from `carry_from_mems`; before the first step
@@ -24,18 +25,28 @@ def mems_from_carry(net: Any, batch: dict, mem_len: int) -> dict[str, jax.Array]
     carry = batch.get("carry")
     if not carry:
         return net.empty_mems(len(batch["position"]), mem_len)
-    continues = batch["example"] == carry["next"]
+    continues = _place(batch["example"], _direction(batch)) == carry["next"]
     segment = jnp.where(continues[:, None], carry["segment"], 0)
     mems = {name: array for name, array in carry.items() if name != "next"}
     return mems | {"segment": segment}
 
 
 def carry_from_mems(batch: dict, mems: dict, length: int) -> dict[str, jax.Array]:
-    """The carry after a step: the mems, and the example that may use them.
+    """The carry after a step: the mems, and the place at which they are used.
 
     That is the next example, or the previous one in rows with decreasing positions. A
-    text shorter than `length` is the last of its shard: no example uses its mems (-1).
+    text shorter than `length` is the last of its shard: its mems are not used (-1).
     """
-    position, full = batch["position"], batch["segment"][:, length - 1] > 0
-    following = batch["example"] + position[:, 1] - position[:, 0]
+    direction, full = _direction(batch), batch["segment"][:, length - 1] > 0
+    following = _place(batch["example"] + direction, direction)
     return mems | {"next": jnp.where(full, following, -1)}
+
+
+def _direction(batch: dict) -> jax.Array:
+    """[B] int32: 1; -1 in rows with decreasing positions."""
+    return batch["position"][:, 1] - batch["position"][:, 0]
+
+
+def _place(example: jax.Array, direction: jax.Array) -> jax.Array:
+    """[B] int32: a number of each example in each direction, of which none is -1."""
+    return jnp.where(direction < 0, -2 - example, example)

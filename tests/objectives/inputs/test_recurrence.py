@@ -9,9 +9,11 @@ import pytest
 
 from research import networks
 from research.batch import BACKWARD
+from research.data.loading.contiguous_order import contiguous_position, reads_backward
 from research.data.units import TextSpec
 from research.errors import UserError
 from research.objectives import make_objective
+from research.objectives.inputs.recurrence import carry_from_mems, mems_from_carry
 from tests.testing.example_batches import keys, rows, texts, vocab
 from tests.testing.model_options import model_options
 
@@ -151,8 +153,30 @@ def test_a_backward_row_continues_with_the_text_before_it():
     )
     index = np.arange(length)
     np.testing.assert_array_equal(batch["position"][:, :length], [index, index[::-1]])
-    carry = scorer(objective)(batch)[1]
-    assert list(carry["next"]) == [8, 7]
+    carry = scorer(objective)(batch)[1] | {"segment": jnp.ones((2, 4))}
+    for numbers, continued in (([8, 7], True), ([7, 8], False), ([9, 6], False)):
+        following = batch | {"example": jnp.array(numbers), "carry": carry}
+        mems = mems_from_carry(None, following, 4)
+        assert (mems["segment"] == continued).all()
+
+
+@pytest.mark.parametrize("num", range(4, 16))
+@pytest.mark.parametrize("num_rows", [1, 2, 3, 4])
+def test_rows_that_change_direction_have_no_mems_of_the_epoch_before(num_rows, num):
+    row, carry, before = np.arange(num_rows), None, -1
+    for step in range(3 * (num // num_rows)):
+        steps = np.full(num_rows, step)
+        epoch, example = contiguous_position(
+            steps, row, num_rows=num_rows, num=num, reverse=True
+        )
+        backward = reads_backward(row, epoch)[:, None]
+        position = np.where(backward, np.arange(4)[::-1], np.arange(4))
+        segment = np.ones((num_rows, 4), np.int32)
+        batch = {"example": example, "position": position, "segment": segment}
+        if carry:
+            mems = mems_from_carry(None, batch | {"carry": carry}, 4)
+            assert (mems["segment"] == (epoch[0] == before)).all()
+        carry, before = carry_from_mems(batch, {"segment": segment}, 4), epoch[0]
 
 
 def test_mems_are_of_all_parts_but_the_last():

@@ -270,9 +270,17 @@ MUTANTS = [
         "half_of_the_second_segments",
     ),
     Mutant(
+        "a row that turns at the end of an epoch reads the mems of the other direction",
+        RECURRENCE,
+        "return jnp.where(direction < 0, -2 - example, example)",
+        "return example",
+        TEST_RECURRENCE,
+        "change_direction",
+    ),
+    Mutant(
         "a row has mems of another text, at the end of a shard or of an epoch",
         RECURRENCE,
-        'continues = batch["example"] == carry["next"]',
+        'continues = _place(batch["example"], _direction(batch)) == carry["next"]',
         'continues = batch["example"] >= 0',
         TEST_RECURRENCE,
         "only_of_the_text_before",
