@@ -26,13 +26,23 @@ EVALUATED_TEXT = ("data.eval_split", "data.valid", "data.test")
 """The keys that choose the evaluated text."""
 
 
-READ_WITH = {
-    "train.init_scope": "train.init_from",
-    "train.init_layers": "train.init_from",
-    "data.alpha": "data.mixture",
-    "data.mixing": "data.mixture",
+PRUNE = "optimizer.prune"
+
+READ_WITH: dict[str, tuple[str, tuple[str, ...]]] = {
+    "train.init_scope": ("train.init_from", ()),
+    "train.init_layers": ("train.init_from", ()),
+    "data.alpha": ("data.mixture", ()),
+    "data.mixing": ("data.mixture", ()),
+    "optimizer.warmup": ("optimizer.warmup_steps", ()),
+    "optimizer.prune_scope": (PRUNE, ("magnitude", "movement")),
+    "optimizer.prune_kept": (PRUNE, ("magnitude", "movement")),
+    "optimizer.prune_begin": (PRUNE, ("magnitude", "movement", "soft_movement")),
+    "optimizer.prune_end": (PRUNE, ("magnitude", "movement", "soft_movement")),
+    "optimizer.prune_score_rate": (PRUNE, ("movement", "soft_movement", "l0")),
+    "optimizer.prune_threshold": (PRUNE, ("soft_movement",)),
+    "optimizer.prune_penalty": (PRUNE, ("soft_movement", "l0")),
 }
-"""Key -> another one, without which it is not read."""
+"""Key -> another one, and its values with which it is read; (): any but 0 or empty."""
 
 
 def load_config(
@@ -95,10 +105,14 @@ def load_config(
 def _tell_unread(config: ConfigDict, overrides: Mapping[str, Any]) -> None:
     """Prints a line for each key that is given, and not read without another one."""
     flat, default = flatten(config), flatten(base.every_key())
-    for key, needed in READ_WITH.items():
-        if key in overrides and flat[key] != default[key] and not flat[needed]:
+    for key, (needed, values) in READ_WITH.items():
+        found = flat[needed]
+        is_read = found in values if values else found
+        if key in overrides and flat[key] != default[key] and not is_read:
+            needs = f"{needed}={' or '.join(values)}" if values else needed
             print(
-                f"{key}={flat[key]} is not read: it needs {needed}, which is not set",
+                f"{key}={flat[key]} is not read: it needs {needs}, but that is "
+                f"{found!r}",
                 file=sys.stderr,
             )
 

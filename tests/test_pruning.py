@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 
+from launch.config import READ_WITH
 from research import l0_gates, networks, pruning
 from research.errors import UserError
 from research.pruning import Pruner, Pruning
@@ -102,6 +103,24 @@ def test_unpruned_weights_and_other_parameters_train_as_without_pruning():
         assert (own == 0).mean() == 0.5
         np.testing.assert_array_equal(own[own != 0], other[own != 0])
     jax.tree.map(np.testing.assert_array_equal, pruned["token"], plain["token"])
+
+
+@pytest.mark.parametrize("method", pruning.METHODS)
+def test_a_method_reads_the_keys_that_are_said_to_be_read_with_it(method):
+    """They alone change the update."""
+
+    def program(**changes):
+        optimizer = make_optimizer(section(prune=method, **changes), 1000)
+        state = jax.eval_shape(optimizer.init, params)
+        return jax.jit(optimizer.update).lower(params, state, params).as_text()
+
+    params = make_params()
+    own = program()
+    for key, (needed, methods) in READ_WITH.items():
+        name = key.removeprefix("optimizer.")
+        if needed == "optimizer.prune":
+            change = {name: "global" if name == "prune_scope" else 0.5}
+            assert (program(**change) != own) == (method in methods), key
 
 
 def test_movement_keeps_what_training_moves_away_from_0():

@@ -150,6 +150,22 @@ MUTANTS = [
         "not_read_without_another",
     ),
     Mutant(
+        "a key that the chosen kind of pruning does not read is not told",
+        CONFIG,
+        "is_read = found in values if values else found",
+        "is_read = found",
+        TEST_CONFIG,
+        "not_read_without_another",
+    ),
+    Mutant(
+        "a threshold is said to be read by movement, too",
+        CONFIG,
+        '"optimizer.prune_threshold": (PRUNE, ("soft_movement",)),',
+        '"optimizer.prune_threshold": (PRUNE, ("soft_movement", "movement")),',
+        "tests/test_pruning.py",
+        "said_to_be_read",
+    ),
+    Mutant(
         "a WordPiece vocabulary needs room for bytes that it does not have",
         "research/data/tokenizers/train_tokenizer.py",
         'tokenizer_type not in ("wordpiece", "words")',
