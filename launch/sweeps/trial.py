@@ -64,7 +64,7 @@ class Trial:
     @functools.cached_property
     def objective(self) -> Objective:
         """The objective that its config describes."""
-        prefixes = ("objective.", "data.length")
+        prefixes = ("objective.", "data.length", "data.sentinels", "data.vocabulary")
         own = {k: v for k, v in self.config.items() if k.startswith(prefixes)}
         return config_objective(load_config(base.__file__, own))
 
