@@ -119,7 +119,7 @@ class Objective(abc.ABC):
 
     def check_corpora(self, num: int) -> None:
         """Raises UserError: it does not read `num` corpora of data.mixture."""
-        assert num > 0
+        return
 
     @abc.abstractmethod
     def text_spec(self, length: int) -> TextSpec:
