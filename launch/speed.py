@@ -75,7 +75,12 @@ def run(args: argparse.Namespace) -> None:
     name = args.size or ("tiny" if jax.default_backend() == "cpu" else "base")
     folder = Path(args.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    figures = {"size": name} | measure(SIZES[name], args.seconds)
+    size = SIZES[name]
+    if args.only == "steps":
+        size = size._replace(attention_lengths=())
+    if args.only == "attention":
+        size = size._replace(step_lengths=())
+    figures = {"size": name} | measure(size, args.seconds)
     write_json(folder / "speed.json", figures)
     text = "\n".join(page(figures)) + "\n"
     replace_text(epath.Path(folder / "speed.md"), text)
@@ -86,7 +91,8 @@ def measure(size: Size, seconds: float) -> dict[str, Any]:
     """All figures, in the format of speed.json.
 
     Args:
-      seconds: time limit, after which jobs are recorded as not measured.
+      seconds: time after which no further job begins; the others are recorded as not
+        measured.
     """
     import jax
 
@@ -151,6 +157,9 @@ def parser() -> Parser:
     parser = Parser(__doc__, overrides=False)
     parser.add_argument("--folder", default="runs/speed", help="of what is written")
     parser.add_argument("--size", choices=SIZES, help="base, unless this is a CPU")
+    parser.add_argument(
+        "--only", choices=("steps", "attention"), help="what is timed; default: both"
+    )
     parser.add_argument(
         "--seconds", type=float, default=450.0, help="that the run takes, about"
     )

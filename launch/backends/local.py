@@ -16,6 +16,10 @@ from launch.backends.backend import Job, flag
 from launch.backends.resources import Resources
 from research.errors import UserError
 
+VARIABLES = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""Environment variables of jobs that the user has not set. JAX would give most of a
+GPU's memory to the first job, where those that run at the same time share it."""
+
 
 @dataclasses.dataclass
 class Backend:
@@ -54,7 +58,7 @@ class Backend:
             cores = free.pop(0) if self._shares else frozenset()
             with run_attempt.open_log(job.folder) as output:
                 self._processes[handle] = run_attempt.start_process(
-                    command, output, cores=cores
+                    command, output, cores=cores, variables=VARIABLES
                 )
             self._cores_of[handle] = cores
         return handles

@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -122,6 +122,7 @@ def start_process(
     inherited: Sequence[int] = (),
     die_with_parent: bool = False,
     cores: Collection[int] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.Popen:
     """Starts a command in a new session, with huge pages for its arrays.
 
@@ -130,6 +131,7 @@ def start_process(
       inherited: file descriptors that the command inherits.
       die_with_parent: kill the command when this process dies (on Linux).
       cores: the CPU cores that it and what it starts may use; (): all.
+      variables: further environment variables, unless they are set already.
     """
     first, *rest = command
     with _only_on(cores):
@@ -138,7 +140,9 @@ def start_process(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} | os.environ,
+            env={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+            | dict(variables or {})
+            | os.environ,
             pass_fds=inherited,
             preexec_fn=_before_exec if die_with_parent else None,
             start_new_session=True,

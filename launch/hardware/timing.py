@@ -4,16 +4,16 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import jax
 
 from research.errors import UserError
 
-COMPILE_FRACTION = 0.7
-"""The fraction of the time limit after which nothing more is compiled or measured."""
 MAX_THREADS = 8
+"""The most programs that are compiled at once. On a GPU it is one: XLA chooses among
+kernels by timing them there."""
 DOES_NOT_FIT = "does not fit"
 NO_TIME = "no time was left"
 MAX_REASON = 120
@@ -33,36 +33,44 @@ class Job(NamedTuple):
 def run_jobs(jobs: Sequence[Job], seconds: float) -> list[dict[str, Any]]:
     """The record of each job: its facts, and its measurements or why there are none.
 
-    All are compiled first, in threads; nothing compiles while a job is timed. What
-    XLA or its libraries refuse costs no other job its figures.
+    Several are compiled at a time, in threads, and then measured; nothing compiles
+    while a job is timed. What XLA or its libraries refuse costs no other job its
+    figures.
 
     Args:
-      seconds: time after which no further job is started.
+      seconds: time after which no further job is compiled; those that are will be
+        measured.
     """
     deadline = time.monotonic() + seconds
-    with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
-        futures = [pool.submit(job.prepare) for job in jobs]
-        wait(futures, timeout=COMPILE_FRACTION * seconds)
-        for future in futures:
-            future.cancel()  # has no effect on one that has begun
+    at_once = min(MAX_THREADS, os.cpu_count() or 1)
+    if jax.default_backend() == "gpu":
+        at_once = 1
+    records = []
+    with ThreadPoolExecutor(at_once) as pool:
+        for start in range(0, len(jobs), at_once):
+            chosen = jobs[start : start + at_once]
+            if time.monotonic() > deadline:
+                records += [job.facts | {"not_run": NO_TIME} for job in chosen]
+                continue
+            futures = [pool.submit(job.prepare) for job in chosen]
+            wait(futures)
+            for job, future in zip(chosen, futures, strict=True):
+                records.append(job.facts | _measured(future))
+    return records
 
-    def measured(future: Any) -> dict[str, Any]:
-        if future.cancelled() or time.monotonic() > deadline:
-            return {"not_run": NO_TIME}
-        try:
-            return future.result()()
-        except UserError as error:
-            return {"not_run": str(error)}
-        except RuntimeError as error:
-            if is_out_of_memory(error):
-                return {"not_run": DOES_NOT_FIT}
-            if not isinstance(error, jax.errors.JaxRuntimeError):
-                raise
-            return {"not_run": str(error).splitlines()[0][:MAX_REASON]}
 
-    return [
-        job.facts | measured(future) for job, future in zip(jobs, futures, strict=True)
-    ]
+def _measured(future: Future) -> dict[str, Any]:
+    """The measurements of a prepared job, or why there are none."""
+    try:
+        return future.result()()
+    except UserError as error:
+        return {"not_run": str(error)}
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            return {"not_run": DOES_NOT_FIT}
+        if not isinstance(error, jax.errors.JaxRuntimeError):
+            raise
+        return {"not_run": str(error).splitlines()[0][:MAX_REASON]}
 
 
 def is_out_of_memory(error: Exception) -> bool:

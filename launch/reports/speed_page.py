@@ -35,9 +35,12 @@ def page(figures: dict[str, Any]) -> Iterator[str]:
         f"{figures['seconds']:.0f} s. A plain product of two [{size}, {size}] matrices "
         f"runs at {product / 1e12:.3g} TFLOP/s on one device{share}."
     )
-    yield from ("", "## Train steps", "", STEPS_NOTE, "")
-    rows = (_step_cells(record, figures) for record in figures["steps"])
-    yield from _table(STEPS_HEADER, rows)
+    if figures["steps"]:
+        yield from ("", "## Train steps", "", STEPS_NOTE, "")
+        rows = (_step_cells(record, figures) for record in figures["steps"])
+        yield from _table(STEPS_HEADER, rows)
+    if not figures["attention"]:
+        return
     note = ATTENTION_NOTE.format(**figures["attention_shape"])
     yield from ("", "## Attention alone", "", note, "")
     names = dict.fromkeys(record["attention"] for record in figures["attention"])

@@ -139,6 +139,27 @@ def test_what_is_not_measured_says_why():
         run_jobs([Job({}, lambda: bug)], 60)
 
 
+@pytest.mark.parametrize("platform, at_once", [("gpu", 1), ("cpu", 2)])
+def test_jobs_that_were_compiled_in_time_are_measured(monkeypatch, platform, at_once):
+    """A limit that ends within a compilation costs its figures only those after it."""
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
+    monkeypatch.setattr(timing, "MAX_THREADS", 2)
+    monkeypatch.setattr(timing.os, "cpu_count", lambda: 8)
+    clock = [0.0]
+    monkeypatch.setattr(timing, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    def prepare():
+        clock[0] += 100
+        return lambda: {"seconds": 1}
+
+    records = run_jobs([Job({"job": job}, prepare) for job in range(4)], 60)
+    measured = [record["job"] for record in records if "seconds" in record]
+    assert measured == list(range(at_once))
+    assert [record["not_run"] for record in records[at_once:]] == [NO_TIME] * (
+        4 - at_once
+    )
+
+
 def test_a_call_takes_as_long_as_in_its_fastest_turn(monkeypatch):
     clock = iter([0, 10, 0, 4, 0, 2, 0, 3])  # a call of 10 s, then three turns of one
     fake = SimpleNamespace(monotonic=lambda: next(clock))

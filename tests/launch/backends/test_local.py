@@ -204,6 +204,30 @@ def test_jobs_at_a_time_have_cores_of_their_own(tmp_path):
     assert found[-1] in found[:-1]  # of a job that had ended
 
 
+SHOWS_VARIABLE = """
+import json, os, sys
+with open(sys.argv[1] + "/result.json", "w") as file:
+    json.dump({"variable": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE")}, file)
+"""
+
+
+@pytest.mark.parametrize("own", [None, "true"])
+def test_jobs_at_a_time_share_the_memory_of_a_gpu(tmp_path, monkeypatch, own):
+    """Unless the user says otherwise, JAX preallocates no memory."""
+    name = "XLA_PYTHON_CLIENT_PREALLOCATE"
+    monkeypatch.delenv(name, raising=False)
+    if own:
+        monkeypatch.setenv(name, own)
+    job = ScriptJob(epath.Path(tmp_path / "job"), SHOWS_VARIABLE)
+    backend, progress = local.Backend("", Resources()), JobProgress("jobs", 1, 0)
+    with scheduler.only_driver(tmp_path):
+        scheduler.Scheduler(
+            [job], backend, progress, workdir=tmp_path, budget=Budget()
+        ).run()
+    found = json.loads((job.folder / "result.json").read_text())
+    assert found["variable"] == (own or "false")
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="Linux alone")
 @pytest.mark.parametrize("cores", [-1, 10**6])
 def test_cores_that_the_machine_does_not_have_are_refused(cores):

@@ -78,6 +78,32 @@ MUTANTS = [
         "whole_micro_batches",
     ),
     Mutant(
+        "a GPU compiles several programs at once, and times them beside each other",
+        "launch/hardware/timing.py",
+        'if jax.default_backend() == "gpu":',
+        "if False:",
+        TEST_SPEED,
+        "compiled_in_time",
+    ),
+    Mutant(
+        "a program that was compiled is not measured once the time is over",
+        "launch/hardware/timing.py",
+        "wait(futures)\n",
+        "wait(futures)\n            if time.monotonic() > deadline:\n"
+        '                records += [j.facts | {"not_run": NO_TIME} for j in chosen]\n'
+        "                continue\n",
+        TEST_SPEED,
+        "compiled_in_time",
+    ),
+    Mutant(
+        "the first job of a machine takes the memory of its GPU",
+        "launch/backends/local.py",
+        "cores=cores, variables=VARIABLES",
+        "cores=cores",
+        "tests/launch/backends/test_local.py",
+        "memory_of_a_gpu",
+    ),
+    Mutant(
         "the pairs within a prefix are counted as causal ones",
         "launch/hardware/attention_speed.py",
         "pairs = causal_pairs + prefix * (prefix - 1) // 2",
