@@ -26,7 +26,7 @@ def sweep(scale, tasks):
     shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
     text = {"data.stride": stride(SCALES[scale])}
     reference = "experiments/mlm.py", SHARED | shape | budget | text
-    chosen = finetuning.own_tasks("tasks", tasks, scale)
+    chosen = finetuning.own_tasks("tasks", tasks)
 
     def keys(row, base):
         own = finetuning.like(reference, base) | FAMILY_KEYS.get(row, {})
