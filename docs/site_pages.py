@@ -33,7 +33,7 @@ from research.run import sections
 ROOT = Path(__file__).parents[1]
 NAV = {
     "Start": {
-        "First ten minutes": "README.md",
+        "First minute": "README.md",
         "Concepts": "docs/concepts.md",
         "Times": "docs/times.md",
     },

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     except ModuleNotFoundError as error:
         raise UserError(
             f"launch.serve needs {error.name}, of the extra serve: "
-            "pip install 'palimpsest[serve]'"
+            "in the clone, pip install '.[serve]'"
         ) from error
     from launch.serving.worker import Worker
 

@@ -95,6 +95,21 @@ def _parser(module: str) -> argparse.ArgumentParser:
     return _main_module(module).parser()
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/manual.md"])
+def test_a_page_names_every_experiment(page):
+    text = (ROOT / page).read_text("utf-8")
+    names = {Path(file).stem for file in _experiment_files("")} - {"base", "finetune"}
+    assert {name for name in names if f"`{name}`" not in text} == set()
+
+
+def test_no_file_installs_another_project_of_this_name():
+    """PyPI's palimpsest is not this project."""
+    pages = [ROOT / "README.md", ROOT / "Makefile", *(ROOT / "docs").rglob("*.md")]
+    wrong = re.compile(r"pip install [^\n]*palimpsest" + re.escape("["))
+    files = [*PYTHON_FILES, *pages]
+    assert not [p for p in files if wrong.search(p.read_text("utf-8"))]
+
+
 def test_make_compare_reports_what_it_sweeps():
     plan = _plan("compare")
     sweep, report = (

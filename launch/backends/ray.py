@@ -114,7 +114,7 @@ class Backend:
             import ray
         except ImportError as error:
             raise UserError(
-                "--on=ray needs the package ray: pip install 'palimpsest[ray]'"
+                "--on=ray needs the package ray: in the clone, pip install '.[ray]'"
             ) from error
         from launch.backends import ray_actors
 

@@ -53,7 +53,8 @@ class Backend:
             import submitit
         except ImportError as error:
             raise UserError(
-                "--on=slurm needs the package submitit: pip install 'palimpsest[slurm]'"
+                "--on=slurm needs the package submitit: in the clone, "
+                "pip install '.[slurm]'"
             ) from error
         handles = {}
         for first in range(0, len(jobs), MAX_ARRAY_SIZE):

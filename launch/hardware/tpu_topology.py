@@ -74,7 +74,7 @@ def required_libtpu() -> Requirement:
 
 def _check_libtpu(name: str) -> None:
     required = required_libtpu()
-    hint = "install it by pip install 'palimpsest[aot]'"
+    hint = "make pod installs it in .venv/aot, which is to be on PYTHONPATH"
     try:
         version = importlib.metadata.version("libtpu")
     except importlib.metadata.PackageNotFoundError as error:

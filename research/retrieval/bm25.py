@@ -31,7 +31,7 @@ class BM25:
         except ImportError as error:
             raise UserError(
                 "answers from documents need the packages of the extra serve: "
-                "pip install 'palimpsest[serve]'"
+                "in the clone, pip install '.[serve]'"
             ) from error
         logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG itself
         self.num_texts, self._index = len(texts), None

@@ -378,5 +378,5 @@ def test_a_port_that_is_taken_is_reported(server, documents):
 
 def test_missing_packages_are_named(monkeypatch, documents):
     monkeypatch.setitem(sys.modules, "launch.serving.app", None)
-    with pytest.raises(UserError, match=r"pip install 'palimpsest\[serve\]'"):
+    with pytest.raises(UserError, match=r"pip install '\.\[serve\]'"):
         serve.run(arguments(documents))

@@ -133,7 +133,7 @@ def build_index(
     Counts, over all examples:
       skipped: tokens of text in no example.
       repeated: tokens read again, each as often as it is.
-      truncated: tokens that are left out of pairs because a pair is too long.
+      truncated: tokens that are left out because a text or pair is too long.
       cut: sentences (packed: documents) that are longer than a row.
 
     Raises:

@@ -47,7 +47,7 @@ class Spans(NamedTuple):
     second: np.ndarray | None = None  # [N] int64, start of the second span
     second_length: np.ndarray | None = None  # [N] int64, 0 in a row of one span
     total: int = 0  # tokens of text
-    truncated: int = 0  # tokens that are left out because a pair is too long
+    truncated: int = 0  # tokens that are left out because a text or pair is too long
     cut: int = 0  # sentences or documents that are longer than a row
     pieces: Any = None  # of packed rows; `start` is that of the first one
 
