@@ -108,6 +108,8 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
     """Writes the result of a claim and returns its path."""
     if args.scale not in claim.plans:
         raise unknown(f"plan of {claim.id}", args.scale, claim.plans)
+    if not args.workdir:
+        raise UserError("--workdir is missing; give the folder of the sweep")
     file = args.table or default_table(claim)
     plan = claim.plans[args.scale]
     scale = sweep_plan.read_header(args.workdir)["scale"]

@@ -101,13 +101,27 @@ class Parser(argparse.ArgumentParser):
                 argument.encode()
             except UnicodeEncodeError as error:
                 raise UserError(f"{argument!a} is not text in UTF-8") from error
-        namespace, rest = super().parse_known_args(arguments, namespace)
-        for action in self._actions:
-            if action.required and getattr(namespace, action.dest) == "":
-                flag = action.option_strings[0]
-                raise UserError(f"{flag} has no value; write {flag}=VALUE")
+        required = [a for a in self._actions if a.required and a.option_strings]
+        try:
+            for action in required:  # after unknown flags, which may be these misspelt
+                action.required = False
+            namespace, rest = super().parse_known_args(arguments, namespace)
+        finally:
+            for action in required:
+                action.required = True
         namespace.overrides = self._overrides(rest)
+        self._check_given(required, namespace)
         return namespace
+
+    def _check_given(
+        self, required: list[argparse.Action], namespace: argparse.Namespace
+    ) -> None:
+        values = {a.option_strings[0]: getattr(namespace, a.dest) for a in required}
+        if missing := [flag for flag, value in values.items() if value is None]:
+            self.error(f"the following arguments are required: {', '.join(missing)}")
+        for flag, value in values.items():
+            if value == "":
+                raise UserError(f"{flag} has no value; write {flag}=VALUE")
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message)

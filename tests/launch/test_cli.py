@@ -82,6 +82,15 @@ def test_each_whole_number_of_a_command_has_bounds(module):
         assert action.type is not int or is_field, action.dest
 
 
+def test_a_misspelt_flag_is_told_before_the_one_that_is_missing():
+    parser = Parser("A command.", overrides=False)
+    parser.add_argument("--workdir", required=True)
+    with pytest.raises(UserError, match="unknown flag '--workdr'; did you mean --work"):
+        parser.parse_args(["--workdr=runs/a"])
+    with pytest.raises(UserError, match="arguments are required: --workdir"):
+        parser.parse_args([])
+
+
 def test_a_required_flag_has_a_value(capsys):
     parser = Parser("A command.")
     parser.add_argument("--workdir", required=True)
