@@ -120,4 +120,5 @@ def open_user_task(
         held_out.check_metrics()
     for source in (train, held_out):
         source.check_first()
+    train.check_order()
     return vocab, train, held_out

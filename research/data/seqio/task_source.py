@@ -112,7 +112,7 @@ class TaskSource:
         """Training rows g [n] int64, ascending. Going back reads from the beginning."""
         if self._chunk is None or counter[0] < self._begin:
             self._begin = int(counter[0])
-            dataset = self._dataset(self._provider, self._may_shuffle(), None)
+            dataset = self._dataset(self._provider, training=True)
             self._chunks = self._read(
                 dataset.skip(self._begin),
                 ROWS_PER_CALL,
@@ -138,7 +138,7 @@ class TaskSource:
 
     def _in_order(self):
         """The examples of each task once."""
-        datasets = [self._dataset(task, False, 1) for task in self._tasks]
+        datasets = [self._dataset(task) for task in self._tasks]
         return reduce(lambda one, other: one.concatenate(other), datasets)
 
     def empty_rows(self, num: int) -> dict[str, np.ndarray]:
@@ -161,7 +161,7 @@ class TaskSource:
     def prompts(self) -> Iterator[list[list[int]]]:
         """The inputs of each task's examples, in the order of an evaluation."""
         for task in self._tasks:
-            rows = self._dataset(task, False, 1).as_numpy_iterator()
+            rows = self._dataset(task).as_numpy_iterator()
             inputs = (row["inputs"][None] for row in rows)
             room, eos = self._rooms["inputs"], self._vocab.eos_id
             cut = (cut_texts(text, room, eos)[0][0] for text in inputs)
@@ -174,7 +174,7 @@ class TaskSource:
           written: [N, T] token ids, pad after a text's end.
         """
         examples = (
-            (task, list(tfds.as_numpy(self._whole_dataset(task, False, 1))))
+            (task, list(tfds.as_numpy(self._whole_dataset(task))))
             for task in self._tasks
         )
         return task_metrics.score_texts(examples, written, self._vocab.pad_id)
@@ -188,27 +188,52 @@ class TaskSource:
         if next(self._read(self._in_order().take(1), 1, 0, 0, 0), None) is None:
             raise UserError(f"data.task {self._name}: {self._split} has no examples")
 
+    def check_order(self) -> None:
+        """Tells if training reads the examples in the same order in each epoch.
+
+        Raises:
+          UserError: some tasks of a mixture can be shuffled, and others cannot.
+        """
+        fixed, where = ", ".join(self._fixed_tasks), f"data.task {self._name}"
+        if 0 < len(self._fixed_tasks) < len(self._tasks):
+            raise UserError(
+                f"{where}: seqio shuffles all tasks of a mixture or none, but {fixed} "
+                "cannot be shuffled; register it with a shuffle_buffer_size"
+            )
+        what = f"each epoch has the same order, since seqio cannot shuffle {fixed}"
+        self._warn(bool(fixed), what)
+
     def check_metrics(self) -> None:
         """Raises UserError: a task has metrics of something else than written texts."""
         task_metrics.check_metrics(self._tasks)
 
-    def _may_shuffle(self) -> bool:
-        return all(
-            task.shuffle_buffer_size is not None
-            or task.source.performs_internal_shuffling
+    @property
+    def _fixed_tasks(self) -> list[str]:
+        """The names of the tasks that seqio does not shuffle."""
+        return [
+            task.name
             for task in self._tasks
-        )
+            if task.shuffle_buffer_size is None
+            and not task.source.performs_internal_shuffling
+        ]
 
-    def _dataset(self, provider: Any, shuffle: bool, num_epochs: int | None):
+    def _dataset(self, provider: Any, *, training: bool = False):
         """The examples, with what is read alone."""
-        dataset = self._whole_dataset(provider, shuffle, num_epochs)
+        dataset = self._whole_dataset(provider, training=training)
         for name in self._features:
             if name not in dataset.element_spec:
                 raise UserError(f"data.task {provider.name} makes no {name}")
         return dataset.map(lambda row: {name: row[name] for name in self._features})
 
-    def _whole_dataset(self, provider: Any, shuffle: bool, num_epochs: int | None):
-        """The examples as the task makes them, also with what only its metrics read."""
+    def _whole_dataset(self, provider: Any, *, training: bool = False):
+        """The examples as the task makes them, also with what only its metrics read.
+
+        training: epoch after epoch, by the run's seed; else once, the same in each run.
+        """
+        order = {"shuffle": False, "seed": EVALUATION_SEED, "num_epochs": 1}
+        if training:
+            shuffle = not self._fixed_tasks
+            order = {"shuffle": shuffle, "seed": self._seed, "num_epochs": None}
         lengths = {
             name: self._specs[name].shape[0]
             for name in self._features
@@ -220,9 +245,7 @@ class TaskSource:
             return provider.get_dataset(
                 sequence_length=lengths,
                 split=self._split,
-                shuffle=shuffle,
-                seed=self._seed,
-                num_epochs=num_epochs,
+                **order,
                 trim_output_features=False,
                 try_in_mem_cache=False,
             )

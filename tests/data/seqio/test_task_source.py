@@ -34,8 +34,8 @@ def registry():
 BYTES = seqio.ByteVocabulary(extra_ids=6)
 
 
-def register_texts(name, texts, *, vocabulary=BYTES, **options):
-    """Registers a user's task of texts."""
+def register_texts(name, texts, *, vocabulary=BYTES, steps=(), **options):
+    """Registers a user's task of texts, which `steps` change before they are cut."""
 
     def dataset(split, shuffle_files, seed=None):
         own = texts if split == "train" else texts[:7]
@@ -44,7 +44,7 @@ def register_texts(name, texts, *, vocabulary=BYTES, **options):
     return seqio.TaskRegistry.add(
         name,
         source=seqio.FunctionDataSource(dataset, splits=["train", "validation"]),
-        preprocessors=[seqio.preprocessors.tokenize],
+        preprocessors=[*steps, seqio.preprocessors.tokenize],
         output_features={"targets": seqio.Feature(vocabulary, add_eos=False)},
         **options,
     )
@@ -90,6 +90,46 @@ def test_an_evaluation_reads_the_validation_split_once(texts_config):
     lengths = (batch["weight"] > 0).sum(1)
     assert lengths.tolist() == [min(32, len(text)) for text in TEXTS[:7]] + [0]
     assert_same_batch(batch, next(data.eval.evaluation()))
+
+
+@seqio.map_over_dataset(num_seeds=1)
+def add_number(row, seed):
+    """Begins a text with a random number."""
+    number = tf.random.stateless_uniform([], seed, 0, 1000, tf.int32)
+    return {"targets": tf.strings.join([tf.as_string(number), row["targets"]])}
+
+
+def test_an_evaluation_is_the_same_whatever_the_runs_seed(make):
+    register_texts("noisy", TEXTS, steps=[add_number])
+    config = make(objective="lm")
+    config.data.task = "noisy"
+    batches = []
+    for config.seed in (0, 1):
+        data, _ = small_data.open_small(config)
+        batches.append((next(data.eval.evaluation()), data.train.batch(0)))
+    (one, trained), (two, trained_two) = batches
+    assert_same_batch(one, two)
+    assert (trained["target"] != trained_two["target"]).any()
+
+
+def test_a_task_that_cannot_be_shuffled_is_told(make, capsys):
+    register_texts("fixed", TEXTS, shuffle_buffer_size=None)
+    register_texts("fixed_2", TEXTS, shuffle_buffer_size=None)
+    register_texts("free", TEXTS)
+    seqio.MixtureRegistry.add("all_fixed", ["fixed", "fixed_2"], default_rate=1)
+    seqio.MixtureRegistry.add("some_fixed", ["fixed", "free"], default_rate=1)
+    config, told = make(objective="lm"), {}
+    for config.data.task in ("fixed", "all_fixed", "free"):
+        small_data.open_small(config)
+        lines = capsys.readouterr().err.splitlines()
+        told[config.data.task] = [line for line in lines if "same order" in line]
+    assert [len(lines) for lines in told.values()] == [1, 1, 0]
+    assert (
+        "same order, since seqio cannot shuffle fixed, fixed_2" in told["all_fixed"][0]
+    )
+    config.data.task = "some_fixed"
+    with pytest.raises(UserError, match="or none, but fixed cannot be shuffled"):
+        small_data.open_small(config)
 
 
 def test_a_mixture_is_sampled_and_evaluated_task_by_task(make):

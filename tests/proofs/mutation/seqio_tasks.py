@@ -4,6 +4,8 @@ from tests.proofs.mutation import Mutant
 
 METRICS = "research/data/seqio/task_metrics.py"
 TEST_METRICS = "tests/data/seqio/test_task_metrics.py"
+SOURCE = "research/data/seqio/task_source.py"
+TEST_SOURCE = "tests/data/seqio/test_task_source.py"
 TFDS = "research/data/corpora/tfds_corpus.py"
 TEST_TFDS = "tests/data/corpora/test_tfds_corpus.py"
 
@@ -39,6 +41,30 @@ MUTANTS = [
         "places[-1]",
         "tests/data/seqio/test_task_errors.py",
         "has_its_line",
+    ),
+    Mutant(
+        "evaluations of a user's task depend on the run's seed",
+        SOURCE,
+        '"seed": EVALUATION_SEED, "num_epochs": 1}',
+        '"seed": self._seed, "num_epochs": 1}',
+        TEST_SOURCE,
+        "whatever_the_runs_seed",
+    ),
+    Mutant(
+        "a task that cannot be shuffled stops the shuffling of its mixture",
+        SOURCE,
+        "        if 0 < len(self._fixed_tasks) < len(self._tasks):\n",
+        "        if False:\n",
+        TEST_SOURCE,
+        "cannot_be_shuffled",
+    ),
+    Mutant(
+        "nothing says that a task cannot be shuffled",
+        SOURCE,
+        "        self._warn(bool(fixed), what)\n",
+        "        pass\n",
+        TEST_SOURCE,
+        "cannot_be_shuffled",
     ),
     Mutant(
         "an input or target of a seqio task ends with two eos",
