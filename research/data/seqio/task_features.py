@@ -70,3 +70,23 @@ def choose_features(
             f"{name}: its inputs and targets have two vocabularies; the network has one"
         )
     return tuple(rooms), rooms
+
+
+def count_ids(
+    provider: Any, objective: Any, length: int, vocab_size: int
+) -> dict[str, int]:
+    """Feature with token ids -> how many ids there are.
+
+    Of texts they are the task's own; an array may also have special ids that were added
+    to its vocabulary. Tags are no token ids.
+
+    Args:
+      length: data.length.
+      vocab_size: with the ids that were added.
+    """
+    names, rooms = choose_features(provider, objective, length)
+    features = provider.output_features
+    if rooms:
+        return {name: features[name].vocabulary.vocab_size for name in rooms}
+    ends = ("token",) if objective.predicts == "tags" else ("token", "target")
+    return {name: vocab_size for name in names if name.endswith(ends)}

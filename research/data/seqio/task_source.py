@@ -27,7 +27,7 @@ from research.data.loading.text_source import (
 from research.data.seqio import task_metrics
 from research.data.seqio.task_errors import name_line
 from research.data.seqio.task_examples import cut_texts, make_examples
-from research.data.seqio.task_features import choose_features, find_split
+from research.data.seqio.task_features import choose_features, count_ids, find_split
 from research.data.store.example_index import Index
 from research.errors import UserError
 
@@ -101,6 +101,9 @@ class TaskSource:
         )
         self._specs = objective.batch_spec(length)
         self._features, self._rooms = choose_features(provider, objective, length)
+        self._num_ids = (
+            {} if text else count_ids(provider, objective, length, vocab.size)
+        )
         self._chunks: Iterator = iter(())
         self._chunk: dict | None = None
         self._begin = 0  # the counter of the chunk's first row
@@ -280,6 +283,7 @@ class TaskSource:
                     step = counter // batch_size
                 yield self._corrupt_texts(chunk, counter, step, seed)
             else:
+                self._check_arrays(chunk)
                 rows = {name: self._pad(name, chunk[name]) for name in self._specs}
                 example = chunk.get("example", example_ids(counter))
                 yield rows | {"example": example.astype(np.int32)}
@@ -309,11 +313,30 @@ class TaskSource:
         array = np.pad(array, [(0, 0), *((0, num) for num in missing)])
         return array.astype(spec.dtype, copy=False)
 
+    def _check_arrays(self, chunk: dict[str, np.ndarray]) -> None:
+        """Raises UserError: an array, of targets where they count, has wrong ids."""
+        for name in self._num_ids:
+            ids = chunk[name]
+            if name.endswith("target"):
+                ids = ids[chunk[name.removesuffix("target") + "weight"] > 0]
+            self._check_ids(name, ids)
+
+    def _check_ids(self, name: str, ids: np.ndarray) -> None:
+        """Raises UserError: some of a feature's `ids` are not in its vocabulary."""
+        num_ids = self._num_ids[name]
+        wrong = ids[(ids < 0) | (ids >= num_ids)]
+        if wrong.size:
+            raise UserError(
+                f"data.task {self._name}: {name} has the token id {wrong.max()}, but "
+                f"its vocabulary has {num_ids} ids, from 0 to {num_ids - 1}"
+            )
+
     def _corrupt_texts(self, chunk: dict, counter, step, seed: int):
         """Rows of texts, each [n, W], -1 beyond their ends: cut to fit, corrupted."""
         eos = self._vocab.eos_id if self.has_inputs else None
         texts = []
         for name, room in self._rooms.items():
+            self._check_ids(name, chunk[name][chunk[name] != -1])
             text, num_cut = cut_texts(chunk[name], room, eos)
             texts.append(text)
             self._warn(num_cut > 0, f"{name} of over {room} tokens are cut")

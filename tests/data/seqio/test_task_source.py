@@ -201,8 +201,12 @@ def test_words_of_a_sentencepiece_task_are_masked_whole(make, tmp_path):
     )
 
 
-def register_arrays(name, config, *, width=None, drop=None):
-    """Registers a task whose examples already are the objective's arrays."""
+def register_arrays(name, config, *, width=None, drop=None, change=None):
+    """Registers a task whose examples already are the objective's arrays.
+
+    change: (array, id): its first entry in row 5 gets that id, and where nothing is
+      scored its targets are out of range.
+    """
     data, objective = small_data.open_small(config)
     rows = data.train.source.rows(np.arange(40))
     del rows["example"]
@@ -210,6 +214,10 @@ def register_arrays(name, config, *, width=None, drop=None):
     if width:
         rows = {k: v[:, :width] if v.ndim == 2 else v for k, v in rows.items()}
     rows.pop(drop, None)
+    if change:
+        array, token = change
+        rows["target"][rows["weight"] == 0] = 9999
+        rows[array][5, 0] = token
 
     def dataset(split, shuffle_files, seed=None):
         return tf.data.Dataset.from_tensor_slices(rows)
@@ -250,6 +258,32 @@ def test_arrays_are_passed_on_and_padded(make, width):
         rest = np.array(batch[name])
         rest[cut] = 0
         assert not rest.any()
+
+
+@pytest.mark.parametrize("array", ["token", "target"])
+@pytest.mark.parametrize("extra", [-1, 0])
+def test_ids_beyond_the_vocabulary_are_refused_in_arrays(make, array, extra):
+    config = make()
+    config.data.task = "their_arrays"
+    size = 424  # 400, and bos, eos, mask, unk and 20 sentinels
+    register_arrays("their_arrays", make(), change=(array, size + extra))
+    data, _ = small_data.open_small(config)
+    assert data.vocab.size == size
+    if extra < 0:
+        assert data.train.batch(0)[array][5].max() == size - 1
+        return
+    with pytest.raises(UserError, match=rf"{array} has the token id 424, .* 424 ids"):
+        data.train.batch(0)
+
+
+def test_ids_beyond_the_vocabulary_are_refused_in_texts(make):
+    texts = [[5, 99]] * 3 + [[5, 100]]
+    vocabulary = seqio.PassThroughVocabulary(100)
+    register_texts("their_ids", texts, vocabulary=vocabulary, shuffle_buffer_size=None)
+    config = make(objective="lm")
+    config.data.task = "their_ids"
+    with pytest.raises(UserError, match="targets has the token id 100, but its voc"):
+        small_data.open_small(config)[0].train.batch(0)
 
 
 def test_arrays_longer_than_data_length_are_refused(make):
