@@ -164,7 +164,8 @@ class Loop:
         }
         if restored:
             facts, where = restored.facts, f"goes on from step {restored.step}"
-            check_same_run(workdir, facts, self.origin)
+            earlier = program.data.earlier_fingerprint
+            check_same_run(workdir, facts, self.origin, earlier)
             self.seconds, self.tokens_scored = facts["seconds"], facts["tokens_scored"]
             processes.print_from_process_0(f"{workdir}: {where}")
         self.state = restored.state if restored else first_state(program, config)

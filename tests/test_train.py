@@ -15,7 +15,7 @@ from etils import epath
 from research import train as loop
 from research.checkpoints.checkpoint import finished_steps
 from research.errors import PreemptedError, UserError
-from research.run import claim_file, compiled_phases, optimizer
+from research.run import claim_file, compiled_phases, optimizer, setup
 from research.run.metric_writer import read_metrics, read_speed
 from research.run.schedule import logged_rates
 from research.run.setup import build_program
@@ -120,6 +120,24 @@ def test_resumed_equals_uninterrupted(uninterrupted, folder, workdir, monkeypatc
     assert read_metrics(workdir) == read_metrics(uninterrupted[0])
     assert result["metrics"] == uninterrupted[1]["metrics"]
     assert (workdir / "config.json").read_bytes() == (workdir / "lost").read_bytes()
+
+
+def test_a_run_goes_on_whose_data_had_another_fingerprint_in_an_earlier_version(
+    folder, tmp_path, monkeypatch
+):
+    open_data = setup.open_data
+
+    def open_with(**fields):
+        replaced = lambda *args: open_data(*args)._replace(**fields)  # noqa: E731
+        monkeypatch.setattr(setup, "open_data", replaced)
+
+    open_with(fingerprint="earlier")
+    train_until_killed(tiny_config(folder), tmp_path, monkeypatch)
+    open_with()
+    with pytest.raises(UserError, match=r"other data \(earlier\) than data"):
+        train(tiny_config(folder), tmp_path)
+    open_with(earlier_fingerprint="earlier")
+    assert train(tiny_config(folder), tmp_path)["steps"] == 12
 
 
 @pytest.mark.parametrize(

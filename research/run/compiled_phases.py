@@ -59,10 +59,11 @@ def _build_each(
         _check_same_state(built, program)
         built = built._replace(constants=program.constants)  # read once
         phases[number] = phase._replace(program=built)
-    read = sorted({phase.program.data.fingerprint for phase in phases})
-    if len(read) > 1:
-        data = program.data._replace(fingerprint=cache.fingerprint(read))
-        program = program._replace(data=data)
+    for name in ("fingerprint", "earlier_fingerprint"):
+        read = sorted({getattr(phase.program.data, name) for phase in phases})
+        if len(read) > 1:
+            data = program.data._replace(**{name: cache.fingerprint(read)})
+            program = program._replace(data=data)
     return program, phases
 
 

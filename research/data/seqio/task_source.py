@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import hashlib
 import sys
 import weakref
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,9 @@ from research.errors import UserError
 
 # n rows, N examples, T new tokens, V vocabulary, W the longest text of a chunk
 
+HASHED_ROWS = 256
+"""The examples of a task on which the fingerprint depends."""
+
 _OPEN_GENERATORS: weakref.WeakSet = weakref.WeakSet()
 """Generators that read a TensorFlow dataset."""
 
@@ -52,6 +56,11 @@ class TaskSource:
     with 0; or texts, token ids that the objective corrupts: those named `targets`, or
     `inputs` and `targets` where it reads an input and a target. An eos at the end of
     either of these two is left out, since the objective ends both with one.
+
+    The fingerprint of a user's task covers the names of the task, its split and its
+    features, data.length, special ids and the size of the vocabulary, and of each of
+    the tasks its name, its rate in the mixture and its first HASHED_ROWS examples;
+    `earlier_fingerprint`, of runs before it had the examples, the first four.
     """
 
     def __init__(
@@ -109,7 +118,31 @@ class TaskSource:
         self._begin = 0  # the counter of the chunk's first row
         self._warnings: set[str] = set()
         made_of = [provider.name, self._split, sorted(provider.output_features), length]
-        self.fingerprint = text.fingerprint if text else cache.fingerprint(made_of)
+        self.earlier_fingerprint = cache.fingerprint(made_of)
+        self.fingerprint = (
+            text.fingerprint if text else cache.fingerprint([*made_of, *self._facts()])
+        )
+
+    def _facts(self) -> list:
+        """Special ids; and the name, rate and first examples of each of the tasks."""
+        vocab = self._vocab
+        own = [vocab.pad_id, vocab.bos_id, vocab.eos_id, vocab.mask_id, vocab.unk_id]
+        tasks = []
+        for task in self._tasks:
+            with name_line(f"data.task {self._name}"):  # a rate may be a function
+                rate = getattr(self._provider, "get_rate", lambda task: 1.0)(task)
+            tasks.append([task.name, rate, self._hash_first(task)])
+        return [[vocab.size, *own, *vocab.sentinel_ids], tasks]
+
+    def _hash_first(self, task: Any) -> str:
+        """A hash of the first examples of a task in the order of an evaluation."""
+        total = hashlib.blake2b(digest_size=16)
+        for row in self._chunks_of(self._dataset(task).take(HASHED_ROWS)):
+            for name in self._features:
+                array = np.asarray(row[name])
+                total.update(f"{name} {array.dtype} {array.shape} ".encode())
+                total.update(array.tobytes())
+        return total.hexdigest()
 
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
         """Training rows g [n] int64, ascending. Going back reads from the beginning."""

@@ -7,6 +7,7 @@ import seqio
 import tensorflow as tf
 
 from research.batch import EVALUATION_STEP, ArraySpec
+from research.data import cache
 from research.data.pipeline import open_data
 from research.errors import UserError
 from tests.testing import small_data, toy_objectives
@@ -90,6 +91,51 @@ def test_an_evaluation_reads_the_validation_split_once(texts_config):
     lengths = (batch["weight"] > 0).sum(1)
     assert lengths.tolist() == [min(32, len(text)) for text in TEXTS[:7]] + [0]
     assert_same_batch(batch, next(data.eval.evaluation()))
+
+
+OTHER = "a text that was changed"
+
+
+@pytest.mark.parametrize(
+    ("number", "is_read"), [(0, True), (6, True), (255, True), (256, False)]
+)
+def test_the_fingerprint_depends_on_the_first_256_texts(make, number, is_read):
+    texts, found = [f"text {n}" for n in range(300)], []
+    config = make(objective="lm")
+    config.data.task = "their_texts"
+    for text in (texts[number], OTHER):
+        texts[number] = text
+        seqio.TaskRegistry.remove("their_texts")
+        register_texts("their_texts", texts)
+        data, _ = small_data.open_small(config)
+        pipelines = data.train, data.eval
+        found.append([data.fingerprint, *(each.fingerprint for each in pipelines)])
+    differs = [one != two for one, two in zip(*found, strict=True)]
+    assert differs == [is_read, is_read, number < 7]  # valid has seven of them
+
+
+def test_the_fingerprint_depends_on_special_ids_and_on_rates(make):
+    config, found = make(objective="lm"), set()
+    config.data.task = "theirs"
+    for vocabulary in (BYTES, seqio.ByteVocabulary(extra_ids=7)):
+        for task in ("theirs_1", "theirs_2"):
+            seqio.TaskRegistry.remove(task)
+            register_texts(task, TEXTS, vocabulary=vocabulary)
+        for rate in (1, 3):
+            seqio.MixtureRegistry.remove("theirs")
+            rates = [("theirs_1", 1), ("theirs_2", rate)]
+            seqio.MixtureRegistry.add("theirs", rates)
+            found.add(small_data.open_small(config)[0].fingerprint)
+    assert len(found) == 4
+
+
+def test_the_fingerprint_of_an_earlier_version_has_no_texts(texts_config):
+    splits = [
+        cache.fingerprint(["their_texts", split, ["targets"], 32])
+        for split in ("train", "validation")
+    ]
+    data, _ = small_data.open_small(texts_config)
+    assert data.earlier_fingerprint == cache.fingerprint(splits) != data.fingerprint
 
 
 @seqio.map_over_dataset(num_seeds=1)
