@@ -1,6 +1,8 @@
 """Opens seqio tasks as sources of rows: those that we registered and the user's."""
 
 import importlib
+import sys
+from collections.abc import Mapping
 from typing import Any
 
 import seqio
@@ -13,6 +15,29 @@ from research.data.seqio.task_features import find_split
 from research.data.seqio.task_source import TaskSource
 from research.data.seqio.task_vocabulary import make_vocab_info, word_starts
 from research.errors import UserError, unknown
+
+REFUSED = {
+    "dupe_factor": 0,
+    "lexicon": "",
+    "mixture": {},
+    "packing": "none",
+    "pairs": "once",
+}
+"""Keys of data that a user's task does not support -> their defaults."""
+NOT_READ = {
+    "alpha": 0.0,
+    "encoding": "utf-8",
+    "fields": "",
+    "format": "auto",
+    "held_out": 0.02,
+    "label": "",
+    "normalizer": "none",
+    "separator": "eos",
+    "stride": 0,
+    "vocabulary": "unigram",
+    "whitespace": "auto",
+}
+"""Keys of data that say how our own text is read -> their defaults."""
 
 
 def find_task(name: str) -> seqio.Task | seqio.Mixture:
@@ -86,13 +111,7 @@ def open_user_task(
         cannot be computed, or a key is set that only our own text supports.
     """
     register_tasks.refuse_contiguous(config, objective)
-    unset = {"dupe_factor": 0, "lexicon": "", "packing": "none", "pairs": "once"}
-    for key, value in unset.items():
-        if config.data[key] != value:
-            raise UserError(
-                f"data.{key} is set, but data.task {config.data.task} is a seqio task "
-                "of your own, which does not support it"
-            )
+    _check_keys(config.data.to_dict())
     task = find_task(config.data.task)
     for split in (config.data.train_split, config.data.eval_split):
         find_split(task, split)
@@ -122,3 +141,24 @@ def open_user_task(
         source.check_first()
     train.check_order()
     return vocab, train, held_out
+
+
+def _check_keys(data: Mapping[str, Any]) -> None:
+    """Tells which keys of config.data a user's task does not read.
+
+    Raises:
+      UserError: it does not support one that is set.
+    """
+    for key, value in REFUSED.items():
+        if data[key] != value:
+            raise UserError(
+                f"data.{key} is set, but data.task {data['task']} is a seqio task "
+                "of your own, which does not support it"
+            )
+    unread = [f"data.{key}" for key, value in NOT_READ.items() if data[key] != value]
+    if unread:
+        print(
+            f"data.task {data['task']} is a seqio task of your own, which does not "
+            f"read {', '.join(unread)}",
+            file=sys.stderr,
+        )

@@ -6,9 +6,11 @@ import sentencepiece
 import seqio
 import tensorflow as tf
 
+from experiments import base
 from research.batch import EVALUATION_STEP, ArraySpec
 from research.data import cache
 from research.data.pipeline import open_data
+from research.data.seqio import open_tasks
 from research.errors import UserError
 from tests.testing import small_data, toy_objectives
 from tests.testing.toy_objectives import assert_same_batch, concatenate
@@ -390,11 +392,27 @@ def test_pairs_streams_dupe_factor_and_lexicon_are_refused(texts_config):
         ("packing", "best_fit"),
         ("pairs", "each_copy"),
         ("mixing", "batches"),
+        ("mixture", {"docstrings": 1.0}),
     ):
         config = texts_config.copy_and_resolve_references()
         config.data[key] = value
         with pytest.raises(UserError, match=rf"data\.{key}"):
             small_data.open_small(config)
+
+
+def test_keys_of_our_own_text_are_told_unless_they_are_the_defaults(
+    texts_config, capsys
+):
+    defaults = base.get_config().data.to_dict()
+    for keys in (open_tasks.REFUSED, open_tasks.NOT_READ):
+        assert keys == {key: defaults[key] for key in keys}
+    texts_config.data.update(open_tasks.NOT_READ)
+    small_data.open_small(texts_config)
+    assert "does not read" not in capsys.readouterr().err
+    texts_config.data.update(separator="none", vocabulary="bpe")
+    small_data.open_small(texts_config)
+    (told,) = [x for x in capsys.readouterr().err.splitlines() if "does not read" in x]
+    assert told.endswith("does not read data.separator, data.vocabulary")
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])

@@ -43,6 +43,22 @@ MUTANTS = [
         "has_its_line",
     ),
     Mutant(
+        "data.mixture beside a user's task is dropped",
+        "research/data/seqio/open_tasks.py",
+        '    "mixture": {},\n',
+        "",
+        TEST_SOURCE,
+        "dupe_factor_and_lexicon_are_refused",
+    ),
+    Mutant(
+        "keys that a user's task does not read are dropped, and nothing says so",
+        "research/data/seqio/open_tasks.py",
+        "    if unread:\n",
+        "    if False:\n",
+        TEST_SOURCE,
+        "keys_of_our_own_text",
+    ),
+    Mutant(
         "the fingerprint of a user's task does not depend on its data",
         SOURCE,
         "cache.fingerprint([*made_of, *self._facts()])",
