@@ -356,19 +356,23 @@ def reading_order(
     """Tokens in reading order, and where documents start, each [B, L].
 
     A separator belongs to the document before it in reading order. Backward, it is
-    between the first token of a document and the last token of the preceding one.
+    between the first token of a document and the last token of the preceding one, so
+    that one which ends a row is apart from the row's text: it may be followed by
+    another document. Inside of a document, as with data.separator=lines, an eos is a
+    token like others.
     """
     token = np.array(example.token, np.int32)
-    starts = (example.flags & DOCUMENT) > 0
+    start = (example.flags & DOCUMENT) > 0
     if backward:
         length = token.shape[1]
         index, end = np.arange(length), example.length[:, None]
         order = np.where(index < end, end - 1 - index, index)
         token = np.take_along_axis(token, order, axis=1)
-        starts = np.take_along_axis(starts, order, axis=1)
-        # The next token is of another document, unless it is the separator.
-        starts = np.roll(starts, 1, axis=1) & (token != vocab.eos_id)
-    start = starts | np.roll(token == vocab.eos_id, 1, axis=1)
+        # The next token is of another document, or it is the separator.
+        after = np.roll(np.take_along_axis(start, order, axis=1), 1, axis=1)
+        after[:, 0] = True
+        is_separator = after & (token == vocab.eos_id)
+        start = (after & ~is_separator) | np.roll(is_separator, 1, axis=1)
     start[:, 0] = True
     return token, start
 

@@ -60,6 +60,8 @@ def test_backward_is_forward_of_the_reversed_text():
 @pytest.mark.parametrize("prefix", ["none", "random"])
 def test_both_directions_are_those_of_either_alone(prefix):
     example = texts(16, [16, 9, 1, 0], VOCAB, separators=0.1)
+    starts = np.roll(example.token == VOCAB.eos_id, 1, axis=1)
+    example.flags[starts] |= DOCUMENT
     fields = {"prefix": prefix, "documents": "apart"}
     both = corrupt(example, direction="both", **fields)
     for direction in ("forward", "backward"):
@@ -104,14 +106,19 @@ def test_all_prefixes_are_equally_likely():
 
 
 def documents(rng, length, separator):
-    """A row of whole documents, and the bounds [begin, end) of each."""
+    """A row of whole documents, and the bounds [begin, end) of each.
+
+    separator: eos, none or lines, as data.separator.
+    """
     token, flags, bounds = [], [], []
     while len(token) < length:
         size = int(rng.integers(1, 9))
         begin = len(token)
         token += list(rng.choice(VOCAB.ordinary_ids, size))
         flags += [DOCUMENT] + [0] * (size - 1)
-        if separator:
+        if separator == "lines" and size > 2:
+            token[begin + size // 2] = VOCAB.eos_id
+        if separator != "none":
             token, flags = [*token, VOCAB.eos_id], [*flags, 0]
         bounds.append((begin, len(token)))
     bounds = [(begin, min(end, length)) for begin, end in bounds]
@@ -123,7 +130,7 @@ def documents(rng, length, separator):
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-@pytest.mark.parametrize("separator", [True, False])
+@pytest.mark.parametrize("separator", ["eos", "none", "lines"])
 def test_documents_apart_equal_each_document_alone(direction, separator):
     rng = np.random.default_rng(1)
     for _ in range(20):
@@ -133,10 +140,10 @@ def test_documents_apart_equal_each_document_alone(direction, separator):
         mask, token = attention_mask(batch)[0], example.token[0]
         if direction == "backward":
             # A separator is read before the document that it follows in the text.
-            shift = int(separator)
+            shift = int(separator != "none")
             ends = [end - shift for _, end in bounds[:-1]]
             whole = bounds[-1][1]
-            if separator and token[-1] == VOCAB.eos_id:
+            if token[-1] == VOCAB.eos_id:
                 ends, whole = [*ends, whole - 1], whole
             edge = [0, *ends] + ([whole] if not ends or ends[-1] < whole else [])
             bounds = [(whole - b, whole - a) for a, b in pairwise(edge)][::-1]
@@ -162,7 +169,7 @@ def test_documents_apart_equal_each_document_alone(direction, separator):
 
 
 def test_a_window_may_begin_within_a_document():
-    example, bounds = documents(np.random.default_rng(2), 24, True)
+    example, bounds = documents(np.random.default_rng(2), 24, "eos")
     (_, second), *_ = bounds
     cut = example._replace(
         token=np.roll(example.token, -second + 2, axis=1),
@@ -177,7 +184,7 @@ def test_a_window_may_begin_within_a_document():
 
 
 def test_each_document_has_its_own_prefix():
-    example, bounds = documents(np.random.default_rng(3), 40, True)
+    example, bounds = documents(np.random.default_rng(3), 40, "eos")
     rows = 400
     many = example._replace(
         token=example.token.repeat(rows, 0),

@@ -312,6 +312,15 @@ MUTANTS = [
         pitfall=10,
     ),
     Mutant(
+        "documents apart are cut at each eos, so with data.separator=lines at lines",
+        LM,
+        "    start[:, 0] = True\n    return token, start\n",
+        "    start |= np.roll(token == vocab.eos_id, 1, axis=1)\n"
+        "    start[:, 0] = True\n    return token, start\n",
+        TEST_LM,
+        "documents_apart",
+    ),
+    Mutant(
         "packed documents restart their positions, but share a segment",
         LM,
         "segment = np.cumsum(start, axis=1, dtype=np.int32) * valid",
