@@ -40,7 +40,7 @@ class Source(Protocol):
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
         """Training rows g [n] int64, ascending: a pure function of g.
 
-        That of `TextSource` takes their length as well.
+        That of `TextSource` takes their length and their step as well.
         """
 
     def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
@@ -84,7 +84,7 @@ class Pipeline:
             first = step * self.batch_size
             return self.source.rows(first + self._row_numbers(rows))
         counter, length = self.buckets.batch(step)
-        return self.source.rows(counter[self._row_numbers(rows)], length)
+        return self.source.rows(counter[self._row_numbers(rows)], length, step)
 
     def batches(self, step: int = 0, rows: RowSelection | None = None, limit: int = 0):
         """The batches of `step`, `step + 1`, ... before `limit` (0: without end).

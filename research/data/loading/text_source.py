@@ -117,10 +117,17 @@ class TextSource:
         )
 
     def rows(
-        self, counter: np.ndarray, length: int | None = None
+        self,
+        counter: np.ndarray,
+        length: int | None = None,
+        step: int | None = None,
     ) -> dict[str, np.ndarray]:
-        """Training rows of the counters g [n] int64; `length`: see `make_rows`."""
-        step, row = np.divmod(counter, self.batch_size)
+        """Training rows of the counters g [n] int64; `length`: see `make_rows`.
+
+        step: that reads them, if length buckets moved them to another one.
+        """
+        own_step, row = np.divmod(counter, self.batch_size)
+        step = own_step if step is None else np.full_like(counter, step)
         if not self.contiguous:
             order = {"seed": self.seed, "shuffle": True, "length": length}
             return self.make_rows(*self._locate(counter), step, **order)

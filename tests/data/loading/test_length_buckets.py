@@ -45,14 +45,14 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def make(folder):
-    """make(name, lengths, files, **keys of config.data) -> Data."""
+    """make(name, lengths, files, fields of the objective, **keys of config.data)."""
 
-    def make(name=NAMES[0], lengths=LENGTHS, files=("a",), batch=4, **keys):
+    def make(name=NAMES[0], lengths=LENGTHS, files=("a",), batch=4, fields=(), **keys):
         paths = [str(folder / file) for file in files]
         corpus = dict.fromkeys(paths, 0.5) if len(files) > 1 else paths[0]
         if name == "token_classification":
             corpus = str(folder / "words.conll")
-        config = small_data.config(corpus, folder / "cache", name)
+        config = small_data.config(corpus, folder / "cache", name, **dict(fields))
         if name != "token_classification":
             config.data.update(PAIR)
         config.data.update({"stride": 0, "length": LENGTH, "held_out": 0.3} | keys)
@@ -142,6 +142,14 @@ def test_a_batch_is_a_function_of_its_step_on_any_number_of_hosts(make):
         ranges = (slice(0, 3), slice(3, 4))
         hosts = [next(again.batches(step, rows, step + 1)) for rows in ranges]
         assert_same_batch(read[step], concatenate(hosts))
+
+
+def test_rows_have_the_step_that_reads_them(make):
+    schedule = {"teacher": "none", "replacing_rate": [[0, 0.3], [30, 1.0]]}
+    fields = schedule | {"base_objective": NAMES[0]}
+    data = make("theseus", fields=fields).train
+    for step in (0, 1, 7, data.buckets.steps, 70):
+        assert data.batch(step)["step"].tolist() == [step] * 4
 
 
 @pytest.mark.parametrize("name", NAMES)

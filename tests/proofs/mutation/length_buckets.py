@@ -8,6 +8,14 @@ TEST_PREDICTIONS = "tests/evaluation/test_predictions.py"
 
 MUTANTS = [
     Mutant(
+        "rows of length buckets have the step that they have without",
+        "research/data/pipeline.py",
+        "self.source.rows(counter[self._row_numbers(rows)], length, step)",
+        "self.source.rows(counter[self._row_numbers(rows)], length)",
+        TEST,
+        "rows_have_the_step",
+    ),
+    Mutant(
         "a batch of several buckets has the shortest length",
         BUCKETS,
         "bucket[order].max(axis=1)",
