@@ -35,7 +35,7 @@ from research.inference.language_model import LanguageModel
 from research.networks import transformer
 from research.objectives.inputs.specials import Specials
 from research.run.identity import read_run_config
-from research.run.restored import RestoredRun, run_checkpoint
+from research.run.restored import RestoredRun, run_checkpoint, run_vocabulary
 from research.run.setup import zero_batch
 
 OBJECTIVES = {
@@ -76,7 +76,7 @@ def open_run(source: epath.PathLike, *, product_dtype: str = "") -> LanguageMode
     config = read_run_config(workdir)
     checkpoint, _ = run_checkpoint(workdir)
     data = config["data"]
-    vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
+    vocabulary = run_vocabulary(workdir, data)
     objective = objectives.make_objective(**config["objective"])
     model = networks.from_config({**config["model"], **computation})
     params = load_on_host(checkpoint, "params", keep_int8=True)["params"]

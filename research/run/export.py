@@ -18,7 +18,7 @@ from research.checkpoints.huggingface.export import Network, write_network
 from research.checkpoints.huggingface.restore import DISCRIMINATOR, GENERATOR
 from research.checkpoints.partial_restore import load_on_host
 from research.data.tokenizers.export_tokenizer import write_tokenizer
-from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
+from research.data.tokenizers.vocabulary import Vocabulary
 from research.errors import UserError
 from research.files.json_files import read_json
 from research.files.output_files import new_folder
@@ -27,7 +27,7 @@ from research.networks.modules.electra import generator_options
 from research.objectives.inputs.task_input import ENCODER_FORMATS, HEADS, Task
 from research.run.identity import read_run_config
 from research.run.metric_writer import BEST_STEP, latest_metrics, read_metrics
-from research.run.restored import run_checkpoint
+from research.run.restored import run_checkpoint, run_vocabulary
 
 CARD = "README.md"
 WITHOUT_INTEGERS = {
@@ -106,7 +106,7 @@ def _export(
     """Writes the networks of a checkpoint; subfolder -> lines of `write_network`."""
     saved = load_on_host(checkpoint, "params", "facts")
     data = config["data"]
-    vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
+    vocabulary = run_vocabulary(workdir, data)
     options = networks.from_config(config["model"])
     if options.name != "transformer":
         raise UserError(f"Hugging Face has no model for model.network={options.name}")

@@ -14,9 +14,11 @@ from research.checkpoints.partial_restore import (
     load_on_host,
     restore_params,
 )
+from research.data.tokenizers.model_files import MODEL_FILES
 from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.distributed import sharding
 from research.errors import UserError
+from research.files.existence import is_file
 from research.run.constants import Constants
 from research.run.identity import read_run_config
 from research.run.setup import Program, build_program, initial_state
@@ -59,8 +61,7 @@ def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> Restored
       UserError: the vocabulary or the checkpoint is missing, or has other parameters.
     """
     workdir = epath.Path(workdir).expanduser()
-    data = config.data
-    vocabulary = load_vocabulary(workdir, data.sentinels, data.whitespace)
+    vocabulary = run_vocabulary(workdir, config.data)
     program = build_program(config, vocab=vocabulary.vocab)
     params, step, facts = run_params(
         program, workdir, step, seed=config.seed, vocabulary=vocabulary.sha256
@@ -75,6 +76,21 @@ def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> Restored
         step,
         facts,
     )
+
+
+def run_vocabulary(workdir: epath.Path, data: Mapping[str, Any]) -> Vocabulary:
+    """The vocabulary that a run saved; `data` is that section of its config.
+
+    Raises:
+      UserError: there is none, as of a user's seqio task or saved batches.
+    """
+    if data["task"] and not any(is_file(workdir / name) for name in MODEL_FILES):
+        raise UserError(
+            f"{workdir} has no vocabulary, by which texts are read and written: that "
+            f"of data.task={data['task']} is not saved with a run; launch.evaluate "
+            "does without"
+        )
+    return load_vocabulary(workdir, data["sentinels"], data["whitespace"])
 
 
 def run_checkpoint(

@@ -1,6 +1,7 @@
 """What opens a run refuses what the run did not write, and what has diverged."""
 
 import json
+from functools import partial
 
 import jax
 import numpy as np
@@ -8,10 +9,11 @@ import pytest
 
 from research.checkpoints.checkpoint import Checkpoints
 from research.checkpoints.partial_restore import load_on_host, restore_params
+from research.data.tokenizers.model_files import MODEL_FILES
 from research.errors import UserError
 from research.inference.open_run import open_run
 from research.run.export import export_run
-from research.run.restored import run_checkpoint
+from research.run.restored import restore_run, run_checkpoint
 from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
 
 WAYS = {
@@ -44,6 +46,24 @@ def test_a_config_that_was_edited_is_refused(run, way):
     edit(workdir, "model", norm_epsilon=0.5)
     with pytest.raises(UserError, match=r"config\.json was changed .* bring it back"):
         WAYS[way](workdir)
+
+
+def test_a_run_whose_tasks_vocabulary_is_not_saved_says_so(tmp_path):
+    folder = write_corpus(tmp_path)
+    config = tiny_config(
+        folder,
+        "bert",
+        **{"model.max_length": 32, "data.task": f"{folder / 'corpus'}:mlm"},
+    )
+    workdir, *_ = save_untrained(folder / "run", config)
+    assert open_run(workdir).run.vocabulary
+    assert restore_run(config, workdir).vocabulary
+    for name in MODEL_FILES:
+        (workdir / name).unlink(missing_ok=True)
+    ways = WAYS["open_run"], WAYS["export_run"], partial(restore_run, config)
+    for way in ways:
+        with pytest.raises(UserError, match=r"data\.task=.* is not saved with a run"):
+            way(workdir)
 
 
 def test_parameters_that_are_not_finite_are_refused(run):

@@ -43,6 +43,14 @@ MUTANTS = [
         "has_its_line",
     ),
     Mutant(
+        "the missing vocabulary of a run on a user's task is data.vocabulary's fault",
+        "research/run/restored.py",
+        """    if data["task"] and not any(""",
+        "    if False and not any(",
+        "tests/run/test_restored.py",
+        "not_saved",
+    ),
+    Mutant(
         "data.mixture beside a user's task is dropped",
         "research/data/seqio/open_tasks.py",
         '    "mixture": {},\n',
