@@ -99,6 +99,14 @@ MUTANTS = [
         "another_fingerprint_in_an_earlier",
     ),
     Mutant(
+        "runs with phases on a user's task of an earlier version do not go on",
+        "research/run/compiled_phases.py",
+        'for name in ("fingerprint", "earlier_fingerprint"):',
+        'for name in ("fingerprint",):',
+        "tests/run/test_compiled_phases.py",
+        "covers_all_phases_too",
+    ),
+    Mutant(
         "ids of a user's texts are not compared with the vocabulary",
         SOURCE,
         "            self._check_ids(name, chunk[name][chunk[name] != -1])\n",
