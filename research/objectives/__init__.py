@@ -193,6 +193,12 @@ class Objective(abc.ABC):
         differ."""
         return self
 
+    @property
+    def unwrapped(self) -> "Objective":
+        """The objective whose readout and heads the network has: itself, or the one
+        that it wraps."""
+        return self
+
     def with_fields(self, **fields: Any) -> "Objective":
         """A copy with these values of fields; itself if it has them."""
         changed = dataclasses.replace(self, **fields)

@@ -117,6 +117,10 @@ class Objective(taught.Taught):
         return self.hidden > 0 or self.attention > 0 or self.relation > 0
 
     @property
+    def unwrapped(self) -> objectives.Objective:
+        return super().unwrapped if self._predicts else self
+
+    @property
     def predicts(self) -> str:
         return self._base.predicts if self._predicts else ""
 

@@ -195,7 +195,7 @@ def exported_networks(
       UserError: the network has a stack for each direction (biLM), or a head that
         Hugging Face's classes do not have.
     """
-    objective = objectives.make_objective(**config["objective"])
+    objective = objectives.make_objective(**config["objective"]).unwrapped
     by_type = BY_TOKENIZER.get(vocabulary.tokenizer_type, ())
 
     def part(name: str) -> dict[str, np.ndarray]:

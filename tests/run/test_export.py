@@ -215,6 +215,27 @@ def test_a_head_that_reads_something_else_is_refused(electra, objective, words):
         exported_networks(config, Network(position="learned"), {}, electra[2])
 
 
+@pytest.mark.parametrize("name", ["distill", "theseus"])
+def test_a_student_of_a_task_is_exported_as_the_task(electra, name):
+    """Not as the wrapper; a student that predicts nothing has no head to be refused."""
+
+    def export(base, params=(), **fields):
+        fields |= {"name": name, "base_objective": "sequence_classification"}
+        config = {"objective": fields | {"base": base}}
+        own = {path: np.ones(2, np.float32) for path in params}
+        return exported_networks(config, Network(position="learned"), own, electra[2])
+
+    with pytest.raises(UserError, match=r"objective\.pool=max"):
+        export({"pool": "max"})
+    out = "head_label/out/kernel"
+    regression = {"task": "regression", "label_scale": 5.0, "head": "gelu"}
+    network = export(regression | {"pool": "mean"}, [out])[""]
+    assert network.problem_type == "regression" and (network.params[out] == 5).all()
+    assert (network.head_activation, network.pool) == ("gelu", "mean")
+    if name == "distill":
+        assert export({"pool": "max"}, hard=0, soft=0, hidden=1)[""].problem_type == ""
+
+
 def test_the_card_names_data_base_model_and_licence(electra, tmp_path):
     workdir = tmp_path / "tuned"
     shutil.copytree(electra[0], workdir)

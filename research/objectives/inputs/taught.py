@@ -67,6 +67,10 @@ class Taught(composite.Composite):
             raise UserError(f"objective.teacher_model: {error}") from error
 
     @property
+    def unwrapped(self) -> objectives.Objective:
+        return self._base
+
+    @property
     def family(self) -> str:
         return self._base.family
 

@@ -23,6 +23,22 @@ DECODERS = f"{FOLDER}/rotary_decoders.py"
 
 MUTANTS = [
     Mutant(
+        "a student of a task is exported as an objective without head or labels",
+        EXPORT_RUN,
+        'objectives.make_objective(**config["objective"]).unwrapped',
+        'objectives.make_objective(**config["objective"])',
+        TEST_RUN,
+        "student_of_a_task",
+    ),
+    Mutant(
+        "a student without a head is exported with that of its task",
+        "research/objectives/distill.py",
+        "return super().unwrapped if self._predicts else self",
+        "return super().unwrapped",
+        TEST_RUN,
+        "student_of_a_task",
+    ),
+    Mutant(
         "waves of an odd width have the lengths of those of the next even one",
         "research/networks/layers/positions.py",
         "-math.log(theta) / (width / 2) * n",
