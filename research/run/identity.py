@@ -37,7 +37,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, Mapping):
             flat |= flatten(value, f"{prefix}{name}.")
         else:
-            flat[prefix + name] = list(value) if isinstance(value, tuple) else value
+            flat[prefix + name] = _plain(value)
     return flat
 
 
@@ -166,5 +166,5 @@ def _is_of_another_part(key: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A tuple as a list, as JSON has it."""
-    return list(value) if isinstance(value, tuple) else value
+    """The value with lists in place of tuples, also of those inside, as in JSON."""
+    return [*map(_plain, value)] if isinstance(value, list | tuple) else value

@@ -12,6 +12,7 @@ from launch.config_values import flatten
 from launch.sweeps.sweep_plan import trial_id
 from research import fields
 from research.errors import UserError
+from research.parts import default_of, section_fields
 from research.run import identity, sections
 from research.run.workdir import CHANGEABLE_KEYS, check_same_config, config_digest
 
@@ -42,6 +43,29 @@ def test_configs_of_an_earlier_version_keep_their_ids_and_digests(spec):
     completed = identity.complete_config(config, "config.json")
     assert trial_id(_flat(completed)) == CONFIGS[spec]["id"]
     assert config_digest(completed) == CONFIGS[spec]["digest"]
+
+
+@pytest.mark.parametrize(
+    ("section", "choice", "part"),
+    [
+        (section, choice, part)
+        for section, choice, folder in sections.choices()
+        for part in folder.names()
+    ],
+)
+def test_a_config_and_its_file_have_one_digest(section, choice, part):
+    """With the defaults of each part, as of theseus, whose rate is pairs."""
+    given = {f"{sections.dotted(section)}{choice}": part}
+    keys = identity.neutral_values(given) | given
+    config = {}
+    for key, value in keys.items():
+        name, _, own = key.rpartition(".")
+        (config.setdefault(name, {}) if name else config)[own] = value
+    fields = section_fields(sections.SECTIONS[section], {choice: part}, "")
+    defaults = {name: default_of(field) for name, field in fields.items()}
+    own = config[section] if section else config
+    own |= {name: defaults[name] for name in defaults.keys() - {choice}}
+    assert config_digest(config) == config_digest(json.loads(json.dumps(config)))
 
 
 @pytest.mark.parametrize("name", sections.SECTIONS)

@@ -15,6 +15,14 @@ TEST_NETWORK = "tests/networks/test_projections.py"
 
 MUTANTS = [
     Mutant(
+        "pairs of a default are tuples in the digest and lists in that of the file",
+        "research/run/identity.py",
+        "return [*map(_plain, value)] if",
+        "return [*value] if",
+        "tests/run/test_identity.py",
+        "one_digest and theseus",
+    ),
+    Mutant(
         "labels of which a text has several exclude each other",
         DISTILL,
         'independent=self._base.predicts == "set"',
