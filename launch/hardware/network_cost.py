@@ -26,23 +26,12 @@ class Prepared(NamedTuple):
 
 
 def prepare(program: Program, params: Any) -> Prepared:
-    """Counts what a network costs and compiles its forward pass, with the loss and the
-    predictions of the objective.
+    """Counts what a network costs and compiles its forward pass.
 
     Args:
       params: as they are stored; integers are multiplied as such.
     """
-    objective, network = program.objective.for_evaluation(), program.network
-    key = jax.random.key(program.seed)
-
-    def forward(params: Any, batch: dict) -> Any:
-        def both(net: Any) -> Any:
-            terms, _ = objective.loss(net, batch | {"carry": None}, key)
-            totals = {name: term.total for name, term in terms.items()}
-            return totals, objective.predictions(net, batch)
-
-        return networks.apply(network, params, both)
-
+    forward = make_forward(program)
     weights = jax.tree.leaves(int8_weights.float_shapes(params))  # no scales
     figures = {
         "parameters": sum(leaf.size for leaf in weights),
@@ -61,6 +50,19 @@ def prepare(program: Program, params: Any) -> Prepared:
             compiled = jax.jit(forward).lower(params, batch).compile()
             calls.append(partial(compiled, params, batch))
     return Prepared(figures, calls)
+
+
+def make_forward(program: Program) -> Callable[[Any, dict], Any]:
+    """The function (parameters, batch) that `Objective.forward` of evaluations is."""
+    objective, key = program.objective.for_evaluation(), jax.random.key(program.seed)
+
+    def forward(params: Any, batch: dict) -> Any:
+        batch = batch | {"carry": None}
+        return networks.apply(
+            program.network, params, lambda net: objective.forward(net, batch, key)
+        )
+
+    return forward
 
 
 def network_costs(networks: Sequence[Prepared]) -> list[dict[str, float]]:

@@ -139,6 +139,15 @@ class Objective(taught.Taught):
     def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
         return self._base.predictions(net, batch) if self._predicts else {}
 
+    def forward(self, net: Any, batch: dict, key: Any) -> Any:
+        """Of a student that predicts nothing the states of its text."""
+        if self._predicts:
+            return super().forward(net, batch, key)
+        return self._states(net, batch)
+
+    def _states(self, net: Any, batch: dict) -> jax.Array:
+        return net.states(input_group(self._base.read_constants(batch, {})))
+
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: the base objective's network cannot be distilled."""
         needs = self._teacher_needs(vocab)
@@ -217,7 +226,7 @@ class Objective(taught.Taught):
             with_layers=self._compares_layers,
         )
         if not self._predicts:
-            recorded.states(input_group(self._base.read_constants(batch, {})))
+            self._states(recorded, batch)
             return recorded, {}, ()
         terms, carry = self._base.loss(recorded, batch, key)
         if self._reads_all_states and recorded.stack is None:

@@ -128,6 +128,13 @@ class Objective(composite.OfParts):
             }
         return terms, carries or ()
 
+    def forward(self, net: Any, batch: dict, key: Any) -> dict[str, Any]:
+        """That of each part."""
+        return {
+            name: part.forward(net, self._part_batch(name, batch), key)
+            for name, part in self.members.items()
+        }
+
     def _part_batch(self, name: str, batch: Mapping[str, Any]) -> dict[str, Any]:
         """The arrays of one part under their names in it, its carry and constants."""
         prefix, carry = f"{name}_", batch.get("carry")

@@ -24,7 +24,8 @@ from research.networks.layers import quantized
 from research.networks.layers.head_gates import gate_heads
 from research.networks.layers.quantized import INPUT_RANGE, SCALE, VALUES
 from research.run.export import export_run
-from research.run.setup import build_program, train_batches
+from research.run.flops import count_flops
+from research.run.setup import build_program, eval_batches, train_batches
 from research.shrinking import gradients, heads, ranges, recipes
 from research.shrinking.ranges import measure_ranges
 from tests.testing import tiny_runs
@@ -319,6 +320,43 @@ def test_the_page_and_its_figures(folder):
     assert page.count("<svg") == 1 and "MB on disk" in page
     assert frontier([3, 1, 2, 2], [9, 5, 4, 7], 1) == [1, 3, 0]
     assert frontier([3, 1, 2], [9, 5, 4], -1) == [1, 2]
+
+
+def student(folder, name, **keys):
+    """The config of a student, of as many layers as its teacher, the run."""
+    keys |= {"objective.name": name, "objective.teacher": str(folder / "run")}
+    keys |= {"objective.base_objective": "sequence_classification"}
+    return tiny_runs.tiny_config(folder, "finetune", **files_of(folder), **KEYS, **keys)
+
+
+def test_flops_are_of_one_forward_pass_without_a_teacher(folder):
+    """Two of each weight and each of 32 tokens, two for each pair of tokens in both
+    products of attention; less where the last layer computes the first token alone."""
+    of_task = tiny_runs.tiny_config(folder, "finetune", **files_of(folder), **KEYS)
+    none = {"objective.soft": 0.0, "objective.hard": 0.0, "objective.hidden": 1.0}
+    plain, distilled, replaced, headless = (
+        flops_of(build_program(config, jax.devices()[:1]))
+        for config in (
+            of_task,
+            student(folder, "distill"),
+            student(folder, "theseus"),
+            student(folder, "distill", **none),
+        )
+    )
+    assert plain == distilled == replaced
+    weights, pairs = 4 * 32**2 + 2 * 32 * 64, 32**2
+    whole = 3 * (2 * 32 * weights + 2 * 2 * 32 * pairs)
+    assert whole / 2 < plain < whole == headless
+
+
+def flops_of(program):
+    batch = next(iter(eval_batches(program)))
+    row = {
+        name: array if name in program.constants.abstract else array[:1]
+        for name, array in batch.items()
+    }
+    params = networks.unbox(program.abstract_state.params)
+    return count_flops(network_cost.make_forward(program), params, row)
 
 
 def test_importance_of_a_head_is_that_of_its_gate_or_its_tokens():

@@ -19,6 +19,22 @@ L0_GATES = "research/l0_gates.py"
 
 MUTANTS = [
     Mutant(
+        "a forward pass counts twice, for the loss and for the predictions",
+        "research/objectives/__init__.py",
+        "return self.predictions(net, batch) or self.loss(net, batch, key)[0]",
+        "return self.predictions(net, batch), self.loss(net, batch, key)[0]",
+        TEST_SHRINK,
+        "one_forward_pass",
+    ),
+    Mutant(
+        "the cost of a student is that of its loss, with the teacher",
+        "research/objectives/inputs/composite.py",
+        "return first.forward(net, batch, key)",
+        "return self.loss(net, batch, key)[0]",
+        TEST_SHRINK,
+        "one_forward_pass",
+    ),
+    Mutant(
         "the range of a layer that runs twice is a sum",
         "research/shrinking/ranges.py",
         "np.max(count) > 1",
