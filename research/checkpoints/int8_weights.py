@@ -21,6 +21,9 @@ from research.networks.layers.quantized import (
 
 TABLES = ("token", "decoder_token")
 """Modules whose `embedding` is a token table."""
+NOT_DENSE = {"relative", "features"}
+"""Modules whose kernels are read as float32: of relative attention, and of the LSTM on
+the features of a task."""
 compiled_quantize = jax.jit(quantize, static_argnums=(1, 2))
 """`quantize`, compiled once for each shape."""
 
@@ -54,7 +57,7 @@ def map_quantized(
 
     def changed(path: Any, leaf: Any) -> Any:
         names = tuple(str(key.key) for key in path)
-        if names[-1] == "kernel" and "relative" not in names:
+        if names[-1] == "kernel" and not NOT_DENSE & {*names}:
             axis = KERNEL_AXES[scales]
         elif names[-1] == "embedding" and names[-2] in TABLES:
             axis = -1

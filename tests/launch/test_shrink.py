@@ -28,6 +28,7 @@ from research.run.flops import count_flops
 from research.run.setup import build_program, eval_batches, train_batches
 from research.shrinking import gradients, heads, ranges, recipes
 from research.shrinking.ranges import measure_ranges
+from research.shrinking.written_run import stored_params
 from tests.testing import tiny_runs
 
 TEXTS = ["the old river", "stone", "a small river sees the old stone"]
@@ -250,6 +251,20 @@ def test_tuning_starts_from_integers_and_leaves_ranges_as_measured(folder):
     assert 0 < np.abs(before["kernel"] - after["kernel"]).max() < 0.1
 
 
+def test_the_lstm_of_a_task_stays_float32(folder):
+    """Its cells are no dense layers, and read no integers."""
+    keys = {"objective.lstm_layers": 1, "objective.head": "linear"}
+    keys |= KEYS | {"model.quantization": "int8"}
+    config = tiny_runs.tiny_config(folder, "finetune", **files_of(folder), **keys)
+    program = build_program(config, jax.devices()[:1])
+    params = networks.unbox(program.abstract_state.params)
+    stored = jax.eval_shape(lambda own: stored_params(program, own), params)
+    leaves = jax.tree.leaves(stored["features"])
+    assert leaves and {leaf.dtype for leaf in leaves} == {jnp.dtype("float32")}
+    assert stored["head_label"]["out"]["kernel"][VALUES].dtype == jnp.int8
+    assert flops_of(program, stored) == flops_of(program, params)
+
+
 def test_ranges_of_a_layer_that_runs_twice_are_not_added(folder):
     """InfoWord reads a text and an n-gram of it by one network."""
     keys = {"model.quantization": "int8", "model.quantization_range": "ema"}
@@ -349,13 +364,13 @@ def test_flops_are_of_one_forward_pass_without_a_teacher(folder):
     assert whole / 2 < plain < whole == headless
 
 
-def flops_of(program):
+def flops_of(program, params=None):
     batch = next(iter(eval_batches(program)))
     row = {
         name: array if name in program.constants.abstract else array[:1]
         for name, array in batch.items()
     }
-    params = networks.unbox(program.abstract_state.params)
+    params = params or networks.unbox(program.abstract_state.params)
     return count_flops(network_cost.make_forward(program), params, row)
 
 

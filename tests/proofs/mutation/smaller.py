@@ -19,6 +19,14 @@ L0_GATES = "research/l0_gates.py"
 
 MUTANTS = [
     Mutant(
+        "the LSTM of a task is stored as integers, which it does not read",
+        "research/checkpoints/int8_weights.py",
+        'NOT_DENSE = {"relative", "features"}',
+        'NOT_DENSE = {"relative"}',
+        TEST_SHRINK,
+        "lstm_of_a_task",
+    ),
+    Mutant(
         "a forward pass counts twice, for the loss and for the predictions",
         "research/objectives/__init__.py",
         "return self.predictions(net, batch) or self.loss(net, batch, key)[0]",
