@@ -139,8 +139,8 @@ def folder_keys(
 def inherited_keys(
     given: Mapping[str, Any], parents: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The keys that a run takes from those it starts from and learns from, and that are
-    not given.
+    """The keys that a run takes from those it starts from and learns from, unless it
+    sets them itself.
 
     Args:
       given: dotted key -> value, the run's overrides.
@@ -156,7 +156,7 @@ def inherited_keys(
         else:
             for name in _model_fields(given, key):
                 found[name] = _teacher_model(keys)
-    return {key: value for key, value in found.items() if key not in given}
+    return found
 
 
 def _model_fields(given: Mapping[str, Any], teacher: str) -> list[str]:

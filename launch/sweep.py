@@ -7,7 +7,9 @@
 
 A sweep file defines `sweep(scale)`, which yields pairs (experiment, overrides). An
 override whose value is such a pair stands for the folder of that trial, which is then
-run first. --config.KEY=VALUE applies to the trials that do not set KEY themselves.
+run first. --config.KEY=VALUE applies to the trials that do not set KEY themselves, but
+a trial that starts from another one has its network. If the pretrainings of some rows
+set KEY and others do not, it is refused, since the rows would differ in it.
 `sweep(scale, tasks)` also fine-tunes, on the tasks of --tasks=FILE (docs/tables.md).
 
 --on: local | ray | ray://HOST | slurm:PARTITION | gke:QUEUE | sky:INFRA. The backend

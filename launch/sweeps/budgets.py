@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from launch import config
+from launch.sweeps.shared_keys import with_shared
 from research import objectives
 from research.errors import UserError
 
@@ -85,8 +86,7 @@ def step_flops(experiment: str, keys: Mapping[str, Any]) -> float:
 
 
 def _load(experiment: str, keys: Mapping[str, Any]) -> Any:
-    own = {key: value for key, value in keys.items() if not isinstance(value, tuple)}
-    resolved = config.load_config(experiment, own)
+    resolved = config.load_config(experiment, with_shared(keys))
     if resolved.train.phases:
         raise UserError(
             f"{experiment}: a budget is for runs whose steps are all alike; leave out "

@@ -17,6 +17,7 @@ from launch.config_values import flatten
 from launch.sweeps import benchmarks
 from launch.sweeps.published import TABLES, Arm, read_published
 from launch.sweeps.scales import SCALES, Scale
+from launch.sweeps.shared_keys import is_shared, with_shared
 from launch.sweeps.tasks import Task
 from research.errors import UserError
 from research.objectives import objective_class
@@ -335,12 +336,12 @@ def form_keys(start: Arm, name: str) -> dict[str, Any]:
 def flat_config(arm: Arm) -> dict[str, Any]:
     """Dotted key -> value of an experiment with its overrides, at seed 0.
 
-    A key whose value comes from another trial has the experiment's value; there are no
-    chosen layers of a trial to start from.
+    A key that it does not set has the value of --config.KEY. One whose value comes from
+    another trial has the experiment's value; there are no chosen layers of a trial to
+    start from.
     """
-    experiment, keys = arm
-    keys = {key: value for key, value in keys.items() if not isinstance(value, tuple)}
-    keys["train.init_layers"] = []
+    experiment, own = arm
+    keys = with_shared(own) | {"train.init_layers": []}
     return _flat_config(experiment, json.dumps({**keys, "seed": 0}))
 
 
@@ -354,10 +355,11 @@ def network_keys(start: Arm) -> dict[str, Any]:
 
     Dropout is not among them.
     """
-    trained, default = flat_config(start), flat_config((EXPERIMENT, {}))
+    trained, default = flat_config(start), _flat_config(EXPERIMENT, "{}")
     keys = [key for key in trained if key.startswith("model.")] + ["data.length"]
     return {
         key: trained[key]
         for key in keys
-        if key != "model.dropout" and trained[key] != default.get(key)
+        if key != "model.dropout"
+        and (trained[key] != default.get(key) or is_shared(key))
     }

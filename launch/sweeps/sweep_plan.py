@@ -2,13 +2,15 @@
 
 import dataclasses
 import inspect
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from etils import epath
 
 from launch import config, config_starts, config_values, user_code
+from launch.sweeps import shared_keys
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
@@ -64,12 +66,14 @@ def make_plan(
     """All trials of a sweep file, each once, parents before their children.
 
     Args:
-      shared: dotted key -> value, for trials whose overrides do not set the key.
+      shared: dotted key -> value, for trials whose overrides do not set the key; one
+        that starts from another trial has that one's network.
       tasks: the tasks of --tasks, for a sweep that fine-tunes on them.
       first_seed: added to every seed, for a repeat with other seeds.
 
     Raises:
-      UserError: the file, the scale or a config is wrong.
+      UserError: the file, the scale or a config is wrong, or a shared key is set by
+        every trial, or by the pretrainings of some rows alone.
     """
     sweep = getattr(user_code.module_at(file), "sweep", None)
     if sweep is None:
@@ -78,7 +82,8 @@ def make_plan(
         raise unknown("scale", scale, SCALES)
     trials: dict[str, Trial] = {}
     ids: dict[str, str] = {}
-    items = _items(file, sweep, scale, tasks or {})
+    with shared_keys.given(shared):
+        items = _items(file, sweep, scale, tasks or {})
     if first_seed:
         if "seed" in shared:
             raise UserError("--first_seed and --config.seed both set seeds")
@@ -86,9 +91,8 @@ def make_plan(
             (experiment, _reseeded(own, first_seed), *label)
             for experiment, own, *label in items
         ]
-    for key in shared:
-        if items and all(key in own for _, own, *_ in items):
-            raise UserError(f"{key}: every trial of {file} sets this key itself")
+    _check_unset(file, shared, [own for _, own, *_ in items])
+    of_rows: list[tuple[Trial, Mapping[str, Any]]] = []  # pretrainings, own overrides
     for experiment, own, *label in items:
         folder = absolute_path(workdir)
         try:
@@ -102,7 +106,53 @@ def make_plan(
                     "trial; let them differ"
                 )
             trials[trial.id] = dataclasses.replace(trial, row=row, group=group)
+            if group == "pretraining":
+                of_rows.append((trials[trial.id], own))
+    _check_rows(file, shared, of_rows)
     return _with_distinct_names(list(trials.values()))
+
+
+def _check_unset(
+    file: str, shared: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
+) -> None:
+    """Raises UserError: no trial takes a shared key."""
+    for key in shared:
+        if items and all(key in own for own in items):
+            raise UserError(f"{key}: every trial of {file} sets this key itself")
+
+
+def _check_rows(
+    file: str,
+    shared: Mapping[str, Any],
+    pretrainings: Sequence[tuple[Trial, Mapping[str, Any]]],
+) -> None:
+    """Checks that no shared key reaches the pretrainings of some rows alone.
+
+    One that reaches none, since all set it themselves, is told.
+
+    Args:
+      pretrainings: those of the rows, each with the overrides that it sets itself.
+
+    Raises:
+      UserError: some rows set a shared key to another value, and others do not set it.
+    """
+    for key in shared:
+        taken = [t.config.get(key) for t, own in pretrainings if key not in own]
+        setting = [t for t, own in pretrainings if key in own]
+        rows = dict.fromkeys(t.row for t in setting if t.config.get(key) not in taken)
+        if taken and rows:
+            named = ", ".join(repr(row) for row in [*rows][:3])
+            raise UserError(
+                f"--config.{key}: {file} sets it itself in {len(rows)} of its rows "
+                f"({named}), which would not have this value; leave it out, or set it "
+                "in the file"
+            )
+        if setting and not taken:
+            print(
+                f"--config.{key} is for fine-tunings alone: each pretraining of {file} "
+                "sets it itself",
+                file=sys.stderr,
+            )
 
 
 def _items(file: str, sweep: Any, scale: str, tasks: Mapping[str, Task]) -> list[Item]:
@@ -258,7 +308,7 @@ def _add_trial(
         for key, value in own.items()
         if _is_pair(value)
     }
-    if _takes_vocabulary(experiment, {**shared, **own}, parents):
+    if _takes_vocabulary(experiment, own, shared, parents):
         parents["data.vocabulary"] = parents["train.init_from"]
     overrides = {k: v for k, v in {**shared, **own}.items() if k not in parents}
     parent_ids = {key: parent.id for key, parent in parents.items()}
@@ -266,7 +316,9 @@ def _add_trial(
     inherited = config_starts.inherited_keys(overrides, of_parents)
     default = config_values.flatten(config.from_file(experiment)) if inherited else {}
     overrides |= {
-        k: v for k, v in inherited.items() if k not in parents and default.get(k) != v
+        k: v
+        for k, v in inherited.items()
+        if not (k in own or k in parents) and (k in shared or default.get(k) != v)
     }
     keys = overrides | parent_ids
     loaded = config.load_config(experiment, keys, reads_start=False)
@@ -285,19 +337,22 @@ def _add_trial(
 
 
 def _takes_vocabulary(
-    experiment: str, given: Mapping[str, Any], parents: Mapping[str, Trial]
+    experiment: str,
+    own: Mapping[str, Any],
+    shared: Mapping[str, Any],
+    parents: Mapping[str, Trial],
 ) -> bool:
     """Whether a trial has the vocabulary of the one that it starts from, as a run has,
     and would train another one, since it reads other text."""
     from research.data.tokenizers.train_tokenizer import TOKENIZER_TYPES
 
     start = parents.get("train.init_from")
-    if start is None or "data.vocabulary" in given:
+    if start is None or "data.vocabulary" in own:
         return False
     if start.config["data.vocabulary"] not in (*TOKENIZER_TYPES, "words"):
         return "data.vocabulary" in start.parents  # else it is a file
-    own = config_values.flatten(config.from_file(experiment)) | given
-    return any(own.get(key) != start.config.get(key) for key in VOCABULARY_TEXT)
+    keys = config_values.flatten(config.from_file(experiment)) | {**shared, **own}
+    return any(keys.get(key) != start.config.get(key) for key in VOCABULARY_TEXT)
 
 
 def trial_id(resolved: Mapping[str, Any]) -> str:

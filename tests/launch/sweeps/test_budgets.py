@@ -9,7 +9,7 @@ import pytest
 from experiments.sweeps import objectives
 from launch.config import load_config
 from launch.hardware import aot_compile
-from launch.sweeps import budgets
+from launch.sweeps import budgets, shared_keys
 from research import objectives as objectives_of_text
 from research.errors import UserError
 
@@ -29,6 +29,13 @@ KEYS = {
 @pytest.fixture(scope="module")
 def step_flops():
     return budgets.step_flops(LM, KEYS)
+
+
+def test_budgets_are_of_trials_with_their_shared_keys(step_flops):
+    gated = {"model.activation": "swiglu"}
+    with shared_keys.given(gated | {"model.layers": "4"}):
+        found = budgets.step_flops(LM, KEYS)
+    assert found == budgets.step_flops(LM, KEYS | gated) > step_flops
 
 
 def test_a_steps_flops_are_those_that_compile_reports(step_flops):

@@ -7,6 +7,7 @@ import pytest
 
 from launch import config, config_values, train
 from launch.sweeps import sweep_plan
+from launch.sweeps.tasks import Task
 from research.errors import UserError
 
 
@@ -130,3 +131,76 @@ def test_a_trial_has_the_network_of_the_run_that_it_starts_or_learns_from(tmp_pa
     assert other_text.parents["data.vocabulary"] is first
     assert f"--config.data.vocabulary={first.folder}" in other_text.arguments
     assert "data.vocabulary" not in second.parents  # it would train the same one
+
+
+TABLE = """
+from launch.sweeps import finetuning
+
+def sweep(scale, tasks):
+    t5 = finetuning.pretraining("", ("experiments/t5.py", {}), scale)
+    for row, own in (("t5", %s), ("lm", %s)):
+        arm = f"experiments/{row}.py", own
+        keys = lambda row, base: finetuning.like(t5, base)
+        start = finetuning.pretraining(row, arm, scale, keys=keys)
+        yield from finetuning.with_baseline(
+            row, start, tasks, scale, {}, fresh=row + " as drawn"
+        )
+"""
+
+
+def _table(tmp_path, own, other, **shared):
+    """A plan of t5, and of lm with t5's network; both have keys of their own."""
+    file = tmp_path / "table.py"
+    file.write_text(TABLE % (own, other))
+    texts = {"data.train": "a.csv", "data.valid": "b.csv"}
+    return sweep_plan.make_plan(
+        str(file), tmp_path, scale="smoke", shared=shared, tasks={"t": Task("", texts)}
+    )
+
+
+def test_a_shared_key_is_that_of_all_rows_and_of_what_starts_from_them(tmp_path):
+    """Of rows that are made like another one, too, and of untrained networks."""
+    shared = {"model.activation": "gelu_tanh", "model.product_dtype": "bfloat16"}
+    planned = _table(tmp_path, {}, {}, **shared, **{"data.vocabulary": "bpe"})
+    assert len(planned) == 6
+    for trial in planned:
+        assert {key: trial.config[key] for key in shared} == shared, trial.name
+        is_first = trial.group == "pretraining"
+        assert (trial.config["data.vocabulary"] == "bpe") == is_first
+
+
+def test_a_shared_key_that_some_rows_set_themselves_is_refused(tmp_path, capsys):
+    relu, gelu = ({"model.activation": value} for value in ("relu", "gelu"))
+    with pytest.raises(
+        UserError, match=r"model\.activation: .* 1 of its rows \('t5'\)"
+    ):
+        _table(tmp_path, relu, {}, **gelu)
+    with pytest.raises(UserError, match=r"model\.activation: every trial"):
+        _table(tmp_path, gelu, gelu, **relu)  # those as drawn, too
+    assert not capsys.readouterr().err
+    same = _table(tmp_path, relu, {}, **relu)
+    assert {trial.config["model.activation"] for trial in same} == {"relu"}
+
+
+def test_a_shared_key_that_every_row_sets_itself_is_told(tmp_path, capsys):
+    none = {"model.dropout": 0.0}
+    planned = _table(tmp_path, none, none, **{"model.dropout": "0.2"})
+    rates = {(t.group == "pretraining", t.config["model.dropout"]) for t in planned}
+    assert rates == {(True, 0.0), (False, 0.2)}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("--config.model.dropout is for fine-tunings alone")
+
+
+def test_what_starts_from_a_trial_has_its_network_before_a_shared_one(tmp_path):
+    file = tmp_path / "sweep.py"
+    file.write_text(
+        "def sweep(scale):\n"
+        "    first = 'experiments/mlm.py', {'model.activation': 'relu'}\n"
+        "    own = {'train.init_from': first, 'data.train': 'a.tsv'}\n"
+        "    yield 'experiments/lm.py', own | {'data.valid': 'b.tsv'}\n"
+    )
+    shared = {"model.activation": "swiglu", "data.vocabulary": "bpe"}
+    first, second = _plan(str(file), tmp_path, **shared)
+    assert second.config["model.activation"] == "relu"
+    assert first.config["data.vocabulary"] == "bpe"
+    assert second.parents["data.vocabulary"] is first

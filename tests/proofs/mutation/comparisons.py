@@ -182,7 +182,7 @@ MUTANTS = [
     Mutant(
         "a trial that starts from another one trains a vocabulary of its own text",
         "launch/sweeps/sweep_plan.py",
-        "return any(own.get(key) != start.config.get(key) for key in VOCABULARY_TEXT)",
+        "return any(keys.get(key) != start.config.get(key) for key in VOCABULARY_TEXT)",
         "return False",
         "tests/launch/sweeps/test_sweep_plan.py",
         "has_the_network",

@@ -1,0 +1,59 @@
+"""Keys, flags, jobs and data of a sweep that do not reach where its user has them."""
+
+from tests.proofs.mutation import Mutant
+
+PLAN = "launch/sweeps/sweep_plan.py"
+TEST_PLAN = "tests/launch/sweeps/test_sweep_plan.py"
+
+MUTANTS = [
+    Mutant(
+        "rows made like another one, and fine-tunings, do not have its shared keys",
+        "launch/sweeps/shared_keys.py",
+        "keys = {**_SHARED.get(), **own}",
+        "keys = {**own}",
+        TEST_PLAN,
+        "that_of_all_rows",
+    ),
+    Mutant(
+        "an untrained network has a shared key that its row sets to the default",
+        "launch/sweeps/finetuning.py",
+        "or is_shared(key))",
+        ")",
+        TEST_PLAN,
+        "some_rows_set",
+    ),
+    Mutant(
+        "a shared key reaches some rows of a table alone",
+        PLAN,
+        "if taken and rows:",
+        "if False:",
+        TEST_PLAN,
+        "some_rows_set",
+    ),
+    Mutant(
+        "a shared key that no pretraining takes is not told",
+        PLAN,
+        "if setting and not taken:",
+        "if False:",
+        TEST_PLAN,
+        "every_row_sets",
+    ),
+    Mutant(
+        "a shared key replaces the network that a trial starts from",
+        PLAN,
+        "and (k in shared or default.get(k) != v)",
+        "and k not in shared and default.get(k) != v",
+        TEST_PLAN,
+        "before_a_shared_one",
+    ),
+    Mutant(
+        "a budget is of a trial without its shared keys",
+        "launch/sweeps/budgets.py",
+        "config.load_config(experiment, with_shared(keys))",
+        """config.load_config(
+        experiment, {k: v for k, v in keys.items() if not isinstance(v, tuple)}
+    )""",
+        "tests/launch/sweeps/test_budgets.py",
+        "with_their_shared_keys",
+    ),
+]
