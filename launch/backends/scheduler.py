@@ -46,6 +46,7 @@ class Scheduler:
         self.parallel = parallel or backend.default_parallel or len(jobs)
         self.workdir = workdir
         self.running: dict[Job, str] = {}  # job -> handle
+        self.others: dict[str, str] = {}  # id -> handle, of jobs that are not ours
         self.num_attempts: dict[Job, int] = {}  # job -> attempts when it was submitted
         self.failed: dict[Job, str] = {}  # job -> reason
 
@@ -68,7 +69,10 @@ class Scheduler:
         return self.failed
 
     def _adopt(self) -> None:
-        """Takes over the jobs of an earlier driver that are still alive."""
+        """Takes over the jobs of an earlier driver that are still alive.
+
+        It keeps the handles of those that it was not given, for the next driver.
+        """
         handles = read_handles(self.workdir)
         alive = set(self.backend.alive(handles.values()))
         self.waiting = [job for job in self.waiting if not job.done]
@@ -77,6 +81,12 @@ class Scheduler:
                 self.waiting.remove(job)
                 self._start(job, handles[job.id])
                 self.progress.log(f"{job.name}: already running")
+        own = {job.id for job in self.running}
+        self.others = {
+            id: handle
+            for id, handle in handles.items()
+            if handle in alive and id not in own
+        }
 
     def _submit(self) -> None:
         """Submits the jobs whose parents are done, as many as may run."""
@@ -151,8 +161,11 @@ class Scheduler:
         return Attempt((record,))
 
     def _write_handles(self) -> None:
+        """Records the jobs that run, ours and those of an earlier driver."""
+        alive = set(self.backend.alive(self.others.values())) if self.others else ()
+        self.others = {k: v for k, v in self.others.items() if v in alive}
         handles = {job.id: handle for job, handle in self.running.items()}
-        write_json(self.workdir / JOBS_FILE, handles)
+        write_json(self.workdir / JOBS_FILE, self.others | handles)
 
 
 def read_handles(workdir: epath.Path) -> dict[str, str]:

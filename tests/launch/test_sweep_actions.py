@@ -96,6 +96,30 @@ def test_jobs_of_a_backend_that_outlives_its_driver_are_adopted(do, backend):
     assert len(started) == 4
 
 
+def test_jobs_that_still_run_are_found_after_a_resume_of_another(do, backend):
+    codes = backend[1]
+    fake_backend.Backend.detached = True
+    codes.update({0: fake_backend.GOES_ON, 1: 130})
+    assert do("--parallel=2")[0] == 130
+    codes.pop(1)
+    assert do("resume", "--trial=steps=7")[0] == 0
+    first, *_, last = sweep_plan.read_plan(do.workdir)
+    assert last.done
+    assert [*scheduler.read_handles(absolute_path(do.workdir))] == [first.id]
+    assert do("stop")[0] == 0
+    assert fake_backend.Backend.num_alive == 0
+
+
+def test_a_job_that_ends_during_a_resume_of_another_is_forgotten(do, backend):
+    fake_backend.Backend.detached = True
+    backend[1][0] = 130
+    assert do("--parallel=2")[0] == 130
+    backend[1].clear()
+    assert do("resume", "--trial=steps=7")[0] == 0
+    assert sweep_plan.read_plan(do.workdir)[0].done
+    assert not scheduler.read_handles(absolute_path(do.workdir))
+
+
 def test_status_shows_each_state_without_a_driver(do, backend):
     codes = backend[1]
     fake_backend.Backend.detached = True

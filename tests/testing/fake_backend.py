@@ -15,8 +15,9 @@ from launch.backends.backend import flag
 from launch.backends.resources import Resources
 from research.run.workdir import write_result
 
-LOST, NEVER_STARTED = None, "never started"
-"""In place of an exit code: the job's machine dies; no process of the job starts."""
+LOST, NEVER_STARTED, GOES_ON = None, "never started", "goes on"
+"""In place of an exit code: the job's machine dies; no process of the job starts; it
+does not end."""
 
 
 @dataclasses.dataclass
@@ -72,6 +73,8 @@ class Backend:
             return True
         index, folder, _ = json.loads(handle)
         code = self.codes.get(index, 0)
+        if code == GOES_ON:
+            return True
         if code == 130:
             self.num_polls[handle] = 0
             raise KeyboardInterrupt

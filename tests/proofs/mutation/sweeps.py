@@ -3,6 +3,7 @@
 from tests.proofs.mutation import Mutant
 
 PLAN = "launch/sweeps/sweep_plan.py"
+TEST_ACTIONS = "tests/launch/test_sweep_actions.py"
 TEST_PLAN = "tests/launch/sweeps/test_sweep_plan.py"
 
 MUTANTS = [
@@ -55,5 +56,21 @@ MUTANTS = [
     )""",
         "tests/launch/sweeps/test_budgets.py",
         "with_their_shared_keys",
+    ),
+    Mutant(
+        "resume --trial drops the handles of jobs that still run",
+        "launch/backends/scheduler.py",
+        "write_json(self.workdir / JOBS_FILE, self.others | handles)",
+        "write_json(self.workdir / JOBS_FILE, handles)",
+        TEST_ACTIONS,
+        "still_run_are_found",
+    ),
+    Mutant(
+        "a job that another driver started and that has ended is kept as running",
+        "launch/backends/scheduler.py",
+        "self.others = {k: v for k, v in self.others.items() if v in alive}",
+        "",
+        TEST_ACTIONS,
+        "during_a_resume",
     ),
 ]
