@@ -3,7 +3,8 @@
     python -m launch.sweep --sweep=experiments/sweeps/objectives.py --workdir=runs/mine
     python -m launch.sweep status --workdir=runs/mine     (also: resume, logs, stop)
     python -m launch.sweep status --workdir=runs/mine --trial=NAME  (each attempt at it)
-    python -m launch.sweep resume --workdir=runs/mine --trial=NAME  (it alone)
+    python -m launch.sweep resume --workdir=runs/mine --trial=NAME  (it alone, and what
+                                                                     it starts from)
 
 A sweep file defines `sweep(scale)`, which yields pairs (experiment, overrides). An
 override whose value is such a pair stands for the folder of that trial, which is then
@@ -15,7 +16,8 @@ set KEY and others do not, it is refused, since the rows would differ in it.
 --on: local | ray | ray://HOST | slurm:PARTITION | gke:QUEUE | sky:INFRA. The backend
 restarts a trial that was preempted, and the trial resumes from its checkpoint. The
 state of a sweep is kept in files of the workdir: `resume` continues after the driver
-has died, `status` and `logs` need no driver, `stop` ends the driver and its jobs.
+has died, with the sweep's own flags but for --parallel, --retries and --preemptions;
+`status` and `logs` need no driver; `stop` ends the driver and its jobs.
 """
 
 import argparse
@@ -39,7 +41,16 @@ from research.errors import UserError, unknown
 from research.files.paths import absolute_path
 from research.run.workdir import check_reachable
 
-ACTIONS = ("run", "status", "resume", "logs", "stop")
+LIMITS = tuple(f"--{name}" for name in submit.MIN_VALUES)
+READS = {
+    "status": ("--trial",),
+    "resume": ("--trial", "--dry_run", *LIMITS),
+    "logs": ("--trial", "--lines"),
+    "stop": (),
+}
+"""Action -> the flags that it reads besides --workdir; `run` reads all but --lines."""
+
+ACTIONS = ("run", *READS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,10 +69,14 @@ def run(args: argparse.Namespace) -> int:
         case "stop":
             _stop(submit.make_backend(header), workdir)
         case "resume":
-            chosen = status.select(trials, args.trial) if args.trial else trials
+            limits = submit.read_limits(args)
+            header |= {k: v for k, v in limits.items() if f"--{k}" in args.given}
+            header |= {"round": header["round"] + 1}
+            if args.dry_run:
+                submit.print_plan(_needed(trials, args.trial), header, header["round"])
+                return cli.DONE
             with scheduler.only_driver(workdir):
-                header |= {"round": header["round"] + 1}
-                return _drive(header, trials, workdir, chosen)
+                return _drive(header, trials, workdir, args.trial)
     return cli.DONE
 
 
@@ -82,29 +97,33 @@ def _run(args: argparse.Namespace) -> int:
         first_seed=args.first_seed,
     )
     if args.dry_run:
-        submit.print_plan(trials, header, round=1)
+        submit.print_plan(_needed(trials, args.trial), header, round=1)
         return cli.DONE
     workdir = absolute_path(args.workdir)
     with scheduler.only_driver(workdir):
         attempts = (each for trial in trials for each in read_attempts(trial.folder))
         last_round = max((attempt.round for attempt in attempts), default=0)
-        return _drive(header | {"round": last_round + 1}, trials, workdir, trials)
+        return _drive(header | {"round": last_round + 1}, trials, workdir, args.trial)
+
+
+def _needed(trials: list[Trial], name: str) -> list[Trial]:
+    """The trials that --trial selects, and those that they start from; "": all.
+
+    Raises:
+      UserError: it selects none.
+    """
+    chosen = status.select(trials, name) if name else trials
+    needed = {each.id for trial in chosen for each in trial.with_ancestors()}
+    return [trial for trial in trials if trial.id in needed]
 
 
 def _drive(
-    header: dict[str, Any],
-    trials: list[Trial],
-    workdir: epath.Path,
-    chosen: list[Trial],
+    header: dict[str, Any], trials: list[Trial], workdir: epath.Path, name: str
 ) -> int:
-    """Writes `sweep.json`, then runs those of `chosen` that have no result.
-
-    The parents of a chosen trial are run before it.
-    """
+    """Writes `sweep.json`, then runs those of `_needed` that have no result."""
+    jobs = _needed(trials, name)
     fields = {name: value for name, value in header.items() if name != "trials"}
     sweep_plan.write_plan(trials, workdir, **fields)
-    needed = {job.id for trial in chosen for job in trial.with_ancestors()}
-    jobs = [trial for trial in trials if trial.id in needed]
     return submit.run_jobs(
         jobs, header, workdir=workdir, round=header["round"], noun="trials"
     )
@@ -144,12 +163,20 @@ class Parser(cli.Parser):
         if action not in ACTIONS:
             raise unknown("action", action, ACTIONS)
         namespace = super().parse_args(arguments, namespace)
-        if action != "run" and namespace.overrides:
-            raise UserError(
-                f"{action} takes no --config.KEY: the sweep's own config is used"
-            )
+        words = (word.partition("=")[0] for word in arguments)
+        namespace.given = [word for word in words if word.startswith("--")]
+        for flag in namespace.given:
+            _check_read(action, flag)
         namespace.action = action
         return namespace
+
+
+def _check_read(action: str, flag: str) -> None:
+    """Raises UserError: an action does not read a flag."""
+    if action == "run" and flag == "--lines":
+        raise UserError("--lines is a flag of logs")
+    if action != "run" and flag not in (read := ("--workdir", *READS[action])):
+        raise UserError(f"{action} does not read {flag}; it reads {', '.join(read)}")
 
 
 def parser() -> Parser:
@@ -157,7 +184,9 @@ def parser() -> Parser:
     parser.add_argument("--sweep", help="a file of experiments/sweeps")
     parser.add_argument("--workdir", required=True, help="folder of the trials")
     parser.add_argument("--scale", default="smoke", help=" | ".join(SCALES))
-    parser.add_argument("--dry_run", action="store_true", help="only show the trials")
+    parser.add_argument(
+        "--dry_run", action="store_true", help="run, resume: only show the trials"
+    )
     parser.add_argument("--tasks", default="", help="TOML file of tasks to tune on")
     parser.add_argument(
         "--first_seed",
@@ -166,7 +195,7 @@ def parser() -> Parser:
         help="added to every seed: a repeat with others",
     )
     parser.add_argument(
-        "--trial", default="", help="logs, status, resume: by id or name"
+        "--trial", default="", help="of all actions but stop: by id or name"
     )
     parser.add_argument(
         "--lines", type=cli.whole(0), default=10, help="logs: how many; 0: all"

@@ -58,16 +58,26 @@ def read_flags(args: argparse.Namespace) -> dict[str, Any]:
       UserError: a number is too small.
     """
     given = vars(args)
-    for name, least in MIN_VALUES.items():
-        if given[name] is not None and given[name] < least:
-            raise UserError(f"--{name}={given[name]}: it is at least {least}")
     resources = [field.name for field in dataclasses.fields(Resources)]
     return {
         "on": args.on,
         "resources": {name: given[name] for name in resources},
         "flags": {k: v for k, v in given.items() if "." in k and v is not None},
-        **{name: given[name] for name in MIN_VALUES},
+        **read_limits(args),
     }
+
+
+def read_limits(args: argparse.Namespace) -> dict[str, Any]:
+    """The values of --parallel, --retries and --preemptions.
+
+    Raises:
+      UserError: a number is too small.
+    """
+    limits = {name: getattr(args, name) for name in MIN_VALUES}
+    for name, least in MIN_VALUES.items():
+        if limits[name] is not None and limits[name] < least:
+            raise UserError(f"--{name}={limits[name]}: it is at least {least}")
+    return limits
 
 
 def make_backend(flags: Mapping[str, Any]) -> Any:

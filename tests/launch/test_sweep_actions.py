@@ -76,6 +76,38 @@ def test_resume_uses_the_flags_of_the_sweep(do, backend):
     assert {t.config["model.layers"] for t in sweep_plan.read_plan(do.workdir)} == {3}
 
 
+def test_resume_has_other_limits_where_they_are_given(do, backend):
+    started, codes = backend
+    codes.update(dict.fromkeys(range(99), 1))
+    assert do("--retries=0", "--preemptions=9")[0] == 1
+    assert "--parallel=0" in do("resume", "--parallel=0")[2]
+    assert do("resume", "--retries=1", "--parallel=2")[0] == 1
+    assert len(started) == 2 + 4  # the trials without a parent, then these twice
+    assert fake_backend.Backend.max_alive == 2
+    header = sweep_plan.read_header(do.workdir)
+    limits = [header[name] for name in ("parallel", "retries", "preemptions")]
+    assert limits == [2, 1, 9]
+
+
+def test_resume_with_dry_run_shows_the_trials_and_runs_none(do, backend):
+    backend[1][0] = 130
+    assert do()[0] == 130
+    backend[0].clear()
+    first, child, *_ = sweep_plan.read_plan(do.workdir)
+    code, out, _ = do("resume", "--dry_run", f"--trial={child.id}")
+    assert code == 0 and not backend[0]
+    shown = [line.split()[0] for line in out.splitlines()[::2]]
+    assert shown == [first.id, child.id]
+    assert sweep_plan.read_header(do.workdir)["round"] == 1
+
+
+def test_run_runs_the_trials_that_are_named(do, backend):
+    code, out, _ = do("--trial=steps=7")
+    assert code == 0 and "1 of 1" in out
+    done = [trial.done for trial in sweep_plan.read_plan(do.workdir)]
+    assert done == [False, False, False, True]
+
+
 def test_resume_retries_a_user_error(do, backend):
     started, codes = backend
     codes.update({0: 2, 1: 2})
@@ -198,7 +230,12 @@ def test_stop_cancels_the_submitted_jobs(do, backend):
         (("statsu",), "did you mean status"),
         (("status",), "holds no sweep"),
         (("resume",), "holds no sweep"),
-        (("resume", "--config.seed=1"), "--config"),
+        (("resume", "--config.seed=1"), "resume does not read --config.seed; it reads"),
+        (("resume", "--scale=paper"), "resume does not read --scale; it reads"),
+        (("stop", "--trial=seed=1"), "stop does not read --trial; it reads --workdir"),
+        (("status", "--lines=1"), "status does not read --lines"),
+        (("--lines=1",), "--lines is a flag of logs"),
+        (("--trial=nobody",), "no trial has this id or name"),
         (("--retries=-1",), "--retries"),
         (("--gpus=-1",), "--gpus"),
         (("--slice=v5e",), "v5e:16x16"),

@@ -3,6 +3,7 @@
 from tests.proofs.mutation import Mutant
 
 PLAN = "launch/sweeps/sweep_plan.py"
+SWEEP = "launch/sweep.py"
 TEST_ACTIONS = "tests/launch/test_sweep_actions.py"
 TEST_PLAN = "tests/launch/sweeps/test_sweep_plan.py"
 
@@ -72,5 +73,53 @@ MUTANTS = [
         "",
         TEST_ACTIONS,
         "during_a_resume",
+    ),
+    Mutant(
+        "a flag that an action does not read is ignored",
+        SWEEP,
+        'if action != "run" and flag not in (read',
+        "if False and flag not in (read",
+        TEST_ACTIONS,
+        "user_error_is_one_line",
+    ),
+    Mutant(
+        "--lines beside a run is ignored",
+        SWEEP,
+        'if action == "run" and flag == "--lines":',
+        "if False:",
+        TEST_ACTIONS,
+        "user_error_is_one_line",
+    ),
+    Mutant(
+        "resume --dry_run starts jobs",
+        SWEEP,
+        "            if args.dry_run:\n",
+        "            if False:\n",
+        TEST_ACTIONS,
+        "resume_with_dry_run",
+    ),
+    Mutant(
+        "resume has the sweep's --parallel, whatever it is given",
+        SWEEP,
+        'header |= {k: v for k, v in limits.items() if f"--{k}" in args.given}',
+        "pass",
+        TEST_ACTIONS,
+        "other_limits",
+    ),
+    Mutant(
+        "resume has the default of --preemptions in place of the sweep's",
+        SWEEP,
+        ' if f"--{k}" in args.given}',
+        "}",
+        TEST_ACTIONS,
+        "other_limits",
+    ),
+    Mutant(
+        "run --trial runs all trials",
+        SWEEP,
+        '{"round": last_round + 1}, trials, workdir, args.trial)',
+        '{"round": last_round + 1}, trials, workdir, "")',
+        TEST_ACTIONS,
+        "run_runs_the_trials",
     ),
 ]
