@@ -130,8 +130,8 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
             raise UserError(f"{row}, {plan.metric}: {len(cell.diverged)} runs diverged")
         if cell.mixed_data:
             raise UserError(
-                f"{row}, {plan.metric}: its runs read different data, or the same data "
-                "by different vocabularies"
+                f"{row}, {plan.metric}: its runs read different data, were tested on "
+                "different data, or read the same data by different vocabularies"
             )
         both.append(cell)
     scores = [by_seed(cell.numbers) for cell in both]
@@ -164,7 +164,8 @@ def default_table(claim: Claim) -> str:
 
 
 def _origin(both: list[Cell]) -> dict[str, Any]:
-    """The trials, data and commits of two cells, including those of pretraining.
+    """The trials, data, test data (if any) and commits of two cells, including those
+    of pretraining.
 
     Raises:
       UserError: a pretraining has no result.
@@ -174,10 +175,12 @@ def _origin(both: list[Cell]) -> dict[str, Any]:
     runs = [run for trial in trials for run in trial.with_ancestors()]
     if missing := {run.name for run in runs if not run.done}:
         raise UserError(f"{', '.join(sorted(missing))}: no result")
+    tested = {t.result["provenance"].get("test_data") for t in trials} - {None}
     return {
         "trials": [[trial.id for trial in cell] for cell in cells],
         "commit": sorted({str(r.result["provenance"].get("commit")) for r in runs}),
         "data": sorted({str(t.result["provenance"].get("data")) for t in trials}),
+        **({"test_data": sorted(tested)} if tested else {}),
     }
 
 

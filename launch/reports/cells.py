@@ -45,7 +45,8 @@ class Number(NamedTuple):
         return self.trial, *self.others
 
     def origins(self, name: str) -> tuple[Any, ...]:
-        """The "commit" or "data" (a fingerprint) of its trials; None: not recorded."""
+        """The "commit", "data" or "test_data" (fingerprints) of its trials; None: not
+        recorded."""
         return tuple(trial.result["provenance"].get(name) for trial in self.trials)
 
 
@@ -107,8 +108,14 @@ class Cell(NamedTuple):
 
     @property
     def mixed_data(self) -> bool:
-        """Whether its runs read different data, or by different vocabularies."""
-        return len({number.origins("data") for number in self.numbers}) > 1
+        """Whether its runs read different data, or by different vocabularies.
+
+        Where they are tested on further data counts if it was recorded.
+        """
+        tested = [number.origins("test_data") for number in self.numbers]
+        known = (set(filter(None, own)) for own in zip(*tested, strict=True))
+        read = {number.origins("data") for number in self.numbers}
+        return len(read) > 1 or any(len(own) > 1 for own in known)
 
 
 Grid = dict[str, dict[str, Cell | None]]

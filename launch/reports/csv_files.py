@@ -16,7 +16,8 @@ CSV_HEADER += ("missing_runs", "diverged_runs")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters of cells that spreadsheets compute (OWASP, CSV injection)."""
 NUMBERS_HEADER = ("row", "column", "trial", "pretraining_seed", "seed", "items")
-NUMBERS_HEADER += ("value", "commit", "data")
+ORIGINS = ("commit", "data", "test_data")
+NUMBERS_HEADER += ("value", *ORIGINS)
 
 
 def comma_separated(table: Table, grid: Grid) -> str:
@@ -71,7 +72,7 @@ def _number_lines(grid: Grid) -> Iterator[list[Any]]:
         for column, cell in cells.items():
             for number in cell.numbers if cell else ():
                 trial = number.trial
-                origins = (_joined(number.origins(name)) for name in ("commit", "data"))
+                origins = (_joined(number.origins(name)) for name in ORIGINS)
                 ids = _joined(each.id for each in number.trials)
                 seeds = trial.pretraining_seed, trial.config["seed"]
                 items = number.scores.size if number.scores.ndim else None

@@ -70,8 +70,8 @@ def notes(table: Table, grid: Grid) -> list[str]:
         texts.append(f"Papers: {'; '.join(sources)}.")
     if any(cell.mixed_data for cell in cells):
         texts.append(
-            f"{MIXED_MARK}: runs of this cell read different data, or the same data by "
-            "different vocabularies."
+            f"{MIXED_MARK}: runs of this cell read different data, were tested on "
+            "different data, or read the same data by different vocabularies."
         )
     origins = [n.origins("commit") for cell in cells for n in cell.numbers]
     commits = dict.fromkeys(str(commit) for own in origins for commit in own)

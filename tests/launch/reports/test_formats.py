@@ -219,6 +219,23 @@ def test_runs_of_different_data_in_one_cell_are_marked(tmp_path):
     assert r"\ddag{}" in formats.latex(fake_sweep.TABLE, grid)
 
 
+def test_runs_of_one_cell_that_are_tested_on_different_data_are_marked(tmp_path):
+    """An older result does not say on which; that is no difference."""
+    planned, marks = fake_sweep.finished(tmp_path), []
+    for trial, file in zip(
+        fake_sweep.rows(planned)["mlm"]["second"], "AAB", strict=True
+    ):
+        result = trial.result
+        result["provenance"]["test_data"] = file
+        write_result(trial.folder, result)
+        grid = cells.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+        marks.append("‡" in cell_text.format_cell(grid["mlm"]["score"], 1))
+    assert marks == [False, False, True]
+    lines = csv.DictReader(io.StringIO(formats.numbers(fake_sweep.TABLE, grid)))
+    found = [line["test_data"] for line in lines if line["row"] == "mlm"]
+    assert sorted(found) == ["", "", "", "A", "A", "B"]
+
+
 def test_notes_explain_the_signs(grid):
     text = " ".join(notes.notes(fake_sweep.TABLE, grid))
     words = "All equal.", "95 %", "3 seeds", "paired", "none", "2 together (Holm)"

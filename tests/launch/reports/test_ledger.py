@@ -331,6 +331,18 @@ def test_of_mixed_data_and_of_missing_pretrainings_nothing_is_recorded(folder, c
         )
 
 
+def test_a_result_says_on_which_data_its_runs_were_tested(folder):
+    flags = _record_flags(folder, "x.mlm-over-lm")
+    for trial in sweep_plan.read_plan(folder / "runs"):
+        origin = trial.result["provenance"] | {"test_data": "file A"}
+        write_result(trial.folder, trial.result | {"provenance": origin})
+    with pytest.raises(SystemExit) as caught:
+        main(command.run, command.parser(), flags)
+    assert caught.value.code == 0
+    found = ledger.read_result(_claim(folder), "smoke", folder)
+    assert found.provenance["test_data"] == ["file A"]
+
+
 def test_of_a_table_what_can_be_is_recorded(folder, capsys):
     absent = STAND_IN.replace('metric = "score"', 'metric = "absent"')
     absent = absent.replace('"MLM"', '"LM"', 1).replace('worse = "LM"', 'worse = "MLM"')

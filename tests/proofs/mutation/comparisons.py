@@ -454,7 +454,7 @@ MUTANTS = [
     Mutant(
         "runs of one cell that read different data are not marked",
         CELLS,
-        'len({number.origins("data") for number in self.numbers}) > 1',
+        "len(read) > 1",
         "False",
         "tests/launch/reports/test_formats.py",
         "different_data",

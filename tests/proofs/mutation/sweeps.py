@@ -122,4 +122,28 @@ MUTANTS = [
         TEST_ACTIONS,
         "run_runs_the_trials",
     ),
+    Mutant(
+        "runs of one cell that are tested on different data are not marked",
+        "launch/reports/cells.py",
+        "any(len(own) > 1 for own in known)",
+        "False",
+        "tests/launch/reports/test_formats.py",
+        "tested_on_different_data",
+    ),
+    Mutant(
+        "a result that does not say on what it was tested is one on other data",
+        "launch/reports/cells.py",
+        "(set(filter(None, own)) for own",
+        "(set(own) for own",
+        "tests/launch/reports/test_formats.py",
+        "tested_on_different_data",
+    ),
+    Mutant(
+        "a claim's result does not say on what its runs were tested",
+        "launch/claims.py",
+        "if tested else {}",
+        "if False else {}",
+        "tests/launch/reports/test_ledger.py",
+        "were_tested",
+    ),
 ]
