@@ -40,7 +40,7 @@ def get_config(size: str = "small"):
     data.update(vocabulary="words", separator="lines", sentinels=0)
     model.update(network="lstm", cell="pytorch", layers=3, output_head="bias")
     model.update(table_range=0.1, dropout_mask="locked", word_dropout=0.1)
-    model.update(embedding_dropout=0.4, layer_dropout=0.25, output_dropout=0.4)
+    model.update(embedding_dropout=0.4, hidden_dropout=0.25, output_dropout=0.4)
     model.update(weight_dropout=0.5)
     config.objective.update(name="lm", mem_len=1)
     config.objective.update(activation_penalty=2.0, temporal_penalty=1.0)
@@ -55,6 +55,6 @@ def get_config(size: str = "small"):
     config.train.update(batch=20, steps=332_000)
     if size == "large":
         data.vocabulary_size = 33_281
-        model.update(embedding_dropout=0.65, layer_dropout=0.2)
+        model.update(embedding_dropout=0.65, hidden_dropout=0.2)
         config.train.update(batch=80, steps=279_750)
     return config

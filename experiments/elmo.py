@@ -17,9 +17,10 @@ At base the published model, of 93.6 M parameters without its softmax.
 Look at: valid/forward/lm and valid/backward/lm, and softmax(features/layers) of the
 task.
 
-Departs (docs/fidelity.md has the values): data.length; train.batch; model.init; state
-of a row; initial LSTM; words that are drawn; spelling of special entries; characters of
-unknown words; input after the end of a sentence.
+Departs (docs/fidelity.md has the values): data.length; train.batch;
+optimizer.epsilon; model.init; state of a row; initial LSTM; words that are drawn;
+spelling of special entries; characters of unknown words; input after the end of a
+sentence.
 """
 
 from experiments import base

@@ -17,8 +17,8 @@ Look at: valid/glove, the mean of f(X) times half the squared error, which the r
 code prints, too: on text8 0.071 after its first pass and 0.036 after 15.
 
 Departs (docs/fidelity.md has the values): optimizer.initial_sum;
-optimizer.sum_includes; train.batch; gradient of an entry; rate of biases; order of
-cells.
+optimizer.sum_includes; optimizer.epsilon; train.batch; gradient of an entry; rate of
+biases; order of cells.
 """
 
 from experiments import base

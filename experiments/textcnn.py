@@ -36,7 +36,7 @@ def get_config(size: str = "small"):
     data.update(corpus="docstrings", vocabulary="words", separator="lines")
     data.update(sentinels=0, normalizer="lower", length=64)
     model.update(network="word_cnn", layers=1, width=300, embedding_width=300)
-    model.update(head_dropout=0.5)
+    model.update(head_dropout=0.5, table_range=0.25)
     config.objective.update(name="sequence_classification", head="linear", pool="max")
     optim.update(name="adadelta", learning_rate=1.0, max_norm=3.0)
     optim.update(schedule="constant", warmup_steps=0, clip_norm=0.0)

@@ -39,7 +39,7 @@ def get_config(size: str = "small"):
     data.sentinels = 0
     model.update(network="lstm", cell="pytorch", layers=3, output_head="bias")
     model.update(table_range=0.1, dropout_mask="locked", word_dropout=0.05)
-    model.update(embedding_dropout=0.4, layer_dropout=0.3, weight_dropout=0.5)
+    model.update(embedding_dropout=0.4, hidden_dropout=0.3, weight_dropout=0.5)
     model.update(output_dropout=0.4, head_dropout=0.1)
     config.objective.update(name="sequence_classification", format="gpt")
     config.objective.update(pool="concat", head="relu", head_width=50)

@@ -32,11 +32,17 @@ def number(
     most: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    neutral: float | None = None,
 ) -> Any:
-    """A numeric dataclass field with bounds; `least` and `most` are legal values."""
+    """A numeric dataclass field with bounds; `least` and `most` are legal values.
+
+    Args:
+      neutral: as in `research.run.identity`, where it is not the default.
+    """
     bounds = {"least": least, "above": above, "most": most, "below": below}
     given = {name: bound for name, bound in bounds.items() if bound is not None}
-    return dataclasses.field(default=default, metadata={"bounds": given})
+    metadata = {"bounds": given} | ({} if neutral is None else {"neutral": neutral})
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def free_text(default: str) -> Any:

@@ -45,7 +45,7 @@ SHAPES["paper"]["model.width"] = 400
 ADAM = {"optimizer.name": "adam", "optimizer.beta1": 0.8, "optimizer.beta2": 0.99}
 ADAM |= {"optimizer.learning_rate": 1e-3, "optimizer.average_from": 1.0}
 """The released code's (imdb_scripts), in place of AWD-LSTM's SGD."""
-PLACES = ("embedding", "layer", "output", "weight", "word")
+PLACES = ("embedding", "hidden", "output", "weight", "word")
 UNDERFITTING = ADAM | {f"model.{place}_dropout": 0.0 for place in PLACES}
 UNDERFITTING |= {"objective.activation_penalty": 0.0, "objective.temporal_penalty": 0.0}
 UNDERFITTING |= {"optimizer.learning_rate": 5e-3, "optimizer.schedule": "linear"}

@@ -18,7 +18,7 @@ from research.errors import UserError, unknown
 from research.files.existence import exists
 from research.files.json_files import check_object, digest, read_json, write_json
 from research.files.paths import absolute_path
-from research.run.identity import identity, neutral_values
+from research.run.identity import identity, neutral_values, with_current_keys
 from research.run.workdir import check_reachable
 
 KEYS_OUTSIDE_ID = ("data.cache_dir",)
@@ -230,7 +230,8 @@ def read_plan(workdir: epath.PathLike) -> list[Trial]:
                 raise ValueError(f"parents of {row['id']} are not those of its config")
             parents = {key: trials[parent] for key, parent in row["parents"].items()}
             folder = absolute_path(workdir) / row["id"]
-            own, neutral = row["config"], neutral_values(row["config"])
+            own = with_current_keys(row["config"])
+            neutral = neutral_values(own)
             own |= {key: neutral[key] for key in neutral if key not in own}
             more = {"parents": parents, "folder": folder, "config": own}
             trials[row["id"]] = Trial(**row | more)

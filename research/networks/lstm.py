@@ -40,7 +40,7 @@ class Network(networks.Network):
     # it; 0: as model.init says
     dropout_mask: str = choice("each", ("each", "locked"))  # what a mask of dropout is
     # of; locked: a unit of a row, at all positions (Gal and Ghahramani 2016)
-    layer_dropout: float = dropout_rate(-1.0)  # of the output of a layer to the next
+    hidden_dropout: float = dropout_rate(-1.0)  # of the output of a layer to the next
     weight_dropout: float = dropout_rate(0.0)  # of entries of recurrent kernels, in all
     # steps of a batch alike (Merity et al. 2018, section 2)
     word_dropout: float = dropout_rate(0.0)  # of whole rows of the token table where it
@@ -68,7 +68,7 @@ class Network(networks.Network):
     highways: int = number(2, least=0, most=16)  # layers between filters and projection
 
     dropout_places: ClassVar = (
-        *("embedding", "layer", "weight", "word", "output", "head"),
+        *("embedding", "hidden", "weight", "word", "output", "head"),
     )
     abilities: ClassVar = (
         networks.Ability.FULL,

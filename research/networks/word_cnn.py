@@ -29,7 +29,7 @@ from research.networks.layers.dense import (
     gather_positions,
     uniform,
 )
-from research.networks.layers.embeddings import TokenEmbedding
+from research.networks.layers.embeddings import embed_by_table
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
 from research.networks.layers.products import dense_matmul
 
@@ -49,8 +49,8 @@ class Network(networks.Network):
 
     filter_widths: list = dataclasses.field(default_factory=lambda: [3, 4, 5])  # words
     filter_range: float = number(0.01, above=0)  # filters begin uniform within it
-    table_range: float = number(0.25, above=0)  # likewise the token table, where it is
-    # not added to given vectors
+    table_range: float = number(0.0, least=0, neutral=0.25)  # likewise the token table,
+    # where it is not added to given vectors; 0: as model.init says
     channels: str = choice("one", ("one", "two"))  # two: the given vectors are read a
     # second time, as they are, by the same filters (CNN-multichannel)
 
@@ -110,9 +110,7 @@ class WordCNN(nn.Module):
     def setup(self):
         # The names are those of the parameters in checkpoints.
         options = self.options
-        init = uniform(options.table_range, "vocab", "embed")
-        init = constant(0.0, "vocab", "embed") if self.has_vectors else init
-        self.token = TokenEmbedding(options, self.size, init)
+        self.token = embed_by_table(options, self.size, has_vectors=self.has_vectors)
         self.stack = Filters(options)
         self.output = VocabHead(options, self.size, self.transform)
         self.pooler, self.named_heads = make_heads(options, self.heads)

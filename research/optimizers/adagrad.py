@@ -20,7 +20,7 @@ class Optimizer:
     sum_includes: str = choice("step", ("step", "past"))  # by what the gradient of a
     # step is divided; past: by the sum before it (GloVe's tool), which is above 0 at
     # first
-    epsilon: float = number(1e-10, least=0)  # added to the root
+    epsilon: float = number(1e-6, least=0)  # added to the root
 
     def __post_init__(self):
         if self.sum_includes == "past" and not self.initial_sum:

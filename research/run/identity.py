@@ -25,6 +25,10 @@ CONFIG_FILE = "config.json"
 
 UNDECLARED = object()
 
+EARLIER_KEYS = {"lstm": {"layer_dropout": "hidden_dropout"}}
+"""Network -> a key of it in earlier versions -> today's; identities have the earlier
+one."""
+
 UNREAD_FIRST_KEYS = {"adam": {"optimizer.weight_decay": 0.0}}
 """Optimizer -> values in its first runs of keys that it does not read, where these are
 not the defaults of first_keys.json."""
@@ -48,14 +52,41 @@ def identity(flat: Mapping[str, Any]) -> dict[str, Any]:
       flat: a config of this version or of an earlier one, dotted key -> value; an open
         section may be one dict.
     """
-    flat = _with_earlier_names(flat)
+    flat = _with_earlier_names(with_current_keys(flat))
     first, neutral = _first_values(flat), neutral_values(flat)
     same = {key: value for key, value in first.items() if not isinstance(value, dict)}
-    return same | {
+    own = {
         key: value
         for key, value in flat.items()
         if key in first or _plain(value) != neutral.get(key, UNDECLARED)
     }
+    earlier = {
+        network: {new: old for old, new in names.items()}
+        for network, names in EARLIER_KEYS.items()
+    }
+    return same | _renamed(own, earlier)
+
+
+def with_current_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config of an earlier version, flat or nested, with today's names of keys."""
+    return _renamed(config, EARLIER_KEYS)
+
+
+def _renamed(
+    config: Mapping[str, Any], names: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """The config with other names of the keys beside a key `network`.
+
+    Args:
+      names: network -> key -> its other name.
+    """
+    found = {}
+    for key, value in config.items():
+        head, dot, own = key.rpartition(".")
+        network = str(config.get(f"{head}{dot}network"))
+        name = f"{head}{dot}{names.get(network, {}).get(own, own)}"
+        found[name] = _renamed(value, names) if isinstance(value, Mapping) else value
+    return found
 
 
 def _with_earlier_names(flat: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,6 +122,7 @@ def complete_config(content: Mapping[str, Any], path: epath.PathLike) -> dict[st
     for name in filter(None, SECTIONS):
         if not isinstance(content.get(name), dict):
             raise UserError(f"{path} is damaged ({name} is missing); train it again")
+    content = with_current_keys(content)
     flat = flatten(content)
     try:
         neutral = neutral_values(flat)

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launch import config, config_values
-from research import fields, objectives
+from research import fields, networks, objectives
 from research.errors import UserError
 from research.files.json_files import digest
+from research.parts import default_of
 from research.run import sections
 
 MLM = "experiments/mlm.py"
@@ -262,6 +263,38 @@ def test_an_optimizer_and_a_schedule_have_keys_of_their_own(tmp_path):
     file.write_text(lines.format("beta2=0.5"))
     with pytest.raises(UserError, match=r"momentum\.py 'optimizer\.beta2'"):
         config.load_config(str(file))
+
+
+def test_a_key_that_parts_share_has_one_default():
+    defaults = {}
+    for section, key, folder in sections.choices():
+        for name in folder.names() if folder.share_keys else ():
+            for field in dataclasses.fields(folder.part_class(name, key)):
+                shared = defaults.setdefault((section, key, field.name), {})
+                shared[name] = default_of(field)
+    for key, found in defaults.items():
+        assert len({repr(value) for value in found.values()}) == 1, (key, found)
+
+
+@pytest.mark.parametrize(
+    ("spec", "rate"),
+    [("elmo.py:base", 0.1), ("cvt.py:base", 0.5), ("cove.py:base", 0.2)],
+)
+def test_layers_of_an_lstm_have_dropout_between_them(spec, rate):
+    model = config.load_config(f"experiments/{spec}").model
+    assert networks.from_config(model).dropout_rate("hidden") == rate
+
+
+def test_another_network_has_the_dropout_of_its_own_places():
+    bert = config.load_config("experiments/bert.py", ["model.network=lstm"]).model
+    assert networks.from_config(bert).dropout_rate("hidden") == bert.dropout > 0
+    keys = ["model.network=transformer", "objective.mem_len=0"]
+    keys += ["objective.activation_penalty=0", "objective.temporal_penalty=0"]
+    model = config.load_config("experiments/awd_lstm.py", keys).model
+    assert networks.from_config(model).dropout_rate("layer") == 0
+    keys = ["model.network=word_cnn", "model.width=96", "objective.name=mlm"]
+    model = config.load_config("experiments/elmo.py", keys).model
+    assert model.table_range == 0
 
 
 def test_every_key_declares_what_is_legal_and_has_a_legal_default():

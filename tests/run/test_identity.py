@@ -98,6 +98,47 @@ def test_a_changed_value_of_any_key_changes_the_identity(key):
     assert (config_digest(config) != before) == (key not in CHANGEABLE_KEYS)
 
 
+def _of_lstm(**keys):
+    """The content of a config.json, in which an LSTM teaches another one."""
+    content = json.loads(json.dumps(next(iter(CONFIGS.values()))["config"]))
+    content["model"] = {"network": "lstm", **keys}
+    content["objective"] = {"name": "distill", "teacher": "run"}
+    content["objective"]["teacher_model"] = {"network": "lstm", **keys}
+    return content
+
+
+def test_dropout_between_layers_of_an_lstm_is_read_by_its_earlier_name():
+    earlier = _of_lstm(layer_dropout=0.25)
+    completed = identity.complete_config(earlier, "config.json")
+    assert completed["model"]["hidden_dropout"] == 0.25
+    assert "layer_dropout" not in completed["model"]
+    assert completed["objective"]["teacher_model"]["hidden_dropout"] == 0.25
+    assert identity.identity(_flat(earlier))["model.layer_dropout"] == 0.25
+    assert trial_id(_flat(completed)) == trial_id(_flat(earlier))
+    assert config_digest(completed) == config_digest(earlier)
+    check_same_config(Path("run"), earlier, completed)
+    other = identity.complete_config(_of_lstm(layer_dropout=0.5), "config.json")
+    assert trial_id(_flat(other)) != trial_id(_flat(completed))
+    without = identity.complete_config(_of_lstm(), "config.json")
+    assert without["model"]["hidden_dropout"] == -1
+    assert "model.layer_dropout" not in identity.identity(_flat(without))
+
+
+def test_layerdrop_of_a_transformer_keeps_its_name():
+    content = json.loads(json.dumps(next(iter(CONFIGS.values()))["config"]))
+    content["model"]["layer_dropout"] = 0.25
+    completed = identity.complete_config(content, "config.json")
+    assert completed["model"]["layer_dropout"] == 0.25
+    assert identity.identity(_flat(completed))["model.layer_dropout"] == 0.25
+
+
+def test_the_former_default_of_a_table_is_not_in_ids():
+    content = json.loads(json.dumps(next(iter(CONFIGS.values()))["config"]))
+    for bound, in_identity in ((0.25, False), (0.0, True)):
+        content["model"] = {"network": "word_cnn", "table_range": bound}
+        assert ("model.table_range" in identity.identity(_flat(content))) == in_identity
+
+
 def test_a_key_that_is_not_known_is_refused_by_name():
     config = json.loads(json.dumps(next(iter(CONFIGS.values()))["config"]))
     config["model"]["wdith"] = 3

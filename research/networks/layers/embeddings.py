@@ -3,12 +3,19 @@
 # B batch, L length, E embedding width, V rows with padding
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from research.networks.layers.dense import STATE_AXES, Module, normal
+from research.networks.layers.dense import (
+    STATE_AXES,
+    Module,
+    constant,
+    normal,
+    uniform,
+)
 from research.networks.layers.options import Options
 from research.networks.layers.quantized import (
     SCALE,
@@ -90,6 +97,28 @@ class TokenEmbedding(Module):
             x_BLE = self._quantized(lookup(self.table, token_BL, "vocab"))
         x_BLE = self._summed(x_BLE)
         return x_BLE * options.width**0.5 if options.scale_embeddings else x_BLE
+
+
+def embed_by_table(
+    options: Any, size: int, name: str | None = None, *, has_vectors: bool = False
+) -> TokenEmbedding:
+    """The embeddings of a network with `table_range`, to be made in a `setup`."""
+    init = range_init(options, has_vectors=has_vectors)
+    return TokenEmbedding(options, size, init, name=name)
+
+
+def range_init(options: Any, *, has_vectors: bool) -> Callable | None:
+    """The initialiser of the tables of a network with `table_range`.
+
+    Args:
+      has_vectors: given vectors are added to the rows, which then begin with 0.
+
+    Returns:
+      None: as model.init says.
+    """
+    if has_vectors:
+        return constant(0.0, "vocab", "embed")
+    return uniform(bound, "vocab", "embed") if (bound := options.table_range) else None
 
 
 def table_std(options: Options) -> float:

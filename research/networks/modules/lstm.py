@@ -25,12 +25,10 @@ from research.networks.layers.dense import (
     STATE_AXES,
     Dense,
     Module,
-    constant,
     dropout,
     gather_positions,
-    uniform,
 )
-from research.networks.layers.embeddings import TokenEmbedding, padded_rows
+from research.networks.layers.embeddings import embed_by_table, padded_rows
 from research.networks.layers.features import OF_SEVERAL_LAYERS, FeatureLayers
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
 from research.networks.layers.lstm_layer import (
@@ -217,16 +215,6 @@ def _of_characters(
     )
 
 
-def embed_by_table(
-    options: Network, size: int, name: str | None = None, *, has_vectors: bool = False
-) -> nn.Module:
-    """Embeddings that are rows of a table, to be made in a `setup`."""
-    init = uniform(options.table_range, "vocab", "embed")
-    init = init if options.table_range else None
-    init = constant(0.0, "vocab", "embed") if has_vectors else init
-    return TokenEmbedding(options, size, init, name=name)
-
-
 class TableAndCharacters(Module):
     """The vector of a word in a table, then that of its characters (CVT's input)."""
 
@@ -322,7 +310,7 @@ class Stack(Module):
         for n, (params, width) in enumerate(
             zip(self._layers(x.shape[-1]), options.widths, strict=True)
         ):
-            x = drop(self, x, "layer") if n else x
+            x = drop(self, x, "hidden") if n else x
             before = state.hidden[:, n], state.cell[:, n]
             before = before[0][:, :width], before[1][:, : options.cells(width)]
             params = drop_weights(self, params)

@@ -28,6 +28,7 @@ from research.networks.layers.dense import (
     uniform,
 )
 from research.networks.layers.dense_attention import HIDDEN, same_segment
+from research.networks.layers.embeddings import embed_by_table
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
 from research.networks.layers.lstm_layer import (
     Blocks,
@@ -42,7 +43,6 @@ from research.networks.modules.lstm import (
     drop,
     drop_weights,
     drop_words,
-    embed_by_table,
     zero_state,
 )
 from research.networks.modules.two_lstms import EncodedText, TwoLSTMs
@@ -184,7 +184,7 @@ class Decoder(Module):
             begin=first_states(encoded, segment_BL, options),
             attends=_time_major(same_segment(segment_BL, attended.segment)),
             kept=tuple(
-                self._kept(x, "layer" if n < options.layers else "output")
+                self._kept(x, "hidden" if n < options.layers else "output")
                 for n in range(1, options.layers + 1)
             ),
         )

@@ -138,7 +138,7 @@ class TwoLSTMs(nn.Module):
         output."""
         backward, layers = _turn(segment_BL), []
         for first, last in zip(self.joined_forward, self.joined_backward, strict=True):
-            read = drop(self, x.raw, "layer")
+            read = drop(self, x.raw, "hidden")
             ahead, result = first(read, segment_BL, with_cells)
             back, turned = last(_turn(read), backward, with_cells)
             x = Undropped(*map(_join, ahead, map(_turn, back)))

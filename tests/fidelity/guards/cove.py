@@ -68,7 +68,7 @@ def dropout_of_the_decoders_inputs(system: System):
     with mock.patch.object(lstm_encoder_decoder, "drop", drop):
         read = lambda net: net.states(group, encoded=net.encode(source))  # noqa: E731
         jax.eval_shape(lambda: networks.init(module, read, jax.random.key(0)))
-    return phrase({"once each": sorted(places) == ["embedding", "layer", "output"]})
+    return phrase({"once each": sorted(places) == ["embedding", "hidden", "output"]})
 
 
 @guard("attentional state")

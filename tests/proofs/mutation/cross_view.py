@@ -11,7 +11,7 @@ MUTANTS = [
     Mutant(
         "layers that join directions read without dropout between layers",
         "research/networks/modules/two_lstms.py",
-        'read = drop(self, x.raw, "layer")',
+        'read = drop(self, x.raw, "hidden")',
         "read = x.raw",
         TEST_LAYERS,
         "each_dropout_of_a_layer",
@@ -19,8 +19,8 @@ MUTANTS = [
     Mutant(
         "layers that join directions read states with dropout of the output",
         "research/networks/modules/two_lstms.py",
-        'read = drop(self, x.raw, "layer")',
-        'read = drop(self, x.states, "layer")',
+        'read = drop(self, x.raw, "hidden")',
+        'read = drop(self, x.states, "hidden")',
         TEST_LAYERS,
         "each_dropout_of_a_layer",
     ),

@@ -17,6 +17,46 @@ TEST_LOSSES = "tests/objectives/losses/test_cross_entropy.py"
 
 MUTANTS = [
     Mutant(
+        "AdaGrad's epsilon has another default than that of other optimizers",
+        "research/optimizers/adagrad.py",
+        "epsilon: float = number(1e-6, least=0)",
+        "epsilon: float = number(1e-10, least=0)",
+        "tests/launch/test_config.py",
+        "parts_share",
+    ),
+    Mutant(
+        "dropout between the layers of an LSTM has the name of LayerDrop",
+        "research/networks/lstm.py",
+        "hidden_dropout: float = dropout_rate(-1.0)",
+        "layer_dropout: float = dropout_rate(-1.0)",
+        "tests/launch/test_config.py",
+        "parts_share or between_them",
+    ),
+    Mutant(
+        "a key of an earlier version has today's name in the identity of its run",
+        "research/run/identity.py",
+        "return same | _renamed(own, earlier)",
+        "return same | own",
+        "tests/run/test_identity.py",
+        "earlier_name",
+    ),
+    Mutant(
+        "ids of runs of word_cnn change with the default of its table",
+        "research/networks/word_cnn.py",
+        ", neutral=0.25)",
+        ")",
+        "tests/run/test_identity.py",
+        "former_default",
+    ),
+    Mutant(
+        "runs from before a key had its name are not opened",
+        "research/run/identity.py",
+        "    content = with_current_keys(content)\n",
+        "",
+        "tests/run/test_identity.py",
+        "earlier_name",
+    ),
+    Mutant(
         "fine-tuning starts from a new pooler: each head has its own",
         "research/networks/layers/heads.py",
         "x = jnp.tanh(self.pooler(x))",
