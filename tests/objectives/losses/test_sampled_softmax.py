@@ -39,6 +39,25 @@ def test_words_follow_the_log_uniform_law():
     assert ((drawn[..., None] == each).sum(axis=1) <= 1).all(), "a word is there twice"
 
 
+@pytest.mark.parametrize("size", [1, 2, 20_000, 793_474, 2**20])
+def test_each_word_has_its_share_of_all_numbers_that_are_drawn(size):
+    ends = np.array([0, *sampled_softmax.shares(size), 2**32])
+    law = np.log1p(1 / (np.arange(size) + 1.0)) / np.log(size + 1)
+    assert np.abs(np.diff(ends) - 2**32 * law).max() <= 1
+    assert np.diff(ends).min() > 0
+
+
+def test_a_number_stands_for_the_word_in_whose_share_it_is(monkeypatch):
+    size = 793_474
+    ends = sampled_softmax.shares(size).astype(np.int64)
+    begins = np.array([0, *ends])[[0, 1, 2, 100_000, 793_470, size - 1]]
+    bits = np.concatenate([begins, begins[1:] - 1]).astype(np.uint32)
+    monkeypatch.setattr(jax.random, "bits", lambda *_: jnp.asarray(bits))
+    drawn = np.asarray(sampled_softmax.draw_words(jax.random.key(0), len(bits), size))
+    found = [0, 1, 2, 99_999, 100_000, 793_469, 793_470, size - 2, size - 1]
+    assert drawn[drawn < size].tolist() == found
+
+
 @pytest.mark.parametrize("count", [1, 20])
 def test_a_drawn_target_and_repeats_are_left_out(count):
     """Against the formula, word by word in float64."""

@@ -93,6 +93,14 @@ MUTANTS = [
         "left_out",
     ),
     Mutant(
+        "words are drawn by a float32, which has too few values for large vocabularies",
+        SAMPLED,
+        'bits = jax.random.bits(key, (count,), "uint32")',
+        "bits = (jax.random.bits(key, (count,)) >> 9 << 9).astype(jnp.uint32)",
+        TEST_SAMPLED,
+        "in_whose_share",
+    ),
+    Mutant(
         "logits are corrected by the rate of one draw",
         SAMPLED,
         "never = count * jnp.log1p(",
