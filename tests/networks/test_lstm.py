@@ -111,15 +111,22 @@ def test_each_place_of_dropout_has_a_rate_of_its_own(place):
 
 @pytest.mark.parametrize("pattern", ["causal", "full"])
 @pytest.mark.parametrize("width", [0, 8])
-def test_a_table_that_given_vectors_are_added_to_begins_with_0(pattern, width):
+@pytest.mark.parametrize("cutoffs", [[], [20]])
+def test_tables_begin_within_their_range_or_with_0_beside_given_vectors(
+    pattern, width, cutoffs
+):
     group = group_of([1] * 4)
     if width:
         group["feature"] = np.ones((1, 4, width), np.float32)
     needs = Needs(pattern=pattern, input_features=width)
-    module = networks.build(Network(layers=1, width=16), needs, VOCAB)
+    keys = {"cutoffs": cutoffs, "output_head": "bias", "table_range": 0.5}
+    module = networks.build(Network(layers=1, width=16, **keys), needs, VOCAB)
     init = jax.jit(lambda: networks.init(module, lambda net: net.features(group), KEY))
-    table = networks.unbox(init())["token"]["embedding"]
-    assert bool(table.any()) == (width == 0)
+    tables = jax.tree.leaves(networks.unbox(init())["token"])
+    assert len(tables) == 1 + len(cutoffs)
+    for table in tables:
+        largest = np.abs(table).max()
+        assert largest == 0 if width else 0.45 < largest < 0.5
 
 
 def test_a_projection_and_a_bias_are_parameters_only_where_they_are_asked_for():

@@ -12,6 +12,7 @@ proj_adaptive_softmax.py).
 # B batch, L length, D width, E width of a table, V its rows (with padding)
 
 import dataclasses
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -73,6 +74,7 @@ class AdaptiveEmbedding(Module):
 
     options: Options
     size: int
+    init: Callable | None = None  # of all tables, in place of that of `model.init`
 
     def setup(self):
         options = self.options
@@ -85,7 +87,7 @@ class AdaptiveEmbedding(Module):
             num_words = self.edges[number + 1] - first
             num_rows = num_words if number else num_words + len(options.cutoffs)
             num_rows = -(-num_rows // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
-            init = normal(options, 0.02, "vocab", "embed")
+            init = self.init or normal(options, 0.02, "vocab", "embed")
             tables.append(self.param(f"{prefix}embedding", init, (num_rows, width)))
             if options.cutoff_divisor > 1:
                 init = normal(options, PROJECTION_STD, None, "embed")

@@ -28,7 +28,11 @@ from research.networks.layers.dense import (
     dropout,
     gather_positions,
 )
-from research.networks.layers.embeddings import embed_by_table, padded_rows
+from research.networks.layers.embeddings import (
+    embed_by_table,
+    padded_rows,
+    range_init,
+)
 from research.networks.layers.features import OF_SEVERAL_LAYERS, FeatureLayers
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
 from research.networks.layers.lstm_layer import (
@@ -183,7 +187,8 @@ def make_token(
 ) -> nn.Module:
     """The embeddings of a vocabulary of `size` entries, to be made in a `setup`."""
     if options.cutoffs:
-        return AdaptiveEmbedding(options, size, name="token")
+        init = range_init(options, has_vectors=has_vectors)
+        return AdaptiveEmbedding(options, size, init, name="token")
     if options.input == "both":
         return TableAndCharacters(options, size, characters, has_vectors, name="token")
     if options.input == "vectors":

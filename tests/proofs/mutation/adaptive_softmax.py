@@ -10,6 +10,14 @@ TEST_LAWS = "tests/laws/test_network.py"
 
 MUTANTS = [
     Mutant(
+        "tables of clusters begin as model.init says, not within model.table_range",
+        "research/networks/modules/lstm.py",
+        'AdaptiveEmbedding(options, size, init, name="token")',
+        'AdaptiveEmbedding(options, size, name="token")',
+        "tests/networks/test_lstm.py",
+        "within_their_range",
+    ),
+    Mutant(
         "an LSTM has one softmax where clusters are read out",
         "research/networks/modules/lstm.py",
         "    if options.cutoffs:\n        return AdaptiveHead",
