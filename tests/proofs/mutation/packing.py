@@ -166,7 +166,7 @@ MUTANTS = [
     Mutant(
         "data.packing has no effect on a seqio task of the user's",
         "research/data/seqio/open_tasks.py",
-        '"packing": "none", ',
+        '    "packing": "none",\n',
         "",
         "tests/data/seqio/test_task_source.py",
         "are_refused",
