@@ -8,6 +8,7 @@
 In Python, `palimpsest.open_run(source)` opens a run or a published model.
 """
 
+import argparse
 import ast
 import importlib.metadata
 import importlib.util
@@ -117,8 +118,10 @@ def _compare(flags: list[str]) -> None:
     except SystemExit as end:
         if end.code:
             raise
-    workdir = [flag for flag in flags if flag.startswith("--workdir=")]
-    _run("report", [*COMPARE["report"], *workdir])
+    known = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    known.add_argument("--workdir", action="append", default=[])
+    workdirs = known.parse_known_args(flags)[0].workdir
+    _run("report", [*COMPARE["report"], *(f"--workdir={each}" for each in workdirs)])
 
 
 def _run(command: str, flags: list[str]) -> None:

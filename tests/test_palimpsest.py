@@ -47,6 +47,15 @@ def test_compare_stops_where_the_sweep_fails(monkeypatch, capsys):
     assert "scale" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flags", [["--workdir=x"], ["--workdir", "x"]])
+def test_compare_reports_on_the_folder_of_its_sweep(flags, monkeypatch):
+    ran = {}
+    monkeypatch.setattr(palimpsest, "_run", ran.__setitem__)
+    assert run(monkeypatch, "compare", *flags) == 0
+    assert ran["sweep"][-len(flags) :] == flags
+    assert ran["report"][-1] == "--workdir=x"
+
+
 def test_bash_completes_a_command():
     script = palimpsest.COMPLETION.format(commands=" ".join(palimpsest.commands()))
     lines = "COMP_WORDS=(palimpsest tra); COMP_CWORD=1; _palimpsest; echo $COMPREPLY"

@@ -701,4 +701,12 @@ MUTANTS = [
         "tests/launch/reports/test_tables.py",
         "its_own_baseline",
     ),
+    Mutant(
+        "compare reports on its default folder where --workdir X has a space",
+        "palimpsest.py",
+        "workdirs = known.parse_known_args(flags)[0].workdir",
+        'workdirs = [f[10:] for f in flags if f.startswith("--workdir=")]',
+        "tests/test_palimpsest.py",
+        "compare_reports",
+    ),
 ]
