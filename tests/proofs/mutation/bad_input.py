@@ -440,7 +440,7 @@ MUTANTS = [
     Mutant(
         "a workdir without a name is the folder one stands in",
         "launch/cli.py",
-        'if action.required and getattr(namespace, action.dest) == "":',
+        'if value == "":',
         "if False:",
         "tests/launch/test_cli.py",
         "has_a_value",

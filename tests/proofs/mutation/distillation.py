@@ -49,8 +49,8 @@ MUTANTS = [
     Mutant(
         "without a head the networks read no vectors of words",
         DISTILL,
-        "recorded.states(input_group(self._base.read_constants(batch, {})))",
-        "recorded.states(input_group(batch))",
+        "net.states(input_group(self._base.read_constants(batch, {})))",
+        "net.states(input_group(batch))",
         TEST_DISTILL,
         "vectors_of_words",
     ),

@@ -147,8 +147,8 @@ MUTANTS = [
     Mutant(
         "a trial is another one under its parameters' names of today",
         "research/run/identity.py",
-        "    flat = _with_earlier_names(flat)\n",
-        "",
+        "    flat = _with_earlier_names(with_current_keys(flat))\n",
+        "    flat = with_current_keys(flat)\n",
         "tests/test_parameter_names.py",
         "identity",
     ),
