@@ -24,7 +24,7 @@ from tests.proofs.mutation import ROOT, Mutant, mutants_by_group, stale_lines
 from tests.proofs.mutation._selections import empty_selections
 
 COPIED_FOLDERS = ("research", "experiments", "launch", "tests", "docs")
-COPIED_FILES = ("pyproject.toml", "setup.py", "README.md", "Makefile")
+COPIED_FILES = ("palimpsest.py", "pyproject.toml", "setup.py", "README.md", "Makefile")
 TESTS_FAILED = 1
 """pytest's exit status. Any other than this and 0 says nothing about the mutant."""
 TIMED_OUT = -1
