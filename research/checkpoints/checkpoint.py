@@ -323,6 +323,18 @@ def path_name(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
+def as_tree(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dicts of parameters that are named by their paths."""
+    tree: dict[str, Any] = {}
+    for path, array in params.items():
+        *parts, name = path.split("/")
+        branch = tree
+        for part in parts:
+            branch = branch.setdefault(part, {})
+        branch[name] = array
+    return tree
+
+
 def check_finite(source: epath.PathLike, params: Any) -> None:
     """Checks parameters that were read, a tree of NumPy arrays.
 

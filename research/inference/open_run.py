@@ -13,7 +13,7 @@ from etils import epath
 
 from research import networks, objectives
 from research.batch import ArraySpec, VocabInfo
-from research.checkpoints.checkpoint import path_name
+from research.checkpoints.checkpoint import as_tree, path_name
 from research.checkpoints.huggingface import SOURCE, restore
 from research.checkpoints.huggingface.folder import read_json
 from research.checkpoints.huggingface.generation_config import (
@@ -137,7 +137,7 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
     missing = tuple(name for name in shapes if name not in found)
     if body := [name for name in missing if not set(name.split("/")) & READOUT]:
         raise UserError(f"{path} has no parameters {', '.join(body)}")
-    specials, params = _folder_specials(objective, options, vocab), _as_tree(found)
+    specials, params = _folder_specials(objective, options, vocab), as_tree(found)
     opened = _language_model(
         objective, needs, specials, network, params, vocabulary, length, 0, missing
     )
@@ -315,15 +315,3 @@ def _shapes(objective: Any, network: Any, length: int) -> dict[str, tuple[int, .
 
     leaves = jax.tree_util.tree_flatten_with_path(jax.eval_shape(make))[0]
     return {path_name(path): leaf.shape for path, leaf in leaves}
-
-
-def _as_tree(params: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Nested dicts of parameters that are named by their paths."""
-    tree: dict[str, Any] = {}
-    for path, array in params.items():
-        *parts, name = path.split("/")
-        branch = tree
-        for part in parts:
-            branch = branch.setdefault(part, {})
-        branch[name] = array
-    return tree

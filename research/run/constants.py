@@ -16,11 +16,14 @@ import numpy as np
 from etils import epath
 from jax.sharding import Mesh
 
-from research import networks
+from research import networks, objectives
 from research.batch import CONSTANTS, ConstantSpec
+from research.checkpoints.huggingface import SOURCE
 from research.distributed import processes, sharding
 from research.errors import UserError
 from research.files import vector_files
+from research.files.existence import exists
+from research.run.identity import CONFIG_FILE, read_run_config
 
 
 class Constants:
@@ -70,6 +73,7 @@ class Constants:
             found = _read_words(spec, like, flag)
             if found is None:
                 found = _read(spec.source, like, flag, self._vocabulary)
+                found = _with_word_table(spec, found)
             host = _select(like, found, flag)
             origins[name] = {"source": spec.source, "checksum": _checksum(host)}
             arrays[name] = jax.tree.map(_to_devices, host, like)
@@ -145,7 +149,7 @@ def _read(
     """
     if not source:
         raise UserError(f"{flag} is not set; it is a run's workdir, or hf:DIR")
-    if not source.endswith(".npz"):
+    if not _is_arrays(source):
         from research.checkpoints.partial_restore import saved_params  # imports Orbax
 
         return saved_params(source, like, **vocabulary, flag=flag).by_name
@@ -155,6 +159,34 @@ def _read(
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{flag}={source} cannot be read ({reason})") from error
+
+
+def _with_word_table(
+    spec: ConstantSpec, found: Mapping[str, np.ndarray]
+) -> Mapping[str, np.ndarray]:
+    """The arrays of a source, of which those of a run have its vectors of words as
+    `launch.vectors` writes them: fastText's with their n-grams, GloVe's sums of two.
+
+    Raises:
+      UserError: the run has no config.json.
+    """
+    if not spec.spelling or spec.source.startswith(SOURCE) or _is_arrays(spec.source):
+        return found
+    from research.checkpoints.checkpoint import as_tree  # imports Orbax
+
+    path = epath.Path(spec.source).expanduser()
+    run = path if exists(path / CONFIG_FILE) else path.parent.parent
+    config, params = read_run_config(run), as_tree(found)
+    rows = networks.from_config(config["model"]).word_rows(params, spec.spelling)
+    if rows is not None:
+        missing = len(found["token/embedding"]) - len(rows.vectors)
+        return {"token/embedding": np.pad(rows.vectors, ((0, missing), (0, 0)))}
+    table = objectives.make_objective(**config["objective"]).word_table(params)
+    return found if table is None else {"token/embedding": table}
+
+
+def _is_arrays(source: str) -> bool:
+    return source.endswith(".npz")
 
 
 def _select(like: Any, found: Mapping[str, np.ndarray], flag: str) -> Any:

@@ -275,15 +275,18 @@ def test_a_source_that_cannot_be_read_is_told(folder, teacher, tmp_path):
         read(tmp_path / "nowhere").origins  # noqa: B018
 
 
-def read_words(source, *, width=2, spelling=("", "The", "rain", "naïve")):
+NO_WORDS = vocab(size=16, sentinels=2)._replace(spelling=None)
+WORDS = vocab(size=16, sentinels=2)._replace(spelling=("", "The", "rain", "naïve"))
+
+
+def read_words(source, *, width=2, words=WORDS, **facts):
     """The table of vectors of words, as a task of a vocabulary asks for it."""
     objective = objectives.make_objective(
         "token_classification", vectors=str(source), vectors_width=width
     )
-    vocabulary = vocab(size=16, sentinels=2)._replace(spelling=spelling)
     mesh = sharding.make_mesh({"data": 1, "fsdp": 1, "tensor": 1}, jax.devices()[:1])
-    specs = objective.constants(vocabulary)
-    found = Constants(specs, mesh, {}).arrays["constants"]["vectors"]
+    specs = objective.constants(words)
+    found = Constants(specs, mesh, facts).arrays["constants"]["vectors"]
     return np.asarray(found["token"]["embedding"])
 
 
@@ -303,23 +306,46 @@ def test_vectors_of_a_file_are_those_of_the_vocabularys_words(tmp_path, capsys):
 
 def test_vectors_that_are_drawn_are_a_seeds():
     table = read_words("random")
-    np.testing.assert_array_equal(table, read_words("random:0", spelling=None))
+    np.testing.assert_array_equal(table, read_words("random:0", words=NO_WORDS))
     assert (table != read_words("random:1")).any() and np.abs(table).max() <= 0.25
 
 
+@pytest.mark.parametrize("name", ["glove", "fasttext"])
+def test_vectors_of_a_run_are_those_that_it_has_of_words(name, folder, tmp_path):
+    """Not rows of its table: of fastText n-grams count, of GloVe both tables."""
+    keys = {"data.vocabulary": "words", "data.vocabulary_size": 20, "model.width": 8}
+    keys |= {f"model.{key}": None for key in ("heads", "feedforward")}
+    keys |= {"data.sentinels": 0}
+    if name == "glove":
+        words = [f"word{number}" for number in range(15)]
+        pairs = tmp_path / "pairs.cooccurrences"
+        pairs.write_text("".join(f"{a}\t{b}\t1\n" for a in words for b in words))
+        keys |= dict.fromkeys(("data.train", "data.valid"), str(pairs))
+    config, run = tiny_config(folder, name, **keys), tmp_path / "run"
+    _, state, vocabulary = tiny_runs.save_untrained(run, config)
+    vocab, facts = vocabulary.vocab, load_on_host(run / "checkpoints/3", "facts")
+    fingerprint = facts["facts"]["vocabulary"]
+    table = read_words(run, width=8, words=vocab, vocabulary=fingerprint)
+    expected = open_run(run).word_vectors
+    for word, vector in zip(expected.words, expected.vectors, strict=True):
+        np.testing.assert_allclose(table[vocab.spelling.index(word)], vector, rtol=1e-6)
+    rows = np.asarray(state.params["token"]["embedding"])
+    assert table.shape == rows.shape and np.abs(table - rows)[: vocab.size].max() > 0
+
+
 @pytest.mark.parametrize(
-    ("text", "keys", "words"),
+    ("text", "keys", "error"),
     [
         ("the 1 2\n", {"width": 3}, r"of 2 numbers; set .*_width=2, not 3"),
         ("sun 1 2\n", {}, "has no word of the vocabulary"),
-        ("the 1 2\n", {"spelling": None}, "set data.vocabulary=words"),
+        ("the 1 2\n", {"words": NO_WORDS}, "set data.vocabulary=words"),
         ("the 1 nan\n", {}, "is not finite"),
     ],
 )
-def test_a_file_of_vectors_that_does_not_fit_is_told(text, keys, words, tmp_path):
+def test_a_file_of_vectors_that_does_not_fit_is_told(text, keys, error, tmp_path):
     file = tmp_path / "vectors.txt"
     file.write_text(text)
-    with pytest.raises(UserError, match=words) as caught:
+    with pytest.raises(UserError, match=error) as caught:
         read_words(file, **keys)
     assert "\n" not in str(caught.value)
 

@@ -10,6 +10,22 @@ TEST = "tests/run/test_constants.py"
 
 MUTANTS = [
     Mutant(
+        "vectors of a fastText run are rows of its table, without n-grams",
+        CONSTANTS,
+        "    if rows is not None:\n",
+        "    if False:\n",
+        TEST,
+        "run_are_those",
+    ),
+    Mutant(
+        "vectors of a GloVe run are one of its two tables",
+        CONSTANTS,
+        'return found if table is None else {"token/embedding": table}',
+        "return found",
+        TEST,
+        "run_are_those",
+    ),
+    Mutant(
         "micro-batches split the constants as if they had rows",
         STEP,
         "rows = {name: value for name, value in batch.items() if name != CONSTANTS}",
