@@ -7,8 +7,9 @@ It learns a file of pairs, not a text; this one counts them:
     python -m launch.cooccurrences --texts=texts.txt --to=pairs.cooccurrences
 
 with --config.data.train=pairs.cooccurrences and --config.data.valid the same, since all
-pairs are learned. One pass over C pairs is 2 C / (data.length x train.batch) steps.
-`launch.vectors` writes the sum of both vectors of each word.
+pairs are learned, and --config.data.vocabulary_size their words and special entries.
+One pass over C pairs is 2 C / (data.length x train.batch) steps. `launch.vectors`
+writes the sum of both vectors of each word.
 
 At base the model of the released code's demo.sh, whose text is text8: its 71,290 words
 that occur five times or more meet in 60,666,468 pairs, which are learned 15 times.

@@ -8,7 +8,8 @@ fastText. F is written as its suffix says: .txt (word2vec's text), .bin, .vec
 --nearest=river,king prints the ten nearest words of each; --analogies=F answers a file
 of questions as word2vec's tool does; --similarity=F has Spearman's correlation with the
 judgements of a file, and how many of its pairs have vectors. --limit=30000 leaves all
-but the first, most frequent words out of both, and out of what is written.
+but the first, most frequent words out of both, and out of what is written (of GloVe's
+runs those that meet the most others).
 """
 
 import argparse

@@ -79,7 +79,8 @@ class LanguageModel:
 
     @functools.cached_property
     def word_vectors(self) -> WordVectors:
-        """The words of the vocabulary and their vectors, the most frequent first.
+        """The words of the vocabulary and their vectors, the most frequent first; of
+        pairs (GloVe) those that meet the most others.
 
         Words that the vocabulary lacks have vectors, too, if the network makes them of
         n-grams (`model.buckets`).

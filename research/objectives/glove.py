@@ -10,14 +10,12 @@ import numpy as np
 
 from research import networks, objectives
 from research.batch import ArraySpec, Example, VocabInfo, input_specs, scored_specs
+from research.data.formats.cooccurrences import CELLS
 from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import number
 from research.objectives.losses.cross_entropy import Term
 from research.objectives.losses.word_scores import look_up
-
-CELLS = "cooccurrence"
-"""The array of a text of cells (`data.format=cooccurrences`): how often they meet."""
 
 
 @dataclass(frozen=True)

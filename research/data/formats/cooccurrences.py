@@ -11,26 +11,30 @@ from research.data.formats.parsing.lines import decode
 
 CELLS_PER_DOCUMENT = 512
 
+CELLS = "cooccurrence"
+"""The array of how often the words of each pair meet."""
+
 
 @dataclass(frozen=True)
 class Format(FileFormat):
     """A document is 512 lines, whose pairs of words are its parts.
 
     `launch.cooccurrences` writes such a file. It needs data.vocabulary=words and
-    data.separator=none.
+    data.separator=none. The vocabulary has all words, since pairs do not tell how
+    frequent they are; those that meet the most others are first.
 
     data.fields and data.label have no meaning.
     """
 
     suffixes = (".cooccurrences",)
-    arrays = {"cooccurrence": ArrayType("part", "float32")}  # noqa: RUF012
+    arrays = {CELLS: ArrayType("part", "float32")}  # noqa: RUF012
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
         numbered = enumerate(file, 1)
         while lines := list(itertools.islice(numbered, CELLS_PER_DOCUMENT)):
             cells = [self._cell(decode(line, number), number) for number, line in lines]
             document = join_parts([pair for pair, _ in cells], " ")
-            arrays = {"cooccurrence": [count for _, count in cells]}
+            arrays = {CELLS: [count for _, count in cells]}
             yield document._replace(id=f":{lines[0][0]}", arrays=arrays)
 
     def _cell(self, line: str, number: int) -> tuple[str, float]:

@@ -7,6 +7,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from tokenizers.normalizers import Normalizer
 
 from research.data.corpora import sentences, word_boundaries
 from research.data.corpora.corpus import Corpus
+from research.data.formats.cooccurrences import CELLS
 from research.data.tokenizers import (
     model_files,
     normalization,
@@ -96,7 +98,7 @@ def train(
     train_types: dict[str, Callable] = {
         "wordpiece": _train_wordpiece,
         "bytebpe": _train_bytebpe,
-        "words": _train_words,
+        "words": partial(_train_words, is_of_pairs=CELLS in corpus.arrays),
     }
     if tokenizer_type in train_types:
         data = train_types[tokenizer_type](lines, options)
@@ -243,10 +245,17 @@ def _train_bytebpe(lines: Iterable[str], options: Options) -> bytes:
     return model.to_str().encode("utf-8")
 
 
-def _train_words(lines: Iterable[str], options: Options) -> bytes:
+def _train_words(lines: Iterable[str], options: Options, *, is_of_pairs: bool) -> bytes:
     """A `tokenizer.json` of the most frequent words; ties are in alphabetical order.
 
     Words are those of Transformer-XL's code (pytorch/utils/vocabulary.py, Vocab).
+
+    Args:
+      is_of_pairs: lines are words that meet (`data.formats.cooccurrences`), among which
+        a word is as frequent as it meets others, and not as it is in their text.
+
+    Raises:
+      UserError: there are fewer words; or more, of pairs.
     """
     units = collections.Counter(
         unit for line in lines for unit in sentences.split_units(line)
@@ -261,6 +270,12 @@ def _train_words(lines: Iterable[str], options: Options) -> bytes:
     special = special_pieces(options.sentinels)
     pieces = [*special, *(tokenizer_models.MARK + word for word in words)]
     _check_size(options.size, min(len(pieces), options.size))
+    if is_of_pairs and len(pieces) > options.size:
+        raise _size_error(
+            options.size,
+            f"pairs of words do not tell which are frequent; give {len(pieces)}, for "
+            "all of them, or count fewer (launch.cooccurrences --max-words)",
+        )
     return model_files.words_json(pieces[: options.size], special, normalizer)
 
 

@@ -1,5 +1,6 @@
 """A vocabulary of words: the most frequent ones, and one unknown for all others."""
 
+import dataclasses
 from collections import Counter
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research.data.corpora import sentences
+from research.data.formats.cooccurrences import Format
 from research.data.tokenizers import export_tokenizer, vocabulary
 from research.errors import UserError
 from tests.testing.fake_corpus import SENTINELS, SIZE, corpus_of, make_lines
@@ -16,7 +18,7 @@ LINES = [*make_lines(0), *["<mask> <unk> <s> 好。<mask> the the The", "the The
 TEXTS = st.text(st.sampled_from("abdu kle. 。！’” 学中é\n\t<>/s"), max_size=40)
 
 
-def load(cache, *, lines=LINES, size=SIZE, normalizer="none"):
+def load(cache, *, lines=LINES, size=SIZE, normalizer="none", arrays=None):
     config = SimpleNamespace(
         vocabulary="words",
         vocabulary_size=size,
@@ -26,7 +28,8 @@ def load(cache, *, lines=LINES, size=SIZE, normalizer="none"):
         normalizer=normalizer,
         alpha=0.0,
     )
-    return vocabulary.load_or_train(config, corpus_of(lines), cache)
+    corpus = dataclasses.replace(corpus_of(lines), arrays=arrays or {})
+    return vocabulary.load_or_train(config, corpus, cache)
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,20 @@ def test_it_has_the_most_frequent_words_in_order(words):
     found = [words.piece_text(i).strip(" ") for i in words.vocab.ordinary_ids]
     assert found == expected and len(ranked) > len(expected)
     assert words.vocab.size == SIZE and words.tokenizer_type == "words"
+
+
+def test_a_vocabulary_of_pairs_has_all_words_since_pairs_do_not_tell_the_frequent(
+    tmp_path,
+):
+    pairs = {"lines": ["the cat", "the sat", "on the"], "arrays": Format.arrays}
+    size = 5 + SENTINELS + 4
+    found = load(tmp_path, size=size, **pairs)
+    first = found.vocab.ordinary_ids[0]
+    assert found.vocab.size == size and found.piece_text(first).strip() == "the"
+    words = rf"is {size - 1}, .*pairs of words .* give {size}, .*--max-words"
+    with pytest.raises(UserError, match=words) as caught:
+        load(tmp_path, size=size - 1, **pairs)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_word_is_a_token_and_other_words_are_unknown(words):

@@ -21,6 +21,14 @@ TEST_GLOVE = "tests/objectives/test_glove.py"
 
 MUTANTS = [
     Mutant(
+        "a vocabulary of pairs leaves out words that meet few others as if rare",
+        "research/data/tokenizers/train_tokenizer.py",
+        "if is_of_pairs and len(pieces) > options.size:",
+        "if False:",
+        "tests/data/tokenizers/test_words.py",
+        "vocabulary_of_pairs",
+    ),
+    Mutant(
         "unknown words and sentence ends count in the subsampling of frequent words",
         COUNTS,
         "ratio = sample * count.sum() /",
