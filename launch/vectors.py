@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> None:
         print(f"{word}: {found}")
     if args.analogies:
         counts = vectors.answer_analogies(Path(args.analogies).expanduser())
-        for name, count in (counts | sums(counts)).items():
+        totals = {f"total, {name}": count for name, count in sums(counts).items()}
+        for name, count in [*counts.items(), *totals.items()]:
             print(
                 f"{name}: {100 * count.accuracy:.2f} % ({count.correct} of "
                 f"{count.known} known of {count.total})"

@@ -15,7 +15,7 @@ from scipy import stats
 from research.errors import UserError, unknown
 
 QUESTIONS_PER_CALL = 256
-SYNTACTIC = "gram"
+SYNTACTIC = ("gram", "syntactic")
 """What names of sections of syntactic questions begin with."""
 
 
@@ -167,7 +167,7 @@ class WordVectors:
 
 
 def sums(counts: dict[str, Count]) -> dict[str, Count]:
-    """The counts of semantic and of syntactic sections, and of all."""
+    """The counts of semantic, of syntactic and of all sections."""
 
     def add(chosen: Iterable[Count]) -> Count:
         columns = zip(*chosen, strict=True)

@@ -31,6 +31,17 @@ def test_neighbours_are_by_cosine_and_do_not_include_the_word():
         VECTORS.nearest("kong")
 
 
+def run(*flags):
+    command.run(command.parser().parse_args([*flags]))
+
+
+def write_vectors(folder):
+    rows = zip(WORDS, ROWS.tolist(), strict=True)
+    file = folder / "v.txt"
+    file.write_text("".join(f"{w} {' '.join(map(str, r))}\n" for w, r in rows))
+    return file
+
+
 QUESTIONS = """: family
 man king woman queen
 MAN KING WOMAN Queen
@@ -60,6 +71,26 @@ def test_analogies_are_counted_as_the_tool_counts_them(tmp_path):
     path.write_text("a b c d\n")
     assert near.answer_analogies(path)["questions"].correct == 1
     assert VECTORS.first(3).answer_analogies(path)["questions"].known == 0
+
+
+def test_sections_may_have_the_names_of_totals(tmp_path, capsys):
+    source, questions = write_vectors(tmp_path), tmp_path / "q.txt"
+    lines = [
+        ": all",
+        "man king woman king",
+        ": syntactic",
+        3 * "man king woman queen\n",
+    ]
+    questions.write_text("\n".join([*lines, ": semantic", "man king woman queen"]))
+    run(f"--from={source}", f"--analogies={questions}")
+    assert capsys.readouterr().out.splitlines() == [
+        "all: 0.00 % (0 of 1 known of 1)",
+        "syntactic: 100.00 % (3 of 3 known of 3)",
+        "semantic: 100.00 % (1 of 1 known of 1)",
+        "total, semantic: 50.00 % (1 of 2 known of 2)",
+        "total, syntactic: 100.00 % (3 of 3 known of 3)",
+        "total, all: 80.00 % (4 of 5 known of 5)",
+    ]
 
 
 def test_similarities_are_over_the_known_pairs(tmp_path):
@@ -96,14 +127,8 @@ def test_of_many_words_an_error_lists_none():
         many.first(100).nearest("zzz")
 
 
-def run(*flags):
-    command.run(command.parser().parse_args([*flags]))
-
-
 def test_the_command_reads_writes_and_asks(tmp_path, capsys):
-    source, to = tmp_path / "v.txt", tmp_path / "v.bin"
-    rows = zip(WORDS, ROWS.tolist(), strict=True)
-    source.write_text("".join(f"{w} {' '.join(map(str, r))}\n" for w, r in rows))
+    source, to = write_vectors(tmp_path), tmp_path / "v.bin"
     questions = tmp_path / "q.txt"
     questions.write_text(QUESTIONS)
     own = (f"--from={source}", "--limit=4")
@@ -111,7 +136,7 @@ def test_the_command_reads_writes_and_asks(tmp_path, capsys):
     out = capsys.readouterr().out
     assert f"{to}: 4 vectors of width 3" in out
     assert "man: king 0.894, woman 0.707" in out
-    assert "semantic: 100.00 % (2 of 2 known of 3)" in out
+    assert "total, semantic: 100.00 % (2 of 2 known of 3)" in out
     run(f"--from={to}", "--nearest=queen")
     assert "queen: woman" in capsys.readouterr().out
     for flags, message in [

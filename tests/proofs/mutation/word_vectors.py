@@ -21,6 +21,23 @@ TEST_GLOVE = "tests/objectives/test_glove.py"
 
 MUTANTS = [
     Mutant(
+        "a section of questions called all has the numbers of all sections",
+        "launch/vectors.py",
+        'totals = {f"total, {name}": count for name, count in sums(counts).items()}\n'
+        "        for name, count in [*counts.items(), *totals.items()]:",
+        "for name, count in (counts | sums(counts)).items():",
+        TEST_ASKED,
+        "names_of_totals",
+    ),
+    Mutant(
+        "a section of questions called syntactic counts as semantic",
+        ASKED,
+        'SYNTACTIC = ("gram", "syntactic")',
+        'SYNTACTIC = ("gram",)',
+        TEST_ASKED,
+        "names_of_totals",
+    ),
+    Mutant(
         "a vocabulary of pairs leaves out words that meet few others as if rare",
         "research/data/tokenizers/train_tokenizer.py",
         "if is_of_pairs and len(pieces) > options.size:",
