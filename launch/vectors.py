@@ -8,8 +8,8 @@ fastText. F is written as its suffix says: .txt (word2vec's text), .bin, .vec
 --nearest=river,king prints the ten nearest words of each; --analogies=F answers a file
 of questions as word2vec's tool does; --similarity=F has Spearman's correlation with the
 judgements of a file, and how many of its pairs have vectors. --limit=30000 leaves all
-but the first, most frequent words out of both, and out of what is written (of GloVe's
-runs those that meet the most others).
+but the first, most frequent words out of these two, and out of what is written, but
+not out of the nearest (the first words of GloVe's runs meet the most others).
 """
 
 import argparse
@@ -40,17 +40,17 @@ def run(args: argparse.Namespace) -> None:
         vectors = open_run(args.workdir).word_vectors
     else:
         vectors = WordVectors(*read_vectors(Path(args.source).expanduser()))
-    vectors = vectors.first(args.limit)
+    first = vectors.first(args.limit)
     if args.to:
-        content = encode_vectors(vectors.words, vectors.vectors, form)
+        content = encode_vectors(first.words, first.vectors, form)
         write_output(args.to, content, "--to")
-        width = vectors.vectors.shape[1]
-        print(f"{args.to}: {len(vectors)} vectors of width {width}")
+        width = first.vectors.shape[1]
+        print(f"{args.to}: {len(first)} vectors of width {width}")
     for word in filter(None, args.nearest.split(",")):
         found = ", ".join(f"{near} {cos:.3f}" for near, cos in vectors.nearest(word))
         print(f"{word}: {found}")
     if args.analogies:
-        counts = vectors.answer_analogies(Path(args.analogies).expanduser())
+        counts = first.answer_analogies(Path(args.analogies).expanduser())
         totals = {f"total, {name}": count for name, count in sums(counts).items()}
         for name, count in [*counts.items(), *totals.items()]:
             print(
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
                 f"{count.known} known of {count.total})"
             )
     for name in filter(None, args.similarity.split(",")):
-        found = vectors.compare_similarities(Path(name).expanduser())
+        found = first.compare_similarities(Path(name).expanduser())
         print(
             f"{Path(name).name}: Spearman {found.spearman:.4f} ({found.known} of "
             f"{found.total} pairs known)"

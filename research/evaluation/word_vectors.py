@@ -78,7 +78,12 @@ class WordVectors:
             return self.vectors[self._index[word]]
         if self.compose is None:
             raise unknown("word", word, self.words[:50_000])
-        return self.compose(word)
+        vector = self.compose(word)
+        if not vector.any():
+            raise UserError(
+                f"{word!r} has no vector: it shares no n-gram with a known word"
+            )
+        return vector
 
     @functools.cached_property
     def _index(self) -> dict[str, int]:
@@ -103,10 +108,10 @@ class WordVectors:
         return [pair for pair in found if pair[0] != word][:count]
 
     def first(self, count: int) -> "WordVectors":
-        """The first `count` words; 0: all."""
+        """The first `count` words alone, others have no vector; 0: all."""
         if not count:
             return self
-        return WordVectors(self.words[:count], self.vectors[:count], self.compose)
+        return WordVectors(self.words[:count], self.vectors[:count])
 
     def answer_analogies(self, path: Path) -> dict[str, Count]:
         """Section -> its `Count`, as the tool of word2vec counts them.

@@ -31,6 +31,27 @@ def test_neighbours_are_by_cosine_and_do_not_include_the_word():
         VECTORS.nearest("kong")
 
 
+def test_a_word_of_unknown_ngrams_has_no_neighbours():
+    def compose(word):
+        return np.float32([2, 0, 0]) * (word == "mankind")
+
+    made = dataclasses.replace(VECTORS, compose=compose)
+    assert made.nearest("mankind", 1)[0][0] == "man"
+    with pytest.raises(UserError, match=r"'qqqq' has no vector: .* no n-gram"):
+        made.nearest("qqqq")
+    with pytest.raises(UserError, match="unknown word 'apple'"):
+        made.first(3).nearest("apple")
+
+
+def test_the_limit_leaves_the_nearest_words_as_they_are(tmp_path, capsys):
+    source = write_vectors(tmp_path)
+    run(f"--from={source}", "--nearest=man,apple", "--limit=2")
+    found = capsys.readouterr().out
+    run(f"--from={source}", "--nearest=man,apple")
+    assert capsys.readouterr().out == found
+    assert "woman 0.707" in found
+
+
 def run(*flags):
     command.run(command.parser().parse_args([*flags]))
 

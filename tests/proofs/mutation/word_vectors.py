@@ -21,6 +21,22 @@ TEST_GLOVE = "tests/objectives/test_glove.py"
 
 MUTANTS = [
     Mutant(
+        "--limit leaves words out of the nearest ones",
+        "launch/vectors.py",
+        "    first = vectors.first(args.limit)\n",
+        "    first = vectors = vectors.first(args.limit)\n",
+        TEST_ASKED,
+        "limit_leaves",
+    ),
+    Mutant(
+        "words near one of unknown n-grams are the first of the vocabulary",
+        ASKED,
+        "if not vector.any():",
+        "if False:",
+        TEST_ASKED,
+        "unknown_ngrams",
+    ),
+    Mutant(
         "a section of questions called all has the numbers of all sections",
         "launch/vectors.py",
         'totals = {f"total, {name}": count for name, count in sums(counts).items()}\n'
