@@ -6,6 +6,8 @@ PLAN = "launch/sweeps/sweep_plan.py"
 SWEEP = "launch/sweep.py"
 TEST_ACTIONS = "tests/launch/test_sweep_actions.py"
 TEST_PLAN = "tests/launch/sweeps/test_sweep_plan.py"
+RESULTS = "launch/reports/result_columns.py"
+TEST_RESULTS = "tests/launch/reports/test_result_columns.py"
 
 MUTANTS = [
     Mutant(
@@ -145,5 +147,45 @@ MUTANTS = [
         "if False else {}",
         "tests/launch/reports/test_ledger.py",
         "were_tested",
+    ),
+    Mutant(
+        "the perplexity of pieces is shown as one of words, or as bits of bytes",
+        RESULTS,
+        "if loss is not None and (found := _token_unit(trial)) != unit:",
+        "if loss is not None and (found := _token_unit(trial)) and False:",
+        TEST_RESULTS,
+        "words_and_bytes",
+    ),
+    Mutant(
+        "a vocabulary of bytes and merges of them counts as one of bytes",
+        RESULTS,
+        "has_bytes_alone = size == len(special) + 256",
+        "has_bytes_alone = True",
+        TEST_RESULTS,
+        "words_and_bytes",
+    ),
+    Mutant(
+        "a file of bytes and merges of them counts as one of bytes",
+        RESULTS,
+        "all(is_control or len(piece) == 1 for",
+        "all(True for",
+        TEST_RESULTS,
+        "vocabulary_file",
+    ),
+    Mutant(
+        "a table of masked LMs ends in a traceback at a run of another objective",
+        RESULTS,
+        'loss = trial.result["metrics"].get("valid/mlm")',
+        'loss = trial.result["metrics"]["valid/mlm"]',
+        TEST_RESULTS,
+        "without_the_loss",
+    ),
+    Mutant(
+        "a table of causal models ends in a traceback at a run of another objective",
+        RESULTS,
+        'loss = trial.result["metrics"].get("valid/lm")',
+        'loss = trial.result["metrics"]["valid/lm"]',
+        TEST_RESULTS,
+        "without_the_loss",
     ),
 ]
