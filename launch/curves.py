@@ -1,6 +1,7 @@
 """Draws a metric of runs over their cost: `python -m launch.curves RUN RUN ...`.
 
-A RUN is its folder; a trial of a sweep has the name that the sweep gives it. --metric
+A RUN is its folder; a trial of a sweep has the name that the sweep gives it, behind the
+sweep's folder if those of several sweeps have one name. --metric
 is one of metrics.jsonl, or several with commas, of which each run is drawn by the first
 that it has; --over is what the horizontal axis counts. The curves are printed
 as bars, all on one scale, and --to writes them: a figure (.svg, .png, .pdf), or every
@@ -81,6 +82,8 @@ def curve(run: Run, metric: str, over: str) -> dict[float, float]:
 def short_names(paths: Sequence[str]) -> list[str]:
     """The names of trials, or the paths without the folders that all of them share.
 
+    A name that trials of several sweeps have stands behind its sweep's folder.
+
     Raises:
       UserError: a run is named twice.
     """
@@ -95,7 +98,12 @@ def short_names(paths: Sequence[str]) -> list[str]:
         if exists(epath.Path(folder) / "sweep.json")
         for trial in sweep_plan.read_plan(epath.Path(folder))
     }
-    return [trials.get(path, os.path.relpath(path, shared)) for path in resolved]
+    paths = [os.path.relpath(path, shared) for path in resolved]
+    names = [trials.get(*pair) for pair in zip(resolved, paths, strict=True)]
+    return [
+        name if names.count(name) == 1 else os.path.join(os.path.dirname(path), name)
+        for name, path in zip(names, paths, strict=True)
+    ]
 
 
 def parser() -> cli.Parser:

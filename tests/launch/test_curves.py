@@ -100,6 +100,20 @@ def test_trials_have_their_names_and_other_runs_their_paths(runs, tmp_path):
     assert curves.short_names(runs[:1]) == ["lm"]
 
 
+def test_trials_of_two_sweeps_with_one_name_have_their_sweeps_folder(
+    folder, runs, capsys, tmp_path
+):
+    for name in ("one", "two"):
+        shutil.copytree(folder / "sweep", tmp_path / name)
+    both = [str(tmp_path / name / Path(runs[0]).name) for name in ("one", "two")]
+    assert curves.short_names(both) == ["one/lm", "two/lm"]
+    code, text = call(capsys, *both, "--metric=train/loss")
+    assert code == DONE and [line[:6] for line in text.splitlines()[1:]] == [
+        "one/lm",
+        "two/lm",
+    ]
+
+
 def _with_result(run, folder, **changes):
     """A copy of a run with changes of its result; None: without."""
     shutil.copytree(run, folder)

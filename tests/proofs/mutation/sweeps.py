@@ -188,4 +188,12 @@ MUTANTS = [
         TEST_RESULTS,
         "without_the_loss",
     ),
+    Mutant(
+        "runs of two sweeps with one name end in a traceback",
+        "launch/curves.py",
+        "name if names.count(name) == 1 else os.path.join(os.path.dirname(path), name)",
+        "name",
+        "tests/launch/test_curves.py",
+        "two_sweeps",
+    ),
 ]
