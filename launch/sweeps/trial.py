@@ -40,9 +40,12 @@ class Trial:
         """The seed of the first run that the parameters come from.
 
         For initial parameters, and those of a checkpoint from outside the sweep, it is
-        that of the vocabulary's run, or of this trial.
+        that of the vocabulary's run, or of this trial; of a pretraining its own,
+        whichever run's vocabulary it has.
         """
-        for key in ("train.init_from", "data.vocabulary"):
+        without_vocabulary = self.group == "pretraining"
+        keys = ("train.init_from", "data.vocabulary")
+        for key in keys[:1] if without_vocabulary else keys:
             if key in self.parents:
                 return self.parents[key].pretraining_seed
         return self.config["seed"]

@@ -77,6 +77,18 @@ def test_fresh_parameters_have_the_seed_of_their_vocabulary(tmp_path):
     assert trial.pretraining_seed == 0
 
 
+def test_pretrainings_with_one_vocabulary_are_seeds_of_their_own(tmp_path):
+    first, *_, other = fake_sweep.finished(tmp_path)
+    parents = {"data.vocabulary": first}
+    own = dataclasses.replace(other, parents=parents, group="pretraining")
+    assert own.pretraining_seed == other.config["seed"] != first.config["seed"]
+    tuned = dataclasses.replace(first, parents={"train.init_from": own}, group="task")
+    untrained = dataclasses.replace(tuned, parents={"data.vocabulary": own})
+    assert tuned.pretraining_seed == untrained.pretraining_seed == own.config["seed"]
+    further = dataclasses.replace(own, parents={"train.init_from": first})
+    assert further.pretraining_seed == first.config["seed"]
+
+
 def test_scores_of_items_bring_their_variance(tmp_path):
     def items(trial):
         score = trial.result["metrics"]["test/score"]

@@ -196,4 +196,12 @@ MUTANTS = [
         "tests/launch/test_curves.py",
         "two_sweeps",
     ),
+    Mutant(
+        "pretrainings of several seeds with one vocabulary count as one seed",
+        "launch/sweeps/trial.py",
+        'without_vocabulary = self.group == "pretraining"',
+        "without_vocabulary = False",
+        "tests/launch/reports/test_tables.py",
+        "seeds_of_their_own",
+    ),
 ]
