@@ -35,7 +35,7 @@ MAX_INCHES = 20
 def run(args: argparse.Namespace) -> int:
     """Writes both pages and the figures, and prints the table."""
     table, trials = sweep_table(args.table, args.workdir)
-    columns = tuple(filter(None, args.columns.split(",")))
+    columns = paper.named_columns(args.columns, table)
     style = paper.Style(columns, args.spread, args.verdicts, args.caption, args.label)
     style.check(table)
     if not 0 <= args.width <= MAX_INCHES:

@@ -50,6 +50,20 @@ class Style(NamedTuple):
                 raise unknown(flag, value, known)
 
 
+def named_columns(text: str, table: Table) -> tuple[str, ...]:
+    """The columns of --columns, which has commas between them and inside some names.
+
+    Where several names fit, it is the longest; what is no name ends at a comma.
+    """
+    found, rest = [], text.strip(", ")
+    while rest:
+        fitting = [n for n in _names(table) if f"{rest},".startswith(f"{n},")]
+        name = max(fitting, key=len) if fitting else rest.partition(",")[0]
+        found.append(name)
+        rest = rest.removeprefix(name).lstrip(", ")
+    return tuple(found)
+
+
 def _names(table: Table) -> list[str]:
     return [column.name for column in table.columns]
 

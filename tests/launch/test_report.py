@@ -9,6 +9,7 @@ import pytest
 from launch import report
 from launch.cli import main
 from launch.reports import cells, formats, paper
+from launch.reports.tables import Column
 from launch.sweeps import sweep_plan
 from tests.testing import fake_sweep
 
@@ -136,3 +137,21 @@ def test_a_wrong_flag_of_a_paper_gives_one_line(tmp_path, capsys, flag, words):
     with pytest.raises(SystemExit) as caught:
         main(report.run, report.parser(), flags)
     assert caught.value.code == 2 and words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ()),
+        ("score", ("score",)),
+        ("score,size, M", ("score", "size, M")),
+        ("size, M,score", ("size, M", "score")),
+        ("size, M, score,", ("size, M", "score")),
+        ("size,score", ("size", "score")),
+        ("scores,M", ("scores", "M")),
+    ],
+)
+def test_columns_are_named_with_the_commas_inside_of_their_names(text, expected):
+    columns = [Column(name, "", "") for name in ("size", "size, M", "score")]
+    table = fake_sweep.TABLE._replace(columns=tuple(columns))
+    assert paper.named_columns(text, table) == expected

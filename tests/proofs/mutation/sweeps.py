@@ -204,4 +204,12 @@ MUTANTS = [
         "tests/launch/reports/test_tables.py",
         "seeds_of_their_own",
     ),
+    Mutant(
+        "a column whose name has a comma cannot be named",
+        "launch/reports/paper.py",
+        "max(fitting, key=len) if fitting else rest",
+        "rest",
+        "tests/launch/test_report.py",
+        "commas_inside",
+    ),
 ]
