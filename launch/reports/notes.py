@@ -9,9 +9,9 @@ from launch.reports.cell_text import (
     MIXED_MARK,
     ONE_SEED_MARK,
     OUTSIDE_MARK,
+    format_difference,
     format_verdict,
     is_compared,
-    mean_and_margin,
     shows_both,
 )
 from launch.reports.cells import NO_ESTIMATE, Cell, Grid, compare_claims
@@ -149,12 +149,8 @@ def _claim_notes(table: Table, grid: Grid) -> Iterator[str]:
         text = f"{name} (paper: {published}): "
         if found := compared.get(claim):
             cell = Cell((), NO_ESTIMATE, found, None, claim.difference)
-            text += f"{format_verdict(cell)}; ours "
-            text += mean_and_margin(
-                found.difference,
-                f"+,.{digits[claim.column]}f",
-                digits[claim.column],
-            )
+            ours = format_difference(cell._replace(direction=0.0), digits[claim.column])
+            text += f"{format_verdict(cell)}; ours {ours}"
         else:
             text += "not run"
         yield f"{text}."

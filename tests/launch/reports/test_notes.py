@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from launch.reports import cell_text, cells, notes
+from launch.reports.tables import Claimed
 from launch.sweeps import sweep_plan
 from launch.sweeps.trial import Trial
 from tests.testing import fake_sweep
@@ -64,3 +65,15 @@ def test_a_column_of_too_few_seeds_shows_no_verdicts(tmp_path):
         assert header.count("verdict") == (seeds == 3)
         text = "\n".join(notes.notes(fake_sweep.TABLE, grid))
         assert ("carries no verdict" in text) == (seeds < 3)
+
+
+def test_a_claim_of_two_seeds_shows_no_margin(tmp_path):
+    fake_sweep.finished(tmp_path)
+    trials = sweep_plan.read_plan(tmp_path)
+    table = fake_sweep.TABLE._replace(claims=(Claimed("mlm", "none", "score", 24.0),))
+    for seeds in (2, 3):
+        kept = [trial for trial in trials if trial.config["seed"] < seeds]
+        grid = cells.fill_table(table, kept)
+        (line,) = [n for n in notes.notes(table, grid) if n.startswith("mlm over none")]
+        assert "; ours +20." in line and ("±" in line) == (seeds == 3)
+        assert ("too few seeds" in line) == (seeds == 2)

@@ -212,4 +212,12 @@ MUTANTS = [
         "tests/launch/test_report.py",
         "commas_inside",
     ),
+    Mutant(
+        "the difference of two seeds has a margin in a note on a claim",
+        "launch/reports/cell_text.py",
+        "if difference.count < MIN_SEEDS:",
+        "if False:",
+        "tests/launch/reports/test_notes.py",
+        "claim_of_two_seeds",
+    ),
 ]
