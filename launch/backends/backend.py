@@ -82,6 +82,14 @@ class ManifestBackend(Protocol):
         """The shell commands that run the files that were written to a folder."""
 
 
+def wave_folders(folder: epath.PathLike) -> dict[int, epath.Path]:
+    """Number -> folder, of the waves of files that were written to a folder."""
+    found = {
+        int(f.name.removeprefix("wave-")): f for f in epath.Path(folder).glob("wave-*")
+    }
+    return dict(sorted(found.items()))
+
+
 def flag(default: Any, help: str) -> Any:
     """A field of a backend's class that is a flag, --BACKEND.NAME, typed as `default`.
 

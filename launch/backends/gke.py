@@ -13,7 +13,7 @@ from etils import epath
 
 from launch.backends import run_attempt
 from launch.backends.attempt_log import NO_RETRY_CODES, Budget
-from launch.backends.backend import Job, flag
+from launch.backends.backend import Job, flag, wave_folders
 from launch.backends.resources import Resources
 from research.errors import UserError
 from research.files.paths import is_in_bucket
@@ -88,10 +88,9 @@ class Backend:
         folder = epath.Path(folder)
         quoted = shlex.quote(str(folder))
         lines = [f"kubectl apply -f {quoted}/queue.yaml  # once, as its administrator"]
-        for wave in sorted(path.name for path in folder.glob("wave-*")):
-            number = wave.removeprefix("wave-")
-            lines.append(f"kubectl apply -f {quoted}/{wave}/")
-            labels = f"palimpsest/sweep={folder.parent.name},palimpsest/wave={number}"
+        for wave in wave_folders(folder):
+            lines.append(f"kubectl apply -f {quoted}/wave-{wave}/")
+            labels = f"palimpsest/sweep={folder.parent.name},palimpsest/wave={wave}"
             lines.append(
                 f"kubectl -n {self.namespace} wait jobset -l {labels} "
                 "--for=condition=Completed --timeout=-1s"

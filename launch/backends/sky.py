@@ -12,7 +12,7 @@ from etils import epath
 from launch import cli
 from launch.backends import run_attempt
 from launch.backends.attempt_log import Budget
-from launch.backends.backend import Job, flag
+from launch.backends.backend import Job, flag, wave_folders
 from launch.backends.resources import Resources
 from research.errors import UserError
 from research.files.paths import is_in_bucket
@@ -73,12 +73,17 @@ class Backend:
         return files
 
     def instructions(self, folder: epath.PathLike) -> list[str]:
-        waves = sorted(path.name for path in epath.Path(folder).glob("wave-*"))
-        return [
-            f"for task in {shlex.quote(str(epath.Path(folder) / wave))}/*.yaml; do "
-            'sky jobs launch --yes --async "$task"; done'
-            for wave in waves
-        ]
+        lines = []
+        for wave, tasks in wave_folders(folder).items():
+            if wave:
+                lines.append(
+                    f"# when the jobs of wave {wave - 1} are done (sky jobs queue):"
+                )
+            lines.append(
+                f"for task in {shlex.quote(str(tasks))}/*.yaml; do "
+                'sky jobs launch --yes --async "$task"; done'
+            )
+        return lines
 
     def _task(self, job: Job, budget: Budget) -> dict[str, Any]:
         """SkyPilot's definition of a job."""

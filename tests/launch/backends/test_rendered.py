@@ -21,6 +21,7 @@ from research.errors import UserError
 from research.run.workdir import write_result
 
 BUDGET = Budget(preemptions=7, retries=2, round=3)
+WAVE = re.compile(r"/wave-(\d+)/")
 COMMAND = ["python", "-m", "launch.train", "--config=a.py", '--config.x={"a b": 1}']
 
 
@@ -260,6 +261,25 @@ def test_a_sweep_is_rendered_in_waves_and_resume_renders_the_rest(tmp_path, caps
     ]
     assert job_set["metadata"]["name"].endswith("-2")
     assert not list(workdir.glob("gke/wave-1/*"))
+
+
+@pytest.mark.parametrize("on", ["gke:team", "sky:gcp"])
+def test_waves_are_run_in_the_order_of_their_numbers_when_others_are_done(on, tmp_path):
+    for wave in range(11):
+        (tmp_path / f"wave-{wave}").mkdir()
+    flags = {"gke.image": "img"} if on.startswith("gke") else {}
+    lines = load_backend(on, Resources(), flags).instructions(tmp_path)
+    started = [int(found[1]) for line in lines if (found := WAVE.search(line))]
+    assert started == [*range(11)]
+    text = "\n".join(lines)
+    waits = text.count("kubectl -n default wait") + text.count(
+        "# when the jobs of wave"
+    )
+    assert waits == (11 if on.startswith("gke") else 10)
+    if on.startswith("sky"):
+        first, *_, before_last, _ = lines
+        assert first.startswith("for task") and before_last.startswith("# when")
+        assert "wave 9 are" in before_last
 
 
 @pytest.mark.parametrize("resources", RESOURCES, ids=str)

@@ -220,4 +220,20 @@ MUTANTS = [
         "tests/launch/reports/test_notes.py",
         "claim_of_two_seeds",
     ),
+    Mutant(
+        "wave 10 is run before wave 2",
+        "launch/backends/backend.py",
+        "dict(sorted(found.items()))",
+        "dict(sorted(found.items(), key=lambda pair: str(pair[0])))",
+        "tests/launch/backends/test_rendered.py",
+        "order_of_their_numbers",
+    ),
+    Mutant(
+        "jobs on SkyPilot start before what they start from is done",
+        "launch/backends/sky.py",
+        "            if wave:\n",
+        "            if False:\n",
+        "tests/launch/backends/test_rendered.py",
+        "order_of_their_numbers",
+    ),
 ]
