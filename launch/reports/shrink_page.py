@@ -20,14 +20,14 @@ HEADER = [
     *(f"ms, {rows} row{'s' * (rows > 1)}" for rows in BATCHES),
 ]
 NOTE = (
-    "Bytes are those of the parameters in their file. FLOPs and times are of the "
-    "network's forward pass to its predictions, or to its loss if it predicts no "
-    "labels, of rows of {length} tokens, on {device}, without a teacher's; "
-    "times are the fastest of several turns, which the last network took alternately "
-    "with the one that it came from; those of other rows are of other occasions. ± is "
-    "a 95 % interval over the examples of the evaluation, for these parameters: other "
-    "seeds are not in it. Zeros of pruned weights are stored and multiplied as other "
-    "numbers are."
+    "Bytes are those of the parameters in their file. FLOPs and times are of one "
+    "forward pass of the network, without a teacher: to its predictions, or to its "
+    "loss if it predicts no labels. Rows have {length} tokens, and times were taken on "
+    "{device}. They are the fastest of several turns, which the last network took "
+    "alternately with the one that it came from; those of other rows are of other "
+    "occasions. ± is a 95 % interval over the examples of the evaluation, for these "
+    "parameters: other seeds are not in it. Zeros of pruned weights are stored and "
+    "multiplied as other numbers are."
 )
 
 

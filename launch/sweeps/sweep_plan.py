@@ -128,7 +128,7 @@ def _check_rows(
 ) -> None:
     """Checks that no shared key reaches the pretrainings of some rows alone.
 
-    One that reaches none, since all set it themselves, is told.
+    If all set it themselves, a line says that it reaches none.
 
     Args:
       pretrainings: those of the rows, each with the overrides that it sets itself.

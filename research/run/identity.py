@@ -29,6 +29,12 @@ EARLIER_KEYS = {"lstm": {"layer_dropout": "hidden_dropout"}}
 """Network -> a key of it in earlier versions -> today's; identities have the earlier
 one."""
 
+_FIRST_KEYS = {
+    network: {new: old for old, new in names.items()}
+    for network, names in EARLIER_KEYS.items()
+}
+"""EARLIER_KEYS, the other way."""
+
 UNREAD_FIRST_KEYS = {"adam": {"optimizer.weight_decay": 0.0}}
 """Optimizer -> values in its first runs of keys that it does not read, where these are
 not the defaults of first_keys.json."""
@@ -60,11 +66,7 @@ def identity(flat: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in flat.items()
         if key in first or _plain(value) != neutral.get(key, UNDECLARED)
     }
-    earlier = {
-        network: {new: old for old, new in names.items()}
-        for network, names in EARLIER_KEYS.items()
-    }
-    return same | _renamed(own, earlier)
+    return same | _renamed(own, _FIRST_KEYS)
 
 
 def with_current_keys(config: Mapping[str, Any]) -> dict[str, Any]:

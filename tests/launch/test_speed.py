@@ -50,6 +50,21 @@ def test_a_run_writes_what_it_measured(tmp_path, monkeypatch, capsys):
     )
 
 
+@pytest.mark.parametrize("only", ["steps", "attention"])
+def test_a_part_is_measured_alone(tmp_path, monkeypatch, only):
+    def measure(size, seconds):
+        jobs = {"steps": size.step_lengths, "attention": size.attention_lengths}
+        assert [name for name, lengths in jobs.items() if lengths] == [only]
+        return figures
+
+    measured = {"product_size": 8, "product_flops_per_second": 1.0, "seconds": 1.0}
+    figures = measured | {"device": "cpu", "num_devices": 1, "jax": "0"}
+    figures |= {"peak_flops_per_second": None, "steps": [], "attention": []}
+    monkeypatch.setattr(speed, "measure", measure)
+    speed.run(speed.parser().parse_args([f"--folder={tmp_path}", f"--only={only}"]))
+    assert "##" not in (tmp_path / "speed.md").read_text(), "no empty tables"
+
+
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_the_pairs_of_a_pattern_are_those_that_attend(pattern):
     case = make_case(pattern, 2, 24)

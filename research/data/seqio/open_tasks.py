@@ -144,7 +144,7 @@ def open_user_task(
 
 
 def _check_keys(data: Mapping[str, Any]) -> None:
-    """Tells which keys of config.data a user's task does not read.
+    """Prints which keys are set that a user's task does not read.
 
     Raises:
       UserError: it does not support one that is set.

@@ -225,7 +225,7 @@ class TaskSource:
             raise UserError(f"data.task {self._name}: {self._split} has no examples")
 
     def check_order(self) -> None:
-        """Tells if training reads the examples in the same order in each epoch.
+        """Prints a line if training reads the examples in the same order each epoch.
 
         Raises:
           UserError: some tasks of a mixture can be shuffled, and others cannot.

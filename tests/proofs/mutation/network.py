@@ -35,7 +35,7 @@ MUTANTS = [
     Mutant(
         "a key of an earlier version has today's name in the identity of its run",
         "research/run/identity.py",
-        "return same | _renamed(own, earlier)",
+        "return same | _renamed(own, _FIRST_KEYS)",
         "return same | own",
         "tests/run/test_identity.py",
         "earlier_name",
