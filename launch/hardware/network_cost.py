@@ -53,13 +53,13 @@ def prepare(program: Program, params: Any) -> Prepared:
 
 
 def make_forward(program: Program) -> Callable[[Any, dict], Any]:
-    """The function (parameters, batch) that `Objective.forward` of evaluations is."""
+    """The function (parameters, batch) that `Objective.outputs` of evaluations is."""
     objective, key = program.objective.for_evaluation(), jax.random.key(program.seed)
 
     def forward(params: Any, batch: dict) -> Any:
         batch = batch | {"carry": None}
         return networks.apply(
-            program.network, params, lambda net: objective.forward(net, batch, key)
+            program.network, params, lambda net: objective.outputs(net, batch, key)
         )
 
     return forward

@@ -213,7 +213,7 @@ class Objective(abc.ABC):
         nothing or text."""
         return {}
 
-    def forward(self, net: Any, batch: dict, key: Any) -> Any:
+    def outputs(self, net: Any, batch: dict, key: Any) -> Any:
         """What the network alone, without a teacher, computes of a batch: the arrays of
         its predictions, or the terms of the loss where these are none."""
         return self.predictions(net, batch) or self.loss(net, batch, key)[0]

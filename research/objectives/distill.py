@@ -139,10 +139,10 @@ class Objective(taught.Taught):
     def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
         return self._base.predictions(net, batch) if self._predicts else {}
 
-    def forward(self, net: Any, batch: dict, key: Any) -> Any:
+    def outputs(self, net: Any, batch: dict, key: Any) -> Any:
         """Of a student that predicts nothing the states of its text."""
         if self._predicts:
-            return super().forward(net, batch, key)
+            return super().outputs(net, batch, key)
         return self._states(net, batch)
 
     def _states(self, net: Any, batch: dict) -> jax.Array:

@@ -128,10 +128,10 @@ class Objective(composite.OfParts):
             }
         return terms, carries or ()
 
-    def forward(self, net: Any, batch: dict, key: Any) -> dict[str, Any]:
+    def outputs(self, net: Any, batch: dict, key: Any) -> dict[str, Any]:
         """That of each part."""
         return {
-            name: part.forward(net, self._part_batch(name, batch), key)
+            name: part.outputs(net, self._part_batch(name, batch), key)
             for name, part in self.members.items()
         }
 

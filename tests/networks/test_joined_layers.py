@@ -99,7 +99,7 @@ def test_joined_layers_have_dropout_of_their_outputs():
     assert ((zero > 0.2) & (zero < 0.8)).all()
 
 
-@pytest.mark.parametrize("place", ["layer", "weight", "output"])
+@pytest.mark.parametrize("place", ["hidden", "weight", "output"])
 def test_joined_layers_have_each_dropout_of_a_layer(place):
     """Its mask is one of both directions; that of the output is of the last alone."""
     keys = KEYS | {"input": "table", "joined_layers": 1, f"{place}_dropout": 0.5}

@@ -192,7 +192,7 @@ def test_all_products_round_their_operands():
 def test_dropout_of_the_states_is_what_the_next_position_reads():
     """Of all that is dropped, the attentional state alone has rows of zeros; without
     it the states differ from those of no dropout from the second position on."""
-    off = dict.fromkeys(("embedding", "layer", "output"), 0.0)
+    off = dict.fromkeys(("embedding", "hidden", "output"), 0.0)
     found = []
     for rates in ({}, {"output": 0.5}):
         keys = {f"{place}_dropout": rate for place, rate in (off | rates).items()}

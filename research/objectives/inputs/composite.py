@@ -112,10 +112,10 @@ class Composite(objectives.Objective):
             for own, spec in member.constants(vocab).items()
         }
 
-    def forward(self, net: Any, batch: dict, key: Any) -> Any:
+    def outputs(self, net: Any, batch: dict, key: Any) -> Any:
         """That of the first member, whose arrays are those of the batch."""
         first, *_ = self.members.values()
-        return first.forward(net, batch, key)
+        return first.outputs(net, batch, key)
 
     def token_predictor(self, net: Any) -> Any:
         filling = (member for member in self.members.values() if member.fills_masks)

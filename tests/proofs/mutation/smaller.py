@@ -37,7 +37,7 @@ MUTANTS = [
     Mutant(
         "the cost of a student is that of its loss, with the teacher",
         "research/objectives/inputs/composite.py",
-        "return first.forward(net, batch, key)",
+        "return first.outputs(net, batch, key)",
         "return self.loss(net, batch, key)[0]",
         TEST_SHRINK,
         "one_forward_pass",
