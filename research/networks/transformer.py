@@ -40,8 +40,9 @@ class Network(networks.Network):
     kernel on a GPU (`research.networks.layers.library_attention`). Of the kernels only
     the TPU's supports relative terms; cuDNN's supports neither T5's bias nor dropout of
     attention weights. On other devices, for tests, "interval" interprets the TPU's
-    kernel and "library" is XLA's implementation. "auto" is "interval" on a TPU and
-    "library" on a GPU if it supports what these options need, else "dense".
+    kernel and "library" is XLA's implementation. "auto" is "interval" on a TPU and on
+    one Hopper GPU, and "library" on other GPUs, if it supports what these options need,
+    else "dense".
 
     BERT, GPT and RoBERTa apply dropout to embeddings, attention weights and the outputs
     of sublayers; T5, Transformer-XL and XLNet also inside feed-forward layers and to
@@ -111,7 +112,7 @@ class Network(networks.Network):
     attention: str = choice("dense", ("auto", "dense", "interval", "library"))  # dense:
     # all logits at once; interval: a kernel for TPUs, and one for Hopper without
     # relative terms; library: cuDNN's, without these, T5's bias and attention_dropout;
-    # auto: the kernel of TPUs, cuDNN's on GPUs, or dense
+    # auto: the kernel of TPUs or of one Hopper, cuDNN's on other GPUs, or dense
     quantization: str = choice("none", QUANTIZATIONS)  # int8: dense layers multiply
     # 8-bit integers, in training too (Q8BERT), and the token table has their values;
     # attention itself, norms and softmaxes are as without. ternary (TernaryBERT),

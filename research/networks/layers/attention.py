@@ -35,8 +35,9 @@ from research.networks.layers.relative import (
 )
 from research.networks.transformer import Network as Options
 
-PLATFORM_KERNELS = {"tpu": "interval", "gpu": "library"}
-"""Platform -> the value of model.attention that "auto" means, if options allow it."""
+PLATFORM_KERNELS = {"tpu": ("interval",), "gpu": ("interval", "library")}
+"""Platform -> what model.attention "auto" means: the first of these that is usable,
+fastest first; else "dense"."""
 
 
 class PositionFeatures(NamedTuple):
@@ -143,7 +144,7 @@ def _rotary(options: Options, inputs: AttentionInputs, theta: float) -> list[tup
 
 def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
     """The mask of the implementation that `model.attention` chooses."""
-    name = choose_attention(options)
+    name = choose_attention(options, inputs)
     if inputs.clamp_len and options.attention not in ("auto", "dense"):
         raise UserError(
             f"model.attention {options.attention} has no largest distance "
@@ -169,19 +170,30 @@ def _interval_kernel_mask(options: Options, inputs: AttentionInputs) -> Any:
     return interval_mask(inputs, interpret=platform() != "tpu")
 
 
-def choose_attention(options: Options) -> str:
-    """`model.attention`; for "auto" the platform's kernel if usable, else "dense".
+def choose_attention(options: Options, inputs: AttentionInputs) -> str:
+    """`model.attention`; for "auto" the platform's kernel if usable, else "dense"."""
+    if options.attention != "auto":
+        return options.attention
+    names = PLATFORM_KERNELS.get(platform(), ())
+    usable = (name for name in names if _is_usable(name, options, inputs))
+    return next(usable, "dense")
+
+
+def _is_usable(name: str, options: Options, inputs: AttentionInputs) -> bool:
+    """Whether a kernel of this platform serves these options and inputs.
 
     cuDNN supports bfloat16 and head widths up to 128 that 8 divides.
     """
-    if options.attention != "auto":
-        return options.attention
-    name = PLATFORM_KERNELS.get(platform(), "dense")
+    if options.lacks(name):
+        return False
     if name == "library":
         has_width = options.key_width <= 128 and options.key_width % 8 == 0
-        if options.operand_dtype != "bfloat16" or not has_width:
-            return "dense"
-    return "dense" if options.lacks(name) else name
+        return has_width and options.operand_dtype == "bfloat16"
+    if platform() == "gpu":
+        from research.networks.layers.hopper_attention import is_usable
+
+        return is_usable(options, inputs)
+    return True
 
 
 def library_kernel() -> str:

@@ -18,6 +18,7 @@ from research.networks.layers.kernel_attention import (
     Kernel,
     interval_mask,
 )
+from research.networks.transformer import Network as Options
 
 HOPPER = "9."
 """Prefix of Hopper's compute capabilities."""
@@ -30,17 +31,37 @@ def hopper_mask(inputs: AttentionInputs, *, head_width: int) -> IntervalMask:
       UserError: the kernel does not support this head width or a second interval of
         ranks, or the GPU is not a Hopper.
     """
+    if needed := _needed(inputs, head_width):
+        raise _refused(needed)
+    tiles = TILES[head_width] if inputs.bias_table is None else BIAS_TILES
+    return interval_mask(inputs, Kernel(_attend, lambda *_: tiles))
+
+
+def is_usable(options: Options, inputs: AttentionInputs) -> bool:
+    """Whether model.attention "auto" may mean these kernels: what they need is there,
+    and so is the GPU, and no other, since they have not run on several."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return (
+        (mesh.empty or mesh.size == 1)
+        and hasattr(jax.devices()[0], "compute_capability")
+        and options.operand_dtype in DTYPES
+        and not options.has_relative_terms
+        and not _needed(inputs, options.key_width)
+    )
+
+
+def _needed(inputs: AttentionInputs, head_width: int) -> str:
+    """What the kernels need and is not there, else ""."""
     if "reach2" in inputs.query and inputs.pattern == "general":
-        raise _refused("an objective whose queries have one interval of ranks")
+        return "an objective whose queries have one interval of ranks"
     # The device for which the step is compiled need not be present.
     capability = getattr(jax.devices()[0], "compute_capability", HOPPER)
     if not capability.startswith(HOPPER):
-        raise _refused(f"compute capability 9 (Hopper), not {capability}")
+        return f"compute capability 9 (Hopper), not {capability}"
     if head_width not in TILES:
         widths = " or ".join(map(str, TILES))
-        raise _refused(f"heads of width {widths}, not {head_width}")
-    tiles = TILES[head_width] if inputs.bias_table is None else BIAS_TILES
-    return interval_mask(inputs, Kernel(_attend, lambda *_: tiles))
+        return f"heads of width {widths}, not {head_width}"
+    return ""
 
 
 def _attend(

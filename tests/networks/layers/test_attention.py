@@ -349,8 +349,11 @@ def test_appended_queries_equal_two_streams(make_options, make_group, make_param
     ],
 )
 def test_auto_is_the_kernel_of_the_platform_where_it_serves(
-    platform, changes, expected, make_options, monkeypatch
+    platform, changes, expected, make_options, make_group, monkeypatch
 ):
+    """Of a GPU that is not there cuDNN's, since it need not be a Hopper."""
     monkeypatch.setattr(attention, "platform", lambda: platform)
     options = make_options(attention="auto", **changes)
-    assert attention.choose_attention(options) == expected
+    group = make_group(1, 8)
+    inputs = attention.AttentionInputs(group, group, "general")
+    assert attention.choose_attention(options, inputs) == expected

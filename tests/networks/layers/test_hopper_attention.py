@@ -14,6 +14,7 @@ from research.errors import UserError
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.kernels.hopper.attention import TILES
 from research.kernels.plan import Settings
+from research.networks.layers import attention
 from research.networks.layers.dense_attention import (
     AttentionInputs,
     dense_attention,
@@ -111,6 +112,40 @@ def test_a_second_interval_is_refused(on_a_gpu, make_group):
     message = "needs an objective whose queries have one interval of ranks; set"
     with pytest.raises(UserError, match=f"interval on a GPU {message} model.attention"):
         hopper_mask(AttentionInputs(group, group, "general"), head_width=64)
+
+
+@pytest.mark.parametrize(
+    "changes, expected",
+    [
+        ({}, "interval"),
+        ({"attention_dropout": 0.1, "position": "t5"}, "interval"),
+        ({"dtype": "float32"}, "dense"),
+        ({"width": 48}, "library"),
+        ({"position": "relative"}, "dense"),
+        ({"capability": "8.0"}, "library"),
+        ({"capability": "10.0"}, "library"),
+        ({"devices": 2}, "library"),
+        ({"sinks": True}, "library"),
+    ],
+    ids=str,
+)
+def test_auto_is_the_kernel_on_one_hopper(
+    changes, expected, on_a_gpu, make_options, make_group
+):
+    """cuDNN's elsewhere, and without it, or where it lacks something, dense."""
+    own = {"capability": "9.0", "devices": 1, "sinks": False} | changes
+    devices = jax.devices()[: own.pop("devices")]
+    group = make_group(1, 8)
+    if own.pop("sinks"):
+        group = with_sinks(group, window=2)
+    sizes = {"data": -1, "fsdp": 1, "tensor": 1}
+    with sharding.context(sharding.make_mesh(sizes, devices)):
+        on_a_gpu(own.pop("capability"))
+        options = make_options(
+            **{"attention": "auto", "dtype": "bfloat16", "width": 128} | own
+        )
+        inputs = AttentionInputs(group, group, "general")
+        assert attention.choose_attention(options, inputs) == expected
 
 
 @pytest.mark.parametrize(

@@ -198,4 +198,20 @@ MUTANTS = [
         TEST_MASK,
         "refused",
     ),
+    Mutant(
+        "auto takes the kernel for Hopper on several GPUs, where it has not run",
+        "research/networks/layers/hopper_attention.py",
+        "        (mesh.empty or mesh.size == 1)\n        and hasattr",
+        "        hasattr",
+        TEST_MASK,
+        "auto",
+    ),
+    Mutant(
+        "auto takes the kernel for Hopper in float32",
+        "research/networks/layers/hopper_attention.py",
+        "        and options.operand_dtype in DTYPES\n",
+        "",
+        TEST_MASK,
+        "auto",
+    ),
 ]
