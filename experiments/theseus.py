@@ -14,7 +14,7 @@ alone learn, from the labels: there is no other loss. base is MRPC, whose files 
 
 Look at: valid/accuracy, which is that of the student, beside that of a student that is
 tuned from the same layers, experiments/finetune.py with train.init_layers; and a
-constant rate and then tuning, objective.replacing_rate=[[0,.5],[2499,.5],[2500,1]].
+constant rate and then tuning, objective.replacing_rate=[[0,0.5],[2499,0.5],[2500,1]].
 
 Departs (docs/fidelity.md has the values): clipping.
 """

@@ -51,6 +51,11 @@ def run(args: argparse.Namespace) -> int:
     with sharding.context(program.mesh):
         scores = evaluate(program, params, make_eval_zeros(program)())
     split = config.data.eval_split
+    if "loss" not in scores.metrics:
+        print(
+            f"nothing of the split {split} is scored: it has no metrics",
+            file=sys.stderr,
+        )
     name = f"{split}-{step}-{program.data.eval.fingerprint[:8]}"
     name += changes_suffix(workdir, config)
     folder = workdir / "evaluations" / name

@@ -75,17 +75,21 @@ def run(args: argparse.Namespace) -> int:
     for key, value in shrunk.keys.items():
         override(config, f"model.{key}", value)
         content["model"][key] = value
+    if taught := shrunk.layers and content["objective"].get("layer_map"):
+        taught = [taught[layer] for layer in shrunk.layers]  # each keeps its teacher
+        override(config, "objective.layer_map", taught)
+        content["objective"]["layer_map"] = taught
     smaller = build_program(config)
     own = recipes.fit(smaller, shrunk.params, asked)
     stored = stored_params(smaller, own)
     before = stored_params(program, params)
     prepared = [prepare(program, before), prepare(smaller, stored)]
     cost_before, cost = network_costs(prepared)
-    if not earlier:
-        first = _measure(program, before, missing)
-        about = {"name": args.workdir, "recipe": "", "says": "", "bytes": num_bytes}
-        earlier = [first | about]
-    earlier[-1]["cost"] = cost_before
+    about = {"name": args.workdir, "recipe": "", "says": "", "bytes": num_bytes}
+    earlier = earlier or [about]
+    # Again, since --config.data.valid may name other text than its record is of.
+    earlier[-1] |= _measure(program, before, missing) | {"cost": cost_before}
+    earlier[-1]["difference"] = _difference(earlier[:-1], earlier[-1])
     with new_folder(to) as folder:
         saved = own if shrunk.is_saved_as_float else stored
         origin, num_bytes = write_run(folder, smaller, content, saved, step)
@@ -190,13 +194,14 @@ def _read(workdir: str, program: Any, config: Any) -> tuple[Any, int, list[str],
             workdir, "", initial, **program.data.vocabulary_facts
         )
     folder = Path(restore.find_folder(workdir))
-    files = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
+    files = folder.glob("*.safetensors")
     return params, 1, missing, sum(path.stat().st_size for path in files)
 
 
 def _measure(program: Any, params: Any, missing: list[str]) -> dict[str, Any]:
     """What shrink.json has of a network's quality."""
     from research import metrics
+    from research.data.cache import fingerprint
     from research.distributed import sharding
     from research.evaluation.evaluate import evaluate
     from research.run.setup import make_eval_zeros
@@ -206,8 +211,8 @@ def _measure(program: Any, params: Any, missing: list[str]) -> dict[str, Any]:
         "metric": "",
         "better": metrics.LOWER,
         "value": [None, None],
-        "difference": [None, None],
         "scores": [],
+        "text": program.data.eval.fingerprint,
     }
     if missing:
         return record
@@ -220,6 +225,10 @@ def _measure(program: Any, params: Any, missing: list[str]) -> dict[str, Any]:
         shown = metrics.mean_of_scores(program.objective.predicts)
         name, better = shown.name, shown.better
         record["scores"] = scores
+        # Of networks with other vocabularies, too.
+        record["text"] = fingerprint([str(item.gold) for item in found.items])
+    if name not in found.metrics:  # the text has no labels
+        return record
     margin = found.margins.get(name)
     return record | {
         "metric": name,
@@ -233,11 +242,12 @@ def _difference(
 ) -> list[float | None]:
     """The mean difference from the first network, and the margin of its 95 % interval
     over items, which both read."""
+    from launch.reports.shrink_page import is_comparable
     from research.evaluation.statistics import estimate
 
-    first = earlier[0]
-    if not last["metric"] or first["metric"] != last["metric"]:
+    if not earlier or not last["metric"] or not is_comparable(earlier[0], last):
         return [None, None]
+    first = earlier[0]
     one, other = first["scores"], last["scores"]
     if not one or len(one) != len(other):
         return [last["value"][0] - first["value"][0], None]

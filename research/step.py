@@ -60,15 +60,21 @@ def term_sums(terms: Mapping[str, Term]) -> dict[str, tuple[jax.Array, ...]]:
 
 
 def host_means(sums: TermSums) -> dict[str, float]:
-    """The mean of each term and `loss`, their weighted sum, from sums on the host."""
+    """The mean of each term and `loss`, their weighted sum, from sums on the host.
+
+    A term that scored nothing has no mean, and without scored terms there is no loss.
+    """
     terms = {}
     for name, (total, weight, coef_weight) in sums.items():
+        if not weight:
+            continue
         coef = _mean(float(coef_weight), float(weight), np)
         terms[name] = Term(float(total), float(weight), coef)
     weights = {name: term.weight for name, term in terms.items()}
-    loss = weighted_loss(terms, weights, xp=np)
     means = {name: _mean(term.total, term.weight, np) for name, term in terms.items()}
-    return {name: float(value) for name, value in ({"loss": loss} | means).items()}
+    if num_scored(sums):
+        means = {"loss": weighted_loss(terms, weights, xp=np)} | means
+    return {name: float(value) for name, value in means.items()}
 
 
 def num_scored(sums: TermSums) -> float:

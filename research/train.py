@@ -305,7 +305,7 @@ class Loop:
         """
         sums = jax.device_get(sums)
         means = host_means(sums)
-        if not math.isfinite(means["loss"]):
+        if not math.isfinite(means.get("loss", 0.0)):  # without it nothing was scored
             raise self._diverged(f"train/loss is {means['loss']} by step {step}")
         now = time.monotonic()
         self.seconds += now - self.clock

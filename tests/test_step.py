@@ -106,7 +106,7 @@ def test_a_term_of_weight_0_has_no_gradient():
     expected = (weight * 2 * (0.3 * batch["x"] - batch["y"]) * batch["x"]).sum()
     np.testing.assert_allclose(grad_and_sums(batch)[0], expected, rtol=1e-5)
     grad, sums = grad_and_sums(batch | {"weight": 0 * batch["weight"]})
-    assert grad == 0 and host_means(sums)["loss"] == 0
+    assert grad == 0 and host_means(sums) == {}
 
 
 def test_each_micro_batch_has_its_own_dropout():
@@ -203,8 +203,12 @@ def test_the_loss_is_the_weighted_sum_of_the_means():
     )
 
 
-def test_a_term_of_weight_0_adds_nothing_to_the_loss():
-    assert host_means({"lm": (0.0, 0.0, 0.0)}) == {"loss": 0.0, "lm": 0.0}
+def test_a_term_of_weight_0_has_no_mean():
+    """Nor has the loss without another term; one whose coef is 0 is none of it."""
+    none, scored = (0.0, 0.0, 0.0), (3.0, 2.0, 2.0)
+    assert host_means({"lm": none}) == {}
+    assert host_means({"lm": none, "accuracy": (1.0, 2.0, 0.0)}) == {"accuracy": 0.5}
+    assert host_means({"lm": none, "nsp": scored}) == {"loss": 1.5, "nsp": 1.5}
 
 
 def test_scored_tokens_are_those_of_terms_that_are_trained_on():

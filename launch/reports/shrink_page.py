@@ -26,8 +26,9 @@ NOTE = (
     "{device}. They are the fastest of several turns, which the last network took "
     "alternately with the one that it came from; those of other rows are of other "
     "occasions. ± is a 95 % interval over the examples of the evaluation, for these "
-    "parameters: other seeds are not in it. Zeros of pruned weights are stored and "
-    "multiplied as other numbers are."
+    "parameters: other seeds are not in it. A network that was measured on other text "
+    "has a dash. Zeros of pruned weights are stored and multiplied as other numbers "
+    "are."
 )
 
 
@@ -35,11 +36,16 @@ def table(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """The rows of the table, its header first, from the records of shrink.json."""
     metric = records[-1]["metric"]
     header = [*HEADER, metric or "quality", "difference"] if metric else HEADER
-    return [header, *(_cells(record, metric) for record in records)]
+    return [header, *(_cells(record, records[-1]) for record in records)]
 
 
-def _cells(record: Mapping[str, Any], metric: str) -> list[str]:
-    cost = record["cost"]
+def is_comparable(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether the values of two networks are of the same metric and text."""
+    return all(one.get(key) == other.get(key) for key in ("metric", "text"))
+
+
+def _cells(record: Mapping[str, Any], last: Mapping[str, Any]) -> list[str]:
+    cost, metric = record["cost"], last["metric"]
     cells = [
         record["name"],
         record["recipe"] or NONE,
@@ -51,7 +57,7 @@ def _cells(record: Mapping[str, Any], metric: str) -> list[str]:
     ]
     if not metric:
         return cells
-    if record["metric"] != metric:
+    if not is_comparable(record, last):
         return [*cells, NONE, NONE]
     pair = (record[key] for key in ("value", "difference"))
     return [*cells, *(_with_margin(*each) for each in pair)]
@@ -88,7 +94,7 @@ def page(records: Sequence[Mapping[str, Any]], *, length: int, device: str) -> s
 
 def _figure(records: Sequence[Mapping[str, Any]]) -> str:
     metric = records[-1]["metric"]
-    shown = [each for each in records if metric and each["metric"] == metric]
+    shown = [each for each in records if metric and is_comparable(each, records[-1])]
     if len(shown) < 2:
         return ""
     from launch.reports.figures import draw_frontier  # matplotlib, for it alone

@@ -91,9 +91,18 @@ class Evaluations:
 
         Raises:
           NonFiniteError: a loss is not finite; nothing is written.
+          UserError: train.best_metric is to choose among evaluations that scored
+            nothing.
         """
         self._write(step, self._metrics(state, last=self._is_last(step)))
         self.best = self._find_best()
+        if self._config.train.best_metric and not self.best.step:
+            split = self._config.data.eval_split
+            raise UserError(
+                f"train.best_metric is {self._config.train.best_metric}, but nothing "
+                f"of the split {split} is scored: it has no labels, or none that the "
+                "objective scores"
+            )
 
     def run_best(self, state: State, step: int) -> None:
         """Writes the metrics of the state after the best step, when no step follows."""
@@ -150,6 +159,10 @@ class Evaluations:
                 writes_texts=last or of_texts,
                 with_margins=last,
             )
+            if "loss" not in scores.metrics:
+                processes.print_from_process_0(
+                    f"nothing of the split {split} is scored: it has no metrics"
+                )
             metrics |= {f"{split}/{name}": v for name, v in scores.metrics.items()}
             self.margins |= {f"{split}/{name}": v for name, v in scores.margins.items()}
             if scores.items:

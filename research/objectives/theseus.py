@@ -38,8 +38,8 @@ class Objective(taught.Taught):
     and heads are the student's. Evaluations are of the student alone.
     """
 
-    replacing_rate: tuple = ((0, 0.5),)  # the probability that a module is replaced: a
-    # number, or [[step, number], ...], linear between steps; what is above 1 is 1
+    replacing_rate: tuple = ((0, 0.5),)  # the probability that a module is replaced:
+    # [[step, number], ...], linear between steps; what is above 1 is 1
 
     def __post_init__(self):
         rate = composite.parse_schedule(self.replacing_rate, "replacing_rate")

@@ -17,8 +17,8 @@ def make_gradients(
     program: Program, with_inputs: Callable[[Any, Any], Any]
 ) -> Callable[[Any, Any, int], Iterator[Any]]:
     """A function that is compiled once: parameters, inputs, number of batches of the
-    training text, from its first on -> for each batch the gradient of its loss, the
-    one that training minimizes, by the inputs, without dropout.
+    training text, from its first on -> for each batch the gradient of the loss that
+    evaluations have, of which the network alone is part, by the inputs.
 
     Args:
       with_inputs: parameters, inputs of the network -> the parameters with these.
@@ -26,7 +26,8 @@ def make_gradients(
     Raises:
       UserError: (the function) the training text has no batch.
     """
-    objective, key = program.objective, jax.random.key(program.seed)
+    objective = program.objective.for_evaluation()
+    key = jax.random.key(program.seed)
 
     def loss(inputs: Any, params: Any, batch: Any, carry: Any) -> jax.Array:
         terms, _ = networks.apply(

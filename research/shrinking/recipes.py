@@ -40,6 +40,7 @@ class Shrunk(NamedTuple):
     params: Any  # on the host, float32
     says: str  # what was done, for the report
     is_saved_as_float: bool = False  # though it computes with integers: to be tuned
+    layers: tuple[int, ...] = ()  # those that stay, from 0; (): all
 
 
 def keep_heads(program: Program, params: Any, request: Request) -> Shrunk:
@@ -94,7 +95,8 @@ def keep_layers(program: Program, params: Any, request: Request) -> Shrunk:
     keys = {"layers": len(chosen)}
     if not options.first_attention_norm and chosen[0] > 0:
         keys["first_attention_norm"] = True  # the layer that skips it is gone
-    return Shrunk(keys, own, f"layers that stay, from 0: {numbers}")
+    says = f"layers that stay, from 0: {numbers}"
+    return Shrunk(keys, own, says, layers=tuple(chosen))
 
 
 def prune(program: Program, params: Any, request: Request) -> Shrunk:

@@ -242,6 +242,28 @@ def test_the_lowest_error_of_predictions_is_best_and_opens_the_run(folder, tmp_p
     assert find_checkpoint(tmp_path / "run").name == str(best)
 
 
+def test_splits_without_labels_have_no_metrics(folder, tmp_path, capsys):
+    """A test split has its predictions; of evaluations none can be the best one."""
+    keys = {"data.fields": "0", "data.label": "1", "train.eval_every": 0}
+    keys |= {"data.vocabulary": "bytebpe", "data.vocabulary_size": 264}
+    keys["data.sentinels"] = 2
+    for name, label in (("train", "x"), ("valid", "y"), ("test", "")):
+        keys[f"data.{name}"] = str(tmp_path / f"{name}.tsv")
+        rows = (f"{word}\t{label}\n{word} river\t{label and 'y'}\n" for word in "abc")
+        (tmp_path / f"{name}.tsv").write_text("".join(rows))
+    result = train(tiny_config(folder, "finetune", **keys), tmp_path / "run")
+    assert {name.split("/")[0] for name in result["metrics"] if "/" in name} == {
+        "train",
+        "valid",
+    }
+    assert "nothing of the split test is scored" in capsys.readouterr().err
+    assert len((tmp_path / "run/predictions/test.jsonl").read_text().splitlines()) == 6
+    keys |= {"data.valid": keys.pop("data.test"), "train.eval_every": 2}
+    keys |= {"train.best_metric": "accuracy"}
+    with pytest.raises(UserError, match="nothing of the split valid is scored"):
+        train(tiny_config(folder, "finetune", **keys), tmp_path / "best")
+
+
 def test_a_metric_that_the_objective_lacks_is_refused(folder, program):
     config = tiny_config(folder, **{"train.best_metric": "bleu"})
     words = r"train\.best_metric of mlm 'bleu'; known: accuracy, loss"

@@ -13,6 +13,7 @@ from docs import heads as head_table
 from launch import evaluate, shrink
 from launch.cli import DONE, MISTAKE, main
 from launch.hardware import network_cost, timing
+from launch.reports import shrink_page
 from launch.reports.shrink_page import frontier
 from launch.shrink import parser, run
 from research import networks, step
@@ -335,6 +336,56 @@ def test_the_page_and_its_figures(folder):
     assert page.count("<svg") == 1 and "MB on disk" in page
     assert frontier([3, 1, 2, 2], [9, 5, 4, 7], 1) == [1, 3, 0]
     assert frontier([3, 1, 2], [9, 5, 4], -1) == [1, 2]
+
+
+def test_networks_are_compared_on_the_same_text(folder, tmp_path, monkeypatch):
+    """On other text the network that a run came from is measured again, the first one
+    of three has no value; without labels none has."""
+    monkeypatch.setattr(timing, "TURN_SECONDS", 0.001)
+    (tmp_path / "other.tsv").write_text("stone\tx\nthe river\ty\nby and by\ty\n")
+    (tmp_path / "none.tsv").write_text("stone\t\nthe river\t\n")
+    for name, values in {"other": [False, True, True], "none": [False] * 3}.items():
+        flags = [f"--workdir={folder}/heads", "--recipe=layers", "--layers=0"]
+        flags += [f"--to={tmp_path}/{name}"]
+        flags += [f"--config.data.valid={tmp_path}/{name}.tsv"]
+        with pytest.raises(SystemExit) as stop:
+            main(run, parser(), flags)
+        assert stop.value.code == DONE
+        records = json.loads((tmp_path / name / "shrink.json").read_text())["networks"]
+        metric = records[-1]["metric"]
+        _, *rows = shrink_page.table(records)
+        if metric:
+            assert [row[-2] != shrink_page.NONE for row in rows] == values
+            assert {row[-1] for row in rows} == {shrink_page.NONE}
+        assert bool(metric) == any(values)
+
+
+def test_layers_that_stay_keep_their_teachers(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(timing, "TURN_SECONDS", 0.001)
+    keys = {"objective.hidden": 1.0, "objective.layer_map": [0, 2, 1]}
+    config = student(folder, "distill", **keys)
+    tiny_runs.train(config, tmp_path / "student")
+    flags = [f"--workdir={tmp_path}/student", "--recipe=layers", "--layers=1,2"]
+    with pytest.raises(SystemExit) as stop:
+        main(run, parser(), [*flags, f"--to={tmp_path}/small"])
+    assert stop.value.code == DONE
+    config = json.loads((tmp_path / "small" / "config.json").read_text())
+    assert config["objective"]["layer_map"] == [2, 1]
+
+
+def test_heads_of_a_theseus_student_are_those_of_its_own_loss(folder):
+    """The teacher's layers, which take part in training, have no gates."""
+    params = params_of(folder / "run")
+    plain, replaced = (
+        heads.make_importance(build_program(config, jax.devices()[:1]), "gate", 1)(
+            params
+        )
+        for config in (
+            tiny_runs.tiny_config(folder, "finetune", **files_of(folder), **KEYS),
+            student(folder, "theseus"),
+        )
+    )
+    np.testing.assert_allclose(replaced, plain, rtol=1e-5)
 
 
 def student(folder, name, **keys):

@@ -398,4 +398,28 @@ MUTANTS = [
         TEST_SHRINK,
         "every_nth",
     ),
+    Mutant(
+        "networks that were measured on different text are compared",
+        "launch/reports/shrink_page.py",
+        'for key in ("metric", "text"))',
+        'for key in ("metric",))',
+        "tests/launch/test_shrink.py",
+        "same_text",
+    ),
+    Mutant(
+        "a student of fewer layers learns from the teachers of its first ones",
+        "launch/shrink.py",
+        "[taught[layer] for layer in shrunk.layers]",
+        "taught[: len(shrunk.layers)]",
+        "tests/launch/test_shrink.py",
+        "keep_their_teachers",
+    ),
+    Mutant(
+        "heads of a theseus student are measured in the mixed network",
+        "research/shrinking/gradients.py",
+        "program.objective.for_evaluation()",
+        "program.objective",
+        "tests/launch/test_shrink.py",
+        "theseus",
+    ),
 ]

@@ -250,8 +250,8 @@ MUTANTS = [
     Mutant(
         "attention auto takes a kernel that lacks what the network needs",
         "research/networks/layers/attention.py",
-        'return "dense" if options.lacks(name) else name',
-        "return name",
+        "    if options.lacks(name):\n        return False\n",
+        "",
         "tests/networks/layers/test_attention.py",
         "auto",
     ),

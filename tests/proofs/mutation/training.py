@@ -370,4 +370,20 @@ MUTANTS = [
         "tests/data/store/test_example_index.py",
         "its_key_holds_every_argument",
     ),
+    Mutant(
+        "a term that scored nothing has mean 0",
+        "research/step.py",
+        "        if not weight:\n            continue\n",
+        "",
+        "tests/test_step.py",
+        "weight_0",
+    ),
+    Mutant(
+        "an evaluation that scored nothing has loss 0",
+        "research/step.py",
+        "    if num_scored(sums):\n",
+        "    if True:\n",
+        "tests/test_step.py",
+        "weight_0",
+    ),
 ]
