@@ -106,8 +106,11 @@ def main() -> None:
             _run(arguments[0], arguments[1:])
         else:
             raise unknown("command", arguments[0], commands())
+        sys.stdout.flush()
     except UserError as error:
         sys.exit(cli.print_exit(*cli.exit_code_for(error)))
+    except BrokenPipeError:
+        cli.leave_stdout()
 
 
 def _compare(flags: list[str]) -> None:

@@ -24,7 +24,7 @@ TEXTS_AT_ONCE = 512
 
 def run(args: argparse.Namespace) -> None:
     from research.data.corpora.compression import file_suffixes
-    from research.data.corpora.files import read_texts
+    from research.data.corpora.files import iter_texts
     from research.data.formats.parsing import whole_rows
     from research.errors import UserError
     from research.files.output_files import write_output
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
 
     stop_words = augmentation.STOP_WORDS
     if args.stop_words:
-        lines = read_texts(Path(args.stop_words).expanduser())
+        lines = iter_texts(Path(args.stop_words).expanduser())
         stop_words = frozenset(line.strip().lower() for line in lines)
     augmenter = augmentation.Augmenter(
         open_run(args.workdir),

@@ -64,6 +64,8 @@ TWO_POPULATIONS = "two populations"
 def run(args: argparse.Namespace) -> None:
     folder = Path(args.folder)
     claims = ledger.load_claims(folder)
+    if not claims:
+        raise UserError(f"--folder={folder} has no claims (TABLE.toml)")
     if not args.claim:
         print("\n".join(page(claims, folder)))
         if args.figure:

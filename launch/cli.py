@@ -161,14 +161,19 @@ def main(
     try:
         code = run(parser.parse_args(argv))
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        leave_stdout()
         code = DONE
     except (Exception, KeyboardInterrupt) as error:
         if not (known := exit_code_for(error)):
             raise
         code = print_exit(*known)
     leave(code or DONE)
+
+
+def leave_stdout() -> None:
+    """Nothing more is printed: the reader of the output, such as `head`, has ended."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_exit(code: int, message: str) -> int:

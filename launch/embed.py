@@ -29,15 +29,14 @@ def run(args: argparse.Namespace) -> None:
     to = epath.Path(args.to)
     if to.suffix not in (".npy", ".jsonl"):
         raise UserError(f"--to={to} is written as .npy or .jsonl; give such a name")
-    texts = read_texts(Path(args.texts))
-    if not texts:
-        raise UserError(f"--texts={args.texts} has no texts")
+    texts = read_texts(Path(args.texts), "--texts")
 
     import numpy as np
 
-    from research.files.output_files import write_output
+    from research.files.output_files import check_output, write_output
     from research.inference.open_run import open_run
 
+    check_output(args.to, "--to")
     model = open_run(args.workdir, product_dtype=args.product_dtype)
     normalize = {"": None, "yes": True, "no": False}[args.normalize]
     options = {"normalize": normalize, "max_length": args.max_length}

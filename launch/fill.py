@@ -21,11 +21,13 @@ def run(args: argparse.Namespace) -> None:
 
     if args.top_k < 1:
         raise UserError(f"--top_k is at least 1, not {args.top_k}")
-    texts = read_texts(Path(args.texts))
+    texts = read_texts(Path(args.texts), "--texts")
 
-    from research.files.output_files import write_output
+    from research.files.output_files import check_output, write_output
     from research.inference.open_run import open_run
 
+    if args.to:
+        check_output(args.to, "--to")
     filled = open_run(args.workdir).fill(texts, args.top_k)
     lines = []
     for text, masks in zip(texts, filled, strict=True):

@@ -61,9 +61,11 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"--batch is at least 1, not {args.batch}")
     prompts = _prompts(args)
 
-    from research.files.output_files import write_output
+    from research.files.output_files import check_output, write_output
     from research.generation.text import make_writer
 
+    if args.to:
+        check_output(args.to, "--to")
     run, writing = _open(args)
     options = _options(args, writing)
     written = make_writer(run, options, batch=args.batch)(prompts)
@@ -100,8 +102,10 @@ def _prompts(args: argparse.Namespace) -> list[str]:
     from research.data.corpora.files import read_lines, read_texts
 
     if args.texts:
-        return read_texts(Path(args.texts))
-    return read_lines(sys.stdin.buffer, "standard input")
+        return read_texts(Path(args.texts), "--texts")
+    if not (lines := read_lines(sys.stdin.buffer, "standard input")):
+        raise UserError("standard input has no prompts")
+    return lines
 
 
 def _open(args: argparse.Namespace) -> tuple[Any, Mapping[str, Any]]:

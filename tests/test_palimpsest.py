@@ -42,6 +42,14 @@ def test_a_mistake_is_one_line(arguments, monkeypatch, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+def test_a_reader_that_ends_early_is_no_error():
+    command = f"{sys.executable} -m palimpsest experiments | head -n 1"
+    given = {"shell": True, "cwd": ROOT, "capture_output": True, "text": True}
+    result = subprocess.run(f"set -o pipefail; {command}", executable="bash", **given)
+    assert result.returncode == 0 and not result.stderr
+    assert len(result.stdout.splitlines()) == 1
+
+
 def test_compare_stops_where_the_sweep_fails(monkeypatch, capsys):
     assert run(monkeypatch, "compare", "--scale=none") == 2
     assert "scale" in capsys.readouterr().err

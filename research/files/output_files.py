@@ -1,6 +1,7 @@
 """Files and folders that are written: they appear whole, or stay as they were."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -65,6 +66,29 @@ def write_output(
         raise UserError(
             f"{flag}={text} cannot be written ({error.strerror or error})"
         ) from error
+
+
+def check_output(path: epath.PathLike, flag: str) -> None:
+    """Checks what can be known of `write_output` before there is something to write.
+
+    Raises:
+      UserError: it cannot be written; says why.
+    """
+    text = os.fspath(path)
+    if is_in_bucket(text) or text.startswith(SPECIAL_FOLDERS) or _is_special(text):
+        return
+    target = Path(os.path.realpath(Path(text).expanduser()))
+    reason = ""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if target.is_dir():
+        reason = os.strerror(errno.EISDIR)
+    elif not reason and not os.access(target.parent, os.W_OK):
+        reason = os.strerror(errno.EACCES)
+    if reason:
+        raise UserError(f"{flag}={text} cannot be written ({reason})")
 
 
 def _is_special(path: str) -> bool:

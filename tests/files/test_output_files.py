@@ -6,12 +6,14 @@ import stat
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import pytest
 from etils import epath
 
 from research.errors import UserError
 from research.files.output_files import (
+    check_output,
     delete_unfinished,
     folder_beside,
     new_folder,
@@ -89,8 +91,10 @@ def test_a_link_in_a_folder_of_results_is_replaced(tmp_path):
 def test_what_cannot_be_written_is_one_line_and_leaves_nothing(name, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("before")
-    with pytest.raises(UserError, match=rf"--to=.*{name} cannot be written \(.+\)"):
-        write_output(tmp_path / name, "text", "--to")
+    for write in (check_output, partial(write_output, content="text")):
+        words = rf"--to=.*{name} cannot be written \(.+\)"
+        with pytest.raises(UserError, match=words):
+            write(tmp_path / name, flag="--to")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
     assert (tmp_path / "file").read_text() == "before"
 

@@ -53,6 +53,8 @@ def test_lines_say_what_fill_finds(source, tmp_path, capsys):
         ),
         ("a [MASK]\n", ["--texts=/none"], "/none: cannot be read"),
         ("a [MASK]\n", ["--workdir=/none"], "/none is no run"),
+        ("", [], "texts.txt has no texts"),
+        ("a [MASK]\n", ["--workdir=/none", "--to=/"], "--to=/ cannot be written (Is a"),
     ],
 )
 def test_a_mistake_gives_one_line(source, tmp_path, capsys, text, flags, words):

@@ -76,7 +76,7 @@ def test_lines_of_standard_input_are_those_of_a_file(folder, tmp_path, monkeypat
     (tmp_path / "lines.txt").write_bytes(lines)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines), "latin-1"))
     texts = _prompts(parser().parse_args(["--workdir=x"]))
-    assert texts == read_texts(tmp_path / "lines.txt") and len(texts) == 4
+    assert texts == read_texts(tmp_path / "lines.txt", "") and len(texts) == 4
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\n\xff\n")))
     with pytest.raises(UserError, match="standard input:2: not UTF-8"):
         _prompts(parser().parse_args(["--workdir=x"]))
@@ -110,6 +110,8 @@ def test_sentinels_and_the_space_before_a_text_are_spelled(folder):
         ),
         (["--prompt=a", "--texts=F"], "--prompt and --texts exclude each other"),
         (["--texts=/none"], "/none: cannot be read"),
+        (["--texts=/dev/null"], "--texts=/dev/null has no texts"),
+        (["--prompt=a", "--workdir=/none", "--to=/"], "--to=/ cannot be written (Is a"),
         (["--prompt=a", "--workdir=/none"], "/none is no run"),
         (["--prompt=a <extra_id_500>"], "numbered from 0"),
         ([f"--prompt=a <extra_id_{'1' * 5000}>"], "<extra_id_11111111111111111111>: "),

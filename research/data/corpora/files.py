@@ -315,9 +315,19 @@ def _sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def read_texts(file: Path) -> list[str]:
-    """All of `iter_texts`."""
-    return [*iter_texts(file)]
+def read_texts(file: Path, flag: str) -> list[str]:
+    """All of `iter_texts`, at least one.
+
+    Args:
+      flag: that names the file, such as --texts, for the error.
+
+    Raises:
+      UserError: see `iter_texts`; or there is none.
+    """
+    texts = [*iter_texts(file)]
+    if not texts:
+        raise UserError(f"{flag}={file} has no texts")
+    return texts
 
 
 def iter_texts(file: Path) -> Iterator[str]:

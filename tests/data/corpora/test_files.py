@@ -216,4 +216,4 @@ def test_docstring_classes_are_balanced_and_texts_are_distinct():
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "texts.txt")
     with pytest.raises(UserError, match=r"texts.txt is a pipe; write its lines to a"):
-        files.read_texts(tmp_path / "texts.txt")
+        files.read_texts(tmp_path / "texts.txt", "--texts")

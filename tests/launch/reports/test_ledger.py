@@ -286,6 +286,12 @@ def test_a_result_is_recorded_from_the_runs_of_a_table(folder, capsys):
     assert caught.value.code == 2 and "same score in all" in capsys.readouterr().err
 
 
+def test_a_folder_without_claims_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(command.run, command.parser(), [f"--folder={tmp_path}"])
+    assert caught.value.code == 2 and "has no claims" in capsys.readouterr().err
+
+
 def test_a_claim_with_two_populations_is_recorded_and_not_decided(folder, capsys):
     flags = _record_flags(folder, "x.mlm-over-lm")
     trials = sweep_plan.read_plan(folder / "runs")

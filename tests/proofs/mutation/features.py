@@ -64,7 +64,7 @@ MUTANTS = [
     ),
     Mutant(
         "an empty file gives 0 vectors",
-        "launch/embed.py",
+        "research/data/corpora/files.py",
         "    if not texts:\n",
         "    if False:\n",
         "tests/launch/test_embed.py",
