@@ -21,6 +21,7 @@ from research import objectives
 from research.data.loading import saved_batches
 from research.data.pipeline import open_data
 from research.errors import UserError
+from research.evaluation.evaluations import test_config
 from research.files.existence import exists
 from research.files.json_files import read_json, write_json
 from research.files.paths import absolute_path
@@ -83,7 +84,10 @@ def run(args) -> int:
     for phase in run_phases(config):
         # The index of its length.
         open_data(phase.config, objectives.config_objective(phase.config))
-    data = open_data(config, objectives.config_objective(config))
+    objective = objectives.config_objective(config)
+    if (tested := test_config(config, objective)) is not None:
+        open_data(tested, objective)
+    data = open_data(config, objective)
     _print_counts(data.counts)
     if args.output:
         folder = epath.Path(args.output)

@@ -68,9 +68,8 @@ class Evaluations:
         self._predictions: dict[str, list[Item]] = {}  # to be written in process 0
         self._samples: dict[str, list[Item]] = {}  # of each split the first items
         self._predicts = bool(program.objective.predicts)
-        has_test = has_split(config.data, "test") and config.data.eval_split != "test"
-        if self._predicts and has_test:
-            self._programs["test"] = _with_test_split(program, config)
+        if (tested := test_config(config, program.objective)) is not None:
+            self._programs["test"] = _with_test_split(program, tested)
             data = self._programs["test"].data
             self.origin = {"test_data": data.fingerprint}
 
@@ -174,15 +173,24 @@ class Evaluations:
         return metrics
 
 
-def _with_test_split(program: Program, config: Any) -> Program:
-    """The program with the test split's data in place of the evaluation split's.
+def test_config(config: Any, objective: Any) -> Any:
+    """The config with the test split in place of the evaluation split; None: there is
+    none, or the objective predicts nothing."""
+    has_test = has_split(config.data, "test") and config.data.eval_split != "test"
+    if not has_test or not objective.predicts:
+        return None
+    tested = config.copy_and_resolve_references()
+    tested.data.eval_split = "test"
+    return tested
+
+
+def _with_test_split(program: Program, tested: Any) -> Program:
+    """The program with the data of a `test_config`.
 
     Raises:
       UserError: it has labels that the other splits have not.
     """
-    changed = config.copy_and_resolve_references()
-    changed.data.eval_split = "test"
-    data = open_data(changed, program.objective)
+    data = open_data(tested, program.objective)
     labels, known = data.vocab.labels, program.data.vocab.labels
     kind = program.objective.predicts
     if kind not in ("number", "choice") and single_labels(labels) != single_labels(

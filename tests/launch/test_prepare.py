@@ -48,6 +48,22 @@ def test_a_second_call_builds_nothing(prepare, tmp_path):
     assert all(path.stat().st_mtime_ns == time for path, time in built.items())
 
 
+def test_the_test_split_of_a_task_is_built(prepare, tmp_path):
+    rows = "".join(f"a text of number {n}\t{n % 2}\n" for n in range(40))
+    flags = ["--config=experiments/finetune.py"]
+    flags += ["--config.data.fields=0", "--config.data.label=1"]
+    flags.append("--config.data.vocabulary_size=272")
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.tsv").write_text(rows + f"{split}\t0\n")
+        flags.append(f"--config.data.{split}={tmp_path}/{split}.tsv")
+    code, _, error = prepare(*flags)
+    assert code == 0, error
+    built = {*tmp_path.rglob("*.bin"), *tmp_path.rglob("*.npy")}
+    code, out, error = prepare(*flags, "--config.data.eval_split=test")
+    assert code == 0 and "eval/documents 41" in out, error
+    assert {*tmp_path.rglob("*.bin"), *tmp_path.rglob("*.npy")} == built
+
+
 def test_batches_are_saved_and_read_again(prepare, tmp_path):
     folder = tmp_path / "batches"
     code, out, _ = prepare("--batches=3", f"--output={folder}")

@@ -181,4 +181,12 @@ MUTANTS = [
         "tests/objectives/test_sequence_classification.py",
         "wrong_fields_and_labels",
     ),
+    Mutant(
+        "launch.prepare does not build the test split of a task",
+        "launch/prepare.py",
+        "        open_data(tested, objective)\n",
+        "        pass\n",
+        "tests/launch/test_prepare.py",
+        "test_split",
+    ),
 ]
