@@ -36,8 +36,8 @@ def stages(steps: int) -> dict[str, dict[str, Any]]:
     first, last = steps // 3, 2 * steps // 3
     rates = {
         "token": [[0, 1], [first, 0]],
-        "phrase": [[first, 1], [last, 0]],
-        "entity": [[last, 1]],
+        "phrase": [[0, 0], [first, 1], [last, 0]],
+        "entity": [[0, 0], [last, 1]],
     }
     own = {"token": {"unit": "token"}}
     own |= {name: {"entry_types": name} for name in ("phrase", "entity")}

@@ -8,6 +8,8 @@ task joins, and all continue with equal weights: capital letters, words that rec
 the document, the order of a text's pieces, how far apart two segments are, and the
 connective between two sentences. Phrases, entities and connectives are those of a
 lexicon (lines of an entry, a tab and its type). Each task has token types of its own.
+Tasks join at sixths of the size's own train.steps: with other steps, give the weights
+of objective.parts, too.
 
 Look at: train/masked/mlm where tasks join, and the tasks' accuracies beside those of a
 run with objective.parts.TASK.weight=0.17 from the start (multi-task learning).

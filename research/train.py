@@ -328,7 +328,8 @@ class Loop:
         self.writer.write_speed(step, speed)
         self.checkpoints.check()
         rate = f"{tokens_per_second:,.0f} tokens/s"
-        self.note = f"step {step}, loss {means['loss']:.4f}, {rate}"
+        loss = f"loss {means['loss']:.4f}" if "loss" in means else "nothing scored"
+        self.note = f"step {step}, {loss}, {rate}"
         self._end_if_time_is_up()
 
     def _learning_rate(self, step: int) -> float:

@@ -213,9 +213,14 @@ def test_stages_of_ernie_are_a_third_of_the_steps(scale):
     trials = [t for t in _plan("chinese", scale) if t.group == "pretraining"]
     own = next(t.config for t in trials if t.row == "ernie")
     first, last = own["train.steps"] // 3, 2 * own["train.steps"] // 3
-    rates = {n: part["mixing_rate"] for n, part in own["objective.parts"].items()}
-    assert rates["phrase"] == [[first, 1], [last, 0]]
-    assert rates["token"][-1] == [first, 0] and rates["entity"] == [[last, 1]]
+    parts = own["objective.parts"]
+    mixed = objectives.make_objective("mix", base_objective="mlm", parts=parts)
+    at = np.array([0, first - 1, first, last - 1, last, own["train.steps"] - 1])
+    keys = np.arange(300, dtype=np.uint64)
+    drawn = [mixed.draw_parts(keys, np.full(len(keys), step)) for step in at]
+    names = [{sorted(parts)[number] for number in each} for each in drawn]
+    expected = ["token", "token", "phrase", "phrase", "entity", "entity"]
+    assert names == [{name} for name in expected]
 
 
 def test_bert_small_is_that_of_electra():

@@ -1,6 +1,8 @@
 """Restores the parameters of another run, or a part of them, to start training from."""
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -372,6 +374,28 @@ def _handler() -> ocp.CompositeCheckpointHandler:
         rest=ocp.PyTreeCheckpointHandler(),
         facts=ocp.JsonCheckpointHandler(),
     )
+
+
+def source_digest(source: str) -> str:
+    """What processes compare of the parameters that each reads for train.init_from: the
+    step and checksums of a run's checkpoint, or a hash of a model's weights.
+
+    It is "" in a run of one process.
+
+    Raises:
+      UserError: there is none.
+    """
+    if jax.process_count() == 1:
+        return ""
+    if not source.startswith(SOURCE):
+        folder = find_checkpoint(source)
+        listed = folder / checksums.CHECKSUMS_FILE  # old checkpoints have none
+        return f"{folder.name} {listed.read_text() if exists(listed) else ''}"
+    digest = hashlib.blake2b()
+    for path in sorted(Path(huggingface.find_folder(source)).rglob("*.safetensors")):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "blake2b").digest())
+    return digest.hexdigest()
 
 
 def find_checkpoint(

@@ -32,7 +32,7 @@ def file_lock(
       UserError: the path is that of a pipe, a device or a folder.
     """
     _check_file(path)
-    with open(path, "a+", encoding="utf-8") as file:
+    with open(path, "a+", encoding="utf-8", opener=_open_no_link) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -63,6 +63,11 @@ def is_locked(path: str | os.PathLike) -> bool:
 
 
 def _check_file(path: str | os.PathLike) -> None:
-    """Checks that opening the path does not wait for another process."""
-    if exists(path) and not is_file(path):
+    """Checks that opening the path neither waits for another process nor follows a link
+    to a file of another name, which a lock's content would replace."""
+    if os.path.islink(path) or (exists(path) and not is_file(path)):
         raise UserError(f"{path} is a lock, and no file; delete it")
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)

@@ -31,7 +31,7 @@ ENDINGS = tuple(suffix + end for suffix in SUFFIXES for end in ("", ".gz"))
 """Ends of the names of files of word vectors."""
 SAMPLE = 100
 """Lines that tell the width of a file without a header."""
-MAX_WORD_BYTES = 2**16
+MAX_WORD_BYTES, MAX_WIDTH = 2**16, 2**20
 LINES_PER_CALL = 4096
 
 
@@ -52,7 +52,7 @@ def read_vectors(path: str | os.PathLike) -> tuple[list[str], np.ndarray]:
                 words, vectors = _read_binary(file, name)
             else:
                 words, vectors = _read_text(file, name)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{name} cannot be read ({error})") from error
     wrong = ~np.isfinite(vectors).all(axis=1)
     if wrong.any():
@@ -121,7 +121,7 @@ def _binary_word(file: BinaryIO) -> bytes | None:
 def _header(line: bytes, name: str) -> tuple[int, int]:
     """V and D of a first line."""
     found = _numbers(line)
-    if found is None or min(found) < 1:
+    if found is None or min(found) < 1 or found[1] > MAX_WIDTH:
         raise UserError(
             f"{name}: its first line is {line[:40]!r}, not the number of words and the "
             "width of their vectors"
@@ -132,7 +132,7 @@ def _header(line: bytes, name: str) -> tuple[int, int]:
 def _numbers(line: bytes) -> tuple[int, int] | None:
     """The two whole numbers of which a line consists, if it does."""
     fields = line.split()
-    if len(fields) == 2 and all(field.isdigit() for field in fields):
+    if len(fields) == 2 and all(x.isdigit() and len(x) < 19 for x in fields):
         return int(fields[0]), int(fields[1])
     return None
 

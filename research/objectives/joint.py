@@ -22,6 +22,7 @@ from research.errors import UserError
 from research.fields import number
 from research.objectives.corruption import scoring
 from research.objectives.inputs import composite
+from research.objectives.inputs.specials import Specials
 from research.objectives.losses.cross_entropy import Term
 
 
@@ -96,6 +97,22 @@ class Objective(composite.OfParts):
                 "its parts' token types are not those of a prompt"
             )
         return super().writers
+
+    def specials(self, vocab: VocabInfo) -> Specials:
+        """With token types of each part, those of the first part that fills masks, or
+        else of the first whose rows are not causal."""
+        if not self.token_types:
+            return super().specials(vocab)
+        members = [*self.members.values()]
+        read = min(
+            members, key=lambda each: (not each.fills_masks, each.pattern == "causal")
+        )
+        first, own = members.index(read) * self.token_types, read.specials(vocab)
+        return own._replace(
+            token_type=first + own.token_type,
+            last_type=first + own.last_type,
+            second_type=first + own.second_type,
+        )
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: the parts cannot train one network, or one of them has more

@@ -42,8 +42,9 @@ class Objective(composite.OfParts):
 
     base_objective: str = choice("mlm", BASE_OBJECTIVES)  # of all parts
     parts: tuple = ()  # name -> fields of `base_objective`, and mixing_rate: a number
-    # (by default 1) or [[step, number], ...], each from its step on; rates are relative
-    # to their sum. Without parts: the base objective with its defaults.
+    # (by default 1) or [[step, number], ...], each from its step on and the first from
+    # the start; rates are relative to their sum. Without parts: the base objective with
+    # its defaults.
 
     family = "joint"
 

@@ -144,9 +144,12 @@ class Objective(objectives.Objective):
         first = example.first_length.astype(np.int64)
         num_raw = np.minimum(example.length, length - 3).astype(np.int64)
         last = example.token.shape[1] - 1
-        connective = entry[np.arange(len(entry)), np.minimum(first, last)]
+        second = np.arange(len(entry)), np.minimum(first, last)
+        connective = entry[second]
         removed = np.where(connective >= 0, lexicon.size[connective], 0)
         has_label = (first > 0) & (connective >= 0) & selected[connective]
+        # A pair that was too long for its row may have lost the start of its second.
+        has_label &= (example.flags[second] & SENTENCE) > 0
         has_label &= first + removed < num_raw
         has_label &= example.label != OTHER_DOCUMENT
         removed = np.where(has_label, removed, 0)

@@ -7,6 +7,8 @@ which has their source and a checksum instead.
 
 import functools
 import hashlib
+import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -155,10 +157,20 @@ def _read(
         return saved_params(source, like, **vocabulary, flag=flag).by_name
     try:
         with epath.Path(source).open("rb") as file, np.load(file) as content:
-            return dict(content)
-    except (OSError, ValueError) as error:
+            found = dict(content)
+    except _UNREADABLE as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{flag}={source} cannot be read ({reason})") from error
+    for name, array in found.items():
+        is_number = array.dtype.kind in "biuf"
+        if not is_number or not np.isfinite(array).all():
+            what = "not finite" if is_number else f"of dtype {array.dtype}, no numbers"
+            raise UserError(f"{flag}={source}: array {name} is {what}")
+    return found
+
+
+_UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
+"""What NumPy raises of a file that is no .npz file, or a damaged one."""
 
 
 def _with_word_table(

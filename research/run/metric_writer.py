@@ -45,12 +45,14 @@ def read_speed(workdir: epath.PathLike) -> list[dict[str, Any]]:
 def latest_metrics(lines: list[dict[str, Any]]) -> dict[str, float]:
     """The latest value of each metric in the lines of a metrics.jsonl.
 
-    A line with the loss of a split has all metrics of the split that are defined: one
-    that it leaves out has no value, whatever earlier lines say.
+    A line with the loss of a split, or of training with the tokens seen, has all of its
+    metrics that are defined: one that it leaves out has no value, whatever earlier
+    lines say.
     """
     latest: dict[str, float] = {}
     for line in lines:
         measured = tuple(k.removesuffix("loss") for k in line if k.endswith("/loss"))
+        measured += ("train/",) * ("tokens_seen" in line)
         gone = {k for k in latest if k.startswith(measured)} - line.keys()
         latest = {k: v for k, v in latest.items() if k not in gone} | line
     return {k: v for k, v in latest.items() if k not in ("step", BEST_STEP)}

@@ -1,6 +1,8 @@
 """Restores a finished or stopped run for scores and predictions."""
 
+import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from research.checkpoints.partial_restore import (
     load_on_host,
     restore_params,
 )
+from research.data.corpora.lexicon import load_lexicon
 from research.data.tokenizers.model_files import MODEL_FILES
 from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.distributed import sharding
@@ -81,6 +84,9 @@ def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> Restored
 def run_vocabulary(workdir: epath.Path, data: Mapping[str, Any]) -> Vocabulary:
     """The vocabulary that a run saved; `data` is that section of its config.
 
+    With the entries of data.lexicon, if that file is still there: heads are as wide as
+    it has entries, but few objectives have such heads.
+
     Raises:
       UserError: there is none, as of a user's seqio task or saved batches.
     """
@@ -90,7 +96,12 @@ def run_vocabulary(workdir: epath.Path, data: Mapping[str, Any]) -> Vocabulary:
             f"of data.task={data['task']} is not saved with a run; launch.evaluate "
             "does without"
         )
-    return load_vocabulary(workdir, data["sentinels"], data["whitespace"])
+    vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
+    if not data["lexicon"] or not Path(data["lexicon"]).expanduser().is_file():
+        return vocabulary
+    entries = load_lexicon(data["lexicon"], vocabulary)
+    vocab = vocabulary.vocab._replace(lexicon=entries)
+    return dataclasses.replace(vocabulary, vocab=vocab)
 
 
 def run_checkpoint(

@@ -16,7 +16,7 @@ from research.data.cache import resolve_cache_dir
 from research.data.documents import single_labels
 from research.data.loading.prefetch import prefetch
 from research.data.pipeline import open_data
-from research.distributed import sharding
+from research.distributed import processes, sharding
 from research.errors import UserError
 from research.objectives.losses.cross_entropy import Term
 from research.pruning import check_prunable
@@ -328,8 +328,14 @@ def first_state(program: Program, config: Any) -> State:
     if not config.train.init_from:
         return state
     state = state._replace(opt_state=None)  # frees its memory
-    from research.checkpoints.partial_restore import restore_params  # imports Orbax
+    from research.checkpoints.partial_restore import (  # imports Orbax
+        restore_params,
+        source_digest,
+    )
 
+    processes.assert_equal_across_hosts(
+        **{"train.init_from": source_digest(config.train.init_from)}
+    )
     params, _ = restore_params(
         config.train.init_from,
         config.train.init_scope,

@@ -264,6 +264,25 @@ def test_splits_without_labels_have_no_metrics(folder, tmp_path, capsys):
         train(tiny_config(folder, "finetune", **keys), tmp_path / "best")
 
 
+def test_a_window_of_which_nothing_is_scored_has_no_loss(folder, tmp_path):
+    """Two rows of 24 have a label: in most steps of one row nothing is scored."""
+    keys = {"data.fields": "0", "data.label": "1", "train.eval_every": 0}
+    keys |= {"data.vocabulary": "bytebpe", "data.vocabulary_size": 264}
+    keys |= {"data.sentinels": 2, "train.batch": 1, "train.log_every": 1}
+    rows = "".join(
+        f"a river\t{'xy'[n - 5] if n in (5, 6) else ''}\n" for n in range(24)
+    )
+    (tmp_path / "train.tsv").write_text(rows)
+    (tmp_path / "valid.tsv").write_text("a stone\tx\n")
+    for name in ("train", "valid"):
+        keys[f"data.{name}"] = str(tmp_path / f"{name}.tsv")
+    result = train(tiny_config(folder, "finetune", **keys), tmp_path / "run")
+    lines = [x for x in read_metrics(tmp_path / "run") if "tokens_seen" in x]
+    assert len(lines) == result["steps"] == 12
+    assert sum("train/loss" in line for line in lines) <= 2
+    assert ("train/loss" in result["metrics"]) == ("train/loss" in lines[-1])
+
+
 def test_a_metric_that_the_objective_lacks_is_refused(folder, program):
     config = tiny_config(folder, **{"train.best_metric": "bleu"})
     words = r"train\.best_metric of mlm 'bleu'; known: accuracy, loss"

@@ -14,6 +14,8 @@ from research.files.vector_files import FORMATS, encode_vectors, read_vectors, r
 WORDS = ["the", "naïve", "日本", "100", "</s>"]
 VECTORS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
 VECTORS[2] = [0, -1e-30, 12345678]
+_ZIPPED = gzip.compress(b"the 1 2\n" * 99, mtime=0)
+DAMAGED = _ZIPPED[:14] + b"\xff" * 4 + _ZIPPED[18:]
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -65,6 +67,10 @@ def test_files_of_other_tools_are_read(name, content, words, tmp_path):
         ("a.txt", b"the 1 2\ncat 3 nan\n", "vector of 'cat' is not finite"),
         ("a.txt", b"lonely\n", "line 1: 'lonely' is not a word and the numbers"),
         ("a.bin", b"lonely\n", "its first line is b'lonely"),
+        ("a.bin", b"1 " + b"9" * 30 + b"\nthe ", "its first line is b'1 999"),
+        ("a.vec", b"1 " + b"9" * 15 + b"\nthe 1\n", "its first line is b'1 999"),
+        ("a.vec", b"1 " + b"9" * 5000 + b"\nthe 1\n", "is not finite"),
+        ("a.txt.gz", DAMAGED, "cannot be read"),
         ("a.bin", binary((b"a", (1, 2), b"")), "ends in or after number 1"),
         ("a.bin", binary((b"a", (1, 2), b""), header=b"0 2\n"), "its first line is"),
         ("a.bin", binary(*[(b"a", (1, 2), b"")] * 3), "but the file has more"),

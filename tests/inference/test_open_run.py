@@ -379,6 +379,16 @@ def test_a_module_that_is_not_known_is_refused(tmp_path):
         open_run(f"hf:{folder}")
 
 
+@pytest.mark.parametrize("place", ["../other", "/tmp"])
+def test_a_module_outside_of_the_folder_is_refused(place, tmp_path):
+    folder = huggingface_goldens.copy_with_vocabulary("bert", tmp_path)
+    as_sentence_transformer(folder, pooling_mode="mean")
+    text = (folder / "modules.json").read_text().replace("1_Pooling", place)
+    (folder / "modules.json").write_text(text)
+    with pytest.raises(UserError, match=f"{place} is not in this folder"):
+        open_run(f"hf:{folder}")
+
+
 def test_lengths_of_rows_are_few_and_at_most_a_quarter_too_long():
     widths = {n: padded_width(n) for n in range(16, 513)}
     assert all(n <= width <= max(n + 7, 1.25 * n) for n, width in widths.items())

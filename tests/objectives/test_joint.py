@@ -233,6 +233,10 @@ def test_each_part_may_have_its_own_token_types():
     _, _, batch = make_batch(objective)
     assert (batch["a_token_type"] == 0).all() and (batch["b_token_type"] == 2).all()
     networks.build(model_options(token_types=4), objective.needs(VOCAB), VOCAB)
+    assert objective.specials(VOCAB).token_type == 0
+    order = {"a": {"objective": "lm"}, "b": {"objective": "mlm"}}
+    masked = objectives.make_objective("joint", parts=order, token_types=2)
+    assert masked.specials(VOCAB).token_type == 2  # of the part that fills masks
     with pytest.raises(UserError, match=r"model\.token_types is 3.*\b4\b"):
         networks.build(model_options(token_types=3), objective.needs(VOCAB), VOCAB)
     pairs = {"a": {"objective": "sentences"}, "lm": {}}

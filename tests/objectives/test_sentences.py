@@ -108,6 +108,7 @@ def test_a_connective_is_removed_and_is_the_label():
     token, flags = example.token.copy(), example.flags.copy()
     token[np.isin(token, VOCAB.ordinary_ids[:4])] = VOCAB.ordinary_ids[9]
     flags[:, 7:11] |= WORD
+    flags[:, 7] |= SENTENCE
     token[0, 7], token[1, 7:9], token[2, 7] = ONE, (TWO, THREE), TWO
     token[3, 7], token[4, 8] = ENTITY, ONE
     token[5, 6:8], flags[5, 6] = (TWO, THREE), WORD  # across the two sentences
@@ -129,8 +130,14 @@ def test_a_connective_is_removed_and_is_the_label():
         ]
         assert batch["token"][row, : len(expected)].tolist() == expected
         assert batch["token_type"][row].sum() == len(expected) - 9
+    cut = example._replace(flags=np.where(flags & SENTENCE, flags - SENTENCE, flags))
+    assert not corrupt(cut, 24, CONNECTIVES, task="discourse")["label_weight"].any()
     objective = objectives.make_objective("sentences", task="discourse")
     assert objective.num_classes(CONNECTIVES) == 2
+    lexicon = CONNECTIVES.lexicon
+    others = lexicon._replace(entry_type=np.zeros_like(lexicon.entry_type))
+    with pytest.raises(UserError, match="no entry of type connective that is used"):
+        objective.num_classes(CONNECTIVES._replace(lexicon=others))
     with pytest.raises(UserError, match=r"connective.*data.lexicon"):
         objective.num_classes(VOCAB._replace(lexicon=None))
 

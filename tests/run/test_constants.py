@@ -259,6 +259,10 @@ def test_a_source_that_cannot_be_read_is_told(folder, teacher, tmp_path):
     for content, words in [
         (None, "cannot be read .*No such file"),
         (b"text", "cannot be read"),
+        (b"PK\x03\x04text", "cannot be read"),
+        (b"\x93NUMPY\x01\x00v\x00", "cannot be read"),
+        ({"table": np.full((4, 2), np.nan)}, "array table is not finite"),
+        ({"table": np.full((4, 2), "x")}, "array table is of dtype <U1, no numbers"),
         ({"other": np.zeros(2)}, r"source has no table, of shape \(4, 2\)"),
         ({"table": np.zeros((2, 4))}, r"table has shape \(2, 4\) in its source"),
     ]:

@@ -1,6 +1,7 @@
 """What opens a run refuses what the run did not write, and what has diverged."""
 
 import json
+import shutil
 from functools import partial
 
 import jax
@@ -8,7 +9,11 @@ import numpy as np
 import pytest
 
 from research.checkpoints.checkpoint import Checkpoints
-from research.checkpoints.partial_restore import load_on_host, restore_params
+from research.checkpoints.partial_restore import (
+    load_on_host,
+    restore_params,
+    source_digest,
+)
 from research.data.tokenizers.model_files import MODEL_FILES
 from research.errors import UserError
 from research.inference.open_run import open_run
@@ -46,6 +51,46 @@ def test_a_config_that_was_edited_is_refused(run, way):
     edit(workdir, "model", norm_epsilon=0.5)
     with pytest.raises(UserError, match=r"config\.json was changed .* bring it back"):
         WAYS[way](workdir)
+
+
+def test_processes_compare_what_they_start_from(run, tmp_path, monkeypatch):
+    """The checkpoint of a run, or the weights of a model; not the folder's name."""
+    workdir, _ = run
+    export_run(workdir, tmp_path / "model")
+    assert source_digest(str(workdir)) == ""  # in one process
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    for source, name in {
+        "": "checkpoints/3/checksums.json",
+        "hf:": "model.safetensors",
+    }.items():
+        path = tmp_path / "model" if source else workdir
+        copy = shutil.copytree(path, tmp_path / f"copy of {path.name}")
+        digest = source_digest(f"{source}{path}")
+        assert source_digest(f"{source}{copy}") == digest
+        content = (copy / name).read_bytes()
+        other = content.replace(b'"', b' "', 1) if not source else content[:-1] + b"x"
+        (copy / name).write_bytes(other)
+        assert source_digest(f"{source}{copy}") != digest
+
+
+@pytest.mark.parametrize("objective", ["wklm", "ernie2"])
+def test_a_run_with_a_lexicon_opens(tmp_path, objective):
+    """It scores and fills masks; without the file the message says what is gone."""
+    folder = write_corpus(tmp_path)
+    entries = [("river", "entity"), ("stone", "entity"), ("old river", "phrase")]
+    entries += [("and", "connective"), ("by", "connective")]
+    lines = "".join(f"{entry}\t{kind}\n" for entry, kind in entries)
+    (tmp_path / "entries.tsv").write_text(lines)
+    keys = {"data.lexicon": str(tmp_path / "entries.tsv"), "model.max_length": 40}
+    config = tiny_config(folder, objective, **keys)
+    workdir, *_ = save_untrained(folder / "run", config)
+    assert restore_run(config, workdir).vocabulary.vocab.lexicon.size.size == 5
+    model = open_run(workdir)
+    ((found,),) = model.fill(["the <mask> reads"], 1)
+    assert found
+    (tmp_path / "entries.tsv").unlink()
+    with pytest.raises(UserError, match=r"data\.lexicon, which is empty or not there"):
+        open_run(workdir)
 
 
 def test_a_run_whose_tasks_vocabulary_is_not_saved_says_so(tmp_path):

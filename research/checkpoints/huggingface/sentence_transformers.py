@@ -1,6 +1,7 @@
 """What a folder of sentence-transformers says about vectors of texts."""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,9 @@ def read_recipe(path: Path) -> Recipe | None:
         }
     except (KeyError, TypeError) as error:
         raise UserError(f"{path / MODULES}: a module lacks {error}") from error
+    for each in found.values():
+        if not Path(os.path.abspath(each)).is_relative_to(os.path.abspath(path)):
+            raise UserError(f"{path / MODULES}: {each} is not in this folder")
     if unknown := [
         n for n in found if n not in ("Transformer", "Pooling", "Normalize")
     ]:

@@ -1,6 +1,5 @@
 """Builds what config.data names from text: corpora, vocabulary, streams, indices."""
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,7 @@ from research.data.store.stream import build_stream
 from research.data.store.token_counts import token_counts
 from research.data.tokenizers.vocabulary import Vocabulary, load_or_train
 from research.data.units import TextSpec
+from research.distributed import processes
 from research.errors import UserError
 
 
@@ -85,10 +85,9 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     labels, classes = (), ()
     is_own = bool(getattr(data, data.eval_split))  # not a part of those of data.train
     if is_own and (shared := _files(loaded) & _files(evaluated)):
-        print(
+        processes.print_from_process_0(
             f"data.{data.eval_split} reads {min(shared)}, as the training text does: "
-            "its evaluations are not of held-out text",
-            file=sys.stderr,
+            "its evaluations are not of held-out text"
         )
     if text_spec.label:
         from research.data.loading.labels import class_order, known_labels  # of tasks

@@ -2,7 +2,6 @@
 
 import math
 import re
-import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import chain
@@ -18,6 +17,7 @@ from research.data.documents import (
     single_labels,
 )
 from research.data.store.example_index import Index
+from research.distributed import processes
 from research.errors import UserError
 
 LABEL_TYPES = {
@@ -134,10 +134,9 @@ def _unknown_labels(
             f"{where}label {name!r} is unknown; the training text has "
             f"{', '.join(classes[:20])}"
         )
-    print(
+    processes.print_from_process_0(
         f"{where}label {name!r} is unknown to the training text, as are {wrong} of "
-        f"{total} labels of this split; what is predicted there counts as wrong",
-        file=sys.stderr,
+        f"{total} labels of this split; what is predicted there counts as wrong"
     )
     return set(lacking)
 
@@ -165,10 +164,9 @@ def _check_labelled(label_type: str, train: Sequence[Index], column: str) -> Non
                 )
         raise UserError(f"the training text has no {LABEL_TYPES[label_type]}{hint}")
     if missing:
-        print(
+        processes.print_from_process_0(
             f"{missing} of {total} rows of training text have no label and are not "
-            "trained on",
-            file=sys.stderr,
+            "trained on"
         )
 
 

@@ -16,7 +16,7 @@ from research.data.tokenizers.token_offsets import (
     token_offsets,
 )
 from research.data.tokenizers.vocabulary import Vocabulary
-from research.errors import UserError
+from research.errors import UserError, unknown
 
 
 def annotate(
@@ -64,6 +64,8 @@ def annotate(
             flags[place[first_token_at(offsets, character)]] |= ANSWER_START
             flags[place[last_token_at(offsets, end - 1)]] |= ANSWER_END
         for name, values in document.arrays.items():
+            if name not in types:
+                raise unknown(f"array of {document.id}", name, types)
             found = _values(name, values, types[name], document, label_numbers)
             if types[name].per == "document":
                 arrays[name][number] = found
@@ -98,9 +100,14 @@ def _values(
         "token": ((len(document.text),), "each character"),
     }
     needed, owner = owners[array_type.per]
-    if array_type.dtype is str:
+    if array_type.dtype is str and array_type.per == "document":
+        values = label_number(label_numbers, values)
+    elif array_type.dtype is str:
         values = [label_number(label_numbers, each) for each in values]
-    found, dtype = np.asarray(values), array_type.stored.base
+    try:
+        found, dtype = np.asarray(values), array_type.stored.base
+    except ValueError as error:  # rows of several lengths
+        raise UserError(f"{document.id}: array {name}: {error}") from error
     if dtype.kind == "f":
         is_legal = found.dtype.kind in "biuf"
     else:

@@ -61,7 +61,7 @@ def choose_units(
         it; None: all alike.
 
     Raises:
-      UserError: there is no data.lexicon, or it has no such entry type.
+      UserError: there is no data.lexicon, or it has no such entry.
     """
     if unit == "lexicon":
         start, candidate = find_units(text, vocab, "word", candidates=candidates)
@@ -97,7 +97,7 @@ def find_units(
     Units are the words of `counter_rng.find_words`. Args: see `choose_units`.
 
     Raises:
-      UserError: there is no data.lexicon, or it has no such entry type.
+      UserError: there is no data.lexicon, or it has no such entry.
     """
     if candidates == "ordinary":
         candidate = ~vocab.is_special[text.token]
@@ -118,7 +118,7 @@ def find_entries(
     """Where entries of the lexicon begin, and which tokens are in one, [B, L] bool.
 
     Raises:
-      UserError: there is no data.lexicon, or it has no such entry type.
+      UserError: there is no data.lexicon, or it has no such entry.
     """
     lexicon, selected = select_entries(vocab, entry_types)
     arrays = text.token, text.flags, text.length
@@ -135,20 +135,27 @@ def select_entries(vocab: VocabInfo, entry_types: str) -> tuple[Lexicon, np.ndar
     """The lexicon, and [E] bool: which entries have one of the types ("": all).
 
     Raises:
-      UserError: there is no data.lexicon, or it has no such entry type.
+      UserError: there is no data.lexicon, or it has no such entry.
     """
     lexicon = vocab.lexicon
     if lexicon is None:
         raise UserError(
             f"the objective needs {entry_types or 'entries'} of data.lexicon, which is "
-            "empty; it names a file with lines of an entry, a tab and the entry's type"
+            "empty or not there; it names a file with lines of an entry, a tab and the "
+            "entry's type"
         )
     known = lexicon.type_names
     names = [name.strip() for name in entry_types.split(",")] if entry_types else known
     for name in names:
         if name not in known:
             raise unknown("objective.entry_types (of data.lexicon)", name, known)
-    return lexicon, np.isin(lexicon.entry_type, [known.index(name) for name in names])
+    selected = np.isin(lexicon.entry_type, [known.index(name) for name in names])
+    if not selected.any():
+        raise UserError(
+            f"data.lexicon has no entry of type {', '.join(names)} that is used: the "
+            "vocabulary does not know them, or each is an entry of another type before"
+        )
+    return lexicon, selected
 
 
 def choose_runs(

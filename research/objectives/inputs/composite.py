@@ -340,7 +340,8 @@ def varies(points: Schedule) -> bool:
 
 
 def piecewise_constant(points: Schedule, step: np.ndarray) -> np.ndarray:
-    """[B] float64: the value of the last point at or before each step [B]."""
+    """[B] float64: the value of the last point at or before each step [B]; before the
+    first, its value."""
     steps, values = np.array(points).T
     return values[np.maximum(np.searchsorted(steps, step, side="right") - 1, 0)]
 

@@ -132,7 +132,10 @@ def stages(system: System):
     if hasattr(made, "draw_parts"):
         at = np.repeat(np.array([0.1, 0.4, 0.9]) * steps, 300).astype(np.int64)
         drawn = made.draw_parts(keys(len(at)), at).reshape(3, -1)
-        one_each = len({tuple(set(row)) for row in drawn}) == 3
+        found = [set(row) for row in drawn]
+        one_each = {len(parts) for parts in found} == {1} and len(
+            set.union(*found)
+        ) == 3
         return phrase({"a third of the steps each": one_each})
     starts = {
         name: next((s for s, weight in part.weight if weight), 0)
