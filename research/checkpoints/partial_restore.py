@@ -390,7 +390,7 @@ def source_digest(source: str) -> str:
     if not source.startswith(SOURCE):
         folder = find_checkpoint(source)
         listed = folder / checksums.CHECKSUMS_FILE  # old checkpoints have none
-        return f"{folder.name} {listed.read_text() if exists(listed) else ''}"
+        return f"{folder.name} {listed.read_bytes() if exists(listed) else b''}"
     digest = hashlib.blake2b()
     for path in sorted(Path(huggingface.find_folder(source)).rglob("*.safetensors")):
         with path.open("rb") as file:

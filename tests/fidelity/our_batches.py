@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 
 from research import objectives
-from research.batch import OTHER_DOCUMENT, SENTENCE, WORD, Example
+from research.batch import OTHER_DOCUMENT, SENTENCE, WORD, Example, Lexicon
 from research.data.store.example_index import build_index
 from research.data.units.packing.sentences import find_sentences
 from tests.fidelity.table import System
@@ -17,10 +17,17 @@ from tests.testing import example_batches, toy_objectives
 
 NUM_ROWS = 300
 VOCAB = example_batches.vocab(600, sentinels=130)
+# No text has the entry of the type of BERT-wwm's, so words are those of the flags.
+_ENTRIES = VOCAB.lexicon
+_WORD = Lexicon(
+    np.append(_ENTRIES.token, np.int32([[VOCAB.mask_id, -1]]), axis=0),
+    np.append(_ENTRIES.size, np.int32(1)),
+    np.append(_ENTRIES.entry_type, np.int32(len(_ENTRIES.type_names))),
+    (*_ENTRIES.type_names, "word"),
+)
 VOCAB = VOCAB._replace(
     token_count=np.ones(600, np.int64),  # XLM chooses by it; here all the same
-    # No text has entries of the type of BERT-wwm's, so words are those of the flags.
-    lexicon=VOCAB.lexicon._replace(type_names=(*VOCAB.lexicon.type_names, "word")),
+    lexicon=_WORD,
 )
 
 

@@ -27,7 +27,6 @@ from research.data.store.stream import build_stream
 from research.data.store.token_counts import token_counts
 from research.data.tokenizers.vocabulary import Vocabulary, load_or_train
 from research.data.units import TextSpec
-from research.distributed import processes
 from research.errors import UserError
 
 
@@ -85,6 +84,8 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     labels, classes = (), ()
     is_own = bool(getattr(data, data.eval_split))  # not a part of those of data.train
     if is_own and (shared := _files(loaded) & _files(evaluated)):
+        from research.distributed import processes  # imports JAX
+
         processes.print_from_process_0(
             f"data.{data.eval_split} reads {min(shared)}, as the training text does: "
             "its evaluations are not of held-out text"

@@ -17,7 +17,6 @@ from research.data.documents import (
     single_labels,
 )
 from research.data.store.example_index import Index
-from research.distributed import processes
 from research.errors import UserError
 
 LABEL_TYPES = {
@@ -134,6 +133,8 @@ def _unknown_labels(
             f"{where}label {name!r} is unknown; the training text has "
             f"{', '.join(classes[:20])}"
         )
+    from research.distributed import processes  # imports JAX
+
     processes.print_from_process_0(
         f"{where}label {name!r} is unknown to the training text, as are {wrong} of "
         f"{total} labels of this split; what is predicted there counts as wrong"
@@ -164,6 +165,8 @@ def _check_labelled(label_type: str, train: Sequence[Index], column: str) -> Non
                 )
         raise UserError(f"the training text has no {LABEL_TYPES[label_type]}{hint}")
     if missing:
+        from research.distributed import processes  # imports JAX
+
         processes.print_from_process_0(
             f"{missing} of {total} rows of training text have no label and are not "
             "trained on"
