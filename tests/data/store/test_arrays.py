@@ -229,6 +229,34 @@ def test_values_of_another_type_or_number_are_refused(
         make_stream([document], vocabularies["bytebpe"], tmp_path, TYPES | REGIONS)
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("scores", [1.0], r"unknown array of f\.toy:7 'scores'; .*score"),
+        ("regions", [[1, 2], [3]], r"f\.toy:7: array regions: .*inhomogeneous"),
+    ],
+)
+def test_arrays_that_are_none_are_one_line(
+    vocabularies, tmp_path, name, values, message
+):
+    document = Document("a", id="f.toy:7", arrays={name: values})
+    with pytest.raises(UserError, match=message) as caught:
+        make_stream([document], vocabularies["bytebpe"], tmp_path, TYPES | REGIONS)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_label_of_a_document_is_stored(vocabularies, tmp_path):
+    types = {"kind": ArrayType("document", str)}
+    documents = [
+        Document(text, id=text, arrays={"kind": kind})
+        for text, kind in (("a", "cat"), ("ba", "dog"), ("a ba", "cat"))
+    ]
+    stream = make_stream(documents, vocabularies["bytebpe"], tmp_path, types)
+    first, one = stream.document_offsets[:-1], np.ones(3, np.int64)
+    found = stream.gather_arrays(["kind"], first, one, 1)["kind"][:, 0]
+    assert [stream.label_names[n] for n in found] == ["cat", "dog", "cat"]
+
+
 def test_work_shards_are_joined_with_their_arrays(vocabularies, tmp_path):
     documents = [
         each._replace(arrays={**each.arrays, "tags": [str(n % 5)] * (1 + num)})
