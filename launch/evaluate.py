@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     config = run_config(workdir, args.overrides)
     # After the config: a wrong key is reported without waiting for imports.
     from research.distributed import sharding
-    from research.evaluation.evaluate import evaluate
+    from research.evaluation.evaluate import NOTHING_SCORED, evaluate
     from research.evaluation.learning import learning_warnings
     from research.evaluation.prediction_files import write_predictions
     from research.files.json_files import write_json
@@ -52,10 +52,7 @@ def run(args: argparse.Namespace) -> int:
         scores = evaluate(program, params, make_eval_zeros(program)())
     split = config.data.eval_split
     if "loss" not in scores.metrics:
-        print(
-            f"nothing of the split {split} is scored: it has no metrics",
-            file=sys.stderr,
-        )
+        print(NOTHING_SCORED.format(split), file=sys.stderr)
     name = f"{split}-{step}-{program.data.eval.fingerprint[:8]}"
     name += changes_suffix(workdir, config)
     folder = workdir / "evaluations" / name

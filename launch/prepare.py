@@ -19,9 +19,9 @@ from launch.backends import attempt_log, run_attempt, scheduler, submit
 from launch.config import load_config
 from research import objectives
 from research.data.loading import saved_batches
+from research.data.loading.build import with_test_split
 from research.data.pipeline import open_data
 from research.errors import UserError
-from research.evaluation.evaluations import test_config
 from research.files.existence import exists
 from research.files.json_files import read_json, write_json
 from research.files.paths import absolute_path
@@ -85,7 +85,7 @@ def run(args) -> int:
         # The index of its length.
         open_data(phase.config, objectives.config_objective(phase.config))
     objective = objectives.config_objective(config)
-    if (tested := test_config(config, objective)) is not None:
+    if (tested := with_test_split(config, objective)) is not None:
         open_data(tested, objective)
     data = open_data(config, objective)
     _print_counts(data.counts)

@@ -10,6 +10,9 @@ from research.metrics import Scores
 from research.run.setup import Program, eval_batches
 from research.step import host_means
 
+NOTHING_SCORED = "nothing of the split {} is scored: it has no metrics"
+"""The line for the user where `evaluate` finds no loss."""
+
 
 def evaluate(
     program: Program,
@@ -32,8 +35,8 @@ def evaluate(
         as the metrics.
 
     Returns:
-      the means of the objective's terms, and where it predicts something, the metrics
-      of that (`score_predictions`), and its items.
+      the means of the objective's terms that scored something, and where it predicts
+      something, the metrics of that (`score_predictions`), and its items.
     """
     (sums, carry), predictions = zeros, []
     for batch in eval_batches(program):

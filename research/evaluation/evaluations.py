@@ -8,12 +8,12 @@ import jax
 from etils import epath
 
 from research.data.documents import single_labels
-from research.data.loading.build import has_split
+from research.data.loading.build import with_test_split
 from research.data.pipeline import open_data
 from research.distributed import processes
 from research.errors import NonFiniteError, UserError
 from research.evaluation.best_evaluation import BestEvaluation, find_best
-from research.evaluation.evaluate import evaluate
+from research.evaluation.evaluate import NOTHING_SCORED, evaluate
 from research.evaluation.prediction_files import write_predictions
 from research.metrics import Item, values_of
 from research.moving_average import exchange_average
@@ -68,7 +68,7 @@ class Evaluations:
         self._predictions: dict[str, list[Item]] = {}  # to be written in process 0
         self._samples: dict[str, list[Item]] = {}  # of each split the first items
         self._predicts = bool(program.objective.predicts)
-        if (tested := test_config(config, program.objective)) is not None:
+        if (tested := with_test_split(config, program.objective)) is not None:
             self._programs["test"] = _with_test_split(program, tested)
             data = self._programs["test"].data
             self.origin = {"test_data": data.fingerprint}
@@ -159,9 +159,7 @@ class Evaluations:
                 with_margins=last,
             )
             if "loss" not in scores.metrics:
-                processes.print_from_process_0(
-                    f"nothing of the split {split} is scored: it has no metrics"
-                )
+                processes.print_from_process_0(NOTHING_SCORED.format(split))
             metrics |= {f"{split}/{name}": v for name, v in scores.metrics.items()}
             self.margins |= {f"{split}/{name}": v for name, v in scores.margins.items()}
             if scores.items:
@@ -173,19 +171,8 @@ class Evaluations:
         return metrics
 
 
-def test_config(config: Any, objective: Any) -> Any:
-    """The config with the test split in place of the evaluation split; None: there is
-    none, or the objective predicts nothing."""
-    has_test = has_split(config.data, "test") and config.data.eval_split != "test"
-    if not has_test or not objective.predicts:
-        return None
-    tested = config.copy_and_resolve_references()
-    tested.data.eval_split = "test"
-    return tested
-
-
 def _with_test_split(program: Program, tested: Any) -> Program:
-    """The program with the data of a `test_config`.
+    """The program with the data of a `with_test_split`.
 
     Raises:
       UserError: it has labels that the other splits have not.

@@ -84,8 +84,8 @@ def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> Restored
 def run_vocabulary(workdir: epath.Path, data: Mapping[str, Any]) -> Vocabulary:
     """The vocabulary that a run saved; `data` is that section of its config.
 
-    With the entries of data.lexicon, if that file is still there: heads are as wide as
-    it has entries, but few objectives have such heads.
+    It has the entries of data.lexicon if that file is still there. Objectives need them
+    whose heads or negatives are entries (wklm; sentences with task discourse).
 
     Raises:
       UserError: there is none, as of a user's seqio task or saved batches.

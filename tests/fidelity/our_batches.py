@@ -17,7 +17,8 @@ from tests.testing import example_batches, toy_objectives
 
 NUM_ROWS = 300
 VOCAB = example_batches.vocab(600, sentinels=130)
-# No text has the entry of the type of BERT-wwm's, so words are those of the flags.
+# BERT-wwm masks entries of type "word", and words of the flags outside of them. The one
+# entry of this type is the mask token, which no text has: all words are of the flags.
 _ENTRIES = VOCAB.lexicon
 _WORD = Lexicon(
     np.append(_ENTRIES.token, np.int32([[VOCAB.mask_id, -1]]), axis=0),

@@ -268,6 +268,17 @@ def has_split(data: Any, split: str) -> bool:
     return bool(getattr(data, split)) or fractions[SPLITS.index(split)] > 0
 
 
+def with_test_split(config: Any, objective: Any) -> Any:
+    """The config with the test split in place of the evaluation split; None: there is
+    none beside that, or the objective predicts nothing."""
+    has_test = has_split(config.data, "test") and config.data.eval_split != "test"
+    if not has_test or not objective.predicts:
+        return None
+    tested = config.copy_and_resolve_references()
+    tested.data.eval_split = "test"
+    return tested
+
+
 def split_corpora(config: Any, split: str) -> list[Corpus]:
     """The corpora of a split: what config.data names for it, or `corpus_rates`'s.
 
