@@ -34,7 +34,7 @@ export PYTHONDONTWRITEBYTECODE =
 # http://127.0.0.1:8080/ until Ctrl-C.
 PORT ?= 8080
 demo: env
-	$(BIN)/python -m launch.serve --documents=embedded --port=$(PORT)
+	$(BIN)/python -m palimpsest serve --documents=embedded --port=$(PORT)
 
 compare: env
 	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \
@@ -73,7 +73,7 @@ mutants: env
 # a TPU if it were in it.
 $(AOT)/stamp: $(VENV)/stamp
 	$(BIN)/uv pip install --quiet --target $(AOT) \
-		"$$($(BIN)/python -c 'from launch.hardware.tpu_topology import required_libtpu; print(required_libtpu())')"
+		"$$($(BIN)/python -c 'from launch.measure.tpu_topology import required_libtpu; print(required_libtpu())')"
 	touch $@
 
 # Every experiment at its published sizes on its slice, against tests/goldens/compile.
@@ -95,16 +95,16 @@ hopper_values: env
 
 # The table of docs/pods.md: what steps come to on slices of TPUs.
 slices: $(AOT)/stamp
-	PYTHONPATH=$(AOT) $(BIN)/python -m docs.slices
+	PYTHONPATH=$(AOT) $(BIN)/python -m experiments.studies.slices
 
 # Tables of docs/performance.md: tiles and memory of attention, the loss.
 performance: $(AOT)/stamp
-	PYTHONPATH=$(AOT) $(BIN)/python -m docs.performance
+	PYTHONPATH=$(AOT) $(BIN)/python -m experiments.studies.performance
 
 # Its bounds of published sizes, from 8 to 256 chips; compiles what is not in
 # docs/roofline.json.
 roofline: $(AOT)/stamp
-	PYTHONPATH=$(AOT) $(BIN)/python -m docs.roofline
+	PYTHONPATH=$(AOT) $(BIN)/python -m experiments.studies.roofline
 
 # tests/goldens/huggingface anew, by Hugging Face's own code: PyTorch stays in an
 # environment of its own.
@@ -121,7 +121,7 @@ SPEED ?= runs/speed
 speed: env
 	$(if $(ACCELERATOR),$(BIN)/uv pip install --quiet --python $(BIN)/python \
 		--constraint requirements.txt 'jax[$(ACCELERATOR)]')
-	$(BIN)/python -m launch.speed --folder=$(SPEED)
+	$(BIN)/python -m palimpsest speed --folder=$(SPEED)
 
 goldens-hf: $(HF)/stamp
 	$(HF)/bin/python tests/proofs/huggingface_goldens.py tests/goldens/huggingface
@@ -157,7 +157,7 @@ tutorials: env
 	$(BIN)/python -m tests.testing.tutorials $(VENV)/tutorials
 
 site: $(MKDOCS)/stamp
-	$(BIN)/python -m docs.site_pages $(SITE)
+	$(BIN)/python -m experiments.studies.site_pages $(SITE)
 	NO_MKDOCS_2_WARNING=1 $(MKDOCS)/bin/mkdocs build --strict --quiet --config-file $(SITE)/mkdocs.yml
 
 lint: env
@@ -177,7 +177,7 @@ $(VENV)/stamp: requirements.txt
 
 # The ledger of published claims, from the results that are committed.
 claims: env
-	$(BIN)/python -m launch.claims --figure=docs/claims.svg > $(VENV)/page.md
+	$(BIN)/python -m palimpsest claims --figure=docs/claims.svg > $(VENV)/page.md
 	mv $(VENV)/page.md docs/claims.md
 
 lock: env
@@ -190,7 +190,7 @@ docs: env
 	$(BIN)/python -m pytest -n auto --dist loadfile -m 'long or not long' --junitxml=$(VENV)/proof.xml \
 		tests/laws/test_contract.py tests/laws/test_losses.py tests/laws/test_laws.py \
 		tests/laws/test_one_gradient.py tests/laws/test_optimum.py tests/test_experiments.py tests/objectives
-	$(BIN)/python -m docs.objectives --proof=$(VENV)/proof.xml > $(VENV)/page.md
+	$(BIN)/python -m experiments.studies.objectives --proof=$(VENV)/proof.xml > $(VENV)/page.md
 	mv $(VENV)/page.md docs/objectives.md
-	$(BIN)/python -m docs.fidelity > $(VENV)/page.md
+	$(BIN)/python -m experiments.studies.fidelity > $(VENV)/page.md
 	mv $(VENV)/page.md docs/fidelity.md

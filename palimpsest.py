@@ -1,6 +1,6 @@
 """Palimpsest under its own name: `palimpsest train ...`, `import palimpsest`.
 
-    palimpsest COMMAND [flags]     as python -m launch.COMMAND
+    palimpsest COMMAND [flags]     train, sweep, table, report, evaluate, ...
     palimpsest COMMAND --help      what it does, with its flags
     palimpsest experiments         what --config=NAME may name
     palimpsest completion bash     for ~/.bashrc: eval "$(palimpsest completion bash)"
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from launch import cli
-from research.errors import UserError, unknown
+from research.contract.errors import UserError, unknown
 
 COMPARE = {
     "sweep": ["--sweep=experiments/sweeps/objectives.py", "--workdir=runs/compare"],
@@ -41,7 +41,7 @@ complete -o filenames -F _palimpsest palimpsest
 def __getattr__(name: str) -> Any:
     """`palimpsest.open_run` and `__version__`, which import only what they need."""
     if name == "open_run":
-        from research.inference.open_run import open_run
+        from research.use.inference.open_run import open_run
 
         return open_run
     if name == "__version__":
@@ -59,20 +59,21 @@ def version() -> str:
 
 
 def commands() -> dict[str, str]:
-    """The commands and what each does, found by listing launch/."""
+    """The commands and what each does, found by listing launch/ and its commands/."""
     found = {"compare": "Compares five objectives, as `make compare` does."}
     found["experiments"] = "Lists the experiments and what each is."
     found["completion"] = "Prints a shell's completion of the commands: bash."
-    for name, tree in _modules("launch"):
-        if any(getattr(each, "name", "") == "parser" for each in tree.body):
-            found[name] = _first_line(tree)
+    for package in ("launch", "launch.commands"):
+        for name, tree in _modules(package):
+            if any(getattr(node, "name", "") == "parser" for node in tree.body):
+                found[name] = _first_line(tree)
     return dict(sorted(found.items()))
 
 
 def experiments() -> dict[str, str]:
     """The experiments and what each is, found by listing experiments/."""
     found = dict(_modules("experiments"))
-    return {name: _first_line(tree) for name, tree in found.items() if name != "base"}
+    return {name: _first_line(tree) for name, tree in found.items()}
 
 
 def _modules(package: str) -> list[tuple[str, ast.Module]]:
@@ -129,7 +130,9 @@ def _compare(flags: list[str]) -> None:
 
 def _run(command: str, flags: list[str]) -> None:
     sys.argv = [f"palimpsest {command}", *flags]
-    runpy.run_module(f"launch.{command}", run_name="__main__")
+    is_above = importlib.util.find_spec(f"launch.{command}")
+    module = f"launch.{command}" if is_above else f"launch.commands.{command}"
+    runpy.run_module(module, run_name="__main__")
 
 
 def _listed(lines: dict[str, str]) -> str:

@@ -20,7 +20,7 @@ setup(
     package_data={
         "experiments": ["claims/*.toml", "claims/results/*.json", "tables/*.toml"],
         "launch": ["serving/page.html"],
-        "research": ["run/first_keys.json"],
+        "research": ["config/first_keys.json"],
     },
     install_requires=[
         "absl-py>=2.1",

@@ -21,7 +21,8 @@ Departs (docs/fidelity.md has the values): model.dropout; clipping; n-grams;
 compatibility characters; order of the copies.
 """
 
-from experiments import base, bert
+from experiments import bert
+from research.config import base
 
 SIZES = ("tiny", "small", "base", "large")
 SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}

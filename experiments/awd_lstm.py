@@ -24,7 +24,7 @@ Departs (docs/fidelity.md has the values): data.length; data.vocabulary_size;
 optimizer.average_from; rate of a batch.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base", "large")
 SLICES = {

@@ -18,7 +18,7 @@ objective.random_fraction; end of a sentence; random tokens; end of a line; rate
 second step, in parts of peak / warm-up.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base", "large")
 SLICES = {

@@ -17,7 +17,7 @@ the models of the paper); since February 2019 (bee6030) its modeling.py has tanh
 Departs (docs/fidelity.md has the values): clipping; order of the copies.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base", "large")
 

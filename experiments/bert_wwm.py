@@ -17,7 +17,8 @@ Departs (docs/fidelity.md has the values): objective.entry_types; clipping; orde
 copies; initial parameters.
 """
 
-from experiments import base, bert
+from experiments import bert
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 

@@ -31,7 +31,7 @@ train.steps; end of the encoder's text; decoder's first token; words without a v
 dropout of the decoder's inputs; initial LSTM; classifier of the paper.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 4})}

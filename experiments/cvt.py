@@ -19,7 +19,7 @@ of word vectors; input of the first layer; characters of words; initial LSTM; se
 of a batch; moving average of the parameters.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 4})}

@@ -22,7 +22,8 @@ Departs (docs/fidelity.md has the values): objective.base.format; model.position
 drawing of masked tokens; rate of the second step, in parts of peak / warm-up.
 """
 
-from experiments import base, bert
+from experiments import bert
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 SLICES = {"base": ("v5e:4x4", {"mesh.fsdp": 4, "train.accumulate": 10})}

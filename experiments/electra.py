@@ -16,7 +16,8 @@ objective.tie, section 3.2 (all with objective.generator_size=1).
 Departs (docs/fidelity.md has the values): clipping.
 """
 
-from experiments import base, bert
+from experiments import bert
+from research.config import base
 
 SIZES = ("tiny", "small", "electra_small", "base", "large")
 PUBLISHED = {  # rate, generator_size, batch, steps, learning_rate

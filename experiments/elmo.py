@@ -23,7 +23,7 @@ spelling of special entries; characters of unknown words; input after the end of
 sentence.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 4})}

@@ -24,7 +24,8 @@ documents; tasks that are left out.
 
 from typing import Any
 
-from experiments import base, bert
+from experiments import bert
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 PAIR = {"format": "segment_pair", "sentence_task": "nsp", "unit": "lexicon"}

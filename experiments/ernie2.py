@@ -21,7 +21,7 @@ Departs (docs/fidelity.md has the values): data.normalizer; model.token_types; t
 a step; stages; tasks that are left out; phrases and entities; warm-up.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base", "large")
 SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}

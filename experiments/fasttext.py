@@ -4,9 +4,9 @@ python -m launch.train --config=experiments/fasttext.py:tiny --workdir=runs/fast
 
 Skip-gram as experiments/word2vec.py has it, but the vector of a word is the mean of one
 of its own and of one for each of its n-grams of three to six characters; so words that
-the text lacks have vectors, too, which `launch.vectors` and `open_run` give. At base
-the released tool's defaults, for text8 (17 M words); one pass of a text of N words is
-N / (data.length x train.batch) steps.
+the text lacks have vectors, too, which `palimpsest vectors` and `open_run` give. At
+base the released tool's defaults, for text8 (17 M words); one pass of a text of N words
+is N / (data.length x train.batch) steps.
 
 N-grams are in many words, so that a step sums more for them than for words: small's
 steps have a quarter of skip-gram's rows, by which its vectors come nearer to those of
@@ -14,13 +14,14 @@ gensim's FastText, and are still behind (docs/word_vectors.md). tiny and base ha
 been compared.
 
 Look at: valid/skipgram, which begins at (negatives + 1) log 2, and at the neighbours of
-a word that is not in the text: `launch.vectors --nearest=unreadably`.
+a word that is not in the text: `palimpsest vectors --nearest=unreadably`.
 
 Departs (docs/fidelity.md has the values): optimizer.name; optimizer.learning_rate;
 train.batch; data.separator; sigmoid; N of subsampling; what predicts a word.
 """
 
-from experiments import base, word2vec
+from experiments import word2vec
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 

@@ -12,7 +12,7 @@ Departs: the text that is cut is a window of the stream, not a document, which i
 with data.packing=best_fit.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small")
 

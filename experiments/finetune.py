@@ -4,7 +4,7 @@
         --config.train.init_from=runs/mlm \
         --config.data.train=sst2/train.tsv --config.data.valid=sst2/dev.tsv \
         --config.data.fields=sentence --config.data.label=label
-    python -m launch.evaluate --workdir=runs/sst2 --config.data.valid=other.tsv
+    palimpsest evaluate --workdir=runs/sst2 --config.data.valid=other.tsv
 
 A pair of texts is fields=sentence1,sentence2; other tasks are other objectives: STS-B:
 --config.objective.task=regression --config.objective.label_scale=5; the first 128 and
@@ -27,7 +27,7 @@ where a vocabulary keeps white space, the first of two texts ends with a line's 
 
 from ml_collections import ConfigDict
 
-from experiments import base
+from research.config import base
 
 
 def get_config() -> ConfigDict:

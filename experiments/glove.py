@@ -4,11 +4,11 @@ python -m launch.train --config=experiments/glove.py:tiny --workdir=runs/glove
 
 It learns a file of pairs, not a text; this one counts them:
 
-    python -m launch.cooccurrences --texts=texts.txt --to=pairs.cooccurrences
+    palimpsest cooccurrences --texts=texts.txt --to=pairs.cooccurrences
 
 with --config.data.train=pairs.cooccurrences and --config.data.valid the same, since all
 pairs are learned, and --config.data.vocabulary_size their words and special entries.
-One pass over C pairs is 2 C / (data.length x train.batch) steps. `launch.vectors`
+One pass over C pairs is 2 C / (data.length x train.batch) steps. `palimpsest vectors`
 writes the sum of both vectors of each word.
 
 At base the model of the released code's demo.sh, whose text is text8: its 71,290 words
@@ -22,7 +22,7 @@ optimizer.sum_includes; optimizer.epsilon; train.batch; gradient of an entry; ra
 biases; order of cells.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 

@@ -14,7 +14,7 @@ Steps are those of 100 epochs of BooksCorpus as ELECTRA counts them
 Departs (docs/fidelity.md has the values): dropout of embeddings; start of a row; text.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 

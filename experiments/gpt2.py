@@ -16,7 +16,7 @@ first two of four; "large" has 24 layers (345M).
 Departs (docs/fidelity.md has the values): start of a row.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base", "large")
 # libtpu 0.0.42.1's compiler crashes on large with dropout of attention's probabilities.

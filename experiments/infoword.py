@@ -17,7 +17,8 @@ Departs (docs/fidelity.md has the values): model.token_types; data.dupe_factor; 
 tokens; passes; negatives of an n-gram.
 """
 
-from experiments import base, bert
+from experiments import bert
+from research.config import base
 
 SIZES = ("tiny", "small", "base", "large")
 

@@ -13,7 +13,7 @@ Departs: layers, width and dropout are chosen for the text at hand, a state begi
 zeros where a stream does, and the optimizer is AdamW.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small")
 

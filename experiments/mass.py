@@ -20,7 +20,7 @@ Departs (docs/fidelity.md has the values): rate of the first step, in parts of p
 warm-up; clipping; first token of a sentence.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 2})}

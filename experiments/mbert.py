@@ -18,7 +18,8 @@ length 128.
 Departs (docs/fidelity.md has the values): clipping; order of the copies.
 """
 
-from experiments import base, bert
+from experiments import bert
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 

@@ -25,7 +25,8 @@ Departs (docs/fidelity.md has the values): objective.base.format; weight of a sh
 rate of the second step, in parts of peak / warm-up.
 """
 
-from experiments import base, bert
+from experiments import bert
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 THIN = {

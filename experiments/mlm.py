@@ -10,7 +10,7 @@ keys as they are.
 
 from ml_collections import ConfigDict
 
-from experiments import base
+from research.config import base
 
 
 def get_config() -> ConfigDict:

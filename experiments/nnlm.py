@@ -15,7 +15,7 @@ Departs (docs/fidelity.md has the values): data.vocabulary_size; train.batch;
 optimizer.learning_rate; decay of biases.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 2})}

@@ -23,7 +23,8 @@ layers.
 Departs (docs/fidelity.md has the values): clipping.
 """
 
-from experiments import base, bert
+from experiments import bert
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 SLICES = {"base": ("v5e:2x2", {})}

@@ -8,7 +8,7 @@ default keys.
 
 from ml_collections import ConfigDict
 
-from experiments import base
+from research.config import base
 
 
 def get_config() -> ConfigDict:

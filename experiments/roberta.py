@@ -15,7 +15,7 @@ Departs (docs/fidelity.md has the values): random tokens; end of a line; rate of
 second step, in parts of peak / warm-up.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base", "large")
 SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}

@@ -18,7 +18,7 @@ optimizer.clip_norm; sentences longer than a row; gradient that epsilon is compa
 with; rate of the first step, in parts of peak / warm-up.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base", "large")
 

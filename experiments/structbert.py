@@ -13,7 +13,8 @@ There is no official code for pretraining: the optimizer is BERT's, with the pap
 warm-up of a tenth of the steps.
 """
 
-from experiments import base, bert
+from experiments import bert
+from research.config import base
 
 SIZES = ("tiny", "small", "base", "large")
 

@@ -21,7 +21,7 @@ the feed-forward layer; initial relative biases; denominator of the loss; text o
 tasks.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base", "large")
 SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}

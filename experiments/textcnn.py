@@ -23,7 +23,7 @@ Departs (docs/fidelity.md has the values): objective.format; model.init; what dr
 leaves; windows of a text.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 SLICES = {"base": ("v5e:2x2", {"mesh.data": 2, "mesh.tensor": 2})}

@@ -19,7 +19,8 @@ constant rate and then tuning, objective.replacing_rate=[[0,0.5],[2499,0.5],[250
 Departs (docs/fidelity.md has the values): clipping.
 """
 
-from experiments import base, bert
+from experiments import bert
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 SLICES = {"base": ("v5e:2x2", {})}

@@ -23,9 +23,9 @@ next stages are the same on a task, then the teacher's classes:
         --config.objective.teacher=runs/teacher --config.objective.hard=0
 
 Both of these read, as data.train, the task's text and copies of it, in which
-launch.augment has replaced words (docs/smaller.md):
+palimpsest augment has replaced words (docs/smaller.md):
 
-    python -m launch.augment --workdir=runs/bert --vectors=glove.6B.50d.txt \
+    palimpsest augment --workdir=runs/bert --vectors=glove.6B.50d.txt \
         --texts=train.tsv --fields=sentence --passes=20 --to=augmented.tsv
 
 Look at: valid/hidden and valid/attention; the accuracy on a task beside that of the
@@ -38,7 +38,8 @@ Departs (docs/fidelity.md has the values): attention of padding; dropout of the
 teacher; clipping.
 """
 
-from experiments import base, bert
+from experiments import bert
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 THIN = {

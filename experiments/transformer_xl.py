@@ -24,7 +24,7 @@ Departs (docs/fidelity.md has the values): initial scale of norms; rows of an
 evaluation.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base", "large")
 SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 2}), "large": ("v5e:8x8", {"mesh.fsdp": 8})}

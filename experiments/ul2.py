@@ -15,7 +15,7 @@ Departs (docs/fidelity.md has the values): data.vocabulary_size; lengths of span
 length of a target.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 

@@ -16,7 +16,7 @@ objective.format; model.init; rate of the last layer; gradient of a long text; l
 the head; penalties of states.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 2})}

@@ -18,7 +18,8 @@ the first step, in parts of peak / warm-up; clipping; initial parameters; tokens
 % are taken of.
 """
 
-from experiments import base, bert
+from experiments import bert
+from research.config import base
 
 SIZES = ("tiny", "small", "large")
 SLICES = {

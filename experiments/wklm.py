@@ -18,7 +18,8 @@ Departs (docs/fidelity.md has the values): model.token_types; pieces without men
 tokens of a row of a long document; mentions; name of a new entity; initial parameters.
 """
 
-from experiments import base, bert
+from experiments import bert
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 

@@ -4,7 +4,7 @@ python -m launch.train --config=experiments/word2vec.py:tiny --workdir=runs/word
 
 Skip-gram, whose contexts of a word share its negatives; at base CBOW, by the released
 tool's demo-word.sh, whose text is text8 (17 M words). One pass of a text of N words is
-N / (data.length x train.batch) steps. `launch.vectors` writes the vectors, and asks
+N / (data.length x train.batch) steps. `palimpsest vectors` writes the vectors, and asks
 them for neighbours, analogies and similarities.
 
 A step sums the gradients of thousands of pairs, with which the tool's own rate diverges
@@ -17,7 +17,7 @@ Look at: valid/skipgram, which begins at (negatives + 1) log 2, where outputs ar
 Departs (docs/fidelity.md has the values): optimizer.name; train.batch; sigmoid.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 RATE, PEAK = 0.05, 0.4

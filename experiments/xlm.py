@@ -31,7 +31,7 @@ tokens; sampling of the vocabulary's text; pairs with more than 100 tokens on a 
 rows of pairs in a batch; end of a line.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 

@@ -19,7 +19,8 @@ Departs (docs/fidelity.md has the values): random tokens; rate of the second ste
 parts of peak / warm-up; end of a line.
 """
 
-from experiments import base, roberta
+from experiments import roberta
+from research.config import base
 
 SIZES = ("tiny", "small", "base", "large")
 SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}

@@ -18,7 +18,7 @@ warm-up; clipping; end of a document; sentence that fills a backward row; second
 of a nonadjacent pair; dropout of relative positions.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base", "large")
 SLICES = {"base": ("v5e:8x8", {"mesh.fsdp": 8})}

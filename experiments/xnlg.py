@@ -19,18 +19,19 @@ other languages (zero-shot), in which it then writes:
         --config.objective.name=sequence_to_sequence --config.objective.format=xlm \\
         --config.objective.languages=0 --config.optimizer.frozen='token,
         encoder_embeddings,decoder,decoder_embeddings,decoder_token,output'
-    python -m launch.generate --workdir=runs/task --languages=1 --prompt=TEXT
+    palimpsest generate --workdir=runs/task --languages=1 --prompt=TEXT
 
 Look at: valid/xae beside a run without --config.train.init_from; and in which language
-a tuned network writes (docs/output_language.py). Size and optimizer are those of the
-released command for English, French and Chinese, with the 15 languages of its XLM.
+a tuned network writes (experiments/studies/output_language.py). Size and optimizer are
+those of the released command for English, French and Chinese, with the 15
+languages of its XLM.
 
 Departs (docs/fidelity.md has the values): rate of the first step, in parts of peak /
 warm-up; initial parameters; directions of a batch of pairs; pairs with more than 100
 tokens on a side; rows of pairs in a batch.
 """
 
-from experiments import base
+from research.config import base
 
 SIZES = ("tiny", "small", "base")
 SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 2})}

@@ -10,9 +10,9 @@ from typing import NoReturn
 
 from launch import signals
 from launch.signals import INTERRUPTED, PREEMPTED
-from research.errors import NonFiniteError, PreemptedError, UserError, unknown
-from research.fields import MAX_INT
-from research.run.host_memory import keep_freed_memory
+from research.contract.errors import NonFiniteError, PreemptedError, UserError, unknown
+from research.contract.fields import MAX_INT
+from research.program.host_memory import keep_freed_memory
 
 DONE, FAILED, MISTAKE, NON_FINITE = 0, 1, 2, 3
 """Exit codes. An exception without a code of its own is a bug: it keeps its traceback.

@@ -8,19 +8,19 @@ from typing import Any
 from etils import epath
 from ml_collections import ConfigDict
 
-from experiments import base
 from launch import user_code
 from launch.config_starts import folder_keys, set_layers, start_of, teacher_keys
 from launch.config_values import flatten, override, pair, plain
-from research import networks, objectives
-from research.checkpoints.huggingface import SOURCE
-from research.errors import UserError, unknown
+from research import networks
+from research.config import base, sections
+from research.config.identity import read_run_config
+from research.config.objective import config_objective
+from research.config.phases import run_phases
+from research.config.sections import SECTIONS
+from research.contract.errors import UserError, unknown
+from research.contract.parts import check_section
 from research.files.json_files import digest
-from research.parts import check_section
-from research.run import sections
-from research.run.identity import read_run_config
-from research.run.phases import run_phases
-from research.run.sections import SECTIONS
+from research.interop.huggingface import SOURCE
 
 EVALUATED_TEXT = ("data.eval_split", "data.valid", "data.test")
 """The keys that choose the evaluated text."""
@@ -92,13 +92,13 @@ def load_config(
     if reads_start:
         sections.check_split(config.data)
         _tell_unread(config, overrides)
-    pattern = objectives.config_objective(config).pattern
+    pattern = config_objective(config).pattern
     network = networks.from_config(config.model)
     networks.check_abilities(network, networks.Needs(pattern=pattern))
     if config.train.phases:
         for phase in run_phases(config):
             _check_sections(phase.config, where="train.phases: ")
-            objectives.config_objective(phase.config)
+            config_objective(phase.config)
     return config
 
 
@@ -141,7 +141,7 @@ def changes_suffix(workdir: epath.Path, config: ConfigDict) -> str:
     Returns:
       "", or a dot and a hash of the keys and values that differ.
     """
-    from research.run.workdir import fixed_keys  # imports JAX
+    from research.record.workdir import fixed_keys  # imports JAX
 
     own, given = (
         fixed_keys(each.to_dict()) for each in (run_config(workdir, {}), config)

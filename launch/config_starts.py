@@ -9,11 +9,11 @@ from ml_collections import ConfigDict
 
 from launch.config_values import flatten
 from research import networks, objectives
-from research.checkpoints.huggingface import SOURCE
-from research.errors import UserError
+from research.config.identity import CONFIG_FILE, read_run_config
+from research.contract.errors import UserError
+from research.contract.parts import default_of
 from research.files.existence import exists
-from research.parts import default_of
-from research.run.identity import CONFIG_FILE, read_run_config
+from research.interop.huggingface import SOURCE
 
 _UNKNOWN = object()
 
@@ -61,7 +61,7 @@ def start_of(
     Raises:
       UserError: a config.json is damaged.
     """
-    from research.data.tokenizers.model_files import MODEL_FILES  # imports tokenizers
+    from research.data.tokenize.model_files import MODEL_FILES  # imports tokenizers
 
     own, path = epath.Path(workdir).expanduser(), epath.Path(source).expanduser()
     begun = [own] if workdir and exists(own / CONFIG_FILE) else []
@@ -125,7 +125,7 @@ def folder_keys(
     Raises:
       UserError: the folder cannot be read, or has no vocabulary and none is given.
     """
-    from research.checkpoints.huggingface import restore  # imports all families
+    from research.interop.huggingface import restore  # imports all families
 
     keys = restore.config_overrides(source, objective) | dict(overrides)
     if "data.vocabulary" not in keys:

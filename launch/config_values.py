@@ -4,9 +4,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from research.errors import UserError, unknown
+from research.config.sections import OPEN_SECTIONS, choices, dotted
+from research.contract.errors import UserError, unknown
 from research.files.json_files import parse_json
-from research.run.sections import OPEN_SECTIONS, choices, dotted
 
 
 def flatten(config: ConfigDict) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from launch import cli, user_code
 from launch.reports import cells, formats, paper, report_pages
 from launch.reports.report import make_report
 from launch.reports.table_files import sweep_table
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.files.output_files import (
     delete_unfinished,
     replace_text,

@@ -37,9 +37,9 @@ from launch.sweeps import status, sweep_plan
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import load_tasks
 from launch.sweeps.trial import Trial
-from research.errors import UserError, unknown
+from research.contract.errors import UserError, unknown
 from research.files.paths import absolute_path
-from research.run.workdir import check_reachable
+from research.record.workdir import check_reachable
 
 LIMITS = tuple(f"--{name}" for name in submit.MIN_VALUES)
 READS = {

@@ -11,7 +11,7 @@ import argparse
 from launch import cli, user_code
 from launch.reports import cells, formats
 from launch.reports.table_files import sweep_table
-from research.errors import unknown
+from research.contract.errors import unknown
 from research.files.output_files import write_output
 
 

@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from research.distributed.peers import Peers
     from research.evaluation.learning import learning_warnings
     from research.metrics import ranges_line
-    from research.run.setup import use_compilation_cache
+    from research.program.setup import use_compilation_cache
     from research.train import train
 
     cluster = processes.find_cluster(

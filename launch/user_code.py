@@ -11,7 +11,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 import experiments
-from research.errors import UserError, unknown
+from research.contract.errors import UserError, unknown
 
 INSTALLED = Path(experiments.__file__).parents[1]
 """The folder of the package `experiments`."""

@@ -11,16 +11,18 @@ import jax.numpy as jnp
 from etils import epath
 
 from research.checkpoints.checkpoint import Checkpoints
+from research.config.identity import flatten
+from research.config.phases import Phase
+from research.contract.errors import NonFiniteError, PreemptedError
 from research.data.progress import progress
 from research.distributed import processes, sharding
 from research.distributed.peers import Peers
-from research.errors import NonFiniteError, PreemptedError
 from research.evaluation.best_evaluation import check_best_metric
 from research.evaluation.evaluations import Evaluations
 from research.files.json_files import write_json
 from research.metrics import ranges
-from research.run import provenance
-from research.run.compiled_phases import (
+from research.optimize.schedule import logged_rates
+from research.program.compiled_phases import (
     build_phases,
     compile_phases,
     cost_facts,
@@ -28,25 +30,18 @@ from research.run.compiled_phases import (
     steps_and_batches,
     tokens_seen,
 )
-from research.run.identity import flatten
-from research.run.metric_writer import MetricWriter
-from research.run.phases import Phase
-from research.run.schedule import logged_rates
-from research.run.setup import (
-    Program,
-    count_parameters,
-    first_state,
-    label_names,
-)
-from research.run.start import check_start
-from research.run.step_trace import StepTrace
-from research.run.workdir import (
+from research.program.setup import Program, count_parameters, first_state, label_names
+from research.program.start import check_start
+from research.program.step import host_means, num_scored
+from research.program.step_trace import StepTrace
+from research.record import provenance
+from research.record.metric_writer import MetricWriter
+from research.record.workdir import (
     check_same_run,
     config_digest,
     open_workdir,
     write_result,
 )
-from research.step import host_means, num_scored
 
 
 def train(
@@ -62,7 +57,7 @@ def train(
     process 0 alone writes what is not a checkpoint.
 
     Args:
-      config: resolved and locked, with the sections of experiments/base.py.
+      config: resolved and locked, with the sections of research/config/base.py.
       workdir: receives config.json, provenance.json, the vocabulary, metrics.jsonl,
         speed.jsonl, TensorBoard events (and the trace of train.profile_steps),
         checkpoints and at the end result.json, and predictions/SPLIT.jsonl of what

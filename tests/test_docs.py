@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from docs import (
+from experiments.studies import (
     objectives,
     output_language,
     reads,
@@ -21,7 +21,7 @@ from docs import (
     statistics,
     words_apart,
 )
-from research.errors import UserError
+from research.contract.errors import UserError
 
 REPORT = """<testsuite>
 <testcase classname="tests.laws.test_contract" name="test_a[mlm]"/>
@@ -51,10 +51,10 @@ def test_a_failed_test_is_reported(
 
 
 def test_a_row_names_the_objectives_of_all_sizes(monkeypatch):
-    monkeypatch.setattr("research.run.setup.count_parameters", lambda params: 10**6)
+    monkeypatch.setattr("research.program.setup.count_parameters", lambda params: 10**6)
     state = SimpleNamespace(params=None)
     made = SimpleNamespace(abstract_state=state)
-    monkeypatch.setattr("research.run.setup.build_program", lambda *_, **__: made)
+    monkeypatch.setattr("research.program.setup.build_program", lambda *_, **__: made)
     name, sizes = objectives.objective_and_sizes(Path("experiments/word2vec.py"))
     assert name == "skipgram`, `cbow"
     assert sizes == "tiny 1.0, small 1.0, base 1.0"
@@ -75,7 +75,7 @@ def test_the_table_of_rooflines_is_that_of_its_records():
 
 
 def test_a_data_parallel_step_scales_by_its_group_alone():
-    """As `launch.compile` has it of bert.py:tiny on cpu:8 and cpu:32."""
+    """As `palimpsest compile` has it of bert.py:tiny on cpu:8 and cpu:32."""
     record = {
         "num_devices": 8,
         "batch": 16,

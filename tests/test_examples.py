@@ -10,7 +10,7 @@ import pytest
 from launch.config import load_config
 from research import networks, objectives
 from research.distributed import sharding
-from research.run.setup import build_program, train_batches
+from research.program.setup import build_program, train_batches
 from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
 
 FOLDER = Path(__file__).parents[1] / "docs" / "examples"

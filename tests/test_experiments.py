@@ -12,11 +12,11 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import base
 from launch.config import load_config
 from research import networks, objectives
+from research.config import base
 from research.distributed import sharding
-from research.run.setup import build_program, train_batches
+from research.program.setup import build_program, train_batches
 from tests.testing.tiny_runs import random_state, save_untrained
 
 FOLDER = Path(base.__file__).parent

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments import base
 from launch.config import load_config
 from launch.config_values import flatten
+from research.config import base
 
 FOLDER = Path(base.__file__).parent
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import palimpsest
-from research.inference.open_run import open_run
+from research.use.inference.open_run import open_run
 
 ROOT = Path(palimpsest.__file__).parent
 

@@ -9,10 +9,10 @@ import re
 
 import pytest
 
-from docs import python_reference, site_pages
-from research.errors import UserError
-from research.objectives import mlm
-from research.run import sections
+from experiments.studies import python_reference, site_pages
+from research.config import sections
+from research.contract.errors import UserError
+from research.objectives.mlm import mlm
 
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 

@@ -10,8 +10,8 @@ from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.user_code import module_at
 from research import objectives
-from research.errors import UserError
-from research.run.schedule import make_schedule
+from research.contract.errors import UserError
+from research.optimize.schedule import make_schedule
 from tests.testing.optimizer_section import section
 
 FILES = {"data.train": "a.tsv", "data.valid": "b.tsv"}

@@ -16,7 +16,7 @@ import pytest
 from experiments.sweeps import babylm as babylm_sweep
 from experiments.sweeps import xnlg
 from launch.config import load_config
-from launch.hardware.placeholder_vocab import placeholder_vocab
+from launch.measure.placeholder_vocab import placeholder_vocab
 from launch.reports import cells, scored_columns, tables
 from launch.reports.result_columns import task_margin, task_score, valid_score
 from launch.reports.table_files import load_table
@@ -25,9 +25,9 @@ from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.user_code import module_at
 from research import objectives
-from research.errors import UserError
-from research.run import flops
-from research.run.setup import build_program
+from research.contract.errors import UserError
+from research.program import flops
+from research.program.setup import build_program
 from tests.testing import fake_sweep
 
 FOLDER = Path(tables.__file__).parents[2] / "experiments"

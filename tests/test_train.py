@@ -14,12 +14,14 @@ from etils import epath
 
 from research import train as loop
 from research.checkpoints.checkpoint import finished_steps
-from research.errors import PreemptedError, UserError
-from research.run import claim_file, compiled_phases, optimizer, setup
-from research.run.metric_writer import read_metrics, read_speed
-from research.run.schedule import logged_rates
-from research.run.setup import build_program
-from research.run.workdir import read_result
+from research.contract.errors import PreemptedError, UserError
+from research.optimize import optimizer
+from research.optimize.schedule import logged_rates
+from research.program import compiled_phases, setup
+from research.program.setup import build_program
+from research.record import claim_file
+from research.record.metric_writer import read_metrics, read_speed
+from research.record.workdir import read_result
 from tests.testing import fake_bucket, tiny_runs
 from tests.testing.optimizer_section import section
 from tests.testing.tiny_runs import StoppingPeers, last_params, tiny_config, train

@@ -2,7 +2,7 @@
 
     python -m launch.sweep --sweep=experiments/sweeps/babylm.py --workdir=runs/babylm \\
         --config.data.corpus='babylm/train_10M/*.txt' --tasks=tasks.toml
-    python -m launch.score --workdir=runs/babylm --task=blimp --data='blimp/*'
+    palimpsest score --workdir=runs/babylm --task=blimp --data='blimp/*'
     python -m launch.report --table=experiments/tables/babylm.toml --workdir=runs/babylm
 
 Question: which objective learns most from the text of a childhood (Warstadt et al.

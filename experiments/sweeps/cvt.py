@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from launch.sweeps.tasks import Task
-from research.errors import UserError
+from research.contract.errors import UserError
 
 EXPERIMENT = "experiments/cvt.py"
 FEW, ALL = "CoNLL-2000", "CoNLL-2000, all tags"

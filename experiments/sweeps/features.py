@@ -13,7 +13,8 @@ direction reads features that it does not change, and a linear layer its states:
   beside the vectors that it reads;
 - all layers of an ELMo, mixed: of one that has read the corpus, and of one as drawn.
 
-The texts have words and marks apart (docs/words_apart.py), as those of the tasks.
+The texts have words and marks apart (experiments/studies/words_apart.py),
+as those of the tasks.
 
 Departs: ELMo's features are alone, where the paper has them beside a task's own
 vectors; both encoders are small, and are trained for minutes, anew for each seed.
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple
 from launch.sweeps import finetuning
 from launch.sweeps.finetuning import INIT_FROM
 from launch.sweeps.tasks import Task
-from research.errors import UserError
+from research.contract.errors import UserError
 
 TASKS = {"CoNLL-2000": "f1", "SST-2": "accuracy"}
 WIDTH = 64

@@ -17,7 +17,7 @@ layers 1, 3 and 5, counted from 0, and train for as many steps, by the labels or
 
 One more row has no teacher, but as many FLOPs as DistilBERT's way: a step of that costs
 the teacher's forward pass, too. Pruned, and tuned further as 8-bit integers, are the
-teachers themselves; integers without more training are launch.shrink's.
+teachers themselves; integers without more training are palimpsest shrink's.
 
 The scale `quick` answers it on a processor: five seeds, as the others but `smoke`, few
 rows a step, operands of products in bfloat16 (the integers' stay as they are), and no

@@ -2,7 +2,7 @@
 
     python -m launch.sweep --sweep=experiments/sweeps/tasks.py --tasks=tasks.toml \\
         --workdir=runs/tasks
-    python -m launch.score --workdir=runs/tasks --task=blimp --data='blimp/*'
+    palimpsest score --workdir=runs/tasks --task=blimp --data='blimp/*'
     python -m launch.report --table=experiments/tables/tasks.toml --workdir=runs/tasks
 
 Question: what does each objective bring over a network that was not pretrained? Text,

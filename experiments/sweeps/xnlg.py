@@ -1,11 +1,13 @@
 """XNLG's three stages (Chi et al. 2020), and in which language a tuned network writes.
 
-    python -m docs.output_language texts --multi30k=data/multi30k \\
+    python -m experiments.studies.output_language texts --multi30k=data/multi30k \\
         --tatoeba=data/tatoeba --to=runs/captions
     python -m launch.sweep --sweep=experiments/sweeps/xnlg.py \\
         --tasks=runs/captions/tasks.toml --workdir=runs/xnlg
-    python -m docs.output_language write --sweep=runs/xnlg --texts=runs/captions
-    python -m docs.output_language table runs/xnlg/written/*.jsonl
+    python -m experiments.studies.output_language write \\
+        --sweep=runs/xnlg --texts=runs/captions
+    python -m experiments.studies.output_language table \\
+        runs/xnlg/written/*.jsonl
 
 XLM on texts and pairs; a decoder for its encoder; a task in English that tunes the
 encoder's layers alone, or all parameters. Beside them all parameters tuned without the
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launch.sweeps import finetuning
-from research.errors import UserError
+from research.contract.errors import UserError
 
 INIT_FROM = finetuning.INIT_FROM
 TASK = "captions"
@@ -60,7 +62,9 @@ BUDGETS = {
 
 def sweep(scale, tasks):
     if TASK not in tasks:
-        raise UserError(f"--tasks has no {TASK}: docs/output_language.py writes it")
+        raise UserError(
+            f"--tasks has no {TASK}: experiments/studies/output_language.py writes it"
+        )
     task, budget = dict(tasks[TASK].keys), BUDGETS[scale]
     folder = Path(task["data.train"]).parent
     files = sorted([*PAIRS, "de.jsonl", "en.jsonl", "fr.jsonl"])

@@ -15,7 +15,7 @@ from etils import epath
 
 from launch.backends.attempt_log import Budget
 from launch.backends.resources import Resources
-from research.errors import UserError, unknown
+from research.contract.errors import UserError, unknown
 
 BACKENDS = ("local", "ray", "slurm")
 """Backends that start jobs from this process; each is a module of this folder."""

@@ -14,7 +14,7 @@ from launch.backends import attempt_log, run_attempt
 from launch.backends.attempt_log import Budget, ProcessRecord
 from launch.backends.backend import Job, flag
 from launch.backends.resources import Resources
-from research.errors import UserError
+from research.contract.errors import UserError
 
 VARIABLES = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """Environment variables of jobs that the user has not set. JAX would give most of a

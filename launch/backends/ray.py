@@ -14,7 +14,7 @@ from launch.backends import attempt_log, run_attempt
 from launch.backends.attempt_log import Budget
 from launch.backends.backend import Job, flag
 from launch.backends.resources import Resources
-from research.errors import UserError
+from research.contract.errors import UserError
 
 CLIENT_PORT = 10001
 """The default port of Ray's client server."""

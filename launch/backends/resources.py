@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from launch.hardware.tpu_slice import EXAMPLES, TpuSlice, parse_tpu_slice
-from research.errors import UserError
+from launch.measure.tpu_slice import EXAMPLES, TpuSlice, parse_tpu_slice
+from research.contract.errors import UserError
 
 MIN_VALUES = {"hosts": 1, "cpus": 1, "gpus": 0}
 
@@ -20,7 +20,7 @@ class Resources:
     hosts: int = 1
     cpus: int = 1  # on each host
     gpus: int = 0  # on each host
-    slice: str = ""  # a TPU slice as `launch.compile` names it, "v5e:16x16"
+    slice: str = ""  # a TPU slice as `palimpsest compile` names it, "v5e:16x16"
 
     def __post_init__(self):
         for name, least in MIN_VALUES.items():

@@ -28,10 +28,10 @@ from etils import epath
 from launch import cli
 from launch.backends import attempt_log
 from launch.backends.attempt_log import Budget, ProcessRecord
+from research.contract.errors import UserError
 from research.distributed.file_lock import file_lock, is_locked
-from research.errors import UserError
 from research.files.paths import is_in_bucket
-from research.run.metric_writer import read_metrics
+from research.record.metric_writer import read_metrics
 
 BUDGET_EXHAUSTED = 4
 """Exit code: the retry budget is used up and the command was not started."""

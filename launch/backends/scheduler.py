@@ -19,8 +19,8 @@ from launch.backends import attempt_log, run_attempt
 from launch.backends.attempt_log import Attempt, Budget, ProcessRecord
 from launch.backends.backend import Backend, Job
 from launch.backends.progress import JobProgress
+from research.contract.errors import UserError
 from research.distributed.file_lock import file_lock, is_locked
-from research.errors import UserError
 from research.files.existence import exists, is_file
 from research.files.json_files import NUMBER, read_json, write_json
 from research.files.paths import is_in_bucket

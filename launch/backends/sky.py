@@ -14,7 +14,7 @@ from launch.backends import run_attempt
 from launch.backends.attempt_log import Budget
 from launch.backends.backend import Job, flag, wave_folders
 from launch.backends.resources import Resources
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.files.paths import is_in_bucket
 
 COORDINATOR_PORT = 8476

@@ -15,7 +15,7 @@ from launch.backends import attempt_log, run_attempt
 from launch.backends.attempt_log import Budget
 from launch.backends.backend import Job, flag
 from launch.backends.resources import Resources
-from research.errors import UserError
+from research.contract.errors import UserError
 
 MAX_ARRAY_SIZE = 1000
 """The largest job array; Slurm's limit is 1001 unless a cluster raises it."""

@@ -23,7 +23,7 @@ from launch.backends.backend import (
 from launch.backends.progress import JobProgress
 from launch.backends.resources import Resources
 from launch.backends.scheduler import Scheduler
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.files.paths import is_in_bucket
 
 MIN_VALUES = {"parallel": 1, "retries": 0, "preemptions": 0}

@@ -18,7 +18,7 @@ from launch.reports.tables import (
     table_rows,
 )
 from launch.sweeps.trial import Trial
-from research.errors import UserError, unknown
+from research.contract.errors import UserError, unknown
 from research.evaluation.comparison import Comparison, compare
 from research.evaluation.statistics import Estimate, estimate
 from research.files.json_files import digest
@@ -34,7 +34,7 @@ class Number(NamedTuple):
     margin: float = math.nan  # of its interval over items; nan: not known
     others: tuple[Trial, ...] = ()  # of a mean of columns: the trials after the first
     scoring: Scoring | None = None  # how its scores were made; None: not by
-    # launch.score
+    # palimpsest score
 
     @property
     def value(self) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 
 from launch.reports.cells import Cell, Grid, by_seed
 from launch.reports.tables import Table
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.evaluation.statistics import MIN_SEEDS, estimate
 
 HEADER = (

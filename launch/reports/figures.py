@@ -14,11 +14,10 @@ from launch.reports.cell_text import shows_both
 from launch.reports.cells import Grid
 from launch.reports.run_costs import UNITS, cost_of_steps
 from launch.reports.run_differences import Run
-from launch.reports.shrink_page import frontier
 from launch.reports.tables import Curve, Rows, Table
 from launch.sweeps.trial import Trial
 from research.metrics import HIGHER
-from research.run.metric_writer import BEST_STEP
+from research.record.metric_writer import BEST_STEP
 
 matplotlib.use("svg")
 from matplotlib import pyplot
@@ -290,3 +289,18 @@ def svg_element(figure: Any) -> str:
     )
     pyplot.close(figure)
     return re.sub(r"^.*?(?=<svg)", "", out.getvalue(), flags=re.DOTALL)
+
+
+def frontier(costs: Sequence[float], values: Sequence[float], sign: int) -> list[int]:
+    """The networks, by cost, than which none is both cheaper and better, or equal.
+
+    Args:
+      sign: 1 where higher values are better, else -1.
+    """
+    best, found = -math.inf, []
+    by_cost = sorted(range(len(costs)), key=lambda n: (costs[n], -sign * values[n]))
+    for number in by_cost:
+        if sign * values[number] > best:
+            best = sign * values[number]
+            found.append(number)
+    return found

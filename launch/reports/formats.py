@@ -134,3 +134,46 @@ FORMATS: dict[str, Callable[[Table, Grid], str]] = {
     "html": html_table,
     "effects": effects,
 }
+
+HTML_TEMPLATE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light; --ink: #1f2430; --soft: #667085; --line: #d9dce3; }}
+body {{ font: 15px/1.55 system-ui, sans-serif; color: var(--ink); background: #f6f7f9;
+  margin: 0; }}
+main {{ max-width: 76rem; margin: 2.5rem auto; padding: 2.5rem 3rem; background: #fff;
+  border: 1px solid var(--line); border-radius: 10px; }}
+h1 {{ font: 600 1.9rem/1.25 Georgia, serif; margin: 0 0 1.5rem; }}
+p {{ color: var(--soft); margin: .35rem 0; max-width: 60rem; }}
+.wide {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; width: 100%; margin-bottom: 1rem;
+  font-variant-numeric: tabular-nums; border-top: 2px solid var(--ink);
+  border-bottom: 2px solid var(--ink); }}
+th, td {{ padding: .45rem .7rem; text-align: right; white-space: nowrap; }}
+thead th {{ font-weight: 600; font-size: .86rem; vertical-align: bottom;
+  white-space: normal; border-bottom: 1px solid var(--ink); }}
+tbody tr + tr {{ border-top: 1px solid var(--line); }}
+th:first-child {{ text-align: left; }}
+figure {{ margin: 2.2rem 0 0; }}
+figure svg {{ max-width: 100%; height: auto; }}
+figcaption, summary {{ color: var(--soft); font-size: .9rem; }}
+details {{ border-top: 1px solid var(--line); padding: .6rem 0; }}
+figure + details {{ margin-top: 2rem; }}
+summary {{ cursor: pointer; }}
+details table {{ font-size: .82rem; width: auto; border: 0; margin: .6rem 0; }}
+details td {{ text-align: left; white-space: normal; overflow-wrap: anywhere; }}
+details tbody th {{ font: .78rem ui-monospace, monospace; }}
+details thead th {{ text-align: left; }}
+</style>
+<main>
+<h1>{title}</h1>
+<div class="wide">
+{table}</div>
+{figures}
+{details}
+</main>
+</html>
+"""

@@ -2,8 +2,8 @@
 
 A file of experiments/claims has one published table: its rows, how far the numbers are
 verified, our configs for the rows, and the claims that it makes. Differences follow
-from the rows. Verdicts come only from results, files that `launch.claims --claim=ID`
-writes from finished runs, with seeds, scores and their origin.
+from the rows. Verdicts come only from results, files that `launch.commands.claims
+--claim=ID` writes from finished runs, with seeds, scores and their origin.
 """
 
 import base64
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from launch.sweeps.published import Arm
-from research.errors import UserError, unknown
+from research.contract.errors import UserError, unknown
 from research.evaluation.comparison import LEVEL, Comparison, compare
 from research.evaluation.power import Components, detectable_difference
 from research.files.json_files import digest, read_json, write_json
@@ -201,7 +201,7 @@ def read_result(
     path = result_path(claim, scale, folder, repeat=repeat)
     if not path.exists():
         return None
-    remedy = f"run launch.claims --claim={claim.id} again"
+    remedy = f"run palimpsest claims --claim={claim.id} again"
     content = read_json(path, remedy)
     if content.pop("digest", None) != digest(content):
         raise UserError(f"{path} was changed after it was recorded; {remedy}")

@@ -11,7 +11,7 @@ from launch.reports.cells import Cell, Grid
 from launch.reports.formats import escape_tex, tex_table
 from launch.reports.notes import CONFIDENCE, notes
 from launch.reports.tables import Column, Table
-from research.errors import unknown
+from research.contract.errors import unknown
 from research.evaluation.comparison import LEVEL
 
 SPREADS = ("ci", "sd", "none")

@@ -8,10 +8,10 @@ from launch.reports.tables import Column, Curve, metric_value
 from launch.sweeps.benchmarks import PERPLEXITY
 from launch.sweeps.trial import Trial
 from research import metrics
-from research.data.tokenizers import train_tokenizer
-from research.data.tokenizers.tokenizer_models import TokenizerModel
-from research.data.tokenizers.vocabulary import load_vocabulary
-from research.errors import UserError, unknown
+from research.contract.errors import UserError, unknown
+from research.data.tokenize import train_tokenizer
+from research.data.tokenize.tokenizer_models import TokenizerModel
+from research.data.tokenize.vocabulary import load_vocabulary
 from research.metrics import HIGHER, LOWER, Value
 
 PRETRAINING = "pretraining"

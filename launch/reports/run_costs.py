@@ -5,11 +5,11 @@ from typing import Any
 
 from etils import epath
 
-from research.errors import UserError
+from research.config.identity import flatten
+from research.contract.errors import UserError
 from research.files.existence import exists
-from research.run.identity import flatten
-from research.run.metric_writer import read_speed
-from research.run.workdir import read_result
+from research.record.metric_writer import read_speed
+from research.record.workdir import read_result
 
 UNITS = {"tokens": "M tokens", "flops": "PFLOP", "time": "minutes"}
 """What costs are counted in -> label of a figure's horizontal axis."""

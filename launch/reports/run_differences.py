@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 from etils import epath
 
-from research.errors import UserError
+from research.config.identity import flatten, read_run_config
+from research.contract.errors import UserError
 from research.files.existence import exists
 from research.files.json_files import read_json
-from research.run.identity import flatten, read_run_config
-from research.run.metric_writer import BEST_STEP, latest_metrics, read_metrics
-from research.run.workdir import CHANGEABLE_KEYS
+from research.record.metric_writer import BEST_STEP, latest_metrics, read_metrics
+from research.record.workdir import CHANGEABLE_KEYS
 
 MAY_DIFFER = {
     **dict.fromkeys(CHANGEABLE_KEYS, "a restart may change it"),

@@ -1,4 +1,4 @@
-"""Columns from the scores that `launch.score` wrote for pretrained networks."""
+"""Columns from the scores that `palimpsest score` wrote for pretrained networks."""
 
 import functools
 import math
@@ -12,7 +12,7 @@ import numpy as np
 from launch.reports.result_columns import PRETRAINING
 from launch.reports.tables import Column, Scoring
 from launch.sweeps.trial import Trial
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.evaluation.score_tables import ALL, EQUAL_LENGTHS, Cell, credit
 from research.files.existence import exists, files_in
 from research.files.json_files import (
@@ -25,11 +25,11 @@ from research.files.json_files import (
 
 SCORES = "scores.jsonl"
 NUMBER_OR_NULL = (*NUMBER, type(None))
-REMEDY = "delete its folder and run launch.score again"
+REMEDY = "delete its folder and run palimpsest score again"
 
 
 def score_folders(trial: Trial, task: str) -> dict[Path, Scoring]:
-    """The folders that `launch.score --task=TASK` wrote for a finished run with its
+    """The folders that `palimpsest score --task=TASK` wrote for a finished run with its
     unchanged config, of the step that opens it; those of other steps do not count."""
     own = re.compile(rf"{re.escape(task)}-(.*)-{trial.opened_step}-([^-.]*)")
     folders = files_in(trial.folder / "evaluations", "")
@@ -177,7 +177,7 @@ def scored_column(name: str, task: str, cell: str, percent: bool = False) -> Col
     """The column of a cell of the row for all texts.
 
     Args:
-      task: a task of `launch.score`.
+      task: a task of `palimpsest score`.
       cell: a cell of its table, as in "perplexity a word"; runs without it show a dash.
       percent: the value is a fraction, to be shown in per cent.
     """

@@ -1,13 +1,12 @@
-"""The page of `launch.shrink`: what networks cost and what they reach, and a figure."""
+"""The page of `shrink`: what networks cost and what they reach, and a figure."""
 
 import html
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from launch.hardware.network_cost import BATCHES
+from launch.measure.network_cost import BATCHES
 from launch.reports import formats
-from launch.reports.report_pages import HTML_TEMPLATE
+from launch.reports.formats import HTML_TEMPLATE
 
 NONE = "–"
 HEADER = [
@@ -111,18 +110,3 @@ def _figure(records: Sequence[Mapping[str, Any]]) -> str:
         "one beats in both."
     )
     return f"<figure>{image}<figcaption>{html.escape(caption)}</figcaption></figure>"
-
-
-def frontier(costs: Sequence[float], values: Sequence[float], sign: int) -> list[int]:
-    """The networks, by cost, than which none is both cheaper and better, or equal.
-
-    Args:
-      sign: 1 where higher values are better, else -1.
-    """
-    best, found = -math.inf, []
-    by_cost = sorted(range(len(costs)), key=lambda n: (costs[n], -sign * values[n]))
-    for number in by_cost:
-        if sign * values[number] > best:
-            best = sign * values[number]
-            found.append(number)
-    return found

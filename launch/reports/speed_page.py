@@ -1,4 +1,4 @@
-"""The page of `launch.speed`: train steps and attention alone, in Markdown."""
+"""The page of `palimpsest speed`: train steps and attention alone, in Markdown."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ MISSING = "–"
 
 
 def page(figures: dict[str, Any]) -> Iterator[str]:
-    """The lines of speed.md, from the result of `launch.speed.measure`."""
+    """The lines of speed.md, from the result of `launch.commands.speed.measure`."""
     peak, product = (figures[f"{key}_flops_per_second"] for key in ("peak", "product"))
     share = f", {100 * product / peak:.0f} % of the maker's peak" if peak else ""
     size = figures["product_size"]

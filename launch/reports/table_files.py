@@ -47,7 +47,7 @@ from launch.sweeps.benchmarks import PERPLEXITY
 from launch.sweeps.published import Published
 from launch.sweeps.trial import Trial
 from research import metrics
-from research.errors import UserError, unknown
+from research.contract.errors import UserError, unknown
 from research.files.json_files import check_object
 
 DEFAULTS = {

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from launch.sweeps import benchmarks
 from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
-from research.errors import UserError, unknown
+from research.contract.errors import UserError, unknown
 from research.metrics import HIGHER, LOWER
 
 Rows = Mapping[str, Mapping[str, Sequence[Trial]]]
@@ -22,7 +22,7 @@ items [I], whose mean is the number; None where the column does not apply."""
 
 
 class Scoring(NamedTuple):
-    """How `launch.score` made the scores of a run."""
+    """How `palimpsest score` made the scores of a run."""
 
     method: str
     files: str  # hash of the texts' files
@@ -51,8 +51,8 @@ class Column(NamedTuple):
     least: float = -math.inf  # the smallest value that there can be, and
     most: float = math.inf  # the largest one: no axis goes beyond
     scoring: Callable[[Trial], Scoring | None] = lambda trial: None  # of scores that
-    # `launch.score` made: those of a column are of the same files and pairs, those of a
-    # row by one method
+    # `palimpsest score` made: those of a column are of the same files and pairs, those
+    # of a row by one method
 
     @property
     def sign(self) -> int:

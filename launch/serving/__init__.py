@@ -1,1 +1,1 @@
-"""The server of `launch.serve`: an ASGI application, one working thread, a page."""
+"""The server of `palimpsest serve`: an ASGI application, one working thread, a page."""

@@ -1,4 +1,4 @@
-"""The ASGI application of `launch.serve`: paths, limits, errors, counts.
+"""The ASGI application of `palimpsest serve`: paths, limits, errors, counts.
 
 GET  /                     the page
 GET  /health               {"status": "ok"}, and what the server answers from
@@ -47,7 +47,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from launch.serving import bodies
 from launch.serving.worker import BusyError, Worker
-from research.errors import UserError
+from research.contract.errors import UserError
 
 MAX_BODY, TIMEOUT_S, RETRY_AFTER_S = 64 * 2**10, 30.0, 1
 PAGE = Path(__file__).with_name("page.html")

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from research.errors import UserError
-from research.inference.completions import CompletionRequest
-from research.inference.serving import QuestionInContext
+from research.contract.errors import UserError
+from research.use.inference.completions import CompletionRequest
+from research.use.inference.serving import QuestionInContext
 
 MAX_QUESTION, MAX_TOP_K, MAX_INPUTS, MAX_STOPS = 1000, 50, 16, 4
 NEUTRAL = {

@@ -10,8 +10,8 @@ from typing import Any
 
 from launch import config
 from launch.sweeps.shared_keys import with_shared
-from research import objectives
-from research.errors import UserError
+from research.config.objective import config_objective
+from research.contract.errors import UserError
 
 ON_ONE_DEVICE = {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}
 """Keys of the mesh on which FLOPs are counted; those of a batch do not depend on it."""
@@ -47,7 +47,7 @@ def steps_for_seconds(
 ) -> int:
     """The number of steps for some time, at a rate that the sweep file gives.
 
-    Args and Raises: as `steps_for_tokens`. `launch.benchmark` measures the rate.
+    Args and Raises: as `steps_for_tokens`. `palimpsest benchmark` measures the rate.
     """
     resolved = _load(experiment, keys)
     per_step = resolved.train.batch * resolved.data.length
@@ -59,7 +59,7 @@ def tokens_per_step(experiment: str, keys: Mapping[str, Any]) -> float:
     many as it reads of the text if noise makes that shorter."""
     resolved = _load(experiment, keys)
     length = resolved.data.length
-    read = objectives.config_objective(resolved).tokens_read(length)
+    read = config_objective(resolved).tokens_read(length)
     return resolved.train.batch * max(length, read)
 
 
@@ -71,9 +71,9 @@ def step_flops(experiment: str, keys: Mapping[str, Any]) -> float:
     """
     import jax
 
-    from launch.hardware.placeholder_vocab import placeholder_vocab
-    from research.run import flops
-    from research.run.setup import build_program
+    from launch.measure.placeholder_vocab import placeholder_vocab
+    from research.program import flops
+    from research.program.setup import build_program
 
     resolved = _load(
         experiment, {**keys, **ON_ONE_DEVICE, "data.vocabulary": "unigram"}

@@ -19,7 +19,7 @@ from launch.sweeps.published import TABLES, Arm, read_published
 from launch.sweeps.scales import SCALES, Scale
 from launch.sweeps.shared_keys import is_shared, with_shared
 from launch.sweeps.tasks import Task
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.objectives import objective_class
 
 EXPERIMENT = "experiments/finetune.py"

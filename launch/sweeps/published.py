@@ -31,7 +31,7 @@ class Published(NamedTuple):
 
 
 def read_published(name: str) -> Published:
-    """The table of experiments/claims/NAME.toml, which `launch.claims` checks."""
+    """The table of experiments/claims/NAME.toml, which `palimpsest claims` checks."""
     content = tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8"))
     columns = list(content["metrics"])
     return Published(

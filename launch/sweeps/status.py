@@ -10,7 +10,7 @@ from etils import epath
 from launch.backends import attempt_log, run_attempt, scheduler
 from launch.backends.attempt_log import Budget
 from launch.sweeps.trial import Trial
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.files.json_files import read_file
 
 

@@ -14,12 +14,12 @@ from launch.sweeps import shared_keys
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
-from research.errors import UserError, unknown
+from research.config.identity import identity, neutral_values, with_current_keys
+from research.contract.errors import UserError, unknown
 from research.files.existence import exists
 from research.files.json_files import check_object, digest, read_json, write_json
 from research.files.paths import absolute_path
-from research.run.identity import identity, neutral_values, with_current_keys
-from research.run.workdir import check_reachable
+from research.record.workdir import check_reachable
 
 KEYS_OUTSIDE_ID = ("data.cache_dir",)
 """Keys of paths, on which results and so the ids of trials do not depend."""
@@ -345,7 +345,7 @@ def _takes_vocabulary(
 ) -> bool:
     """Whether a trial has the vocabulary of the one that it starts from, as a run has,
     and would train another one, since it reads other text."""
-    from research.data.tokenizers.train_tokenizer import TOKENIZER_TYPES
+    from research.data.tokenize.train_tokenizer import TOKENIZER_TYPES
 
     start = parents.get("train.init_from")
     if start is None or "data.vocabulary" in own:

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from research.data.corpora.corpus import TFDS_PREFIX
-from research.errors import UserError
+from research.contract.errors import UserError
+from research.data.read.corpus import TFDS_PREFIX
 
 FILES = ("data.train", "data.valid", "data.test")
 

@@ -8,17 +8,18 @@ from typing import Any
 
 from etils import epath
 
-from experiments import base
 from launch.backends.attempt_log import read_attempts
 from launch.cli import NON_FINITE
 from launch.config import load_config
 from launch.config_starts import start_keys
-from research.errors import UserError
+from research.config import base
+from research.config.objective import config_objective
+from research.contract.errors import UserError
 from research.evaluation.learning import knows_no_context
 from research.files.existence import exists
-from research.objectives import Objective, config_objective
-from research.run.metric_writer import latest_metrics, read_metrics
-from research.run.workdir import fixed_keys, read_result
+from research.objectives import Objective
+from research.record.metric_writer import latest_metrics, read_metrics
+from research.record.workdir import fixed_keys, read_result
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ class Trial:
 
     @property
     def gives_scores(self) -> bool:
-        """Whether `launch.score` can score texts with its objective."""
+        """Whether `palimpsest score` can score texts with its objective."""
         return bool(self.objective.score_methods)
 
     @property

@@ -13,14 +13,14 @@ import optax
 import orbax.checkpoint as ocp
 from etils import epath
 
+from research.contract.errors import UserError
+from research.contract.parameter_names import current_name, earlier_name, rename_keys
+from research.contract.state import State
 from research.distributed import processes
-from research.errors import UserError
 from research.files import checksums
 from research.files.existence import exists
 from research.files.paths import absolute_path, is_in_bucket
-from research.moving_average import exchange_average
-from research.parameter_names import current_name, earlier_name, rename_keys
-from research.step import State
+from research.optimize.moving_average import exchange_average
 
 FOLDER = "checkpoints"
 TEMPORARY, DELETED, DAMAGED = ".orbax-checkpoint-tmp", ".deleted", ".damaged"

@@ -13,8 +13,8 @@ from typing import Any
 
 from etils import epath
 
+from research.contract.errors import UserError
 from research.distributed.file_lock import file_lock
-from research.errors import UserError
 from research.files import checksums
 from research.files.paths import is_in_bucket
 

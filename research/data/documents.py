@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.errors import UserError
-from research.fields import check, choice
+from research.contract.errors import UserError
+from research.contract.fields import check, choice
 
 ANSWERABLE, UNANSWERABLE = "answerable", "unanswerable"
 """Labels of questions; a question whose answer is not at its offset has no label."""

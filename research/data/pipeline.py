@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from research.batch import VocabInfo
+from research.contract.batch import VocabInfo
+from research.contract.errors import UserError
 from research.data import cache
-from research.data.corpora.corpus import SPLITS
-from research.data.loading import length_buckets
-from research.data.loading.build import corpus_rates, open_text
-from research.data.loading.prefetch import prefetch
-from research.errors import UserError
+from research.data.read.corpus import SPLITS
+from research.data.source import length_buckets
+from research.data.source.build import corpus_rates, open_text
+from research.data.source.prefetch import prefetch
 
 # n rows requested, N examples of an epoch
 
@@ -201,8 +201,8 @@ def open_data(config: Any, objective: Any) -> Data:
     Whatever takes long is cached in data.cache_dir. `data.task`, if it is not empty, is
     one of
 
-    * a folder that `launch.prepare --batches` wrote: those batches of its train_split
-      and its eval_split, without text, so that predictions are not scored;
+    * a folder that `palimpsest prepare --batches` wrote: those batches of its
+      train_split and its eval_split, without text, so that predictions are not scored;
     * `corpus:objective` or `mix:objective`, with this config's objective: the corpus,
       or data.mixture, as if data.task were empty;
     * a registered seqio task or mixture; for `package.module:name` the module is
@@ -214,7 +214,7 @@ def open_data(config: Any, objective: Any) -> Data:
     """
     data = config.data
     if data.task:
-        from research.data.loading import saved_batches  # of few runs
+        from research.data.source import saved_batches  # of few runs
 
         if saved_batches.has_saved_batches(data.task):
             _refuse_named_splits(data)
@@ -223,7 +223,7 @@ def open_data(config: Any, objective: Any) -> Data:
     if not corpus_rates(config) or _is_user_task(data.task):
         if "/" in data.task:
             raise UserError(
-                f"data.task {data.task!r} has no complete batches of launch.prepare"
+                f"data.task {data.task!r} has no complete batches of palimpsest prepare"
             )
         _refuse_named_splits(data)
         objective.check_corpora(1)

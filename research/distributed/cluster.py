@@ -14,6 +14,7 @@ from typing import NoReturn
 import jax
 from jax._src import clusters, distributed  # neither has a public name
 
+from research.contract.errors import UserError
 from research.distributed.failure_detector import (
     HEARTBEAT_TIMEOUT_S,
     KILLED,
@@ -22,7 +23,6 @@ from research.distributed.failure_detector import (
 )
 from research.distributed.peers import Peers, exit_with_error
 from research.distributed.processes import FLAGS, Cluster
-from research.errors import UserError
 
 NOT_CONNECTED = "not all processes have connected"
 

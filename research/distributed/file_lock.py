@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import IO
 
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.files.existence import exists, is_file
 
 

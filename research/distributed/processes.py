@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from research.errors import UserError
+from research.contract.errors import UserError
 
 FLAGS = "--coordinator=HOST:PORT --num_processes=N --process_id=I"
 """The flags that name the others."""

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from research import metrics
+from research.contract.errors import UserError, unknown
 from research.distributed import processes
-from research.errors import UserError, unknown
-from research.run.metric_writer import BEST_STEP
-from research.run.setup import Program
+from research.program.setup import Program
+from research.record.metric_writer import BEST_STEP
 
 
 class BestEvaluation(NamedTuple):

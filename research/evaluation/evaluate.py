@@ -7,8 +7,8 @@ import jax
 import numpy as np
 
 from research.metrics import Scores
-from research.run.setup import Program, eval_batches
-from research.step import host_means
+from research.program.setup import Program, eval_batches
+from research.program.step import host_means
 
 NOTHING_SCORED = "nothing of the split {} is scored: it has no metrics"
 """The line for the user where `evaluate` finds no loss."""

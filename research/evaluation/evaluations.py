@@ -7,19 +7,19 @@ from typing import Any
 import jax
 from etils import epath
 
+from research.contract.errors import NonFiniteError, UserError
+from research.contract.state import State
 from research.data.documents import single_labels
-from research.data.loading.build import with_test_split
 from research.data.pipeline import open_data
+from research.data.source.build import with_test_split
 from research.distributed import processes
-from research.errors import NonFiniteError, UserError
 from research.evaluation.best_evaluation import BestEvaluation, find_best
 from research.evaluation.evaluate import NOTHING_SCORED, evaluate
 from research.evaluation.prediction_files import write_predictions
 from research.metrics import Item, values_of
-from research.moving_average import exchange_average
-from research.run.metric_writer import BEST_STEP, MetricWriter
-from research.run.setup import Program, make_eval_zeros
-from research.step import State
+from research.optimize.moving_average import exchange_average
+from research.program.setup import Program, make_eval_zeros
+from research.record.metric_writer import BEST_STEP, MetricWriter
 
 NUM_SAMPLES = 8
 """Predictions of an evaluation that are shown where metrics are."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from research.checkpoints.huggingface.generation_config import FIELDS
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.evaluation.sentence_scores import Scorer
+from research.interop.huggingface.generation_config import FIELDS
 
 MAX_NEW_TOKENS = 256
 """Tokens of a generated text, unless the task says how many (lm_eval,

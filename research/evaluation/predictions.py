@@ -36,7 +36,7 @@ from research.data.documents import (
     document_parts,
     single_labels,
 )
-from research.data.tokenizers.token_offsets import first_token_of_each, token_offsets
+from research.data.tokenize.token_offsets import first_token_of_each, token_offsets
 from research.evaluation import answer_spans
 from research.evaluation.jackknife import pseudo_values
 from research.evaluation.statistics import estimate, wilson_interval

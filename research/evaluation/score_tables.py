@@ -13,11 +13,7 @@ import numpy as np
 from research.evaluation.score_tasks import CHOOSE, LAST_WORD, Item
 from research.evaluation.sentence_scores import Score
 from research.evaluation.statistics import estimate, wilson_interval
-from research.objectives.corruption.scoring import (
-    ENERGY,
-    LIKELIHOOD,
-    PSEUDO_LIKELIHOOD,
-)
+from research.objectives.noise.scoring import ENERGY, LIKELIHOOD, PSEUDO_LIKELIHOOD
 
 TIE = 1e-5
 """Relative difference below which two scores are equal: float32 rounding of the sum of

@@ -5,10 +5,10 @@ import fnmatch
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from research.data.corpora.files import load_file_corpus
+from research.contract.errors import UserError, unknown
 from research.data.documents import Document, document_parts
-from research.data.formats import FileOptions
-from research.errors import UserError, unknown
+from research.data.read.files import load_file_corpus
+from research.data.read.formats import FileOptions
 
 CHOOSE, LAST_WORD, SENTENCES = "choose", "last_word", "sentences"
 """How the scores of a task's items are judged; see `research.evaluation.score_tables`.

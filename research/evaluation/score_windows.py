@@ -8,10 +8,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from research.batch import EVALUATION_STEP, WORD, Example
-from research.data.tokenizers.token_offsets import token_offsets
-from research.data.tokenizers.vocabulary import Vocabulary
-from research.objectives.corruption.scoring import ScoreRows
+from research.contract.batch import EVALUATION_STEP, WORD, Example
+from research.data.tokenize.token_offsets import token_offsets
+from research.data.tokenize.vocabulary import Vocabulary
+from research.objectives.noise.scoring import ScoreRows
 
 
 class Window(NamedTuple):

@@ -16,8 +16,8 @@ import jax
 import numpy as np
 
 from research import networks, objectives
+from research.contract.errors import UserError, unknown
 from research.distributed import sharding
-from research.errors import UserError, unknown
 from research.evaluation.score_windows import (
     Window,
     encode,
@@ -26,8 +26,8 @@ from research.evaluation.score_windows import (
     raw_text,
     row_batches,
 )
-from research.objectives.corruption.scoring import ScoreRows
-from research.run.constants import Constants
+from research.objectives.noise.scoring import ScoreRows
+from research.program.constants import Constants
 
 NUM_SPECIALS = 3
 """Positions of a row that are kept free for specials."""
@@ -65,7 +65,7 @@ class Scorer:
 
     Args:
       run: has config, objective, network, params, vocabulary and mesh, such as a
-        `research.run.restored.RestoredRun`.
+        `research.program.restored.RestoredRun`.
       method: one of the objective's `score_methods`; "": its first.
       best: whether to find out if each scored token is the most likely one.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from research.errors import UserError, unknown
+from research.contract.errors import UserError, unknown
 
 QUESTIONS_PER_CALL = 256
 SYNTACTIC = ("gram", "syntactic")

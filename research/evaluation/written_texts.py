@@ -9,7 +9,7 @@ import numpy as np
 
 from research.generation.generate import make_generate
 from research.generation.options import Options
-from research.run.setup import Program
+from research.program.setup import Program
 
 
 def write_texts(

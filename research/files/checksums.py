@@ -8,7 +8,7 @@ from typing import Any
 
 from etils import epath
 
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.files.existence import exists, is_file
 from research.files.json_files import read_file
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from etils import epath
 
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.files.existence import exists
 from research.files.output_files import replace_text
 

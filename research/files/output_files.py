@@ -14,7 +14,7 @@ from pathlib import Path
 
 from etils import epath
 
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.files.paths import is_in_bucket
 
 SPECIAL_FOLDERS = ("/dev/", "/proc/")

@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from research.errors import UserError
+from research.contract.errors import UserError
 
 FORMATS = ("word2vec", "bin", "glove", "vec")
 SUFFIXES = {".bin": "bin", ".vec": "vec", ".txt": "word2vec"}

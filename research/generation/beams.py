@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research.batch import VocabInfo
+from research.contract.batch import VocabInfo
 from research.generation.next_token import History, end_ids, next_log_p
 from research.generation.options import Options
 from research.generation.written import Written

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from research.batch import FEATURE, NEVER, VocabInfo, input_names
+from research.contract.batch import FEATURE, NEVER, VocabInfo, input_names
 from research.generation.readouts import vocabulary_logits
-from research.objectives.inputs import seq2seq
+from research.objectives.layout import seq2seq
 
 
 class Context(NamedTuple):
     """What a network has read."""
 
-    cache: Any  # `research.networks.modules.protocol.Cache`
+    cache: Any  # `research.networks.shared.protocol.Cache`
     last: dict[str, jax.Array]  # the arrays of each row's last token, [R] each
     end: jax.Array | None  # [R]: the last position of its text; None: any
 

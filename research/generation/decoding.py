@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from research.batch import VocabInfo
+from research.contract.batch import VocabInfo
 from research.generation import beams, texts
 from research.generation.next_token import Sampling, begin_history
 from research.generation.options import Options

@@ -9,16 +9,16 @@ import jax
 import numpy as np
 
 from research import networks, objectives
-from research.batch import VocabInfo
+from research.contract.batch import VocabInfo
+from research.contract.errors import UserError
 from research.distributed import sharding
-from research.errors import UserError
 from research.generation import continuation
 from research.generation.decoding import Network, decode
 from research.generation.options import METHODS, NO_TOKEN, TOKENS, Options
 from research.generation.rows import map_rows
 from research.generation.written import Written
-from research.objectives.inputs.languages import parse_pair
-from research.objectives.inputs.prompt import Prompt, in_languages, pad_group
+from research.objectives.layout.languages import parse_pair
+from research.objectives.layout.prompt import Prompt, in_languages, pad_group
 
 
 class Text(NamedTuple):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research.batch import VocabInfo
+from research.contract.batch import VocabInfo
 from research.generation.options import NO_TOKEN, Options
 
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from research.fields import check, choice, free_text, number
-from research.objectives.inputs.languages import parse_pair
+from research.contract.fields import check, choice, free_text, number
+from research.objectives.layout.languages import parse_pair
 
 METHODS = ("greedy", "beam", "sample")
 NO_TOKEN = -1
@@ -13,7 +13,7 @@ TOKENS = ("ends", "suppress", "begin_suppress")
 
 @dataclass(frozen=True)
 class Options:
-    """The fields; launch.generate has a flag for each that a user would set.
+    """The fields; palimpsest generate has a flag for each that a user would set.
 
     Padding, bos and mask tokens are never written. The repetition penalty divides the
     logit of each token that the text has so far by it if the logit is positive, and

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from research.data.tokenizers.masked_text import encode_with_masks
-from research.data.tokenizers.vocabulary import Vocabulary
-from research.errors import UserError
+from research.contract.errors import UserError
+from research.data.tokenize.masked_text import encode_with_masks
+from research.data.tokenize.vocabulary import Vocabulary
 from research.generation.generate import find_writer, make_generate
 from research.generation.options import Options
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from research.parts import Folder
+from research.contract.parts import Folder
 
 HIGHER, LOWER = "higher", "lower"
 """What is better."""

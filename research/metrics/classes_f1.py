@@ -2,7 +2,7 @@
 
 The second class of two is the positive one, as in GLUE's MRPC and QQP. A data set of
 TensorFlow Datasets has an order of its own; labels of files are sorted, but a negated
-one, such as not_duplicate, comes first (`research.data.loading.labels.class_order`). A
+one, such as not_duplicate, comes first (`research.data.source.labels.class_order`). A
 class that is neither predicted nor right anywhere counts 0, as does one that is right
 somewhere and that the training text lacks.
 """

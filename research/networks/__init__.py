@@ -12,13 +12,12 @@ from typing import Any, ClassVar
 
 from flax import linen as nn
 
-from research.batch import VocabInfo
-from research.errors import UserError
-from research.networks.layers.adaptive import AdaptiveReadout
-from research.networks.layers.features import FEATURES, OF_VECTORS, VIEWS
-from research.networks.layers.heads import HeadSpec, Readout
-from research.networks.layers.options import Options
-from research.networks.modules.flax_bridge import (
+from research.contract.batch import VocabInfo
+from research.contract.errors import UserError
+from research.contract.parts import Folder
+from research.networks.shared.adaptive import AdaptiveReadout
+from research.networks.shared.features import FEATURES, OF_VECTORS, VIEWS
+from research.networks.shared.flax_bridge import (
     apply,
     bound_params,
     constrain,
@@ -32,9 +31,10 @@ from research.networks.modules.flax_bridge import (
     unbox,
     with_options,
 )
-from research.networks.modules.needs import TIE_CHOICES, Ability, Needs, merge_needs
-from research.networks.modules.protocol import BoundNetwork, Layers
-from research.parts import Folder
+from research.networks.shared.heads import HeadSpec, Readout
+from research.networks.shared.needs import TIE_CHOICES, Ability, Needs, merge_needs
+from research.networks.shared.options import Options
+from research.networks.shared.protocol import BoundNetwork, Layers
 
 FOLDER = Folder("research.networks", "Network")
 
@@ -44,7 +44,7 @@ class Network(Options, abc.ABC):
     """The base of all networks: a frozen dataclass whose fields are keys of `model`.
 
     Each module of this folder defines exactly one, a class named `Network`. Legal
-    values are declared with the fields (`research.fields`).
+    values are declared with the fields (`research.contract.fields`).
     """
 
     abilities: ClassVar[tuple[Ability, ...]]

@@ -8,43 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from research.batch import ArraySpec, ConstantSpec, Example, VocabInfo
+from research.contract.batch import ArraySpec, ConstantSpec, Example, VocabInfo
+from research.contract.errors import UserError, unknown
+from research.contract.fields import check
+from research.contract.parts import Folder
 from research.data.documents import ArrayType
-from research.data.units import TextSpec
-from research.errors import UserError, unknown
-from research.fields import check
-from research.objectives.inputs.specials import Specials
-from research.parts import Folder
+from research.data.rows import TextSpec
+from research.objectives.layout.specials import Specials
 
 if TYPE_CHECKING:  # this folder's modules import JAX; few commands load an objective
     from research.networks import BoundNetwork, Needs
-    from research.objectives.inputs.prompt import Prompt
+    from research.objectives.layout.prompt import Prompt
     from research.objectives.losses.cross_entropy import Term
-
-FAMILIES = (
-    "LM",
-    "MLM",
-    "PLM",
-    "DAE",
-    "contrastive",
-    "vectors",
-    "sentence",
-    "joint",
-    "supervised",
-)
 
 
 class Objective(abc.ABC):
     """The base of all objectives, with defaults for optional members.
 
     An objective is a frozen dataclass whose fields are its hyperparameters and config
-    keys, with their legal values (`research.fields`). Each module of this folder
-    defines exactly one, a class named `Objective`. Fields must not have the name of a
-    member of this class.
+    keys, with their legal values (`research.contract.fields`). It is the class named
+    `Objective` of a module in the folder of its family. Fields must not have the name
+    of a member of this class.
     """
-
-    family: str
-    """One of FAMILIES."""
 
     pattern: str
     """What rank and reach of every batch satisfy: "self" (each position attends to
@@ -116,6 +101,11 @@ class Objective(abc.ABC):
     def name(self) -> str:
         """The config's objective.name."""
         return type(self).__module__.rpartition(".")[-1]
+
+    @property
+    def family(self) -> str:
+        """The folder that its module is in, such as "mlm" or "tasks"."""
+        return type(self).__module__.split(".")[-2]
 
     def check_corpora(self, num: int) -> None:
         """Raises UserError: it does not read `num` corpora of data.mixture."""
@@ -306,71 +296,3 @@ def make_objective(name: str, **fields: Any) -> Objective:
         return objective(**fields)
     except (TypeError, ValueError) as error:
         raise UserError(f"objective {name}: {error}") from error
-
-
-def config_objective(config: Any) -> Objective:
-    """The objective of a config, on packed rows if data.packing is best_fit.
-
-    Raises:
-      UserError: as `make_objective`; or data.length is too small for it, its rows
-        cannot be packed, they cannot have the lengths of data.length_buckets, or a
-        vocabulary that is to be trained has too few sentinels.
-    """
-    objective, length = make_objective(**config.objective), config.data.length
-    if config.data.packing == "best_fit":
-        from research.objectives.inputs.packed_rows import PackedRows  # of few configs
-
-        objective = PackedRows(objective)
-    if length < objective.min_length:
-        raise UserError(
-            f"data.length is {length}, but objective {config.objective.name} needs at "
-            f"least {objective.min_length} for its specials and something to score"
-        )
-    if config.data.packing == "best_fit":
-        objective.batch_spec(length)  # raises if it cannot be packed
-    if config.data.length_buckets:
-        _check_length_buckets(config.data, objective, config.objective.name)
-    _check_sentinels(config.data, objective, config.objective.name)
-    return objective
-
-
-def _check_sentinels(data: Any, objective: Objective, name: str) -> None:
-    """Raises UserError: a vocabulary that is to be trained will have too few; one of a
-    file may have more than data.sentinels."""
-    needed = objective.num_sentinels(data.length)
-    if needed <= data.sentinels or data.task:
-        return
-    from research.data.tokenizers.train_tokenizer import TRAINED_TYPES  # takes long
-
-    if data.vocabulary in TRAINED_TYPES:
-        raise UserError(
-            f"data.sentinels is {data.sentinels}, but objective {name} needs {needed} "
-            f"in rows of data.length={data.length}; set data.sentinels={needed}"
-        )
-
-
-def _check_length_buckets(data: Any, objective: Objective, name: str) -> None:
-    lengths = [*data.length_buckets]
-    if data.mixing == "batches":
-        raise UserError(
-            "data.length_buckets mixes the corpora of a batch; set data.mixing=rows or "
-            "data.length_buckets=[]"
-        )
-    if objective.row_length is None:
-        raise UserError(
-            f"data.length_buckets: rows of objective {name} have one length; set "
-            "data.length_buckets=[]"
-        )
-    whole = all(type(length) is int for length in lengths)
-    least, most = objective.min_length, data.length - 1
-    inside = whole and all(least <= length <= most for length in lengths)
-    if not inside or lengths != sorted({*lengths}):
-        raise UserError(
-            f"data.length_buckets is {lengths}; it has ascending whole numbers from "
-            f"{least} to data.length - 1, {most}"
-        )
-    if data.task or data.reader != "native":
-        raise UserError(
-            "data.length_buckets needs a corpus that data.reader=native reads; set "
-            "data.task= and data.reader=native, or data.length_buckets=[]"
-        )

@@ -17,14 +17,14 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from research.checkpoints.checkpoint import Checkpoints, finished_steps
-from research.checkpoints.partial_restore import (
+from research.contract.errors import UserError
+from research.contract.state import State
+from research.files import checksums
+from research.interop.partial_restore import (
     check_source,
     find_checkpoint,
     restore_params,
 )
-from research.errors import UserError
-from research.files import checksums
-from research.step import State
 from tests.testing import fake_bucket
 from tests.testing.alarm import ends_within
 

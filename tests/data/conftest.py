@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from research.data.tokenizers import train_tokenizer, vocabulary
+from research.data.tokenize import train_tokenizer, vocabulary
 from tests.testing import small_data
 from tests.testing.fake_corpus import SENTINELS, SIZE, corpus_of, make_lines
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from research.contract.errors import UserError
 from research.data import cache
-from research.errors import UserError
 from research.files import checksums
 from research.files.checksums import CHECKSUMS_FILE
 

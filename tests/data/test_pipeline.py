@@ -10,9 +10,9 @@ import types
 import numpy as np
 import pytest
 
-from research.data.loading.prefetch import prefetch
-from research.data.loading.text_source import TextSource
 from research.data.pipeline import Data, Pipeline
+from research.data.source.prefetch import prefetch
+from research.data.source.text_source import TextSource
 from research.data.store import example_index
 from tests.testing import toy_objectives
 from tests.testing.toy_objectives import assert_same_batch, concatenate

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from research.data import work_shards
 from research.data.cache import fingerprint
-from research.data.corpora.corpus import join_corpora
-from research.data.loading.build import load_corpus
+from research.data.read.corpus import join_corpora
+from research.data.source.build import load_corpus
 from research.data.store import stream
-from research.data.tokenizers import vocabulary
+from research.data.tokenize import vocabulary
 from research.distributed.file_lock import file_lock
 
 DATA = {"vocabulary": "bytebpe", "vocabulary_size": 400, "sentinels": 5, "alpha": 0.0}
@@ -30,9 +30,9 @@ import json, sys
 from pathlib import Path
 from types import SimpleNamespace
 from research.data import work_shards
-from research.data.loading.build import load_corpus
+from research.data.source.build import load_corpus
 from research.data.store import stream
-from research.data.tokenizers import vocabulary
+from research.data.tokenize import vocabulary
 
 work_shards.MIN_SHARD_BYTES, files, cache, data = 4000, *sys.argv[1:]
 corpus = load_corpus(files, 0.2)

@@ -7,9 +7,9 @@ import types
 import jax
 import pytest
 
+from research.contract.errors import UserError
 from research.distributed import cluster
 from research.distributed.processes import Cluster
-from research.errors import UserError
 from tests.testing.connected_processes import (
     LOST_EXIT_CODE,
     Processes,

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from research.contract.errors import UserError
 from research.distributed.file_lock import file_lock, is_locked
-from research.errors import UserError
 from tests.testing.alarm import ends_within
 
 

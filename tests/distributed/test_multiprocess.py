@@ -11,9 +11,9 @@ import jax
 import numpy as np
 import pytest
 
+from research.contract.errors import UserError
 from research.distributed import processes
-from research.errors import UserError
-from research.run.metric_writer import read_metrics
+from research.record.metric_writer import read_metrics
 
 SCRIPT = """
 import json, signal, sys

@@ -2,8 +2,8 @@
 
 import pytest
 
+from research.contract.errors import UserError
 from research.distributed import processes
-from research.errors import UserError
 
 SLURM = {
     "SLURM_JOB_ID": "7",

@@ -4,8 +4,8 @@ import jax
 import pytest
 from jax.sharding import PartitionSpec as P
 
+from research.contract.errors import UserError
 from research.distributed import sharding
-from research.errors import UserError
 
 
 def sizes(data=-1, fsdp=1, tensor=1):

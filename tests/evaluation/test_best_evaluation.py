@@ -6,13 +6,13 @@ import pytest
 from etils import epath
 
 from launch.config import load_config
-from research import objectives
 from research import train as loop
-from research.checkpoints.partial_restore import find_checkpoint, load_on_host
-from research.data.loading.saved_batches import save_batches
+from research.config.objective import config_objective
+from research.config.phases import Phase
+from research.contract.errors import UserError
 from research.data.pipeline import open_data
+from research.data.source.saved_batches import save_batches
 from research.distributed import sharding
-from research.errors import UserError
 from research.evaluation.best_evaluation import (
     BestEvaluation,
     check_best_metric,
@@ -20,12 +20,12 @@ from research.evaluation.best_evaluation import (
 )
 from research.evaluation.evaluate import evaluate
 from research.evaluation.evaluations import Evaluations
-from research.run import compiled_phases
-from research.run.metric_writer import latest_metrics, read_metrics
-from research.run.phases import Phase
-from research.run.restored import run_params
-from research.run.setup import make_eval_zeros
-from research.run.workdir import read_result
+from research.interop.partial_restore import find_checkpoint, load_on_host
+from research.program import compiled_phases
+from research.program.restored import run_params
+from research.program.setup import make_eval_zeros
+from research.record.metric_writer import latest_metrics, read_metrics
+from research.record.workdir import read_result
 from tests.testing import small_data, tiny_runs
 from tests.testing.tiny_runs import tiny_config, train
 
@@ -295,7 +295,7 @@ def test_a_metric_of_predictions_that_are_not_scored_is_refused(folder, tmp_path
     corpus = small_data.write_corpus(tmp_path, "text", seed=1)
     keys = {"data.corpus": corpus, "train.best_metric": "f1"}
     config = tiny_config(folder, "finetune", **keys)
-    data = open_data(config, objectives.config_objective(config))
+    data = open_data(config, config_objective(config))
     save_batches(config, data, epath.Path(tmp_path / "saved"), config.train.steps)
     keys["data.task"] = f"{tmp_path}/saved"
     config = tiny_config(folder, "finetune", **keys)

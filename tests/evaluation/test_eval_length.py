@@ -8,10 +8,10 @@ import pytest
 
 from launch.config import load_config
 from research import networks
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.evaluation.evaluate import evaluate
 from research.objectives.losses.cross_entropy import masked_cross_entropy
-from research.run.setup import build_program, make_eval_zeros
+from research.program.setup import build_program, make_eval_zeros
 from tests.testing.tiny_runs import WORDS, random_state
 
 LENGTH, MEM_LEN = 12, 8

@@ -5,7 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.evaluation import harness
 from research.evaluation.sentence_scores import Score
 from research.generation.options import Options

@@ -26,7 +26,7 @@ from research.evaluation.predictions import (
 from research.evaluation.statistics import estimate, wilson_interval
 from research.evaluation.written_texts import write_texts
 from research.metrics import Item, measure
-from research.run.setup import build_program, make_eval_zeros
+from research.program.setup import build_program, make_eval_zeros
 from tests.testing import fake_tfds, small_data
 from tests.testing.tiny_runs import random_state
 

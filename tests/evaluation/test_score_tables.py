@@ -17,11 +17,7 @@ from research.evaluation.score_tables import (
 )
 from research.evaluation.score_tasks import CHOOSE, LAST_WORD, SENTENCES, Item
 from research.evaluation.sentence_scores import Score
-from research.objectives.corruption.scoring import (
-    ENERGY,
-    LIKELIHOOD,
-    PSEUDO_LIKELIHOOD,
-)
+from research.objectives.noise.scoring import ENERGY, LIKELIHOOD, PSEUDO_LIKELIHOOD
 
 
 def item(number, gold=0, group="", size=2, text="a b"):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.evaluation.score_tasks import Item, check_labels, chosen_items, read_items
 
 

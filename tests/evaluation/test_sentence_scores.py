@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from research import networks, objectives
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.evaluation import sentence_scores
 from research.evaluation.score_windows import num_bytes
 from research.evaluation.sentence_scores import Scorer, score
-from research.step import make_evaluate
+from research.program.step import make_evaluate
 from tests.testing.example_batches import keys, vocab
 from tests.testing.known_chain import (
     KnownChain,

@@ -6,15 +6,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from launch import vectors as command
+from launch.commands import vectors as command
 from research import objectives
-from research.data.tokenizers.model_files import wordpiece_json, words_json
-from research.data.tokenizers.tokenizer_models import HuggingFaceModel
-from research.data.tokenizers.train_tokenizer import special_pieces
-from research.data.tokenizers.vocabulary import Vocabulary, find_special_tokens
-from research.errors import UserError
+from research.contract.errors import UserError
+from research.data.tokenize.model_files import wordpiece_json, words_json
+from research.data.tokenize.tokenizer_models import HuggingFaceModel
+from research.data.tokenize.train_tokenizer import special_pieces
+from research.data.tokenize.vocabulary import Vocabulary, find_special_tokens
 from research.evaluation.word_vectors import Count, WordVectors, sums
-from research.inference.language_model import LanguageModel
+from research.use.inference.language_model import LanguageModel
 from tests.testing.model_options import model_options
 
 WORDS = ["king", "man", "woman", "queen", "King", "apple"]

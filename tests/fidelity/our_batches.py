@@ -9,9 +9,9 @@ from random import Random
 import numpy as np
 
 from research import objectives
-from research.batch import OTHER_DOCUMENT, SENTENCE, WORD, Example, Lexicon
+from research.contract.batch import OTHER_DOCUMENT, SENTENCE, WORD, Example, Lexicon
+from research.data.rows.packing.sentences import find_sentences
 from research.data.store.example_index import build_index
-from research.data.units.packing.sentences import find_sentences
 from tests.fidelity.table import System
 from tests.testing import example_batches, toy_objectives
 

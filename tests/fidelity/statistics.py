@@ -13,7 +13,7 @@ from random import Random
 
 import numpy as np
 
-from research.batch import WORD
+from research.contract.batch import WORD
 from tests.fidelity import official_rules
 from tests.fidelity.our_batches import (
     NUM_DOCUMENTS,

@@ -34,12 +34,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments import base
 from launch.config import load_config
 from launch.config_values import flatten
 from launch.user_code import module_at
 from research import objectives
-from research.run.identity import neutral_values
+from research.config import base
+from research.config.identity import neutral_values
 
 ROOT = Path(__file__).parents[2]
 FACTS = Path(__file__).with_name("facts")

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from docs import fidelity
+from experiments.studies import fidelity
 from tests.fidelity import statistics, table
 from tests.fidelity.guards.registry import GUARDS
 

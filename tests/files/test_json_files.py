@@ -6,7 +6,7 @@ import os
 import pytest
 from etils import epath
 
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.files.checksums import find_damage
 from research.files.json_files import NUMBER, read_json, read_json_lines
 

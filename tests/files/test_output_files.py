@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 from etils import epath
 
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.files.output_files import (
     check_output,
     delete_unfinished,

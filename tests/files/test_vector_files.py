@@ -8,7 +8,7 @@ import gzip
 import numpy as np
 import pytest
 
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.files.vector_files import FORMATS, encode_vectors, read_vectors, rows_of
 
 WORDS = ["the", "naïve", "日本", "100", "</s>"]

@@ -6,7 +6,7 @@ import pytest
 
 from research import networks
 from research.distributed import sharding
-from research.run.setup import zero_batch
+from research.program.setup import zero_batch
 from tests.testing.objective_cases import make_constants, make_network
 
 

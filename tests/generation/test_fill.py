@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from research import objectives
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.generation.fill import check_fills, make_fill
 from tests.generation.conftest import mesh_of
 from tests.testing.compiled_apply import apply

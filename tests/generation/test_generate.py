@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from research import networks, objectives
-from research.batch import NEVER
-from research.errors import UserError
+from research.contract.batch import NEVER
+from research.contract.errors import UserError
 from research.generation.generate import find_writer, make_generate
 from research.generation.options import Options
-from research.objectives import unilm
-from research.objectives.inputs import input_format, seq2seq, text_to_text
-from research.objectives.inputs.prompt import pad_rows
+from research.objectives.layout import input_format, seq2seq, text_to_text
+from research.objectives.layout.prompt import pad_rows
+from research.objectives.lm import unilm
 from tests.generation.conftest import mesh_of
 from tests.testing.interval_patterns import SinkWindow, with_sinks
 from tests.testing.objective_cases import VOCAB, make_constants

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from research.checkpoints.huggingface.generation_config import generation_options
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.generation.generate import make_generate
 from research.generation.options import Options
-from research.inference.open_run import open_run
+from research.interop.huggingface.generation_config import generation_options
+from research.use.inference.open_run import open_run
 from tests.testing import huggingface_goldens
 
 WRITERS = ("bart", "gpt2", "llama", "t5", "marian")

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from research.batch import NEVER
+from research.contract.batch import NEVER
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.kernels.interval_attention import interval_attention
 from research.kernels.intervals import run_intervals, sorted_intervals

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from research.batch import NEVER, attention_mask, input_names
+from research.contract.batch import NEVER, attention_mask, input_names
 from research.kernels.intervals import (
     Intervals,
     run_intervals,
@@ -18,8 +18,10 @@ from research.kernels.intervals import (
     sorted_queries,
     tile_bounds,
 )
-from research.networks.layers.dense_attention import AttentionInputs
-from research.networks.layers.dense_attention import attention_mask as dense_mask
+from research.networks.shared.dense_attention import AttentionInputs
+from research.networks.shared.dense_attention import (
+    attention_mask as dense_mask,
+)
 from tests.testing.objective_cases import (
     CASES,
     input_groups,

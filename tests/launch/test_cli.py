@@ -9,7 +9,7 @@ import pytest
 import launch
 from launch.backends import resources, submit
 from launch.cli import Parser, main, whole
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.generation.options import Options
 
 

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launch import config, config_values
-from research import fields, networks, objectives
-from research.errors import UserError
+from research import networks, objectives
+from research.config import sections
+from research.contract import fields
+from research.contract.errors import UserError
+from research.contract.parts import default_of
 from research.files.json_files import digest
-from research.parts import default_of
-from research.run import sections
 
 MLM = "experiments/mlm.py"
 VALUES = {

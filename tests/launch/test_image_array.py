@@ -7,8 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
-from research.errors import UserError
-from research.run.metric_writer import read_metrics
+from research.contract.errors import UserError
+from research.record.metric_writer import read_metrics
 from tests.launch import test_new_format
 from tests.testing import visual
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from research.data.documents import ArrayType, Document
-from research.data.formats import FileFormat
+from research.data.read.formats import FileFormat
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import objectives
-from research.batch import ArraySpec, input_specs, scored_specs
-from research.data.units import TextSpec
+from research.contract.batch import ArraySpec, input_specs, scored_specs
+from research.data.rows import TextSpec
 from research.networks import HeadSpec, Needs
 from research.objectives import lm
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy

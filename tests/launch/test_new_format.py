@@ -9,8 +9,8 @@ import pytest
 
 from launch.config import load_config
 from research import objectives
-from research.data import formats
-from research.errors import UserError
+from research.contract.errors import UserError
+from research.data.read import formats
 from tests.testing import tiny_runs
 
 FORMAT = '''
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from research.data.documents import ArrayType, join_parts
-from research.data.formats import FileFormat
-from research.data.formats.parsing.lines import decode
-from research.fields import number
+from research.data.read.formats import FileFormat
+from research.data.read.formats.parsing.lines import decode
+from research.contract.fields import number
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def run(folder, workdir, **keys):
         "objective.name": "beside",
     } | keys
     with found_in(folder):
-        tiny_runs.train(load_config("experiments/base.py:tiny", keys), workdir)
+        tiny_runs.train(load_config("research/config/base.py:tiny", keys), workdir)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from launch.cli import MISTAKE, main
-from launch.prepare import parser, run
+from launch.commands.prepare import parser, run
 
 GOOD = "one\ttwo\tgold\n" + "ab cd ef\tgh ij\tx\nkl mn\top qr\ty\n" * 9
 PAIR = {"fields": "one,two", "label": "gold"}

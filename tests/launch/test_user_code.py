@@ -10,7 +10,7 @@ import pytest
 from launch import config, report, sweep, table
 from launch.cli import main
 from launch.user_code import name_line_in_errors
-from research.errors import UserError
+from research.contract.errors import UserError
 from tests.proofs.fuzz.command_cases import finished_sweep, make_files
 
 

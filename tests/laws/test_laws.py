@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks
-from research.batch import NEVER, attention_mask
+from research.contract.batch import NEVER, attention_mask
 from tests.testing import objective_cases
 from tests.testing.instrumented_network import (
     Call,

@@ -10,7 +10,7 @@ import pytest
 
 from research.data import counter_rng
 from research.evaluation.learning import token_losses
-from research.objectives import dae
+from research.objectives.dae import dae
 from tests.testing.example_batches import keys
 from tests.testing.instrumented_network import target_weights
 from tests.testing.objective_cases import (
@@ -35,7 +35,7 @@ def test_an_untrained_network_predicts_as_one_that_sees_nothing(name, fields):
     seeing, blind = case.score(batch), case.score(batch, sight=0)
     assert np.isfinite(seeing.gradient).all() and seeing.gradient.any()
     own = case.objective
-    if own.family != "supervised" and (own.fills_masks or own.score_methods):
+    if own.family != "tasks" and (own.fills_masks or own.score_methods):
         assert token_losses(seeing.terms), "no sign that it has learnt too little"
     for term, (total, weight, _) in seeing.differentiated().items():
         loss, expected = total / weight, blind.terms[term].total / weight

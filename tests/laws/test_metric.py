@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from research.fields import check
+from research.contract.fields import check
 from research.metrics import (
     HIGHER,
     LOWER,

@@ -21,13 +21,13 @@ import pytest
 
 import docs
 from research import networks
-from research.batch import FEATURE, attention_mask
+from research.contract.batch import FEATURE, attention_mask
+from research.contract.errors import UserError
+from research.contract.parameter_names import current_name
 from research.distributed import sharding
-from research.errors import UserError
 from research.networks import FOLDER, Ability, HeadSpec, Needs
-from research.networks.modules.needs import STACKS
-from research.parameter_names import current_name
-from research.run import flops
+from research.networks.shared.needs import STACKS
+from research.program import flops
 from tests.testing import fast_key
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab

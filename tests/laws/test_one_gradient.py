@@ -8,11 +8,11 @@ import numpy as np
 import optax
 
 from research import networks
-from research.batch import ArraySpec
+from research.contract.batch import ArraySpec
 from research.distributed import sharding
-from research.run.constants import Constants
-from research.run.setup import make_init, state_shardings
-from research.step import gradient
+from research.program.constants import Constants
+from research.program.setup import make_init, state_shardings
+from research.program.step import gradient
 from tests.testing.objective_cases import (
     CASES,
     VOCAB,

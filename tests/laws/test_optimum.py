@@ -16,7 +16,7 @@ import optax
 import pytest
 
 from research import networks, objectives
-from research.batch import VocabInfo
+from research.contract.batch import VocabInfo
 from tests.testing import fast_key, markov_chain
 from tests.testing.example_batches import keys
 from tests.testing.markov_chain import LENGTH, NUM_STATES, VOCAB

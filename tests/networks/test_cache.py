@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.batch import NEVER
-from research.networks.modules.encoder_decoder import EncoderDecoder
-from research.networks.modules.transformer import Transformer
+from research.contract.batch import NEVER
+from research.networks.transformer.encoder_decoder import EncoderDecoder
+from research.networks.transformer.one_stack import Transformer
 from tests.testing.compiled_apply import apply
 from tests.testing.interval_patterns import with_sinks
 

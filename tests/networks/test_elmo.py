@@ -7,11 +7,11 @@ import pytest
 
 from experiments import elmo
 from research import networks
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.networks import Needs
-from research.networks.layers import characters
-from research.networks.lstm import Network
-from research.networks.modules.lstm import State
+from research.networks.recurrent.lstm import Network
+from research.networks.recurrent.lstm_stack import State
+from research.networks.shared import characters
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab
 from tests.testing.trees import make_params, parameter_shapes

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.errors import UserError
-from research.networks.modules import electra
-from research.networks.modules.electra import GeneratorDiscriminator
-from research.networks.modules.encoder_decoder import EncoderDecoder
-from research.networks.modules.transformer import Transformer
+from research.contract.errors import UserError
+from research.networks.transformer import electra
+from research.networks.transformer.electra import GeneratorDiscriminator
+from research.networks.transformer.encoder_decoder import EncoderDecoder
+from research.networks.transformer.one_stack import Transformer
 from tests.testing.compiled_apply import apply
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.networks.layers.dense import ACTIVATIONS
-from research.networks.modules.transformer import Transformer
+from research.networks.shared.dense import ACTIVATIONS
+from research.networks.transformer.one_stack import Transformer
 
 KEY = jax.random.key(0)
 T5 = {"init": "t5", "position": "t5", "norm": "rmsnorm", "bias": False}

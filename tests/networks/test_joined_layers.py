@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.networks import VIEWS, Needs
-from research.networks.lstm import Network
+from research.networks.recurrent.lstm import Network
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab
 from tests.testing.trees import make_params

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.errors import UserError
-from research.networks import transformer
-from research.run import flops
+from research.contract.errors import UserError
+from research.networks.transformer import transformer
+from research.program import flops
 
 SHAPE = 2, 6
 GROUP = {

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.batch import FEATURE
-from research.errors import UserError
+from research.contract.batch import FEATURE
+from research.contract.errors import UserError
 from research.networks import Needs
-from research.networks.lstm import Network
-from research.networks.modules.lstm_encoder_decoder import Attended, attentional_state
-from research.run import flops
+from research.networks.recurrent.lstm import Network
+from research.networks.recurrent.lstm_encoder_decoder import Attended, attentional_state
+from research.program import flops
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab
 from tests.testing.trees import make_params

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.networks import Needs
-from research.networks.modules import blocks
-from research.networks.modules.transformer import Transformer
+from research.networks.transformer import blocks
+from research.networks.transformer.one_stack import Transformer
 from tests.testing import fast_key
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.networks.modules.transformer import Transformer
+from research.networks.transformer.one_stack import Transformer
 from tests.testing.compiled_apply import apply
 
 HALF = 6

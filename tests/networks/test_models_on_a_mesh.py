@@ -9,10 +9,10 @@ import pytest
 
 from research import networks
 from research.distributed import sharding
-from research.networks.modules.electra import GeneratorDiscriminator
-from research.networks.modules.encoder_decoder import EncoderDecoder
-from research.networks.modules.lstm_encoder_decoder import LSTMEncoderDecoder
-from research.networks.modules.transformer import Transformer
+from research.networks.recurrent.lstm_encoder_decoder import LSTMEncoderDecoder
+from research.networks.transformer.electra import GeneratorDiscriminator
+from research.networks.transformer.encoder_decoder import EncoderDecoder
+from research.networks.transformer.one_stack import Transformer
 from research.objectives.losses import cross_entropy
 from tests.testing.interval_patterns import draw_rows
 from tests.testing.model_options import model_options

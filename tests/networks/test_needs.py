@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from research import networks
-from research.batch import VocabInfo
-from research.errors import UserError
+from research.contract.batch import VocabInfo
+from research.contract.errors import UserError
 from research.networks import HeadSpec, Needs, merge_needs
 from tests.testing.example_batches import vocab
 from tests.testing.model_options import model_options

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from research.errors import UserError
+from research.contract.errors import UserError
 
 KEY = jax.random.key(0)
 

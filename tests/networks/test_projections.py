@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from research import networks
-from research.batch import attention_mask
+from research.contract.batch import attention_mask
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab
 from tests.testing.model_options import model_options

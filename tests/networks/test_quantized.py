@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.checkpoints import int8_weights
-from research.errors import UserError
-from research.networks import transformer
-from research.networks.layers import quantized
-from research.networks.layers.quantized import SCALE, VALUES
-from research.shrinking.splitting import split_weights
+from research.contract.errors import UserError
+from research.interop import int8_weights
+from research.networks.shared import quantized
+from research.networks.shared.quantized import SCALE, VALUES
+from research.networks.transformer import transformer
+from research.use.shrinking.splitting import split_weights
 
 
 def draw(*shape, seed=0):

@@ -10,15 +10,10 @@ import numpy as np
 import pytest
 
 from launch.config import load_config
-from launch.hardware.placeholder_vocab import placeholder_vocab
+from launch.measure.placeholder_vocab import placeholder_vocab
 from research import networks, objectives
-from research.errors import UserError
-from research.networks.layers.subwords import (
-    Ngrams,
-    WordRows,
-    find_ngrams,
-    ngram_hash,
-)
+from research.contract.errors import UserError
+from research.networks.words.subwords import Ngrams, WordRows, find_ngrams, ngram_hash
 from tests.objectives.test_skipgram import example_of, words
 from tests.testing.example_batches import keys, vocab
 from tests.testing.model_options import model_options

@@ -6,8 +6,9 @@ import pytest
 
 from launch.config import load_config
 from research import networks
-from research.errors import UserError
-from research.networks import Needs, nnlm, word_cnn
+from research.contract.errors import UserError
+from research.networks import Needs
+from research.networks.words import nnlm, word_cnn
 from tests.testing import fast_key
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research import objectives
-from research.batch import SENTENCE
-from research.errors import UserError
-from research.objectives.bart import NOISE_RATES
-from research.objectives.corruption import bart_noise
+from research.contract.batch import SENTENCE
+from research.contract.errors import UserError
+from research.objectives.dae import bart_noise
+from research.objectives.dae.bart import NOISE_RATES
 from tests.testing.encoder_decoder import encoders_and_targets
 from tests.testing.example_batches import keys, rows, texts, vocab
 

@@ -10,9 +10,10 @@ import pytest
 
 from launch.config import load_config
 from research import networks, objectives
-from research.batch import PART, WORD
+from research.config.objective import config_objective
+from research.contract.batch import PART, WORD
 from research.data.pipeline import open_data
-from research.objectives.cvt import (
+from research.objectives.tasks.cvt import (
     STUDENTS,
     TAGGER,
     answers_of,
@@ -190,7 +191,7 @@ def test_batches_with_and_without_tags_alternate(tmp_path):
     keys |= {"data.vocabulary_size": 9, "data.length": 16, "train.batch": 8}
     keys |= {"data.cache_dir": str(tmp_path / "cache"), "data.held_out": 0.1}
     config = load_config("experiments/cvt.py:tiny", keys)
-    data = open_data(config, objectives.config_objective(config))
+    data = open_data(config, config_objective(config))
     kinds = []
     for step in range(4):
         batch = data.train.batch(step)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import objectives
-from research.errors import UserError
-from research.objectives.corruption.spans import span_counts
-from research.objectives.dae import span_corruption_lengths
+from research.contract.errors import UserError
+from research.objectives.dae.dae import span_corruption_lengths
+from research.objectives.noise.spans import span_counts
 from tests.testing.encoder_decoder import encoder_and_target_lists
 from tests.testing.example_batches import keys, texts, vocab
 

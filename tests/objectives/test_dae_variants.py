@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import networks, objectives
-from research.errors import UserError
-from research.objectives.dae import (
+from research.contract.errors import UserError
+from research.objectives.dae.dae import (
     NOISE_MASKS,
     REPLACEMENTS,
     TARGETS,

@@ -10,11 +10,11 @@ import pytest
 
 from launch.config import load_config
 from research import networks, objectives
-from research.batch import CONSTANTS
-from research.checkpoints.partial_restore import restore_params
-from research.errors import UserError
-from research.objectives.losses import distillation
-from research.run.setup import build_program
+from research.contract.batch import CONSTANTS
+from research.contract.errors import UserError
+from research.interop.partial_restore import restore_params
+from research.objectives.taught import distillation
+from research.program.setup import build_program
 from tests.testing import tiny_runs
 from tests.testing.compiled_apply import apply
 from tests.testing.model_options import model_options

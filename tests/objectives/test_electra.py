@@ -13,11 +13,11 @@ from jax.flatten_util import ravel_pytree
 from scipy import stats
 
 from research import networks, objectives
-from research.batch import SENTENCE
+from research.contract.batch import SENTENCE
+from research.contract.errors import UserError
 from research.data import counter_rng
-from research.data.units import TextSpec
-from research.errors import UserError
-from research.objectives import electra
+from research.data.rows import TextSpec
+from research.objectives.contrastive import electra
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from research import networks, objectives
-from research.errors import UserError
-from research.networks.modules.electra import TIE_CHOICES
-from research.objectives import electra
+from research.contract.errors import UserError
+from research.networks.transformer.electra import TIE_CHOICES
+from research.objectives.contrastive import electra
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 

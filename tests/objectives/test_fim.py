@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from research import objectives
-from research.objectives.inputs.packed_rows import PackedRows
+from research.objectives.combined.packed_rows import PackedRows
 from tests.testing.example_batches import keys, texts
 from tests.testing.objective_cases import VOCAB, make_batch
 

@@ -9,17 +9,17 @@ import numpy as np
 import optax
 import pytest
 
-from launch import cooccurrences as command
+from launch.commands import cooccurrences as command
 from research import networks, objectives
+from research.contract.errors import UserError
 from research.data.cooccurrences import (
     CELL,
     count_cells,
     count_words,
     shuffle_cells,
 )
-from research.data.formats import AUTO, LineError, make_format
-from research.errors import UserError
-from research.optimizers.adagrad import Optimizer
+from research.data.read.formats import AUTO, LineError, make_format
+from research.optimize.rules.adagrad import Optimizer
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 

@@ -13,8 +13,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from scipy import stats
 
 from research import networks, objectives
-from research.errors import UserError
-from research.objectives import infoword
+from research.contract.errors import UserError
+from research.objectives.contrastive import infoword
 from research.objectives.losses import contrastive
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options

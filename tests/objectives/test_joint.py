@@ -10,12 +10,12 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from research import networks, objectives
-from research.batch import EVALUATION_STEP, ArraySpec
-from research.errors import UserError
-from research.objectives.inputs import shared_input
+from research.contract.batch import EVALUATION_STEP, ArraySpec
+from research.contract.errors import UserError
+from research.objectives.combined import shared_input
 from research.objectives.losses.cross_entropy import Term
-from research.run.setup import make_init
-from research.step import make_step, weighted_loss
+from research.program.setup import make_init
+from research.program.step import make_step, weighted_loss
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import networks, objectives
-from research.batch import DOCUMENT, attention_mask
-from research.errors import UserError
+from research.contract.batch import DOCUMENT, attention_mask
+from research.contract.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 

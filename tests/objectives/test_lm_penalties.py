@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from research import networks, objectives
-from research.errors import UserError
-from research.networks.layers.heads import Readout
-from research.networks.modules.protocol import Undropped
+from research.contract.errors import UserError
+from research.networks.shared.heads import Readout
+from research.networks.shared.protocol import Undropped
 from tests.testing.example_batches import vocab
 from tests.testing.model_options import model_options
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from research import networks, objectives
-from research.errors import UserError
-from research.networks.modules.blocks import Encoded
+from research.contract.errors import UserError
+from research.networks.transformer.blocks import Encoded
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 

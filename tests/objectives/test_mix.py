@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import networks, objectives
-from research.batch import EVALUATION_STEP
-from research.errors import UserError
-from research.objectives import mix
-from research.objectives.inputs import composite, shared_input
+from research.contract.batch import EVALUATION_STEP
+from research.contract.errors import UserError
+from research.objectives.combined import composite, mix, shared_input
 from tests.testing.example_batches import keys, rows, texts, vocab
 from tests.testing.model_options import model_options
 

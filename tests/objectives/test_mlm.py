@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import networks, objectives
-from research.batch import WORD
-from research.errors import UserError
-from research.run.setup import zero_batch
+from research.contract.batch import WORD
+from research.contract.errors import UserError
+from research.program.setup import zero_batch
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 

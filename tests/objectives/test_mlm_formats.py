@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research import networks, objectives
-from research.batch import NEVER, NEXT, OTHER_DOCUMENT
-from research.data.units import TextSpec
-from research.errors import UserError
-from research.objectives import mlm
+from research.contract.batch import NEVER, NEXT, OTHER_DOCUMENT
+from research.contract.errors import UserError
+from research.data.rows import TextSpec
+from research.objectives.mlm import mlm
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from research import objectives
-from research.batch import PART, attention_mask
-from research.errors import UserError
+from research.contract.batch import PART, attention_mask
+from research.contract.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 
 VOCAB = vocab(labels=("0", "1", "2"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import objectives
-from research.batch import NEVER, WORD, attention_mask
+from research.contract.batch import NEVER, WORD, attention_mask
 from tests.testing.example_batches import keys, texts, vocab
 
 VOCAB = vocab()

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import networks, objectives
-from research.batch import SENTENCE, WORD
-from research.data.units import TextSpec
-from research.errors import UserError
+from research.contract.batch import SENTENCE, WORD
+from research.contract.errors import UserError
+from research.data.rows import TextSpec
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 

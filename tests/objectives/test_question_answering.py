@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from research import networks, objectives
-from research.batch import ANSWER_END, ANSWER_START
+from research.contract.batch import ANSWER_END, ANSWER_START
 from research.data.documents import ANSWERABLE, UNANSWERABLE
 from tests.testing.example_batches import keys, texts, vocab
 

@@ -11,10 +11,10 @@ import pytest
 from scipy import stats
 
 from research import objectives
-from research.batch import NEXT, OTHER_DOCUMENT, SENTENCE, WORD, Lexicon
-from research.errors import UserError
-from research.objectives import sentences
-from research.objectives.inputs import sentence_pairs
+from research.contract.batch import NEXT, OTHER_DOCUMENT, SENTENCE, WORD, Lexicon
+from research.contract.errors import UserError
+from research.objectives.layout import sentence_pairs
+from research.objectives.sentence import sentences
 from tests.testing.example_batches import keys, texts, vocab
 
 SIGNIFICANCE = 1e-4

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from research import networks, objectives
-from research.batch import PART
+from research.contract.batch import PART
+from research.contract.errors import UserError
 from research.data.documents import LABEL_SEPARATOR
-from research.errors import UserError
-from research.networks.modules.blocks import Encoded
-from research.objectives import sequence_classification
+from research.networks.transformer.blocks import Encoded
+from research.objectives.tasks import sequence_classification
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 

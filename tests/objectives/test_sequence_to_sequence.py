@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from research import objectives
-from research.errors import UserError
+from research.contract.errors import UserError
 from tests.testing.encoder_decoder import encoder_and_target_lists
 from tests.testing.example_batches import keys, texts, vocab
 

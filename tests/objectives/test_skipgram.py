@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from research import networks, objectives
-from research.batch import Example
+from research.contract.batch import Example
+from research.contract.errors import UserError
 from research.data import counter_rng
-from research.errors import UserError
-from research.objectives.corruption import word_counts, word_windows
-from research.objectives.losses import word_scores
+from research.objectives.vectors import word_counts, word_scores, word_windows
 from tests.testing.example_batches import keys, vocab
 from tests.testing.model_options import model_options
 

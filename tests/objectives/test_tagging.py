@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from research import objectives
-from research.batch import SENTENCE
-from research.data.corpora.corpus import Corpus
+from research.contract.batch import SENTENCE
+from research.contract.errors import UserError
 from research.data.documents import Document
-from research.data.tokenizers import train_tokenizer, vocabulary
-from research.data.units import TextSpec
-from research.errors import UserError
-from research.objectives import tagging
+from research.data.read.corpus import Corpus
+from research.data.rows import TextSpec
+from research.data.tokenize import train_tokenizer, vocabulary
+from research.objectives.sentence import tagging
 from tests.testing.example_batches import keys, texts, vocab
 
 VOCAB = vocab(size=96)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from research import networks, objectives
-from research.batch import CONSTANTS
-from research.errors import UserError
-from research.objectives.theseus import replace_modules
+from research.contract.batch import CONSTANTS
+from research.contract.errors import UserError
+from research.objectives.taught.theseus import replace_modules
 from tests.testing.model_options import model_options
 from tests.testing.objective_cases import VOCAB, make_batch, make_constants
 from tests.testing.trees import parameter_shapes

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import objectives
-from research.batch import INPUT_ARRAYS, PARAGRAPH, PART
-from research.errors import UserError
+from research.contract.batch import INPUT_ARRAYS, PARAGRAPH, PART
+from research.contract.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 
 SIGNIFICANCE = 1e-4

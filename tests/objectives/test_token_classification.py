@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from research import networks, objectives
-from research.batch import PART, WORD
-from research.objectives.inputs import task_input
+from research.contract.batch import PART, WORD
+from research.objectives.tasks import task_input
 from tests.testing.example_batches import keys, texts, vocab
 
 VOCAB = vocab()

@@ -6,7 +6,7 @@ from scipy import stats
 
 from experiments import ul2
 from research import objectives
-from research.objectives.corruption.spans import span_counts
+from research.objectives.noise.spans import span_counts
 from tests.testing.example_batches import keys, texts, vocab
 
 VOCAB = vocab(size=800, sentinels=160)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import networks, objectives
-from research.batch import LONE, NEXT, OTHER_DOCUMENT, SENTENCE, attention_mask
+from research.contract.batch import LONE, NEXT, OTHER_DOCUMENT, SENTENCE, attention_mask
+from research.contract.errors import UserError
 from research.data import counter_rng
-from research.errors import UserError
-from research.objectives import unilm
+from research.objectives.lm import unilm
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 

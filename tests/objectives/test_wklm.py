@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import networks, objectives
-from research.batch import WORD, Lexicon
-from research.data.corpora import lexicon as lexicons
-from research.errors import UserError
-from research.objectives import wklm
-from research.objectives.corruption.masking import replace_chosen
+from research.contract.batch import WORD, Lexicon
+from research.contract.errors import UserError
+from research.data.read import lexicon as lexicons
+from research.objectives.contrastive import wklm
+from research.objectives.noise.masking import replace_chosen
 from tests.testing.example_batches import keys, texts, vocab
 
 SIGNIFICANCE = 1e-4

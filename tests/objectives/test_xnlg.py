@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from research import networks, objectives
-from research.batch import PARAGRAPH
-from research.checkpoints.partial_restore import restore_params
-from research.run.optimizer import is_frozen
-from research.run.setup import build_program
+from research.contract.batch import PARAGRAPH
+from research.interop.partial_restore import restore_params
+from research.optimize.optimizer import is_frozen
+from research.program.setup import build_program
 from tests.testing import tiny_runs
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.tiny_runs import random_state, tiny_config

@@ -158,7 +158,7 @@ def train_ours(folder: Path, model: str, seed: int, rate: str, to: Path) -> None
     command = [sys.executable, "-m", "launch.train", f"--workdir={workdir}"]
     subprocess.run([*command, f"--config={experiment}", *flags], cwd=ROOT, check=True)
     seconds = child_seconds() - before
-    command = [sys.executable, "-m", "launch.vectors", f"--workdir={workdir}"]
+    command = [sys.executable, "-m", "launch.commands.vectors", f"--workdir={workdir}"]
     subprocess.run([*command, f"--to={to}"], cwd=ROOT, check=True)
     Path(f"{to}.seconds").write_text(str(seconds))
 
@@ -196,7 +196,7 @@ def glove_keys(folder: Path, rate: str) -> dict:
     if not pairs.exists():
         flags = [f"--texts={folder / 'words.txt'}", f"--to={pairs}"]
         flags += [f"--window={WINDOW}", "--min-count=1"]
-        command = [sys.executable, "-m", "launch.cooccurrences", *flags]
+        command = [sys.executable, "-m", "launch.commands.cooccurrences", *flags]
         subprocess.run(command, cwd=ROOT, check=True)
     length, batch = 1024, 64
     count = pairs.read_bytes().count(b"\n")

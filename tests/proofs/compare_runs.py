@@ -35,7 +35,7 @@ def _arrays(workdir: Path) -> dict[str, Any]:
     import jax
 
     from research.checkpoints.checkpoint import path_name
-    from research.checkpoints.partial_restore import find_checkpoint, load_on_host
+    from research.interop.partial_restore import find_checkpoint, load_on_host
 
     tree = load_on_host(find_checkpoint(str(workdir)), "params", "rest")
     return {path_name(path): x for path, x in jax.tree_util.tree_leaves_with_path(tree)}

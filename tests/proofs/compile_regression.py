@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from launch.cli import Parser, main
 from launch.config import load_config
-from launch.hardware.tpu_topology import set_environment, topology_devices
+from launch.measure.tpu_topology import set_environment, topology_devices
 from launch.user_code import module_at
-from research.errors import UserError
+from research.contract.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 GOLDENS = ROOT / "tests" / "goldens" / "compile"
@@ -112,7 +112,7 @@ def compile_in_subprocess(case: Case) -> dict | None:
 def compiled(case: Case) -> dict:
     """The facts about a compiled step that a golden file has."""
     # Imports JAX, which reads the environment that `run` sets.
-    from launch.hardware.aot_compile import compile_facts
+    from launch.measure.aot_compile import compile_facts
 
     spec = f"{ROOT / 'experiments' / case.name}.py:{case.size}"
     config = load_config(spec, case.keys)

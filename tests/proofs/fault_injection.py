@@ -23,8 +23,8 @@ from typing import Any
 
 from launch import cli
 from launch.cli import Parser, main
+from research.contract.errors import UserError
 from research.data.progress import progress
-from research.errors import UserError
 from tests.proofs import clock
 from tests.proofs.compare_runs import compare
 from tests.proofs.run_process import START_TIMEOUT_S, ProcessGroup, Run

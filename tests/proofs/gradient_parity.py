@@ -30,7 +30,7 @@ from launch.cli import Parser, main
 from launch.config import from_file
 from launch.user_code import module_at
 from research import objectives
-from research.errors import UserError, unknown
+from research.contract.errors import UserError, unknown
 from tests.proofs.parallelism_cases import CASES, REFERENCE, Case, work
 
 RECURRENT = "transformer_xl"

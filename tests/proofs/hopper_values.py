@@ -19,12 +19,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from launch.hardware.attention_speed import PATTERNS, make_case
+from launch.measure.attention_speed import PATTERNS, make_case
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.kernels.hopper.attention import BIAS_TILES, DTYPES, TILES
 from research.kernels.plan import Settings, make_plan
-from research.networks.layers.dense_attention import AttentionInputs, attention_mask
-from research.networks.layers.hopper_attention import HOPPER, hopper_mask
+from research.networks.shared.dense_attention import (
+    AttentionInputs,
+    attention_mask,
+)
+from research.networks.transformer.hopper_attention import (
+    HOPPER,
+    hopper_mask,
+)
 from tests.kernels.test_hopper_attention import gradients
 from tests.kernels.test_interval_attention import BOUNDS, dense
 

@@ -19,7 +19,7 @@ TOLERANCE = 1e-5
 
 def make(folder: Path) -> int:
     """Exports the runs."""
-    from research.run.export import export_run
+    from research.use.export import export_run
     from tests.testing import task_runs
 
     for name in task_runs.CASES:

@@ -184,7 +184,7 @@ def keep(tokenizers, folder: Path, file: Path) -> None:
 
 def compare(folder: Path) -> int:
     """The number of lines whose ids differ."""
-    from research.data.tokenizers.vocabulary import load_vocabulary
+    from research.data.tokenize.vocabulary import load_vocabulary
 
     made, wrong = json.loads((folder / IDS).read_text()), 0
     for name, expected in made["ids"].items():

@@ -3,8 +3,8 @@ signals.
 
     python -m tests.proofs.killed_commands --workdir=runs/killed --times=20 --sweeps=6
 
-An export, launch.shrink and a report are killed (SIGKILL) at a random moment, half of
-the times while they write. What then has the final name is whole, and the next one
+An export, palimpsest shrink and a report are killed (SIGKILL) at a random moment, half
+of the times while they write. What then has the final name is whole, and the next one
 leaves what one leaves that was not killed, and nothing beside it. The driver of a sweep
 is stopped and goes on (SIGSTOP, SIGCONT), is asked to end (SIGTERM), is killed, or its
 clock is set back by a day; the sweep is then run again until it ends, and its results
@@ -30,12 +30,13 @@ from typing import Any, NamedTuple
 
 from etils import epath
 
-from launch import cli, export, report, shrink
+from launch import cli, report
 from launch.cli import Parser, main
+from launch.commands import export, shrink
 from research.checkpoints.checkpoint import FOLDER
-from research.errors import UserError
+from research.config.identity import CONFIG_FILE
+from research.contract.errors import UserError
 from research.files.checksums import find_damage
-from research.run.identity import CONFIG_FILE
 from tests.proofs import clock
 from tests.proofs.fault_injection import SMALL
 from tests.proofs.run_process import (
@@ -82,8 +83,8 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def shrunk_tree(folder: Path) -> dict[str, bytes]:
-    """Path -> content, of runs that launch.shrink has made; of files that have times,
-    and of checkpoints, whose files have random names, whether they are whole."""
+    """Path -> content, of runs that palimpsest shrink has made; of files that have
+    times, and of checkpoints, whose files have random names, whether they are whole."""
     found = {}
     for path, content in tree(folder).items():
         name, file = Path(path), folder / path
@@ -348,8 +349,8 @@ def run(args) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if args.times:
         import launch.reports.figures  # noqa: F401  # once, before the forks
-        import research.run.export
-        import research.shrinking.recipes  # noqa: F401
+        import research.use.export
+        import research.use.shrinking.recipes  # noqa: F401
 
         kinds = {"export": exported, "shrink": shrunk, "report": reported}
         for name, make in kinds.items():

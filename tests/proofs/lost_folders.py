@@ -14,9 +14,9 @@ from pathlib import Path
 from launch import cli
 from launch.cli import Parser, main
 from research.checkpoints.checkpoint import FOLDER
+from research.contract.errors import UserError
 from research.distributed.file_lock import is_locked
-from research.errors import UserError
-from research.run.workdir import LOCK_FILE
+from research.record.workdir import LOCK_FILE
 from tests.proofs import permissions
 from tests.proofs.fault_injection import SMALL
 from tests.proofs.run_process import ProcessGroup, Run

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from launch import cli
 from launch.config import load_config
-from research.errors import UserError
+from research.contract.errors import UserError
 
 
 class Case(NamedTuple):
@@ -64,7 +64,7 @@ def make_config(
     """The config of an experiment in a case.
 
     Args:
-      name: of the experiment, or of the objective if `spec` is experiments/base.py.
+      name: of the experiment, or of the objective if `spec` is research/config/base.py.
       spec: the experiment's file, with a size.
       data: values of keys of the section `data`.
       steps: of training.
@@ -74,7 +74,7 @@ def make_config(
         data["data.mixture"] = {data["data.corpus"]: 1.0}
     mesh = zip(("mesh.data", "mesh.fsdp", "mesh.tensor"), case.mesh, strict=True)
     own = {"train.steps": steps, "train.accumulate": case.accumulate}
-    if spec.startswith("experiments/base.py"):
+    if spec.startswith("research/config/base.py"):
         own["objective.name"] = name
     return load_config(spec, own | data | OVERRIDES | dict(mesh))
 
@@ -88,8 +88,8 @@ def measure(config: Any) -> dict[str, Any]:
 
     from research.checkpoints.checkpoint import path_name
     from research.distributed import sharding
-    from research.run.setup import build_program, initial_state, train_batches
-    from research.step import host_means
+    from research.program.setup import build_program, initial_state, train_batches
+    from research.program.step import host_means
 
     program = build_program(config)
 

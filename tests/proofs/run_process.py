@@ -18,7 +18,7 @@ from launch import cli, train
 from research.checkpoints.checkpoint import FOLDER, TEMPORARY, finished_steps
 from research.distributed.cluster import NOT_CONNECTED
 from research.files.checksums import CHECKSUMS_FILE
-from research.run.metric_writer import METRICS_FILE, read_metrics
+from research.record.metric_writer import METRICS_FILE, read_metrics
 from tests.proofs import clock
 
 POLL_INTERVAL_S = 0.005

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from research.checkpoints.checkpoint import Checkpoints
-from research.step import State
+from research.contract.state import State
 from tests.distributed.test_multiprocess import FAST_COMPILE, corpus
 from tests.proofs import compare_runs, fault_injection
 from tests.proofs.run_process import ProcessGroup, Run

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from launch import cli
-from research import fields
+from research.contract import fields
 from tests.proofs.fuzz import (
     command,
     command_cases,

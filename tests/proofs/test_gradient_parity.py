@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from research import objectives
-from research.errors import UserError
+from research.contract.errors import UserError
 from tests.proofs import gradient_parity
 from tests.proofs.parallelism_cases import REFERENCE
 

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from research.batch import WORD, Example, Lexicon, VocabInfo
+from research.contract.batch import WORD, Example, Lexicon, VocabInfo
 from research.data import counter_rng
 
 LABELS = ("a", "b", "c")

@@ -13,7 +13,7 @@ from launch.backends import backend, run_attempt
 from launch.backends.attempt_log import ProcessRecord
 from launch.backends.backend import flag
 from launch.backends.resources import Resources
-from research.run.workdir import write_result
+from research.record.workdir import write_result
 
 LOST, NEVER_STARTED, GOES_ON = None, "never started", "goes on"
 """In place of an exit code: the job's machine dies; no process of the job starts; it

@@ -2,8 +2,8 @@
 
 import random
 
-from research.data.corpora.corpus import Corpus
 from research.data.documents import Document
+from research.data.read.corpus import Corpus
 
 SIZE, SENTINELS = 420, 7
 

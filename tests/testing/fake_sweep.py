@@ -10,7 +10,7 @@ from launch.cli import NON_FINITE
 from launch.reports.tables import Column, Curve, Paper, Rows, Table
 from launch.sweeps import sweep_plan
 from launch.sweeps.trial import Trial
-from research.run.workdir import write_result
+from research.record.workdir import write_result
 
 SWEEP = """
 def sweep(scale):

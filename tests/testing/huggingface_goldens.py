@@ -12,11 +12,11 @@ from safetensors.numpy import load_file
 
 from research import networks
 from research.checkpoints.checkpoint import path_name
-from research.checkpoints.huggingface import restore
-from research.checkpoints.huggingface.folder import CONFIG
-from research.networks.modules.encoder_decoder import EncoderDecoder
-from research.networks.modules.transformer import Transformer
-from research.objectives.inputs.task_input import head_spec
+from research.interop.huggingface import restore
+from research.interop.huggingface.folder import CONFIG
+from research.networks.transformer.encoder_decoder import EncoderDecoder
+from research.networks.transformer.one_stack import Transformer
+from research.objectives.tasks.task_input import head_spec
 from tests.testing.huggingface_outputs import OUTPUTS
 from tests.testing.model_options import model_options
 

@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 
-from research.batch import VocabInfo
 from research.checkpoints.checkpoint import path_name
-from research.checkpoints.huggingface import export
+from research.contract.batch import VocabInfo
+from research.interop.huggingface import export
 from tests.testing.huggingface_goldens import params_of
 
 

@@ -4,15 +4,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research.batch import NEVER
-from research.objectives import bart, dae, lm, mlm
+from research.contract.batch import NEVER
+from research.objectives.dae import bart, dae
+from research.objectives.lm import lm
 from research.objectives.losses.cross_entropy import (
     Term,
     binary_cross_entropy,
     masked_cross_entropy,
 )
-from research.objectives.sequence_classification import POOLS
-from research.step import weighted_loss
+from research.objectives.mlm import mlm
+from research.objectives.tasks.sequence_classification import POOLS
+from research.program.step import weighted_loss
 
 IGNORED = -100
 

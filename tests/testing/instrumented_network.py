@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks
-from research.batch import input_group
+from research.contract.batch import input_group
 from tests.testing import fast_key
 from tests.testing.example_batches import keys
 from tests.testing.objective_cases import (

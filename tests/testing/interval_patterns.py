@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from research.batch import INTERVAL_ARRAYS, input_specs
-from research.objectives import lm
+from research.contract.batch import INTERVAL_ARRAYS, input_specs
+from research.objectives.lm import lm
 
 Row = tuple[dict[str, np.ndarray], np.ndarray]
 """rank and the arrays of queries, [L] each; and the mask by definition, [L, L]."""

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from research.batch import attention_mask, input_group
+from research.contract.batch import attention_mask, input_group
 from research.distributed import sharding
-from research.networks.layers.heads import Readout
+from research.networks.shared.heads import Readout
 from tests.testing.markov_chain import (
     NUM_STATES,
     POWERS,

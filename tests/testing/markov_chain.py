@@ -12,7 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from research import objectives
-from research.batch import PARAGRAPH, WORD, Example, attention_mask, input_group
+from research.contract.batch import (
+    PARAGRAPH,
+    WORD,
+    Example,
+    attention_mask,
+    input_group,
+)
 from tests.testing.example_batches import keys, vocab
 
 NUM_STATES = 6

@@ -3,13 +3,13 @@
 import dataclasses
 from typing import Any
 
-from experiments import base
 from research import networks
+from research.config import base
 
 
 def model_options(*, network: str = "transformer", **changes: Any) -> networks.Network:
-    """The keys of experiments/base.py, but for `changes`; of another network than the
-    transformer, those that it has."""
+    """The keys of research/config/base.py, but for `changes`; of another network than
+    the transformer, those that it has."""
     cls = networks.FOLDER.part_class(network, "model.network")
     section = base.get_config().model.to_dict() | changes
     del section["network"]

@@ -9,7 +9,7 @@ import pytest
 
 from docs.examples.objectives import distilled, prefix
 from research import networks, objectives
-from research.batch import (
+from research.contract.batch import (
     ANSWER_END,
     ANSWER_START,
     CONSTANTS,
@@ -26,7 +26,7 @@ from research.batch import (
     no_value,
     piece_columns,
 )
-from research.objectives.inputs.packed_rows import PackedRows
+from research.objectives.combined.packed_rows import PackedRows
 from tests.testing import visual
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options

@@ -2,7 +2,7 @@
 
 from ml_collections import ConfigDict
 
-from research.run import sections
+from research.config import sections
 
 
 def section(**changes):

@@ -4,8 +4,9 @@ import contextlib
 import json
 import random
 
-from experiments import base
 from research import objectives
+from research.config import base
+from research.config.objective import config_objective
 from research.data.pipeline import open_data
 
 READ_ANNOTATED_TEXT = (
@@ -88,5 +89,5 @@ def restored_seqio_registry():
 
 def open_small(config):
     """The `Data` of a config, and its objective."""
-    objective = objectives.config_objective(config)
+    objective = config_objective(config)
     return open_data(config, objective), objective

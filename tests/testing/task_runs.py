@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks
-from research.run.setup import build_program, eval_batches
+from research.program.setup import build_program, eval_batches
 from tests.testing.tiny_runs import WORDS, save_untrained, tiny_config
 
 LABELS = ("no", "yes", "perhaps")

@@ -11,8 +11,8 @@ from research import train as loop
 from research.checkpoints.checkpoint import Checkpoints, finished_steps
 from research.distributed.peers import Peers
 from research.files.json_files import write_json
-from research.run.setup import build_program, label_names
-from research.run.workdir import config_digest
+from research.program.setup import build_program, label_names
+from research.record.workdir import config_digest
 
 WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
 

@@ -7,9 +7,9 @@ from types import MappingProxyType
 import numpy as np
 
 from research import objectives
-from research.batch import ArraySpec, VocabInfo
+from research.contract.batch import ArraySpec, VocabInfo
 from research.data import counter_rng
-from research.data.units import TextSpec
+from research.data.rows import TextSpec
 
 
 class Stream:

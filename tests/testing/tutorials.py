@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from docs.site_pages import NAV
+from experiments.studies.site_pages import NAV
 
 ROOT = Path(__file__).parents[2]
 PAGES = tuple(NAV["Tutorials"].values())
@@ -28,9 +28,18 @@ MARK, END = "\0", "END_OF_PYTHON"
 TIMEOUT_S = 900  # of a page on a busy machine
 IMPORTED = [
     *(f"launch.{name}" for name in ("train", "evaluate", "generate", "export")),
-    *("launch.sweep", "launch.table", "launch.compile", "launch.serve"),
-    *("launch.backends.run_attempt", "research.inference.open_run", "docs.patterns"),
-    *("orbax.checkpoint", "research.run.setup", "research.train"),
+    *(
+        "launch.sweep",
+        "launch.table",
+        "launch.commands.compile",
+        "launch.commands.serve",
+    ),
+    *(
+        "launch.backends.run_attempt",
+        "research.use.inference.open_run",
+        "experiments.studies.patterns",
+    ),
+    *("orbax.checkpoint", "research.program.setup", "research.train"),
 ]
 """What the commands import: once for all."""
 ENVIRONMENT = {

@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from research import objectives
-from research.batch import FEATURE, ArraySpec, input_specs, scored_specs
+from research.contract.batch import FEATURE, ArraySpec, input_specs, scored_specs
 from research.data.documents import ArrayType
-from research.data.units import TextSpec
+from research.data.rows import TextSpec
 from research.networks import Needs
-from research.objectives import lm
+from research.objectives.lm import lm
 from research.objectives.losses.cross_entropy import masked_cross_entropy
 
 REGIONS, WIDTH = 4, 8

@@ -6,9 +6,12 @@ from typing import ClassVar
 import numpy as np
 
 from docs.examples.objectives import prefix
-from research.fields import choice, fraction
-from research.objectives import lm, mlm, sentences, sequence_classification
+from research.contract.fields import choice, fraction
+from research.objectives.lm import lm
 from research.objectives.losses.cross_entropy import Term
+from research.objectives.mlm import mlm
+from research.objectives.sentence import sentences
+from research.objectives.tasks import sequence_classification
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ python -m launch.train --config=experiments/lm.py --workdir=runs/lm
 python -m launch.train --config=experiments/distilled.py --workdir=runs/distilled
 """
 
-from experiments import base
+from research.config import base
 
 
 def get_config():

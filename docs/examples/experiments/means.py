@@ -3,7 +3,7 @@
 python -m launch.train --config=experiments/means.py --workdir=runs/means
 """
 
-from experiments import base
+from research.config import base
 
 
 def get_config():

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from research import networks
-from research.batch import attention_mask
-from research.errors import UserError
-from research.networks.layers.dense import (
+from research.contract.batch import attention_mask
+from research.contract.errors import UserError
+from research.networks.shared.dense import (
     STATE_AXES,
     Dense,
     FeedForward,
@@ -21,11 +21,11 @@ from research.networks.layers.dense import (
     dropout,
     gather_positions,
 )
-from research.networks.layers.embeddings import TokenEmbedding
-from research.networks.layers.heads import VocabHead, make_heads
-from research.networks.layers.options import dim, dropout_rate
-from research.networks.layers.positions import sinusoids
-from research.networks.layers.products import einsum
+from research.networks.shared.embeddings import TokenEmbedding
+from research.networks.shared.heads import VocabHead, make_heads
+from research.networks.shared.options import dim, dropout_rate
+from research.networks.shared.positions import sinusoids
+from research.networks.shared.products import einsum
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from research import networks, objectives
-from research.batch import CONSTANTS, ConstantSpec, input_specs, scored_specs
-from research.data.units import TextSpec
-from research.fields import free_text, number
-from research.objectives import lm
+from research.contract.batch import CONSTANTS, ConstantSpec, input_specs, scored_specs
+from research.contract.fields import free_text, number
+from research.data.rows import TextSpec
+from research.objectives.lm import lm
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 from research.objectives.losses.softmax import compute_logits
 
@@ -25,7 +25,6 @@ class Objective(objectives.Objective):
     heads: int = number(4, least=1)
     feedforward: int = number(1024, least=1)
 
-    family = "LM"
     pattern = "causal"
     min_length = 1
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from research import objectives
-from research.batch import input_specs, scored_specs
+from research.contract.batch import input_specs, scored_specs
+from research.contract.fields import number
 from research.data import counter_rng
-from research.data.units import TextSpec
-from research.fields import number
-from research.objectives import lm
+from research.data.rows import TextSpec
+from research.objectives.lm import lm
 from research.objectives.losses.cross_entropy import masked_cross_entropy
 
 
@@ -20,7 +20,6 @@ class Objective(objectives.Objective):
 
     min_prefix: float = number(0.1, least=0, below=1)  # of a text that is given
 
-    family = "LM"
     pattern = "general"
     min_length = 2  # a token that is given, and one behind it
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import seqio
 
-from research.batch import VocabInfo
-from research.data.loading.build import OpenedText
+from research.contract.batch import VocabInfo
+from research.contract.errors import UserError, unknown
 from research.data.seqio import register_tasks
 from research.data.seqio.task_errors import name_line
 from research.data.seqio.task_features import find_split
 from research.data.seqio.task_source import TaskSource
 from research.data.seqio.task_vocabulary import make_vocab_info, word_starts
-from research.errors import UserError, unknown
+from research.data.source.build import OpenedText
 
 REFUSED = {
     "dupe_factor": 0,

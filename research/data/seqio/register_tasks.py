@@ -11,20 +11,16 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
-from research.batch import EVALUATION_STEP, ArraySpec
-from research.data.loading.build import OpenedText, open_text
-from research.data.loading.mixture_schedule import MixtureSchedule
-from research.data.loading.text_source import (
-    EVALUATION_SEED,
-    ROWS_PER_CALL,
-    TextSource,
-)
-from research.errors import UserError, unknown
+from research.contract.batch import EVALUATION_STEP, ArraySpec
+from research.contract.errors import UserError, unknown
+from research.data.order.mixture_schedule import MixtureSchedule
+from research.data.source.build import OpenedText, open_text
+from research.data.source.text_source import EVALUATION_SEED, ROWS_PER_CALL, TextSource
 
 tf.config.set_visible_devices([], "GPU")  # else TensorFlow takes the GPU's memory
 
 DEFAULT_LENGTH = 128
-"""The default of data.length in experiments/base.py."""
+"""The default of data.length in research/config/base.py."""
 
 OWN_TASKS: dict[str, list[str]] = {}
 """Names that `register` registered: task -> itself; mixture -> its tasks, in order."""

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from research.errors import UserError
+from research.contract.errors import UserError
 
 OWN = str(Path(__file__).parents[2])
 LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("purelib", "stdlib"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from research.batch import (
+from research.contract.batch import (
     DOCUMENT,
     PARAGRAPH,
     PART,

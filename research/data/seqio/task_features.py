@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from research.errors import UserError, unknown
+from research.contract.errors import UserError, unknown
 
 
 def find_split(provider: Any, split: str) -> str:

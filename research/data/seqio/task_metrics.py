@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import seqio
 
+from research.contract.errors import UserError
 from research.data.seqio.task_errors import name_line
-from research.errors import UserError
 
 
 class ScoredTexts(NamedTuple):

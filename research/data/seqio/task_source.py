@@ -12,25 +12,21 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from research.batch import (
+from research.contract.batch import (
     EVALUATION_STEP,
     VocabInfo,
     check_arrays,
     empty_examples,
     example_ids,
 )
+from research.contract.errors import UserError
 from research.data import cache, counter_rng
-from research.data.loading.text_source import (
-    EVALUATION_SEED,
-    ROWS_PER_CALL,
-    TextSource,
-)
 from research.data.seqio import task_metrics
 from research.data.seqio.task_errors import name_line
 from research.data.seqio.task_examples import cut_texts, make_examples
 from research.data.seqio.task_features import choose_features, count_ids, find_split
+from research.data.source.text_source import EVALUATION_SEED, ROWS_PER_CALL, TextSource
 from research.data.store.example_index import Index
-from research.errors import UserError
 
 # n rows, N examples, T new tokens, V vocabulary, W the longest text of a chunk
 

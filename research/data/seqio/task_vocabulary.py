@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from sentencepiece import SentencePieceProcessor as SentencePiece
 
-from research.batch import VocabInfo
-from research.data.corpora import word_boundaries
-from research.data.tokenizers.tokenizer_models import MARK
-from research.errors import UserError
+from research.contract.batch import VocabInfo
+from research.contract.errors import UserError
+from research.data.read import word_boundaries
+from research.data.tokenize.tokenizer_models import MARK
 
 
 def make_vocab_info(vocabulary: Any, num_sentinels: int) -> VocabInfo:

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from research.batch import ANSWER_END, ANSWER_START, PART, no_value
+from research.contract.batch import ANSWER_END, ANSWER_START, PART, no_value
+from research.contract.errors import UserError, unknown
 from research.data.documents import ArrayType, Document
-from research.data.tokenizers.token_offsets import (
+from research.data.tokenize.token_offsets import (
     first_token_at,
     first_token_of_each,
     last_token_at,
     token_offsets,
 )
-from research.data.tokenizers.vocabulary import Vocabulary
-from research.errors import UserError, unknown
+from research.data.tokenize.vocabulary import Vocabulary
 
 
 def annotate(

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.batch import LONE
+from research.contract.batch import LONE
+from research.contract.errors import UserError
 from research.data import cache, counter_rng
 from research.data.documents import label_key
+from research.data.rows import Spans, TextSpec
+from research.data.rows.packing.documents import Pieces
 from research.data.store.ranges import in_range, spans_in_shards
 from research.data.store.stream import Stream
-from research.data.units import Spans, TextSpec
-from research.data.units.packing.documents import Pieces
-from research.errors import UserError
 
 DTYPES = {"start": np.int64, "length": np.int32, "label": np.int32}
 PAIR_DTYPES = {"second": np.int64, "second_length": np.int32}

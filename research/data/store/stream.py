@@ -9,16 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from research.batch import PART, no_value
+from research.contract.batch import PART, no_value
+from research.contract.errors import UserError
 from research.data import work_shards
 from research.data.cache import get_or_create, read_meta
-from research.data.corpora.corpus import Corpus
 from research.data.documents import ArrayType
 from research.data.progress import progress
+from research.data.read.corpus import Corpus
 from research.data.store import tokenize
 from research.data.store.ranges import in_range
-from research.data.tokenizers.vocabulary import Vocabulary
-from research.errors import UserError
+from research.data.tokenize.vocabulary import Vocabulary
 
 MAX_CHECKED = 2**24
 """The most tokens that `Stream.find_damage` reads."""

@@ -15,16 +15,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.batch import DOCUMENT, PARAGRAPH, SENTENCE, WORD
-from research.data.corpora import sentences
-from research.data.corpora.corpus import Corpus
-from research.data.corpora.sentences import BLANK, NEWLINE
+from research.contract.batch import DOCUMENT, PARAGRAPH, SENTENCE, WORD
+from research.contract.errors import UserError
 from research.data.documents import ArrayType, Document
 from research.data.progress import progress
+from research.data.read import sentences
+from research.data.read.corpus import Corpus
+from research.data.read.sentences import BLANK, NEWLINE
 from research.data.store.annotations import annotate, label_number
-from research.data.tokenizers.vocabulary import Vocabulary
+from research.data.tokenize.vocabulary import Vocabulary
 from research.data.work_shards import ShardResult
-from research.errors import UserError
 
 MAX_BATCH_CHARS = 2**19
 """Number of characters of text that are tokenized together."""

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from research import networks
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.objectives.losses.softmax import IMPLEMENTATIONS, SoftmaxOptions
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import seqio
 
-from experiments import base
 from research import objectives
-from research.batch import EVALUATION_STEP
+from research.config import base
+from research.contract.batch import EVALUATION_STEP
+from research.contract.errors import UserError
 from research.data.pipeline import open_data
 from research.data.seqio import register_tasks
-from research.errors import UserError
 from research.evaluation.predictions import score_predictions
 from tests.testing import small_data, toy_objectives
 from tests.testing.toy_objectives import assert_same_batch, concatenate
@@ -279,7 +279,7 @@ def test_python_exits_while_a_task_is_being_read(make, corpora, folder):
     code = f"""
 import sys, time
 from tests.testing import small_data
-from research.objectives.mlm import Objective
+from research.objectives.mlm.mlm import Objective
 corrupt = Objective.corrupt
 Objective.corrupt = lambda *args: time.sleep(0.3) or corrupt(*args)
 config = small_data.config({corpora["one"]!r}, {str(folder / "cache")!r})

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from research.config.objective import config_objective
+from research.contract.errors import UserError
 from research.data.pipeline import open_data
-from research.errors import UserError
-from research.objectives import config_objective
 from tests.proofs.fuzz.wrong_inputs import SEQIO_MODULE, WRONG_MODULES
 from tests.testing import small_data
 

@@ -7,7 +7,7 @@ import pytest
 import seqio
 import tensorflow as tf
 
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.evaluation import evaluate, written_texts
 from research.generation.generate import Text
 from tests.testing import small_data

@@ -6,12 +6,12 @@ import sentencepiece
 import seqio
 import tensorflow as tf
 
-from experiments import base
-from research.batch import EVALUATION_STEP, ArraySpec
+from research.config import base
+from research.contract.batch import EVALUATION_STEP, ArraySpec
+from research.contract.errors import UserError
 from research.data import cache
 from research.data.pipeline import open_data
 from research.data.seqio import open_tasks
-from research.errors import UserError
 from tests.testing import small_data, toy_objectives
 from tests.testing.toy_objectives import assert_same_batch, concatenate
 

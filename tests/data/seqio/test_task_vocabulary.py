@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import seqio
 
+from research.contract.errors import UserError
 from research.data.seqio import task_vocabulary
-from research.errors import UserError
 
 
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])

@@ -5,17 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from research.batch import DOCUMENT, PART, PIECE, empty_examples
-from research.data.corpora.corpus import Corpus
+from research.contract.batch import DOCUMENT, PART, PIECE, empty_examples
+from research.contract.errors import UserError
 from research.data.documents import TAGS, ArrayType, Document, join_parts
-from research.data.loading import build
+from research.data.read.corpus import Corpus
+from research.data.rows import TextSpec
+from research.data.source import build
 from research.data.store import stream as streams
 from research.data.store import tokenize
 from research.data.store.example_index import build_index
 from research.data.store.stream import build_stream
-from research.data.tokenizers.token_offsets import token_offsets
-from research.data.units import TextSpec
-from research.errors import UserError
+from research.data.tokenize.token_offsets import token_offsets
 
 KINDS = ["unigram", "wordpiece", "bytebpe"]
 TYPES = {

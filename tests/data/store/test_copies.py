@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from research.batch import OTHER_DOCUMENT
+from research.contract.batch import OTHER_DOCUMENT
+from research.data.rows import UNITS, TextSpec
 from research.data.store.copies import Copies
 from research.data.store.example_index import build_index
-from research.data.units import UNITS, TextSpec
 from tests.testing import toy_objectives
 
 SIZES = (3, 1, 4, 1, 5)

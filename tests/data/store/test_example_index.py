@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.batch import LONE
+from research.contract.batch import LONE
+from research.contract.errors import UserError
+from research.data.rows import UNITS, TextSpec
 from research.data.store import example_index
-from research.data.units import UNITS, TextSpec
-from research.errors import UserError
 from tests.testing import toy_objectives
 
 shards = st.lists(

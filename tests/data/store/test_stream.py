@@ -8,15 +8,15 @@ from itertools import cycle, islice, pairwise
 import numpy as np
 import pytest
 
-from research.batch import DOCUMENT, PARAGRAPH, SENTENCE, WORD
-from research.data.corpora.corpus import Corpus
+from research.contract.batch import DOCUMENT, PARAGRAPH, SENTENCE, WORD
+from research.contract.errors import UserError
 from research.data.documents import Document
+from research.data.read.corpus import Corpus
 from research.data.store import tokenize
 from research.data.store.stream import Stream, build_stream
 from research.data.store.token_counts import COUNTS_FILE, token_counts
-from research.data.tokenizers import train_tokenizer
-from research.data.tokenizers.vocabulary import Vocabulary, find_special_tokens
-from research.errors import UserError
+from research.data.tokenize import train_tokenizer
+from research.data.tokenize.vocabulary import Vocabulary, find_special_tokens
 from research.files import checksums
 from tests.testing.fake_corpus import corpus_of, make_lines
 

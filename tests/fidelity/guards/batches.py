@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import objectives
-from research.batch import (
+from research.contract.batch import (
     BACKWARD,
     NEXT,
     OTHER_DOCUMENT,
@@ -16,7 +16,7 @@ from research.batch import (
     SENTENCE,
     WORD,
 )
-from research.data.corpora import lexicon
+from research.data.read import lexicon
 from research.objectives.losses.contrastive import info_nce
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, batch_of, full_rows, objective_of

@@ -6,12 +6,12 @@ import jax
 import numpy as np
 
 from research import networks, objectives
-from research.batch import FEATURE
+from research.contract.batch import FEATURE
 from research.files import vector_files
-from research.networks.layers.features import FeatureLayers
-from research.networks.layers.lstm_layer import LayerResult
-from research.networks.modules import lstm_encoder_decoder
-from research.networks.modules.two_lstms import EncodedText
+from research.networks.recurrent import lstm_encoder_decoder
+from research.networks.recurrent.lstm_layer import LayerResult
+from research.networks.recurrent.two_lstms import EncodedText
+from research.networks.shared.features import FeatureLayers
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, batch_of, objective_of
 from tests.fidelity.table import System

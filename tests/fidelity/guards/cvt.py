@@ -5,9 +5,9 @@ import numpy as np
 import optax
 
 from research import networks
-from research.moving_average import with_moving_average
-from research.networks.layers.characters import NUM_CHARACTERS
-from research.objectives import cvt
+from research.networks.shared.characters import NUM_CHARACTERS
+from research.objectives.tasks import cvt
+from research.optimize.moving_average import with_moving_average
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, objective_of
 from tests.fidelity.table import System

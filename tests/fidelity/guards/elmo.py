@@ -4,9 +4,9 @@ import jax
 import numpy as np
 
 from research import networks
-from research.networks.layers import characters
-from research.networks.layers.features import FeatureLayers
-from research.objectives.losses.sampled_softmax import draw_words
+from research.networks.shared import characters
+from research.networks.shared.features import FeatureLayers
+from research.objectives.lm.sampled_softmax import draw_words
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, full_rows, objective_of
 from tests.fidelity.table import System

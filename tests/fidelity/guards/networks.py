@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
-from research.batch import input_group
-from research.networks.layers.positions import relative_bucket
-from research.networks.modules.electra import generator_options
+from research.contract.batch import input_group
+from research.networks.shared.positions import relative_bucket
+from research.networks.transformer.electra import generator_options
 from tests.fidelity import table
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, full_rows

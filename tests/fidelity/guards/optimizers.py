@@ -8,10 +8,10 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from research.moving_average import with_average_of_steps
-from research.run import sections
-from research.run.optimizer import make_optimizer
-from research.run.schedule import make_schedule
+from research.config import sections
+from research.optimize.moving_average import with_average_of_steps
+from research.optimize.optimizer import make_optimizer
+from research.optimize.schedule import make_schedule
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.table import System
 

@@ -14,14 +14,15 @@ from unittest import mock
 import numpy as np
 
 from research import objectives
-from research.batch import OTHER_DOCUMENT, SENTENCE
-from research.data.corpora.corpus import sampling_rates
+from research.config.objective import config_objective
+from research.contract.batch import OTHER_DOCUMENT, SENTENCE
+from research.contract.errors import UserError
 from research.data.pipeline import open_data
-from research.data.units.packing.sentences import find_sentences
-from research.errors import UserError
-from research.networks.layers.dense import dropout
-from research.networks.modules import blocks
-from research.run.schedule import make_schedule
+from research.data.read.corpus import sampling_rates
+from research.data.rows.packing.sentences import find_sentences
+from research.networks.shared.dense import dropout
+from research.networks.transformer import blocks
+from research.optimize.schedule import make_schedule
 from tests.fidelity import table
 from tests.fidelity.guards.batches import length_of, objective_with, parts_of
 from tests.fidelity.guards.networks import small
@@ -76,7 +77,7 @@ def opened(name: str) -> Opened:
     (folder / "lexicon.tsv").write_text(lexicon)
     config.data.lexicon = str(folder / "lexicon.tsv")
     config.train.batch = 8
-    objective = objectives.config_objective(config)
+    objective = config_objective(config)
     return Opened(config, objective, open_data(config, objective), texts)
 
 

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 
 from research import networks
-from research.run.layer_rates import scale_by_depth
-from research.run.schedule import make_schedule
+from research.optimize.layer_rates import scale_by_depth
+from research.optimize.schedule import make_schedule
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, objective_of
 from tests.fidelity.table import System

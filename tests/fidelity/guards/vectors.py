@@ -7,11 +7,11 @@ import jax
 import numpy as np
 
 from research.data.cooccurrences import count_cells
-from research.data.loading.permutation import permute
-from research.networks.layers.subwords import Ngrams
-from research.objectives.corruption import word_counts, word_windows
-from research.objectives.losses.word_scores import negative_log_sigmoid
-from research.run.optimizer import make_optimizer
+from research.data.order.permutation import permute
+from research.networks.words.subwords import Ngrams
+from research.objectives.vectors import word_counts, word_windows
+from research.objectives.vectors.word_scores import negative_log_sigmoid
+from research.optimize.optimizer import make_optimizer
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, full_rows, objective_of
 from tests.fidelity.table import System

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 
 from research import networks
-from research.networks.layers.dense import Module, dropout
-from research.run.max_norm import limit_norms
-from research.run.optimizer import make_optimizer
+from research.networks.shared.dense import Module, dropout
+from research.optimize.max_norm import limit_norms
+from research.optimize.optimizer import make_optimizer
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB
 from tests.fidelity.table import System

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research.batch import PARAGRAPH, input_group
+from research.contract.batch import PARAGRAPH, input_group
 from tests.fidelity.guards.batches import objective_with
 from tests.fidelity.guards.networks import small
 from tests.fidelity.guards.optimizers import first_updates, section, unit_rate

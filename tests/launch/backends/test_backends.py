@@ -17,7 +17,7 @@ from launch.backends import attempt_log, run_attempt
 from launch.backends.attempt_log import Attempt, Budget, ProcessRecord
 from launch.backends.backend import load_backend
 from launch.backends.resources import Resources
-from research.errors import UserError
+from research.contract.errors import UserError
 from tests.testing.script_jobs import wait_until
 
 NO_RETRY = Budget(preemptions=0, retries=0)

@@ -17,7 +17,7 @@ from launch.backends import attempt_log, local, run_attempt, scheduler
 from launch.backends.attempt_log import Budget, ProcessRecord
 from launch.backends.progress import JobProgress
 from launch.backends.resources import Resources
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.files.json_files import write_json
 from tests.testing import fake_bucket
 from tests.testing.script_jobs import ScriptJob, wait_until

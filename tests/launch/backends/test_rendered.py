@@ -17,8 +17,8 @@ from launch.backends.attempt_log import Budget
 from launch.backends.backend import load_backend
 from launch.backends.resources import Resources
 from launch.cli import main
-from research.errors import UserError
-from research.run.workdir import write_result
+from research.contract.errors import UserError
+from research.record.workdir import write_result
 
 BUDGET = Budget(preemptions=7, retries=2, round=3)
 WAVE = re.compile(r"/wave-(\d+)/")

@@ -15,7 +15,7 @@ from launch.backends import slurm as slurm_backend
 from launch.backends.attempt_log import Budget
 from launch.backends.backend import load_backend
 from launch.backends.resources import Resources
-from research.errors import UserError
+from research.contract.errors import UserError
 from tests.testing.script_jobs import wait_until
 
 RUN_JOB = """

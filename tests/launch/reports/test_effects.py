@@ -9,7 +9,7 @@ from launch.reports import formats
 from launch.reports.cells import Cell, Number
 from launch.reports.effects import effect_rows
 from launch.reports.tables import Column, Table
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.evaluation.statistics import Estimate
 
 TABLE = Table(

@@ -13,7 +13,7 @@ from launch.reports import cell_text, cells, csv_files, formats, notes
 from launch.sweeps import sweep_plan
 from research.evaluation.comparison import compare
 from research.evaluation.statistics import estimate
-from research.run.workdir import write_result
+from research.record.workdir import write_result
 from tests.testing import fake_sweep
 
 

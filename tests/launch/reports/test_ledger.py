@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from launch import claims as command
 from launch.cli import main
+from launch.commands import claims as command
 from launch.config import load_config
 from launch.reports import ledger
 from launch.reports.ledger import Result
 from launch.sweeps import published, sweep_plan
 from launch.sweeps.scales import SCALES
-from research.errors import UserError
-from research.run.workdir import write_result
+from research.contract.errors import UserError
+from research.record.workdir import write_result
 from tests.testing import fake_sweep
 
 CLAIMS = """

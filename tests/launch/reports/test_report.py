@@ -2,7 +2,7 @@
 
 from launch.reports import report
 from launch.sweeps import sweep_plan
-from research.run.workdir import write_result
+from research.record.workdir import write_result
 from tests.testing import fake_sweep
 
 

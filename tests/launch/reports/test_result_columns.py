@@ -12,8 +12,8 @@ from launch.reports.result_columns import (
     WORD_PERPLEXITY,
 )
 from launch.sweeps import sweep_plan
-from research.data.tokenizers import vocabulary
-from research.errors import UserError
+from research.contract.errors import UserError
+from research.data.tokenize import vocabulary
 from tests.testing import fake_sweep
 from tests.testing.fake_corpus import corpus_of
 

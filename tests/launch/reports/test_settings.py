@@ -7,7 +7,7 @@ import pytest
 from launch.reports import cells, tables
 from launch.sweeps import status, sweep_plan
 from launch.sweeps.tasks import Task
-from research.errors import UserError
+from research.contract.errors import UserError
 from tests.testing import fake_sweep
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from launch.reports.table_files import DEFAULTS, FIELDS, load_table
-from research.errors import UserError
+from research.contract.errors import UserError
 
 OWN = """
 title = "Mine"

@@ -15,7 +15,7 @@ from launch.reports import cell_text, cells, figures, notes, result_columns, tab
 from launch.sweeps import sweep_plan
 from launch.sweeps.status import trial_status
 from launch.sweeps.tasks import Task
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.evaluation.comparison import compare
 from research.evaluation.statistics import Estimate, estimate
 from tests.testing import fake_sweep

@@ -8,10 +8,10 @@ import pytest
 
 from experiments.sweeps import objectives
 from launch.config import load_config
-from launch.hardware import aot_compile
+from launch.measure import aot_compile
 from launch.sweeps import budgets, shared_keys
 from research import objectives as objectives_of_text
-from research.errors import UserError
+from research.contract.errors import UserError
 
 LM = "experiments/lm.py"
 KEYS = {

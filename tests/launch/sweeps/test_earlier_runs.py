@@ -13,8 +13,8 @@ from launch.config import load_config
 from launch.config_values import flatten
 from launch.sweeps.sweep_plan import make_plan, read_plan
 from research import train as loop
-from research.inference.open_run import open_run
-from research.run.identity import read_run_config
+from research.config.identity import read_run_config
+from research.use.inference.open_run import open_run
 from tests.testing import earlier_runs
 from tests.testing.tiny_runs import train
 

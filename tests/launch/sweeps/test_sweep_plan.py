@@ -8,7 +8,7 @@ import pytest
 from launch import config, config_values, train
 from launch.sweeps import sweep_plan
 from launch.sweeps.tasks import Task
-from research.errors import UserError
+from research.contract.errors import UserError
 
 
 def _plan(file, workdir="runs/x", **shared):

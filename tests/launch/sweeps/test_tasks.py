@@ -4,7 +4,7 @@ import pytest
 
 from launch.sweeps import sweep_plan
 from launch.sweeps.tasks import Task, load_tasks
-from research.errors import UserError
+from research.contract.errors import UserError
 
 TOML = """
 [MNLI]

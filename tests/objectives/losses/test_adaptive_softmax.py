@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.errors import UserError
+from research.contract.errors import UserError
 from research.objectives.losses import softmax
 from research.objectives.losses.cross_entropy import cross_entropy
 

@@ -13,7 +13,9 @@ import jax
 from etils import epath
 from hypothesis import strategies as st
 
-from launch import (
+from launch import report, sweep, table, train
+from launch.backends import submit
+from launch.commands import (
     augment,
     benchmark,
     benchmark_data,
@@ -25,14 +27,9 @@ from launch import (
     fill,
     generate,
     prepare,
-    report,
     score,
     speed,
-    sweep,
-    table,
-    train,
 )
-from launch.backends import submit
 from launch.sweeps import sweep_plan
 from launch.sweeps.trial import Trial
 from tests.proofs.fuzz import command, values
@@ -64,13 +61,13 @@ COMMANDS = {
 LONG = (
     "research.train.build_phases",
     "research.distributed.cluster.join_cluster",
-    "launch.prepare.open_data",
+    "launch.commands.prepare.open_data",
     "launch.backends.scheduler.Scheduler.run",
-    "launch.hardware.aot_compile.build_program",
-    "launch.hardware.mesh_search.search",
-    "launch.benchmark.measure",
-    "launch.benchmark_data.open_data",
-    "launch.speed.measure",
+    "launch.measure.aot_compile.build_program",
+    "launch.measure.mesh_search.search",
+    "launch.commands.benchmark.measure",
+    "launch.commands.benchmark_data.open_data",
+    "launch.commands.speed.measure",
     "os.kill",
 )
 """What takes long: a command that comes to it has accepted its flags."""

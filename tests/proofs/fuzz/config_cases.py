@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import jax
 from hypothesis import strategies as st
 
-from experiments import base
 from launch import cli, config, config_values
-from launch.hardware.placeholder_vocab import placeholder_vocab
-from research import objectives, parts
-from research.run import sections
-from research.run.setup import build_program
+from launch.measure.placeholder_vocab import placeholder_vocab
+from research import objectives
+from research.config import base, sections
+from research.contract import parts
+from research.program.setup import build_program
 from tests.proofs.fuzz import command, values
 
 ROOT = Path(base.__file__).parents[1]
@@ -111,7 +111,7 @@ def check(case: ConfigCase, folder: Path) -> command.Outcome:
 def illegal(loaded: Any, overrides: dict[str, str]) -> list[str]:
     """The keys of a config whose value is not legal, or not the one that was written.
 
-    This is written anew, so that a mistake in `research.fields` is found.
+    This is written anew, so that a mistake in `research.contract.fields` is found.
     """
     flat, wrong = config_values.flatten(loaded), []
     declared = {

@@ -29,22 +29,18 @@ import orbax.checkpoint as ocp
 from etils import epath
 from hypothesis import strategies as st
 
-from launch import (
+from launch import cli, report, sweep, table, train
+from launch.commands import (
     augment,
-    cli,
     embed,
     evaluate,
     export,
     fill,
     generate,
-    report,
     score,
     shrink,
-    sweep,
-    table,
-    train,
 )
-from launch.hardware import timing
+from launch.measure import timing
 from research.distributed.file_lock import file_lock
 from research.files.checksums import write_checksums
 from tests.proofs import permissions
@@ -475,7 +471,7 @@ def _not_a_number(case: RealCase, copy: Path, file: str) -> str:
         result.pop("digest")
         name = sorted(result["metrics"])[-1]
         result["metrics"][name] = float("nan")
-        from research.run.workdir import write_result
+        from research.record.workdir import write_result
 
         write_result(epath.Path(folder), result)
         lines = (folder / "metrics.jsonl").read_text().splitlines()

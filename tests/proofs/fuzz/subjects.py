@@ -13,9 +13,9 @@ from typing import Any
 
 from etils import epath
 
-from launch import export
 from launch.backends import scheduler
 from launch.backends.attempt_log import ProcessRecord
+from launch.commands import export
 from launch.config_values import flatten
 from tests.proofs.fuzz import command, wrong_inputs
 from tests.proofs.fuzz.command_cases import finished_sweep

@@ -3,7 +3,7 @@
 from tests.proofs.mutation import Mutant
 from tests.proofs.mutation.network import LOSSES, SOFTMAX
 
-ADAPTIVE = "research/networks/layers/adaptive.py"
+ADAPTIVE = "research/networks/shared/adaptive.py"
 TEST_ADAPTIVE = "tests/objectives/losses/test_adaptive_softmax.py"
 
 TEST_LAWS = "tests/laws/test_network.py"
@@ -11,15 +11,15 @@ TEST_LAWS = "tests/laws/test_network.py"
 MUTANTS = [
     Mutant(
         "tables of clusters begin as model.init says, not within model.table_range",
-        "research/networks/modules/lstm.py",
+        "research/networks/recurrent/lstm_stack.py",
         'AdaptiveEmbedding(options, size, init, name="token")',
         'AdaptiveEmbedding(options, size, name="token")',
-        "tests/networks/test_lstm.py",
+        "tests/networks/recurrent/test_lstm.py",
         "within_their_range",
     ),
     Mutant(
         "an LSTM has one softmax where clusters are read out",
-        "research/networks/modules/lstm.py",
+        "research/networks/recurrent/lstm_stack.py",
         "    if options.cutoffs:\n        return AdaptiveHead",
         "    if False:\n        return AdaptiveHead",
         TEST_LAWS,
@@ -27,7 +27,7 @@ MUTANTS = [
     ),
     Mutant(
         "clusters read the joined states of an LSTM that reads from both ends",
-        "research/networks/modules/two_lstms.py",
+        "research/networks/recurrent/two_lstms.py",
         "        if self.options.cutoffs:\n",
         "        if False:\n",
         TEST_LAWS,
@@ -38,7 +38,7 @@ MUTANTS = [
         ADAPTIVE,
         "    feature = table = bias = size = property(_refuse)\n",
         "",
-        "tests/networks/layers/test_adaptive.py",
+        "tests/networks/shared/test_adaptive.py",
         "reads_one_softmax",
     ),
     Mutant(
@@ -75,7 +75,7 @@ MUTANTS = [
     ),
     Mutant(
         "an adaptive softmax in a quantised network has float tables",
-        "research/networks/layers/options.py",
+        "research/networks/shared/options.py",
         '    "quantization": ("none",),\n',
         "",
         "tests/networks/test_options.py",
@@ -86,7 +86,7 @@ MUTANTS = [
         ADAPTIVE,
         "if not number:  # tied",
         "if number < 0:  # tied",
-        "tests/networks/layers/test_adaptive.py",
+        "tests/networks/shared/test_adaptive.py",
         "has_a_table",
     ),
     Mutant(
@@ -94,7 +94,7 @@ MUTANTS = [
         ADAPTIVE,
         "sizes[0] += len(options.cutoffs)",
         "sizes[0] += 0",
-        "tests/networks/layers/test_adaptive.py",
+        "tests/networks/shared/test_adaptive.py",
         "has_a_table",
     ),
 ]

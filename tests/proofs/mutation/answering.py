@@ -2,15 +2,18 @@
 
 from tests.proofs.mutation import Mutant
 
-PASSAGES = "research/retrieval/passages.py"
-TEST_PASSAGES = "tests/retrieval/test_passages.py"
-TEST_SEARCH = "tests/retrieval/test_search.py"
-TEST_BOT = "tests/inference/test_bot.py"
-TEST_SERVE = "tests/launch/test_serve.py"
+PASSAGES = "research/use/retrieval/passages.py"
+TEST_PASSAGES = "tests/use/retrieval/test_passages.py"
+TEST_SEARCH = "tests/use/retrieval/test_search.py"
+TEST_BOT = "tests/use/inference/test_bot.py"
+TEST_SERVE = "tests/launch/commands/test_serve.py"
 APP, BODIES = "launch/serving/app.py", "launch/serving/bodies.py"
-WORKER, COMPLETIONS = "launch/serving/worker.py", "research/inference/completions.py"
-TEST_COMPLETIONS = "tests/inference/test_completions.py"
-TEST_ANSWERS = "tests/inference/test_answers.py"
+WORKER, COMPLETIONS = (
+    "launch/serving/worker.py",
+    "research/use/inference/completions.py",
+)
+TEST_COMPLETIONS = "tests/use/inference/test_completions.py"
+TEST_ANSWERS = "tests/use/inference/test_answers.py"
 
 MUTANTS = [
     Mutant(
@@ -39,7 +42,7 @@ MUTANTS = [
     ),
     Mutant(
         "longer texts are not held down",
-        "research/retrieval/bm25.py",
+        "research/use/retrieval/bm25.py",
         'method="lucene", k1=K1, b=B',
         'method="lucene", k1=K1, b=0',
         TEST_SEARCH,
@@ -47,7 +50,7 @@ MUTANTS = [
     ),
     Mutant(
         "a term counts as often as the first one",
-        "research/retrieval/bm25.py",
+        "research/use/retrieval/bm25.py",
         "count = int(last - first)",
         "count = int(last)",
         TEST_SEARCH,
@@ -55,7 +58,7 @@ MUTANTS = [
     ),
     Mutant(
         "ranks that are fused begin at 0",
-        "research/retrieval/search.py",
+        "research/use/retrieval/search.py",
         "enumerate(ranking, 1)",
         "enumerate(ranking)",
         TEST_SEARCH,
@@ -63,7 +66,7 @@ MUTANTS = [
     ),
     Mutant(
         "passages that share no word are found by words",
-        "research/retrieval/search.py",
+        "research/use/retrieval/search.py",
         "depth, above=0.0))",
         "depth))",
         TEST_SEARCH,
@@ -71,7 +74,7 @@ MUTANTS = [
     ),
     Mutant(
         "an answer is a span's score without that of no answer",
-        "research/inference/span_reader.py",
+        "research/use/inference/span_reader.py",
         "margin = best.score - answer_spans.null_score(of_passage)",
         "margin = best.score",
         TEST_BOT,
@@ -79,7 +82,7 @@ MUTANTS = [
     ),
     Mutant(
         "rows have other widths than those that are compiled at the start",
-        "research/inference/span_reader.py",
+        "research/use/inference/span_reader.py",
         "            arrays = self._predict([rows[n] for n in group], width)",
         "            arrays = self._predict([rows[n] for n in group], width - 1)",
         TEST_BOT,
@@ -87,7 +90,7 @@ MUTANTS = [
     ),
     Mutant(
         "answers of a document count from the passage",
-        "research/inference/bot.py",
+        "research/use/inference/bot.py",
         "at, text = passage.start, passage.text[start:end]",
         "at, text = 0, passage.text[start:end]",
         TEST_BOT,
@@ -95,7 +98,7 @@ MUTANTS = [
     ),
     Mutant(
         "an exported reader has one separator between question and passage",
-        "research/inference/open_run.py",
+        "research/use/inference/open_run.py",
         "is_roberta = second - first > 2",
         "is_roberta = False",
         TEST_BOT,
@@ -103,7 +106,7 @@ MUTANTS = [
     ),
     Mutant(
         "answers below the threshold are given",
-        "research/inference/bot.py",
+        "research/use/inference/bot.py",
         "if a.score >= self.threshold]",
         "]",
         TEST_BOT,
@@ -111,7 +114,7 @@ MUTANTS = [
     ),
     Mutant(
         "the probability of an answer is divided among passages that overlap",
-        "research/inference/bot.py",
+        "research/use/inference/bot.py",
         "chances = probabilities([each.score for each in apart])",
         "chances = probabilities([span.margin for span in own])[: len(apart)]",
         TEST_BOT,
@@ -119,7 +122,7 @@ MUTANTS = [
     ),
     Mutant(
         "texts of other widths than the first are compiled when they are asked",
-        "research/inference/language_model.py",
+        "research/use/inference/language_model.py",
         "            if width not in widths:",
         "            if not widths:",
         TEST_BOT,
@@ -167,7 +170,7 @@ MUTANTS = [
     ),
     Mutant(
         "a server that is asked to end does not wait for its responses",
-        "launch/serve.py",
+        "launch/commands/serve.py",
         "timeout_graceful_shutdown=DRAIN_S",
         "timeout_graceful_shutdown=0",
         TEST_SERVE,
@@ -175,7 +178,7 @@ MUTANTS = [
     ),
     Mutant(
         "a server that was asked to end reports that a signal ended it",
-        "launch/serve.py",
+        "launch/commands/serve.py",
         "        signal.signal(number, server.handle_exit)",
         "        assert number",
         TEST_SERVE,
@@ -271,7 +274,7 @@ MUTANTS = [
     ),
     Mutant(
         "the table of answers takes the best span of all passages in each row",
-        "docs/answers.py",
+        "experiments/studies/answers.py",
         "own = [(best[p].margin, p) for p in passages if p in best]",
         "own = [(best[p].margin, p) for p in read if p in best]",
         TEST_ANSWERS,
@@ -282,7 +285,7 @@ MUTANTS = [
         APP,
         "middleware=[Middleware(_TrustedHosts, hosts=hosts)],",
         "middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],",
-        "tests/launch/test_serve.py",
+        "tests/launch/commands/test_serve.py",
         "form_of_another_site",
     ),
 ]

@@ -5,7 +5,7 @@ from tests.proofs.mutation import Mutant
 
 STREAM = "research/data/store/stream.py"
 TEST_ARRAYS = "tests/data/store/test_arrays.py"
-EMBEDDINGS = "research/networks/layers/input_embeddings.py"
+EMBEDDINGS = "research/networks/transformer/input_embeddings.py"
 TEST_NETWORK = "tests/laws/test_network.py"
 
 MUTANTS = [
@@ -27,7 +27,7 @@ MUTANTS = [
     ),
     Mutant(
         "packed rows read the array of their first document alone",
-        "research/data/loading/build.py",
+        "research/data/source/build.py",
         "if text_spec.has_pieces and found.stored.shape:",
         "if not text_spec.has_pieces and found.stored.shape:",
         TEST_ARRAYS,
@@ -35,7 +35,7 @@ MUTANTS = [
     ),
     Mutant(
         "an array of another type than the objective reads is accepted",
-        "research/data/loading/build.py",
+        "research/data/source/build.py",
         "if found.stored != expected.get(name, found).stored:",
         "if False:",
         "tests/launch/test_image_array.py",
@@ -59,7 +59,7 @@ MUTANTS = [
     ),
     Mutant(
         "a network that reads no vectors trains objectives that need them",
-        "research/networks/modules/needs.py",
+        "research/networks/shared/needs.py",
         "Ability.INPUT_FEATURES: self.input_features > 0",
         "Ability.INPUT_FEATURES: False",
         TEST_NETWORK,
@@ -67,18 +67,18 @@ MUTANTS = [
     ),
     Mutant(
         "batches of random tokens have numbers of tokens for an image's regions",
-        "launch/hardware/random_batch.py",
+        "launch/measure/random_batch.py",
         "for name in arrays.keys() & types.keys()",
         "for name in ()",
-        "tests/launch/test_speed.py",
+        "tests/launch/commands/test_speed.py",
         "images",
     ),
     Mutant(
         "a part of a joint objective cuts the arrays of documents to its text",
-        "research/objectives/inputs/shared_input.py",
+        "research/objectives/combined/shared_input.py",
         "if array.ndim == 2 else array",
         "if array.ndim else array",
-        "tests/objectives/inputs/test_shared_input.py",
+        "tests/objectives/combined/test_shared_input.py",
         "texts_of_one_unit",
     ),
 ]

@@ -7,11 +7,11 @@ FORWARD = "research/kernels/forward.py"
 BACKWARD = "research/kernels/backward.py"
 TILE = "research/kernels/tile.py"
 BIAS = "research/kernels/position_bias.py"
-MASK = "research/networks/layers/kernel_attention.py"
+MASK = "research/networks/transformer/kernel_attention.py"
 
 TEST_INTERVALS = "tests/kernels/test_intervals.py"
 TEST_KERNEL = "tests/kernels/test_interval_attention.py"
-TEST_MASK = "tests/networks/layers/test_kernel_attention.py"
+TEST_MASK = "tests/networks/transformer/test_kernel_attention.py"
 
 MUTANTS = [
     Mutant(
@@ -178,7 +178,7 @@ MUTANTS = [
     ),
     Mutant(
         "FLOPs of a kernel on a mesh are those of one device",
-        "research/run/flops.py",
+        "research/program/flops.py",
         'times = params["mesh"].size',
         "times = 1",
         TEST_MASK,

@@ -2,29 +2,29 @@
 
 from tests.proofs.mutation import Mutant
 
-PLM = "research/objectives/plm.py"
-QUERIES = "research/objectives/inputs/query_stream.py"
-LM = "research/objectives/lm.py"
-UNILM = "research/objectives/unilm.py"
-SEGMENTS = "research/objectives/inputs/xlnet_segments.py"
-RECURRENCE = "research/objectives/inputs/recurrence.py"
+PLM = "research/objectives/plm/plm.py"
+QUERIES = "research/objectives/plm/query_stream.py"
+LM = "research/objectives/lm/lm.py"
+UNILM = "research/objectives/lm/unilm.py"
+SEGMENTS = "research/objectives/plm/xlnet_segments.py"
+RECURRENCE = "research/objectives/layout/recurrence.py"
 
 TEST_PLM = "tests/objectives/test_plm.py"
 TEST_PAIRS = "tests/objectives/test_plm_pairs.py"
 TEST_LM = "tests/objectives/test_lm.py"
 TEST_UNILM = "tests/objectives/test_unilm.py"
-TEST_RECURRENCE = "tests/objectives/inputs/test_recurrence.py"
-TEST_BATCH = "tests/test_batch.py"
+TEST_RECURRENCE = "tests/objectives/layout/test_recurrence.py"
+TEST_BATCH = "tests/contract/test_batch.py"
 TEST_WINDOWS = "tests/networks/test_windows.py"
 TEST_LIMITS = "tests/networks/test_mem_limits.py"
 TEST_EVAL_LENGTH = "tests/evaluation/test_eval_length.py"
 
-BATCH = "research/batch.py"
-ATTENTION = "research/networks/layers/attention.py"
-DENSE_ATTENTION = "research/networks/layers/dense_attention.py"
-RELATIVE = "research/networks/layers/relative.py"
-BLOCKS = "research/networks/modules/blocks.py"
-BUILD = "research/data/loading/build.py"
+BATCH = "research/contract/batch.py"
+ATTENTION = "research/networks/transformer/attention.py"
+DENSE_ATTENTION = "research/networks/shared/dense_attention.py"
+RELATIVE = "research/networks/transformer/relative.py"
+BLOCKS = "research/networks/transformer/blocks.py"
+BUILD = "research/data/source/build.py"
 
 MUTANTS = [
     Mutant(
@@ -69,7 +69,7 @@ MUTANTS = [
     ),
     Mutant(
         "logits of scored positions are those of the first positions",
-        "research/networks/layers/attention.py",
+        "research/networks/transformer/attention.py",
         "relative = query.relative._replace(index=scored_BP)",
         "relative = query.relative",
         TEST_LIMITS,
@@ -143,7 +143,7 @@ MUTANTS = [
     ),
     Mutant(
         "a token of a passage recurs if it is in the rest of another passage",
-        "research/objectives/tagging.py",
+        "research/objectives/sentence/tagging.py",
         "        occurs[later] = False\n",
         "",
         "tests/objectives/test_tagging.py",
@@ -231,18 +231,18 @@ MUTANTS = [
     ),
     Mutant(
         "a span may end with its part, which the released loop leaves out",
-        "research/objectives/corruption/xlnet_spans.py",
+        "research/objectives/plm/xlnet_spans.py",
         "live &= (here + n < end) & (n > 0)",
         "live &= (here + n <= end) & (n > 0)",
-        "tests/objectives/corruption/test_xlnet_spans.py",
+        "tests/objectives/plm/test_xlnet_spans.py",
         "released_loop",
     ),
     Mutant(
         "spans of all lengths are as likely, where p ~ 1/n is published",
-        "research/objectives/corruption/xlnet_spans.py",
+        "research/objectives/plm/xlnet_spans.py",
         "odds = 1 / np.arange(1, max_span + 1)",
         "odds = np.ones(max_span)",
-        "tests/objectives/corruption/test_xlnet_spans.py",
+        "tests/objectives/plm/test_xlnet_spans.py",
         "follow_one_over_n",
     ),
     Mutant(
@@ -287,7 +287,7 @@ MUTANTS = [
     ),
     Mutant(
         "gradients flow into mems",
-        "research/networks/modules/blocks.py",
+        "research/networks/transformer/blocks.py",
         "return after, lax.stop_gradient(x[:, slice(*memorize)])",
         "return after, x[:, slice(*memorize)]",
         "tests/networks/test_mems.py",
@@ -388,7 +388,7 @@ MUTANTS = [
     ),
     Mutant(
         "a network that was pretrained causally is bidirectional in fine-tuning",
-        "research/objectives/inputs/task_input.py",
+        "research/objectives/tasks/task_input.py",
         'return "causal" if self.format == "gpt" else "full"',
         'return "full"',
         "tests/objectives/test_sequence_classification.py",
@@ -420,18 +420,18 @@ MUTANTS = [
     ),
     Mutant(
         "the kernel has no second interval of ranks",
-        "research/networks/layers/kernel_attention.py",
+        "research/networks/transformer/kernel_attention.py",
         'if "reach2" in query:',
         'if "reach3" in query:',
-        "tests/networks/layers/test_attention.py",
+        "tests/networks/transformer/test_attention.py",
         "keys_of_its_intervals and interval",
     ),
     Mutant(
         "packed rows leave out the second interval",
-        "research/objectives/inputs/packed_layout.py",
+        "research/objectives/combined/packed_layout.py",
         "for name in input_names(specs, p)",
         "for name in INPUT_ARRAYS",
-        "tests/objectives/inputs/test_packed_rows.py",
+        "tests/objectives/combined/test_packed_rows.py",
         "intervals_of_ranks",
     ),
     Mutant(
@@ -468,7 +468,7 @@ MUTANTS = [
     ),
     Mutant(
         "the last of every few layers has no window, not the first",
-        "research/networks/transformer.py",
+        "research/networks/transformer/transformer.py",
         "self.global_every and layer % self.global_every == 0",
         "self.global_every and (layer + 1) % self.global_every == 0",
         TEST_WINDOWS,

@@ -2,28 +2,28 @@
 
 from tests.proofs.mutation import Mutant
 
-FIELDS = "research/fields.py"
+FIELDS = "research/contract/fields.py"
 JSON_FILES = "research/files/json_files.py"
 USER_CODE = "launch/user_code.py"
-CLAIM = "research/run/claim_file.py"
+CLAIM = "research/record/claim_file.py"
 TEST_CONFIG = "tests/launch/test_config.py"
 TEST_JSON = "tests/files/test_json_files.py"
 TEST_USER_CODE = "tests/launch/test_user_code.py"
-TEST_CLAIM = "tests/run/test_claim_file.py"
+TEST_CLAIM = "tests/record/test_claim_file.py"
 CONFIG = "launch/config.py"
-START = "research/run/start.py"
-TEST_START = "tests/run/test_start.py"
+START = "research/program/start.py"
+TEST_START = "tests/program/test_start.py"
 OUTPUT = "research/files/output_files.py"
 TEST_OUTPUT = "tests/files/test_output_files.py"
-TEST_PREPARE = "tests/launch/test_prepare.py"
-TEST_TEXT_SOURCE = "tests/data/loading/test_text_source.py"
-TEST_OPEN_RUN = "tests/inference/test_open_run.py"
+TEST_PREPARE = "tests/launch/commands/test_prepare.py"
+TEST_TEXT_SOURCE = "tests/data/source/test_text_source.py"
+TEST_OPEN_RUN = "tests/use/inference/test_open_run.py"
 TEST_LEARNING = "tests/evaluation/test_learning.py"
 
 MUTANTS = [
     Mutant(
         "what is no text ends in a traceback of the vocabulary",
-        "research/inference/language_model.py",
+        "research/use/inference/language_model.py",
         "        if not isinstance(text, str):\n",
         "        if False:\n",
         TEST_OPEN_RUN,
@@ -31,7 +31,7 @@ MUTANTS = [
     ),
     Mutant(
         "contexts that are not as many as the texts end in a traceback",
-        "research/inference/language_model.py",
+        "research/use/inference/language_model.py",
         "if len(contexts) != len(texts):",
         "if False:",
         TEST_OPEN_RUN,
@@ -39,7 +39,7 @@ MUTANTS = [
     ),
     Mutant(
         "Python is told of a flag of the command line",
-        "research/run/identity.py",
+        "research/config/identity.py",
         'f"{workdir} is no run: it',
         'f"--workdir={workdir} is no run: it',
         TEST_OPEN_RUN,
@@ -47,7 +47,7 @@ MUTANTS = [
     ),
     Mutant(
         "an array of an objective that batch_spec does not name is dropped unseen",
-        "research/batch.py",
+        "research/contract/batch.py",
         "for extra in arrays.keys() - specs.keys():",
         "for extra in ():",
         TEST_TEXT_SOURCE,
@@ -55,7 +55,7 @@ MUTANTS = [
     ),
     Mutant(
         "an array of an objective has another dtype than batch_spec says, and is cast",
-        "research/batch.py",
+        "research/contract/batch.py",
         "if (found.shape, found.dtype) != ((num_rows, *shape), np.dtype(dtype)):",
         "if found.shape != (num_rows, *shape):",
         TEST_TEXT_SOURCE,
@@ -63,39 +63,39 @@ MUTANTS = [
     ),
     Mutant(
         "a loss without a carry ends in a traceback",
-        "research/run/setup.py",
+        "research/program/setup.py",
         "        _check_loss(objective.name, found)\n",
         "",
-        "tests/run/test_setup.py",
+        "tests/program/test_setup.py",
         "a_loss_that_returns",
     ),
     Mutant(
         "an id of a vocabulary may be any number, and as many pieces are made",
-        "research/data/tokenizers/tokenizer_models.py",
+        "research/data/tokenize/tokenizer_models.py",
         "MAX_PIECES = 2**20",
         "MAX_PIECES = 2**26",
-        "tests/data/tokenizers/test_vocabulary.py",
+        "tests/data/tokenize/test_vocabulary.py",
         "not_a_vocabulary",
     ),
     Mutant(
         "a panic of a normalizer ends in a traceback",
-        "research/data/tokenizers/tokenizer_models.py",
+        "research/data/tokenize/tokenizer_models.py",
         "            self._guard = functools.partial(panics_as_errors, what)\n",
         "",
-        "tests/data/tokenizers/test_vocabulary.py",
+        "tests/data/tokenize/test_vocabulary.py",
         "panic_of_a_normalizer",
     ),
     Mutant(
         "what is printed beside an encoding is lost",
-        "research/data/tokenizers/rust_panics.py",
+        "research/data/tokenize/rust_panics.py",
         "            held.seek(0)\n",
         "",
-        "tests/data/tokenizers/test_vocabulary.py",
+        "tests/data/tokenize/test_vocabulary.py",
         "is_not_lost",
     ),
     Mutant(
         "data is prepared in the folder of a run, whose result.json it writes over",
-        "launch/prepare.py",
+        "launch/commands/prepare.py",
         "    if args.workdir:\n        raise",
         "    args.shard = args.shard or args.workdir\n    if False:\n        raise",
         TEST_PREPARE,
@@ -103,7 +103,7 @@ MUTANTS = [
     ),
     Mutant(
         "shards are prepared in the folder of a sweep",
-        "launch/prepare.py",
+        "launch/commands/prepare.py",
         'if exists(workdir / CONFIG_FILE) or exists(workdir / "sweep.json"):',
         "if exists(workdir / CONFIG_FILE):",
         TEST_PREPARE,
@@ -138,7 +138,7 @@ MUTANTS = [
         "research/data/pipeline.py",
         "    objective.needs(vocab)\n    train.empty_rows(1)\n",
         "    train.empty_rows(1)\n",
-        "tests/data/loading/test_build.py",
+        "tests/data/source/test_build.py",
         "too_few_sentinels",
     ),
     Mutant(
@@ -162,15 +162,15 @@ MUTANTS = [
         CONFIG,
         '"optimizer.prune_threshold": (PRUNE, ("soft_movement",)),',
         '"optimizer.prune_threshold": (PRUNE, ("soft_movement", "movement")),',
-        "tests/test_pruning.py",
+        "tests/optimize/test_pruning.py",
         "said_to_be_read",
     ),
     Mutant(
         "a WordPiece vocabulary needs room for bytes that it does not have",
-        "research/data/tokenizers/train_tokenizer.py",
+        "research/data/tokenize/train_tokenizer.py",
         'tokenizer_type not in ("wordpiece", "words")',
         'tokenizer_type != "words"',
-        "tests/data/tokenizers/test_vocabulary.py",
+        "tests/data/tokenize/test_vocabulary.py",
         "advice_on_a_size",
     ),
     Mutant(
@@ -191,10 +191,10 @@ MUTANTS = [
     ),
     Mutant(
         "layers are pruned that do not learn yet",
-        "research/run/sections.py",
+        "research/config/sections.py",
         'if self.prune != "none" and self.unfreeze_every:',
         "if self.prune != self.prune and self.unfreeze_every:",
-        "tests/test_moving_average.py",
+        "tests/program/test_moving_average.py",
         "do_not_learn_yet",
     ),
     Mutant(
@@ -207,7 +207,7 @@ MUTANTS = [
     ),
     Mutant(
         "rates of dropout are those of the run that starts another",
-        "research/networks/layers/options.py",
+        "research/networks/shared/options.py",
         'return [name for name in others if "dropout" not in name]',
         "return list(others)",
         TEST_START,
@@ -263,10 +263,10 @@ MUTANTS = [
     ),
     Mutant(
         "a run goes on in a folder that was moved away",
-        "research/run/metric_writer.py",
+        "research/record/metric_writer.py",
         "        self.check_in_place()\n",
         "",
-        "tests/run/test_metric_writer.py",
+        "tests/record/test_metric_writer.py",
         "moved",
     ),
     Mutant(
@@ -282,15 +282,15 @@ MUTANTS = [
         "research/files/output_files.py",
         "        shutil.rmtree(unfinished, ignore_errors=True)\n",
         "",
-        "tests/run/test_export.py",
+        "tests/use/test_export.py",
         "full_disk",
     ),
     Mutant(
         "standard input is decoded as the locale has it",
-        "launch/generate.py",
+        "launch/commands/generate.py",
         "sys.stdin.buffer",
         '__import__("io").BytesIO(sys.stdin.read().encode())',
-        "tests/launch/test_generate.py",
+        "tests/launch/commands/test_generate.py",
         "standard_input",
     ),
     Mutant(
@@ -447,50 +447,50 @@ MUTANTS = [
     ),
     Mutant(
         "a byte order mark is part of a lexicon's first entry",
-        "research/data/corpora/lexicon.py",
+        "research/data/read/lexicon.py",
         'data.decode("utf-8-sig")',
         "data.decode()",
-        "tests/data/corpora/test_lexicon.py",
+        "tests/data/read/test_lexicon.py",
         "byte_order_mark",
     ),
     Mutant(
         "a byte order mark is part of the first piece of a vocab.txt",
-        "research/data/tokenizers/model_files.py",
+        "research/data/tokenize/model_files.py",
         '_convert_vocab_txt(data.decode("utf-8-sig"))',
         '_convert_vocab_txt(data.decode("utf-8"))',
-        "tests/data/tokenizers/test_vocabulary.py",
+        "tests/data/tokenize/test_vocabulary.py",
         "own_special_ids",
     ),
     Mutant(
         "a carriage return is part of each piece of a vocab.txt",
-        "research/data/tokenizers/model_files.py",
+        "research/data/tokenize/model_files.py",
         'text.replace("\\r\\n", "\\n").split("\\n")',
         'text.split("\\n")',
-        "tests/data/tokenizers/test_vocabulary.py",
+        "tests/data/tokenize/test_vocabulary.py",
         "own_special_ids",
     ),
     Mutant(
         "a folder's files ending in .zst are left out unsaid",
-        "research/data/formats/__init__.py",
+        "research/data/read/formats/__init__.py",
         "for suffix in texts for end in COMPRESSIONS",
         'for suffix in texts for end in ("", ".gz")',
-        "tests/data/corpora/test_files.py",
+        "tests/data/read/test_files.py",
         "all_file_types",
     ),
     Mutant(
         "a link to a folder of text is left out unsaid",
-        "research/data/corpora/files.py",
+        "research/data/read/files.py",
         "    if links:\n",
         "    if False:\n",
-        "tests/data/corpora/test_files.py",
+        "tests/data/read/test_files.py",
         "leaves_out",
     ),
     Mutant(
         "a link that leads nowhere stops with a traceback",
-        "research/data/corpora/files.py",
+        "research/data/read/files.py",
         "        if not file.is_file():\n",
         "        if False:\n",
-        "tests/data/corpora/test_files.py",
+        "tests/data/read/test_files.py",
         "leaves_out",
     ),
     Mutant(
@@ -511,10 +511,10 @@ MUTANTS = [
     ),
     Mutant(
         "weights that may not be read end in a traceback",
-        "research/checkpoints/huggingface/folder.py",
+        "research/interop/huggingface/folder.py",
         '    with file.open("rb"):',
         "    if True:",
-        "tests/checkpoints/huggingface/test_folder.py",
+        "tests/interop/huggingface/test_folder.py",
         "may_not_be_read",
     ),
     Mutant(
@@ -551,26 +551,26 @@ MUTANTS = [
     ),
     Mutant(
         "rows without a label are left out in silence",
-        "research/data/formats/parsing/rows.py",
+        "research/data/read/formats/parsing/rows.py",
         "    if unlabelled:\n",
         "    if False:\n",
-        "tests/data/corpora/test_task_files.py",
+        "tests/data/read/test_task_files.py",
         "without_a_label",
     ),
     Mutant(
         "pieces of a tokenizer may share an id",
-        "research/data/tokenizers/tokenizer_models.py",
+        "research/data/tokenize/tokenizer_models.py",
         "len(set(own.values())) < len(own)",
         "False",
-        "tests/data/tokenizers/test_vocabulary.py",
+        "tests/data/tokenize/test_vocabulary.py",
         "not_a_vocabulary",
     ),
     Mutant(
         "a split is looked for after the download",
-        "research/data/corpora/tfds_corpus.py",
+        "research/data/read/tfds_corpus.py",
         "if known := builder.info.splits:",
         "if known := {}:",
-        "tests/data/corpora/test_tfds_corpus.py",
+        "tests/data/read/test_tfds_corpus.py",
         "before_the_network",
     ),
     Mutant(
@@ -623,10 +623,10 @@ MUTANTS = [
     ),
     Mutant(
         "a model without token types ignores the weights that it has",
-        "research/checkpoints/huggingface/restore.py",
+        "research/interop/huggingface/restore.py",
         'if options.get("token_types") == 0 else ()',
         "if False else ()",
-        "tests/checkpoints/huggingface/test_folder.py",
+        "tests/interop/huggingface/test_folder.py",
         "no_option_means",
     ),
     Mutant(
@@ -647,7 +647,7 @@ MUTANTS = [
     ),
     Mutant(
         "an earlier checkpoint of a finished run is opened without a word",
-        "research/checkpoints/partial_restore.py",
+        "research/interop/partial_restore.py",
         "if last and steps and last not in steps:",
         "if last and steps and last in ():",
         "tests/checkpoints/test_checkpoint.py",
@@ -663,34 +663,34 @@ MUTANTS = [
     ),
     Mutant(
         "null names an activation",
-        "research/checkpoints/huggingface/family.py",
+        "research/interop/huggingface/family.py",
         "if value is None and not is_name:",
         "if value is None:",
-        "tests/checkpoints/huggingface/test_folder.py",
+        "tests/interop/huggingface/test_folder.py",
         "hidden_act",
     ),
     Mutant(
         "a phase changes the shapes of parameters",
-        "research/run/compiled_phases.py",
+        "research/program/compiled_phases.py",
         '        "parameters": state.params,\n',
         "",
-        "tests/run/test_compiled_phases.py",
+        "tests/program/test_compiled_phases.py",
         "another_state",
     ),
     Mutant(
         "a phase changes the terms of the loss, and the run stops at its first step",
-        "research/run/compiled_phases.py",
+        "research/program/compiled_phases.py",
         "{name: total for name, (total, *_) in state.sums.items()}",
         "{}",
-        "tests/run/test_compiled_phases.py",
+        "tests/program/test_compiled_phases.py",
         "another_state",
     ),
     Mutant(
         "a phase of the whole run has another batch than the streams' states",
-        "research/run/compiled_phases.py",
+        "research/program/compiled_phases.py",
         "configs = config, *(phase.config for phase in phases)",
         "configs = [phase.config for phase in phases]",
-        "tests/run/test_compiled_phases.py",
+        "tests/program/test_compiled_phases.py",
         "have_one_length",
     ),
     Mutant(

@@ -4,11 +4,11 @@ from tests.proofs.mutation import Mutant
 
 CACHE = "research/data/cache.py"
 STREAM = "research/data/store/stream.py"
-SAVED = "research/data/loading/saved_batches.py"
+SAVED = "research/data/source/saved_batches.py"
 
 TEST_CACHE = "tests/data/test_cache.py"
 TEST_STREAM = "tests/data/store/test_stream.py"
-TEST_SAVED = "tests/data/loading/test_saved_batches.py"
+TEST_SAVED = "tests/data/source/test_saved_batches.py"
 
 MUTANTS = [
     Mutant(
@@ -134,19 +134,19 @@ MUTANTS = [
     ),
     Mutant(
         "a vocabulary is not trained on lines that SentencePiece would skip",
-        "research/data/tokenizers/tokenizer_sample.py",
+        "research/data/tokenize/tokenizer_sample.py",
         '        for part in _cut(line.encode("utf-8"), options.keep_whitespace):\n',
         '        part = line.encode("utf-8")\n'
         "        if len(part) <= MAX_LINE_BYTES:\n",
-        "tests/data/tokenizers/test_tokenizer_sample.py",
+        "tests/data/tokenize/test_tokenizer_sample.py",
         "too_long_are_cut",
     ),
     Mutant(
         "a file whose lines end with carriage returns is one line",
-        "research/data/formats/parsing/lines.py",
+        "research/data/read/formats/parsing/lines.py",
         'yield from line.replace(b"\\r", b"\\n").splitlines(keepends=True)',
         "yield line",
-        "tests/data/corpora/test_files.py",
+        "tests/data/read/test_files.py",
         "as_on_any_system",
     ),
     Mutant(
@@ -154,12 +154,12 @@ MUTANTS = [
         "research/objectives/__init__.py",
         "if length < objective.min_length:",
         "if length < 0:",
-        "tests/run/test_setup.py",
+        "tests/program/test_setup.py",
         "length_without_room",
     ),
     Mutant(
         "prefix language modelling trains on nothing at length 1",
-        "research/objectives/lm.py",
+        "research/objectives/lm/lm.py",
         'return 2 if self.prefix == "random" or self.mem_len else 1',
         "return 2 if self.mem_len else 1",
         "tests/laws/test_contract.py",
@@ -170,23 +170,23 @@ MUTANTS = [
         "research/data/pipeline.py",
         "    train.empty_rows(1)",
         "    pass",
-        "tests/data/loading/test_build.py",
+        "tests/data/source/test_build.py",
         "too_few_sentinels",
     ),
     Mutant(
         "a classifier is trained on one label",
-        "research/objectives/sequence_classification.py",
+        "research/objectives/tasks/sequence_classification.py",
         "if len(classes) < 2:",
         "if not classes:",
         "tests/objectives/test_sequence_classification.py",
         "wrong_fields_and_labels",
     ),
     Mutant(
-        "launch.prepare does not build the test split of a task",
-        "launch/prepare.py",
+        "launch.commands.prepare does not build the test split of a task",
+        "launch/commands/prepare.py",
         "        open_data(tested, objective)\n",
         "        pass\n",
-        "tests/launch/test_prepare.py",
+        "tests/launch/commands/test_prepare.py",
         "test_split",
     ),
 ]

@@ -21,7 +21,7 @@ MUTANTS = [
     ),
     Mutant(
         "a mixture reads as much as its parts do without their rates",
-        "research/objectives/mix.py",
+        "research/objectives/combined/mix.py",
         "return float(np.average(read, weights=rates))",
         "return float(np.mean(read))",
         "tests/launch/sweeps/test_budgets.py",
@@ -165,7 +165,7 @@ MUTANTS = [
     ),
     Mutant(
         "a repeat of too few seeds has an interval",
-        "launch/claims.py",
+        "launch/commands/claims.py",
         'interval = "" if word == TOO_FEW else',
         'interval = "" if False else',
         TEST_LEDGER,
@@ -221,7 +221,7 @@ MUTANTS = [
     ),
     Mutant(
         "a claim is recorded from rows that are the same runs",
-        "launch/claims.py",
+        "launch/commands/claims.py",
         "if np.array_equal(better, worse):",
         "if False:",
         TEST_LEDGER,
@@ -413,7 +413,7 @@ MUTANTS = [
     ),
     Mutant(
         "a claim is recorded as if higher were better in every column",
-        "launch/claims.py",
+        "launch/commands/claims.py",
         "column.better == HIGHER, origin",
         "True, origin",
         TEST_LEDGER,
@@ -424,7 +424,7 @@ MUTANTS = [
         "launch/reports/run_differences.py",
         "bool(set(keys) - MAY_DIFFER.keys() or",
         "bool(keys or",
-        "tests/launch/test_diff.py",
+        "tests/launch/commands/test_diff.py",
         "neutral_key",
     ),
     Mutant(
@@ -432,7 +432,7 @@ MUTANTS = [
         "launch/reports/run_differences.py",
         "next((step for step in shared if each[step]), None)",
         "next((step for step in shared[::-1] if each[step]), None)",
-        "tests/launch/test_diff.py",
+        "tests/launch/commands/test_diff.py",
         "two_objectives",
     ),
     Mutant(
@@ -464,7 +464,7 @@ MUTANTS = [
         "research/evaluation/evaluations.py",
         'if split == "test" and len(self._programs) > 1 and not last:',
         "if False:",
-        "tests/launch/test_evaluate.py",
+        "tests/launch/commands/test_evaluate.py",
         "scored_once",
     ),
     Mutant(
@@ -493,7 +493,7 @@ MUTANTS = [
     ),
     Mutant(
         "a link of the site to a page that there is not is kept",
-        "docs/site_pages.py",
+        "experiments/studies/site_pages.py",
         "if name not in FILES and not there.exists():",
         "if not name:",
         "tests/test_site.py",

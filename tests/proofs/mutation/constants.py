@@ -2,11 +2,11 @@
 
 from tests.proofs.mutation import Mutant
 
-CONSTANTS = "research/run/constants.py"
-WORKDIR = "research/run/workdir.py"
-STEP = "research/step.py"
+CONSTANTS = "research/program/constants.py"
+WORKDIR = "research/record/workdir.py"
+STEP = "research/program/step.py"
 
-TEST = "tests/run/test_constants.py"
+TEST = "tests/program/test_constants.py"
 
 MUTANTS = [
     Mutant(
@@ -67,7 +67,7 @@ MUTANTS = [
     ),
     Mutant(
         "an evaluation reads another teacher in the place of the run's",
-        "launch/evaluate.py",
+        "launch/commands/evaluate.py",
         "    check_same_constants(workdir, facts, program.constants.origins)\n",
         "",
         TEST,
@@ -75,7 +75,7 @@ MUTANTS = [
     ),
     Mutant(
         "scores read another teacher in the place of the run's",
-        "launch/score.py",
+        "launch/commands/score.py",
         "    check_same_constants(workdir, restored.facts, scorer.constants.origins)\n",
         "",
         TEST,
@@ -92,7 +92,7 @@ MUTANTS = [
     ),
     Mutant(
         "each phase of a run reads the constants again",
-        "research/run/compiled_phases.py",
+        "research/program/compiled_phases.py",
         "        built = built._replace(constants=program.constants)  # read once\n",
         "",
         TEST,
@@ -100,7 +100,7 @@ MUTANTS = [
     ),
     Mutant(
         "each part of a joint objective has the constants of all parts",
-        "research/objectives/joint.py",
+        "research/objectives/combined/joint.py",
         '            if own.startswith(f"{name}.")\n',
         "",
         TEST,

@@ -2,14 +2,14 @@
 
 from tests.proofs.mutation import Mutant
 
-XNLG = "research/objectives/xnlg.py"
-SEQUENCES = "research/objectives/sequence_to_sequence.py"
-PROMPT = "research/objectives/inputs/prompt.py"
+XNLG = "research/objectives/dae/xnlg.py"
+SEQUENCES = "research/objectives/tasks/sequence_to_sequence.py"
+PROMPT = "research/objectives/layout/prompt.py"
 GENERATE = "research/generation/generate.py"
 GUARDS = "tests/fidelity/test_facts.py"
 SEQUENCES_TEST = "tests/objectives/test_sequence_to_sequence.py"
 GENERATE_TEST = "tests/generation/test_generate.py"
-RESTORE = "research/checkpoints/partial_restore.py"
+RESTORE = "research/interop/partial_restore.py"
 TEST = "tests/objectives/test_xnlg.py"
 
 MUTANTS = [
@@ -111,7 +111,7 @@ MUTANTS = [
     ),
     Mutant(
         "the gradient of what is frozen counts in the norm that is clipped",
-        "research/run/optimizer.py",
+        "research/optimize/optimizer.py",
         "optimizer = optax.chain(freeze, optimizer)",
         "optimizer = optax.chain(optimizer, freeze)",
         GUARDS,

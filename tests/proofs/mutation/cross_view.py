@@ -2,15 +2,15 @@
 
 from tests.proofs.mutation import Mutant
 
-CVT = "research/objectives/cvt.py"
-LSTM = "research/networks/modules/lstm.py"
+CVT = "research/objectives/tasks/cvt.py"
+LSTM = "research/networks/recurrent/lstm_stack.py"
 TEST = "tests/objectives/test_cvt.py"
 TEST_LAYERS = "tests/networks/test_joined_layers.py"
 
 MUTANTS = [
     Mutant(
         "layers that join directions read without dropout between layers",
-        "research/networks/modules/two_lstms.py",
+        "research/networks/recurrent/two_lstms.py",
         'read = drop(self, x.raw, "hidden")',
         "read = x.raw",
         TEST_LAYERS,
@@ -18,7 +18,7 @@ MUTANTS = [
     ),
     Mutant(
         "layers that join directions read states with dropout of the output",
-        "research/networks/modules/two_lstms.py",
+        "research/networks/recurrent/two_lstms.py",
         'read = drop(self, x.raw, "hidden")',
         'read = drop(self, x.states, "hidden")',
         TEST_LAYERS,
@@ -123,10 +123,10 @@ MUTANTS = [
     ),
     Mutant(
         "the rate falls by the step, not by its root",
-        "research/optimizers/schedules/inverse.py",
+        "research/optimize/schedules/inverse.py",
         "after = jnp.power(after.astype(jnp.float32), self.step_power)",
         "pass",
-        "tests/run/test_schedules.py",
+        "tests/program/test_schedules.py",
         "rate_of_cvt",
     ),
 ]

@@ -2,11 +2,11 @@
 
 from tests.proofs.mutation import Mutant
 
-ELECTRA = "research/objectives/electra.py"
-INFOWORD = "research/objectives/infoword.py"
+ELECTRA = "research/objectives/contrastive/electra.py"
+INFOWORD = "research/objectives/contrastive/infoword.py"
 CONTRASTIVE = "research/objectives/losses/contrastive.py"
-WKLM = "research/objectives/wklm.py"
-JOINT = "research/objectives/joint.py"
+WKLM = "research/objectives/contrastive/wklm.py"
+JOINT = "research/objectives/combined/joint.py"
 
 TEST_ELECTRA = "tests/objectives/test_electra.py"
 TEST_INFOWORD = "tests/objectives/test_infoword.py"
@@ -15,7 +15,7 @@ TEST_WKLM = "tests/objectives/test_wklm.py"
 MUTANTS = [
     Mutant(
         "a generator whose heads do not divide its width is told to set head_width",
-        "research/networks/modules/electra.py",
+        "research/networks/transformer/electra.py",
         '        raise UserError(\n            f"objective.generator_size is',
         "        raise error\n        raise UserError(\n"
         '            f"objective.generator_size is',
@@ -24,7 +24,7 @@ MUTANTS = [
     ),
     Mutant(
         "an adaptive softmax is not refused beside a generator",
-        "research/networks/transformer.py",
+        "research/networks/transformer/transformer.py",
         'needs.stacks not in ("one", "two_directions"):',
         'needs.stacks == "encoder_decoder":',
         "tests/networks/test_needs.py",
@@ -48,7 +48,7 @@ MUTANTS = [
     ),
     Mutant(
         "the layers for which ELECTRA's code names no initial values have BERT's",
-        "research/networks/layers/dense.py",
+        "research/networks/shared/dense.py",
         'if options.init == "electra" and self.unspecified:',
         'if options.init == "electra" and self.residual:',
         "tests/networks/test_initial_values.py",
@@ -56,7 +56,7 @@ MUTANTS = [
     ),
     Mutant(
         "masked positions are drawn with replacement: 7 % are drawn twice",
-        "research/objectives/corruption/masking.py",
+        "research/objectives/noise/masking.py",
         'chosen = counter_rng.choose_subset(key, "choose", candidate, count)',
         'drawn = counter_rng.uniform(key, "choose", max_count) * num_tokens[:, None]\n'
         "    drawn = np.where(np.arange(max_count) < count[:, None], drawn, -1)\n"
@@ -146,7 +146,7 @@ MUTANTS = [
     ),
     Mutant(
         "the generator has as many heads as the discriminator",
-        "research/networks/modules/electra.py",
+        "research/networks/transformer/electra.py",
         "heads=_num_heads(width),",
         "heads=options.heads,",
         "tests/networks/test_encoder_decoder_and_electra.py",
@@ -241,26 +241,26 @@ MUTANTS = [
     ),
     Mutant(
         "ELECTRA's first segment ends before its first long sentence",
-        "research/objectives/inputs/sentence_pairs.py",
+        "research/objectives/layout/sentence_pairs.py",
         "taken = (first == 0) | (first + tokens < goal)",
         "taken = (first == 0) | ((second == 0) & (first + tokens < goal))",
-        "tests/objectives/inputs/test_sentence_pairs.py",
+        "tests/objectives/layout/test_sentence_pairs.py",
         "segments_equal_those_of_electras_script",
     ),
     Mutant(
         "the sentence that exceeds ELECTRA's first segment is never its own",
-        "research/objectives/inputs/sentence_pairs.py",
+        "research/objectives/layout/sentence_pairs.py",
         "taken |= (second == 0) & (first < goal) & exceeds",
         "taken |= (second == 0) & (first < 0) & exceeds",
-        "tests/objectives/inputs/test_sentence_pairs.py",
+        "tests/objectives/layout/test_sentence_pairs.py",
         "segments_equal_those_of_electras_script",
     ),
     Mutant(
         "ELECTRA's first segment aims at any length",
-        "research/data/units/halves.py",
+        "research/data/rows/halves.py",
         "np.where(one, total, np.minimum(half, total - 1))",
         "np.where(one, total, np.maximum(total // 3, 1))",
-        "tests/data/units/test_packing.py",
+        "tests/data/rows/test_packing.py",
         "equal_those_of_electras_script",
     ),
     Mutant(

@@ -2,24 +2,24 @@
 
 from tests.proofs.mutation import Mutant
 
-LOSSES = "research/objectives/losses/distillation.py"
-DISTILL = "research/objectives/distill.py"
-PRUNING = "research/pruning.py"
-RESTORE = "research/checkpoints/partial_restore.py"
-THESEUS = "research/objectives/theseus.py"
+LOSSES = "research/objectives/taught/distillation.py"
+DISTILL = "research/objectives/taught/distill.py"
+PRUNING = "research/optimize/pruning.py"
+RESTORE = "research/interop/partial_restore.py"
+THESEUS = "research/objectives/taught/theseus.py"
 TEST_THESEUS = "tests/objectives/test_theseus.py"
-TEST_LOSSES = "tests/objectives/losses/test_distillation.py"
+TEST_LOSSES = "tests/objectives/taught/test_distillation.py"
 TEST_DISTILL = "tests/objectives/test_distill.py"
-TEST_PRUNING = "tests/test_pruning.py"
+TEST_PRUNING = "tests/optimize/test_pruning.py"
 TEST_NETWORK = "tests/networks/test_projections.py"
 
 MUTANTS = [
     Mutant(
         "pairs of a default are tuples in the digest and lists in that of the file",
-        "research/run/identity.py",
+        "research/config/identity.py",
         "return [*map(_plain, value)] if",
         "return [*value] if",
-        "tests/run/test_identity.py",
+        "tests/config/test_identity.py",
         "one_digest and theseus",
     ),
     Mutant(
@@ -40,7 +40,7 @@ MUTANTS = [
     ),
     Mutant(
         "vectors of words that the base objective reads are lost beside a teacher",
-        "research/objectives/inputs/taught.py",
+        "research/objectives/taught/taught.py",
         'return constants | {"teacher": ConstantSpec(self.teacher, arrays)}',
         'return {"teacher": ConstantSpec(self.teacher, arrays)}',
         TEST_DISTILL,
@@ -64,7 +64,7 @@ MUTANTS = [
     ),
     Mutant(
         "features of mentions are distilled as predicted tokens",
-        "research/objectives/losses/recorded_calls.py",
+        "research/objectives/taught/recorded_calls.py",
         "self.first_readout = self.first_readout or found",
         "self.first_readout = found",
         TEST_DISTILL,
@@ -72,7 +72,7 @@ MUTANTS = [
     ),
     Mutant(
         "states of an n-gram are compared, not those of the text",
-        "research/objectives/losses/recorded_calls.py",
+        "research/objectives/taught/recorded_calls.py",
         "self.stack = self.stack or StackCall(group, states, layers)",
         "self.stack = StackCall(group, states, layers)",
         TEST_DISTILL,
@@ -80,7 +80,7 @@ MUTANTS = [
     ),
     Mutant(
         "a pair of states, of which one is without dropout, is taken for states",
-        "research/objectives/losses/recorded_calls.py",
+        "research/objectives/taught/recorded_calls.py",
         'found.states if options.get("undropped") else found',
         "found",
         TEST_DISTILL,
@@ -104,7 +104,7 @@ MUTANTS = [
     ),
     Mutant(
         "a mixture learns from the teacher of its first part",
-        "research/objectives/mix.py",
+        "research/objectives/combined/mix.py",
         "if other != specs:",
         "if False:",
         "tests/objectives/test_mix.py",
@@ -112,7 +112,7 @@ MUTANTS = [
     ),
     Mutant(
         "members of the parts of a mixture have several losses",
-        "research/objectives/mix.py",
+        "research/objectives/combined/mix.py",
         "if isinstance(objective, composite.Composite):",
         "if False:",
         "tests/objectives/test_mix.py",
@@ -232,7 +232,7 @@ MUTANTS = [
     ),
     Mutant(
         "queries are given scaled",
-        "research/networks/layers/attention.py",
+        "research/networks/transformer/attention.py",
         "projections = Projections(query, key, value)",
         "projections = Projections(query * key_width**-0.5, key, value)",
         TEST_NETWORK,

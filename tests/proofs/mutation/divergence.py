@@ -5,13 +5,13 @@ from tests.proofs.mutation import Mutant
 TRAIN = "research/train.py"
 CELLS = "launch/reports/cells.py"
 TRIAL = "launch/sweeps/trial.py"
-FOLDER = "research/checkpoints/huggingface/folder.py"
-RESTORE = "research/checkpoints/huggingface/restore.py"
+FOLDER = "research/interop/huggingface/folder.py"
+RESTORE = "research/interop/huggingface/restore.py"
 TEST_TRAIN = "tests/test_train.py"
-TEST_RESTORED = "tests/run/test_restored.py"
+TEST_RESTORED = "tests/program/test_restored.py"
 TEST_TABLES = "tests/launch/reports/test_tables.py"
 TEST_SETTINGS = "tests/launch/reports/test_settings.py"
-TEST_FOLDER = "tests/checkpoints/huggingface/test_folder.py"
+TEST_FOLDER = "tests/interop/huggingface/test_folder.py"
 
 MUTANTS = [
     Mutant(
@@ -32,7 +32,7 @@ MUTANTS = [
     ),
     Mutant(
         "an edited config opens another network",
-        "research/run/restored.py",
+        "research/program/restored.py",
         'facts["config"] != config_digest(config):',
         'facts["config"] == "":',
         TEST_RESTORED,
@@ -88,10 +88,10 @@ MUTANTS = [
     ),
     Mutant(
         "an evaluation with other values overwrites the run's own",
-        "launch/evaluate.py",
+        "launch/commands/evaluate.py",
         "    name += changes_suffix(workdir, config)\n",
         "",
-        "tests/launch/test_evaluate.py",
+        "tests/launch/commands/test_evaluate.py",
         "folder_of_its_own",
     ),
     Mutant(
@@ -120,10 +120,10 @@ MUTANTS = [
     ),
     Mutant(
         "code in no commit is told by its commit alone",
-        "launch/diff.py",
+        "launch/commands/diff.py",
         '    if "commit" not in differ:\n',
         '    if "commit" in differ:\n',
-        "tests/launch/test_diff.py",
+        "tests/launch/commands/test_diff.py",
         "behind_an_equal_key",
     ),
 ]

@@ -2,13 +2,13 @@
 
 from tests.proofs.mutation import Mutant
 
-CHARACTERS = "research/networks/layers/characters.py"
-LSTM = "research/networks/modules/lstm.py"
-LSTM_LAYER = "research/networks/layers/lstm_layer.py"
-TWO = "research/networks/modules/two_lstms.py"
-SAMPLED = "research/objectives/losses/sampled_softmax.py"
+CHARACTERS = "research/networks/shared/characters.py"
+LSTM = "research/networks/recurrent/lstm_stack.py"
+LSTM_LAYER = "research/networks/recurrent/lstm_layer.py"
+TWO = "research/networks/recurrent/two_lstms.py"
+SAMPLED = "research/objectives/lm/sampled_softmax.py"
 TEST = "tests/networks/test_elmo.py"
-TEST_SAMPLED = "tests/objectives/losses/test_sampled_softmax.py"
+TEST_SAMPLED = "tests/objectives/lm/test_sampled_softmax.py"
 
 MUTANTS = [
     Mutant(
@@ -118,7 +118,7 @@ MUTANTS = [
     ),
     Mutant(
         "evaluations have the terms of training",
-        "research/run/setup.py",
+        "research/program/setup.py",
         "for name, each in eval_boxed.sums.items()",
         "for name, each in boxed.sums.items()",
         "tests/evaluation/test_eval_length.py",
@@ -126,7 +126,7 @@ MUTANTS = [
     ),
     Mutant(
         "evaluations compare words that are drawn",
-        "research/objectives/lm.py",
+        "research/objectives/lm/lm.py",
         '"temporal_penalty": 0.0, "sampled_words": 0}',
         '"temporal_penalty": 0.0}',
         TEST_SAMPLED,
@@ -134,7 +134,7 @@ MUTANTS = [
     ),
     Mutant(
         "both directions draw the same words",
-        "research/objectives/lm.py",
+        "research/objectives/lm/lm.py",
         "arrays, own_key)",
         "arrays, key)",
         TEST_SAMPLED,

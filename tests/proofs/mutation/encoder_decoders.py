@@ -2,29 +2,29 @@
 
 from tests.proofs.mutation import Mutant
 
-SEQ2SEQ = "research/objectives/inputs/seq2seq.py"
-SPANS = "research/objectives/corruption/spans.py"
-DAE = "research/objectives/dae.py"
-NOISE = "research/objectives/corruption/bart_noise.py"
-BART = "research/objectives/bart.py"
-MASS = "research/objectives/mass.py"
-MIX = "research/objectives/mix.py"
+SEQ2SEQ = "research/objectives/layout/seq2seq.py"
+SPANS = "research/objectives/noise/spans.py"
+DAE = "research/objectives/dae/dae.py"
+NOISE = "research/objectives/dae/bart_noise.py"
+BART = "research/objectives/dae/bart.py"
+MASS = "research/objectives/dae/mass.py"
+MIX = "research/objectives/combined/mix.py"
 
 TEST_DAE = "tests/objectives/test_dae.py"
 TEST_VARIANTS = "tests/objectives/test_dae_variants.py"
-TEST_NOISE = "tests/objectives/corruption/test_bart_noise.py"
+TEST_NOISE = "tests/objectives/dae/test_bart_noise.py"
 TEST_BART = "tests/objectives/test_bart.py"
 TEST_MASS = "tests/objectives/test_mass.py"
 TEST_MIX = "tests/objectives/test_mix.py"
-TEST_PACKED_LAYOUT = "tests/objectives/inputs/test_packed_layout.py"
+TEST_PACKED_LAYOUT = "tests/objectives/combined/test_packed_layout.py"
 
 MUTANTS = [
     Mutant(
         "short sentences are read, of which a span is a word",
-        "research/data/units/sentence.py",
+        "research/data/rows/sentence.py",
         "kept = (size >= self.shortest) & (size <= self.length)",
         "kept = (size >= 1) & (size <= self.length)",
-        "tests/data/units/test_packing.py",
+        "tests/data/rows/test_packing.py",
         "a_sentence_is_a_row",
     ),
     Mutant(
@@ -90,7 +90,7 @@ MUTANTS = [
     ),
     Mutant(
         "packed texts need the sentinels of a text that fills the row",
-        "research/objectives/inputs/packed_rows.py",
+        "research/objectives/combined/packed_rows.py",
         "return self.objective.num_sentinels(int(lengths.max()))",
         "return self.objective.num_sentinels(length)",
         TEST_PACKED_LAYOUT,
@@ -114,15 +114,15 @@ MUTANTS = [
     ),
     Mutant(
         "a prefix LM's first target is read by the prefix",
-        "research/objectives/inputs/text_to_text.py",
+        "research/objectives/layout/text_to_text.py",
         'group["rank"] - num_read[:, None], 0)',
         'group["rank"] - num_read[:, None] - 1, 0)',
-        "tests/objectives/inputs/test_text_to_text.py",
+        "tests/objectives/layout/test_text_to_text.py",
         "joined_text",
     ),
     Mutant(
         "the encoder of shared stacks is causal",
-        "research/networks/modules/encoder_decoder.py",
+        "research/networks/transformer/encoder_decoder.py",
         'self.encoder(x, group, pattern="full")',
         "self.encoder(x, group)",
         "tests/networks/test_encoder_decoder_and_electra.py",
@@ -130,10 +130,10 @@ MUTANTS = [
     ),
     Mutant(
         "a long target takes the input's room",
-        "research/data/units/parts.py",
+        "research/data/rows/parts.py",
         "np.maximum(two - (self.length - room), 0)",
         "np.maximum(two - self.length, 0)",
-        "tests/data/units/test_parts.py",
+        "tests/data/rows/test_parts.py",
         "rooms_of_their_own",
     ),
     Mutant(
@@ -294,7 +294,7 @@ MUTANTS = [
     ),
     Mutant(
         "parts of a mixture that read less never read the end of a window",
-        "research/objectives/inputs/shared_input.py",
+        "research/objectives/combined/shared_input.py",
         "spec.random_start or spec.length < longest.length for spec",
         "spec.random_start for spec",
         TEST_MIX,
@@ -305,7 +305,7 @@ MUTANTS = [
         "research/data/store/example_index.py",
         "start = np.minimum(start + offset.astype(np.int64), latest)",
         "start = np.minimum(start, latest)",
-        "tests/data/loading/test_text_source.py",
+        "tests/data/source/test_text_source.py",
         "random_starts_are_uniform",
     ),
 ]

@@ -4,7 +4,7 @@ from tests.proofs.mutation import Mutant
 
 PREDICTIONS = "research/evaluation/predictions.py"
 TEST_PREDICTIONS = "tests/evaluation/test_predictions.py"
-TEST_COMPOSITE = "tests/objectives/inputs/test_composite.py"
+TEST_COMPOSITE = "tests/objectives/combined/test_composite.py"
 
 MUTANTS = [
     Mutant(
@@ -25,15 +25,15 @@ MUTANTS = [
     ),
     Mutant(
         "evaluations lack the tags that training does not read",
-        "research/data/loading/build.py",
+        "research/data/source/build.py",
         "return own if own.batch_spec(length) == specs else objective",
         "return objective",
-        "tests/data/loading/test_build.py",
+        "tests/data/source/test_build.py",
         "tags_of_all_texts",
     ),
     Mutant(
         "packed rows are evaluated with a sampled softmax",
-        "research/objectives/inputs/packed_rows.py",
+        "research/objectives/combined/packed_rows.py",
         "self.with_fields(objective=self.objective.for_evaluation())",
         "self",
         TEST_COMPOSITE,
@@ -41,7 +41,7 @@ MUTANTS = [
     ),
     Mutant(
         "what is distilled is evaluated with label smoothing",
-        "research/objectives/inputs/taught.py",
+        "research/objectives/taught/taught.py",
         "return self.with_fields(base=fields)",
         "return self",
         TEST_COMPOSITE,
@@ -49,7 +49,7 @@ MUTANTS = [
     ),
     Mutant(
         "parts are evaluated with label smoothing",
-        "research/objectives/inputs/composite.py",
+        "research/objectives/combined/composite.py",
         "return _freeze(dict(fields) | changed)",
         "return fields",
         TEST_COMPOSITE,
@@ -57,7 +57,7 @@ MUTANTS = [
     ),
     Mutant(
         "a perplexity has label smoothing",
-        "research/objectives/dae.py",
+        "research/objectives/dae/dae.py",
         "self.with_fields(label_smoothing=0.0, z_loss=0.0)",
         "self.with_fields(z_loss=0.0)",
         TEST_COMPOSITE,

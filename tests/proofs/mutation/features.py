@@ -2,8 +2,8 @@
 
 from tests.proofs.mutation import Mutant
 
-FEATURES = "research/networks/layers/features.py"
-TEST_FEATURES = "tests/networks/layers/test_features.py"
+FEATURES = "research/networks/shared/features.py"
+TEST_FEATURES = "tests/networks/shared/test_features.py"
 
 MUTANTS = [
     Mutant(
@@ -40,15 +40,15 @@ MUTANTS = [
     ),
     Mutant(
         "a gradient is computed for the frozen body",
-        "research/run/setup.py",
+        "research/program/setup.py",
         "stop_frozen=partial(stop_frozen, parts=config.optimizer.frozen),",
         "stop_frozen=lambda params: params,",
-        "tests/run/test_setup.py",
+        "tests/program/test_setup.py",
         "frozen_body",
     ),
     Mutant(
         "a classifier of texts reads the last states, whatever its features are",
-        "research/objectives/sequence_classification.py",
+        "research/objectives/tasks/sequence_classification.py",
         "states, segment = net.features(group, scored=scored)",
         "states, segment = net.states(group, scored=scored)",
         "tests/objectives/test_sequence_classification.py",
@@ -64,26 +64,26 @@ MUTANTS = [
     ),
     Mutant(
         "an empty file gives 0 vectors",
-        "research/data/corpora/files.py",
+        "research/data/read/files.py",
         "    if not texts:\n",
         "    if False:\n",
-        "tests/launch/test_embed.py",
+        "tests/launch/commands/test_embed.py",
         "mistake_gives_one_line",
     ),
     Mutant(
         "one row that is left out is told as if it were several",
-        "research/data/formats/__init__.py",
+        "research/data/read/formats/__init__.py",
         "        if self.count == 1:\n",
         "        if False:\n",
-        "tests/data/corpora/test_task_files.py",
+        "tests/data/read/test_task_files.py",
         "a_header_that_is_read_as_a_row",
     ),
     Mutant(
         "the classes of a task are not told, a mistyped one neither",
-        "research/run/compiled_phases.py",
+        "research/program/compiled_phases.py",
         "    if labels := label_names(program):\n",
         "    if labels := []:\n",
-        "tests/run/test_compiled_phases.py",
+        "tests/program/test_compiled_phases.py",
         "steps_of_several_lengths",
     ),
     Mutant(
@@ -96,7 +96,7 @@ MUTANTS = [
     ),
     Mutant(
         "a file without a header is not told that its columns are numbers",
-        "research/data/formats/parsing/rows.py",
+        "research/data/read/formats/parsing/rows.py",
         "                _check_header(number, row, options)\n",
         "",
         "tests/evaluation/test_score_tasks.py",
@@ -104,10 +104,10 @@ MUTANTS = [
     ),
     Mutant(
         "JSON that is wrong has two numbers of lines",
-        "research/data/formats/parsing/lines.py",
+        "research/data/read/formats/parsing/lines.py",
         "        except json.JSONDecodeError as error:\n",
         "        except FileNotFoundError as error:\n",
-        "tests/data/corpora/test_files.py",
+        "tests/data/read/test_files.py",
         "unreadable_file",
     ),
     Mutant(
@@ -128,7 +128,7 @@ MUTANTS = [
     ),
     Mutant(
         "an experiment of several objectives has that of its last size",
-        "docs/objectives.py",
+        "experiments/studies/objectives.py",
         "        names.append(config.objective.name)\n",
         "        names = [config.objective.name]\n",
         "tests/test_docs.py",

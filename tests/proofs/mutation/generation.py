@@ -2,11 +2,11 @@
 
 from tests.proofs.mutation import Mutant
 
-CACHE = "research/networks/layers/cache.py"
+CACHE = "research/networks/transformer/cache.py"
 BEAMS = "research/generation/beams.py"
 TEXTS = "research/generation/texts.py"
 NEXT = "research/generation/next_token.py"
-GENERATION_CONFIG = "research/checkpoints/huggingface/generation_config.py"
+GENERATION_CONFIG = "research/interop/huggingface/generation_config.py"
 CONTINUATION = "research/generation/continuation.py"
 TEST_CACHE = "tests/networks/test_cache.py"
 TEST_SEARCHES = "tests/generation/test_huggingface_searches.py"
@@ -14,8 +14,8 @@ TEST_DECODING = "tests/generation/test_decoding.py"
 TEST_GENERATE = "tests/generation/test_generate.py"
 TEST_FILL = "tests/generation/test_fill.py"
 TEST_SPECIALS = "tests/laws/test_specials.py"
-COMPOSITE = "research/objectives/inputs/composite.py"
-TEST_COMPOSITE = "tests/objectives/inputs/test_composite.py"
+COMPOSITE = "research/objectives/combined/composite.py"
+TEST_COMPOSITE = "tests/objectives/combined/test_composite.py"
 
 MUTANTS = [
     Mutant(
@@ -52,7 +52,7 @@ MUTANTS = [
     ),
     Mutant(
         "the causal pattern of later calls counts queries from the first slot",
-        "research/networks/layers/dense_attention.py",
+        "research/networks/shared/dense_attention.py",
         "query_index += 0 if inputs.start is None else inputs.start",
         "query_index += 0",
         TEST_CACHE,
@@ -196,7 +196,7 @@ MUTANTS = [
     ),
     Mutant(
         "what generation_config.json says is not what is written by",
-        "research/inference/language_model.py",
+        "research/use/inference/language_model.py",
         "chosen = Options(**{**self.writing, **options})",
         "chosen = Options(**options)",
         TEST_SEARCHES,
@@ -284,10 +284,10 @@ MUTANTS = [
     ),
     Mutant(
         "keys and a step beside hf:DIR are ignored",
-        "launch/generate.py",
+        "launch/commands/generate.py",
         "        if given:\n",
         "        if False:\n",
-        "tests/launch/test_generate.py",
+        "tests/launch/commands/test_generate.py",
         "mistake",
     ),
     Mutant(
@@ -303,7 +303,7 @@ MUTANTS = [
         "research/generation/text.py",
         "if number not in sentinels:",
         "if int(number) >= len(sentinels):",
-        "tests/launch/test_generate.py",
+        "tests/launch/commands/test_generate.py",
         "mistake_gives_one_line",
     ),
     Mutant(
@@ -311,7 +311,7 @@ MUTANTS = [
         "research/generation/text.py",
         'id: f"<extra_id_{n}>"',
         'id: f"<extra_id_{n + 1}>"',
-        "tests/launch/test_generate.py",
+        "tests/launch/commands/test_generate.py",
         "sentinels_and_the_space",
     ),
     Mutant(
@@ -324,23 +324,23 @@ MUTANTS = [
     ),
     Mutant(
         "texts of a run have the special tokens of Hugging Face's family",
-        "research/inference/open_run.py",
+        "research/use/inference/open_run.py",
         "specials = objective.specials(vocabulary.vocab)",
         "specials = _folder_specials(objective, model, vocabulary.vocab)",
-        "tests/inference/test_open_run.py",
+        "tests/use/inference/test_open_run.py",
         "reads_texts_as_its_rows and bert",
     ),
     Mutant(
         "a text that XLM reads is in no language",
-        "research/inference/language_model.py",
+        "research/use/inference/language_model.py",
         'arrays["token_type"] += self.specials.token_type * arrays["segment"]',
         "pass",
-        "tests/inference/test_open_run.py",
+        "tests/use/inference/test_open_run.py",
         "reads_texts_as_its_rows and xlm",
     ),
     Mutant(
         "a text that XLM reads begins with bos, which its rows never have",
-        "research/objectives/tlm.py",
+        "research/objectives/mlm/tlm.py",
         "return Specials(end, end, first,",
         "return Specials((vocab.bos_id,), end, first,",
         TEST_SPECIALS,
@@ -348,7 +348,7 @@ MUTANTS = [
     ),
     Mutant(
         "a text that Transformer-XL reads begins with bos",
-        "research/objectives/lm.py",
+        "research/objectives/lm/lm.py",
         "return Specials((vocab.eos_id if self.mem_len else vocab.bos_id,))",
         "return Specials((vocab.bos_id,))",
         TEST_SPECIALS,
@@ -356,7 +356,7 @@ MUTANTS = [
     ),
     Mutant(
         "T5's text to text in one stack reads no pad before its input",
-        "research/objectives/inputs/text_to_text.py",
+        "research/objectives/layout/text_to_text.py",
         'start = [] if layout == "encoder_decoder" else [vocab.pad_id]',
         "start = []",
         TEST_SPECIALS,
@@ -372,7 +372,7 @@ MUTANTS = [
     ),
     Mutant(
         "masks are filled where the state before them predicts their tokens",
-        "research/objectives/mlm.py",
+        "research/objectives/mlm/mlm.py",
         'return self.mask_fraction > 0 and self.predict_at == "masked"',
         "return self.mask_fraction > 0",
         TEST_FILL,
@@ -399,7 +399,7 @@ MUTANTS = [
         "research/generation/fill.py",
         "        _check_lengths(rows, network.options.max_positions)\n",
         "",
-        "tests/launch/test_fill.py",
+        "tests/launch/commands/test_fill.py",
         "mistake_gives_one_line",
     ),
 ]

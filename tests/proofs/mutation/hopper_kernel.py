@@ -10,7 +10,7 @@ FORWARD = "research/kernels/hopper/forward.py"
 BACKWARD = "research/kernels/hopper/backward.py"
 
 TEST_KERNEL = "tests/kernels/test_hopper_attention.py"
-TEST_MASK = "tests/networks/layers/test_hopper_attention.py"
+TEST_MASK = "tests/networks/transformer/test_hopper_attention.py"
 
 MUTANTS = [
     Mutant(
@@ -103,7 +103,7 @@ MUTANTS = [
     ),
     Mutant(
         "a GPU runs the kernel for TPUs",
-        "research/networks/layers/attention.py",
+        "research/networks/transformer/attention.py",
         '    # Pallas takes a second to import.\n    if platform() == "gpu":',
         '    # Pallas takes a second to import.\n    if platform() == "cuda":',
         TEST_MASK,
@@ -111,7 +111,7 @@ MUTANTS = [
     ),
     Mutant(
         "the FLOPs of kernels for GPUs do not count",
-        "research/run/flops.py",
+        "research/program/flops.py",
         'KERNELS = ("pallas_call", "mpmd_map")',
         'KERNELS = ("pallas_call",)',
         TEST_MASK,
@@ -119,7 +119,7 @@ MUTANTS = [
     ),
     Mutant(
         "on Hopper the scored queries have the plan of all",
-        "research/networks/layers/kernel_attention.py",
+        "research/networks/transformer/kernel_attention.py",
         "intervals = scored_intervals(self.intervals, scored_BP)",
         "intervals = self.intervals",
         TEST_MASK,
@@ -127,7 +127,7 @@ MUTANTS = [
     ),
     Mutant(
         "on Hopper dropout of attention weights is left out in silence",
-        "research/networks/layers/kernel_attention.py",
+        "research/networks/transformer/kernel_attention.py",
         "self.settings._replace(dropout=dropout_rate)",
         "self.settings",
         TEST_MASK,
@@ -192,7 +192,7 @@ MUTANTS = [
     ),
     Mutant(
         "a GPU before Hopper is given its kernel",
-        "research/networks/layers/hopper_attention.py",
+        "research/networks/transformer/hopper_attention.py",
         "if not capability.startswith(HOPPER):",
         "if not capability:",
         TEST_MASK,
@@ -200,7 +200,7 @@ MUTANTS = [
     ),
     Mutant(
         "auto takes the kernel for Hopper on several GPUs, where it has not run",
-        "research/networks/layers/hopper_attention.py",
+        "research/networks/transformer/hopper_attention.py",
         "        (mesh.empty or mesh.size == 1)\n        and hasattr",
         "        hasattr",
         TEST_MASK,
@@ -208,7 +208,7 @@ MUTANTS = [
     ),
     Mutant(
         "auto takes the kernel for Hopper in float32",
-        "research/networks/layers/hopper_attention.py",
+        "research/networks/transformer/hopper_attention.py",
         "        and options.operand_dtype in DTYPES\n",
         "",
         TEST_MASK,

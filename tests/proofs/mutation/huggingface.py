@@ -2,22 +2,22 @@
 
 from tests.proofs.mutation import Mutant
 
-FOLDER = "research/checkpoints/huggingface"
+FOLDER = "research/interop/huggingface"
 ROWS, RESTORE = f"{FOLDER}/rows.py", f"{FOLDER}/restore.py"
 EXPORT = f"{FOLDER}/export.py"
 
-TEST_GOLDENS = "tests/checkpoints/huggingface/test_goldens.py"
-TEST_EXPORT = "tests/checkpoints/huggingface/test_export.py"
-TEST_RESTORE = "tests/checkpoints/huggingface/test_restore.py"
-TEST_FOLDER = "tests/checkpoints/huggingface/test_folder.py"
-TEST_TOKENIZER = "tests/data/tokenizers/test_export_tokenizer.py"
-TEST_MASKED = "tests/data/tokenizers/test_masked_text.py"
-TEST_OPEN = "tests/inference/test_open_run.py"
-TEST_FILES = "tests/data/tokenizers/test_huggingface_files.py"
+TEST_GOLDENS = "tests/interop/huggingface/test_goldens.py"
+TEST_EXPORT = "tests/interop/huggingface/test_export.py"
+TEST_RESTORE = "tests/interop/huggingface/test_restore.py"
+TEST_FOLDER = "tests/interop/huggingface/test_folder.py"
+TEST_TOKENIZER = "tests/data/tokenize/test_export_tokenizer.py"
+TEST_MASKED = "tests/data/tokenize/test_masked_text.py"
+TEST_OPEN = "tests/use/inference/test_open_run.py"
+TEST_FILES = "tests/data/tokenize/test_huggingface_files.py"
 
-EXPORT_RUN, TEST_RUN = "research/run/export.py", "tests/run/test_export.py"
+EXPORT_RUN, TEST_RUN = "research/use/export.py", "tests/use/test_export.py"
 
-LANGUAGE_MODEL = "research/inference/language_model.py"
+LANGUAGE_MODEL = "research/use/inference/language_model.py"
 
 DECODERS = f"{FOLDER}/rotary_decoders.py"
 
@@ -32,7 +32,7 @@ MUTANTS = [
     ),
     Mutant(
         "a student without a head is exported with that of its task",
-        "research/objectives/distill.py",
+        "research/objectives/taught/distill.py",
         "return super().unwrapped if self._predicts else self",
         "return super().unwrapped",
         TEST_RUN,
@@ -40,10 +40,10 @@ MUTANTS = [
     ),
     Mutant(
         "waves of an odd width have the lengths of those of the next even one",
-        "research/networks/layers/positions.py",
+        "research/networks/shared/positions.py",
         "-math.log(theta) / (width / 2) * n",
         "-math.log(theta) / len(n) * n",
-        "tests/networks/layers/test_positions.py",
+        "tests/networks/transformer/test_positions.py",
         "sinusoids_are",
     ),
     Mutant(
@@ -162,7 +162,7 @@ MUTANTS = [
     ),
     Mutant(
         "a decoder starts as its family's do, whatever its folder says",
-        "research/inference/open_run.py",
+        "research/use/inference/open_run.py",
         "start = None if patterns else decoder_start(model.path, model.config)",
         "start = None",
         TEST_OPEN,
@@ -186,18 +186,18 @@ MUTANTS = [
     ),
     Mutant(
         "ModernBERT's classifiers have no norm in their head",
-        "research/objectives/inputs/task_input.py",
+        "research/objectives/tasks/task_input.py",
         '{"norm": True, "bias": True} if norm else {}',
         '{"bias": True} if norm else {}',
-        "tests/checkpoints/huggingface/test_goldens.py",
+        "tests/interop/huggingface/test_goldens.py",
         "those_of_hugging_face and modernbert",
     ),
     Mutant(
         "a head that is to read the mean of the states reads the first one",
-        "research/checkpoints/huggingface/restore.py",
+        "research/interop/huggingface/restore.py",
         '        pool = "mean"\n',
         '        pool = "token"\n',
-        "tests/checkpoints/huggingface/test_restore.py",
+        "tests/interop/huggingface/test_restore.py",
         "says_how_its_head_reads",
     ),
     Mutant(
@@ -226,7 +226,7 @@ MUTANTS = [
     ),
     Mutant(
         "Llama 3 scales the angles that turn fast, and keeps the slow ones",
-        "research/networks/layers/positions.py",
+        "research/networks/shared/positions.py",
         "return (kept + (1 - kept) / factor)",
         "return (kept / factor + (1 - kept))",
         TEST_GOLDENS,
@@ -234,7 +234,7 @@ MUTANTS = [
     ),
     Mutant(
         "a parallel feed-forward layer reads what attention has added",
-        "research/networks/modules/blocks.py",
+        "research/networks/transformer/blocks.py",
         "before_attention if options.parallel_residual else x",
         "x",
         TEST_GOLDENS,
@@ -242,7 +242,7 @@ MUTANTS = [
     ),
     Mutant(
         "keys are not normalised, only queries",
-        "research/networks/layers/attention.py",
+        "research/networks/transformer/attention.py",
         'if options.qk_norm and name != "value"',
         'if options.qk_norm and name == "query"',
         TEST_GOLDENS,
@@ -261,7 +261,7 @@ MUTANTS = [
         f"{FOLDER}/restore.py",
         'if own not in ("", activation) and "output/dense/kernel" in params:',
         "if False:",
-        "tests/checkpoints/huggingface/test_restore.py",
+        "tests/interop/huggingface/test_restore.py",
         "than_the_layers",
     ),
     Mutant(
@@ -282,7 +282,7 @@ MUTANTS = [
     ),
     Mutant(
         "no layer has the norm that the first one lacks",
-        "research/networks/modules/blocks.py",
+        "research/networks/transformer/blocks.py",
         "is_first = np.arange(options.layers) == 0",
         "is_first = np.arange(options.layers) >= 0",
         TEST_GOLDENS,
@@ -330,7 +330,7 @@ MUTANTS = [
     ),
     Mutant(
         "pieces of Marian have the ids of SentencePiece",
-        "research/data/tokenizers/model_files.py",
+        "research/data/tokenize/model_files.py",
         "names = sorted(ids, key=ids.get)",
         "names = [*dict.fromkeys(['</s>', '<unk>', *scores, *ids])]",
         TEST_FILES,
@@ -338,7 +338,7 @@ MUTANTS = [
     ),
     Mutant(
         "a text of GPT-2 has no token before it",
-        "research/inference/open_run.py",
+        "research/use/inference/open_run.py",
         "vocab = vocab._replace(bos_id=vocab.eos_id)",
         "vocab = vocab._replace(bos_id=vocab.bos_id)",
         TEST_OPEN,
@@ -370,7 +370,7 @@ MUTANTS = [
     ),
     Mutant(
         "an exported tokenizer of a model with token types gives none of them",
-        "research/data/tokenizers/export_tokenizer.py",
+        "research/data/tokenize/export_tokenizer.py",
         '*["token_type_ids"] * token_types,',
         '*["token_type_ids"] * 0,',
         TEST_RUN,
@@ -394,7 +394,7 @@ MUTANTS = [
     ),
     Mutant(
         "an exported BPE with marks of words has the file's own spaces",
-        "research/data/tokenizers/export_tokenizer.py",
+        "research/data/tokenize/export_tokenizer.py",
         'one_space = is_bpe or tokenizer_type == "words"',
         'one_space = tokenizer_type in ("bytebpe", "words")',
         TEST_FILES,
@@ -402,7 +402,7 @@ MUTANTS = [
     ),
     Mutant(
         "an exported tokenizer keeps the template of the vocabulary's file",
-        "research/data/tokenizers/export_tokenizer.py",
+        "research/data/tokenize/export_tokenizer.py",
         "tokenizer.post_processor = _template(",
         "tokenizer.post_processor = tokenizer.post_processor or _template(",
         TEST_RUN,
@@ -410,7 +410,7 @@ MUTANTS = [
     ),
     Mutant(
         "a pair that XLM reads has one separator",
-        "research/objectives/tlm.py",
+        "research/objectives/mlm/tlm.py",
         "between=end * 2",
         "between=end",
         "tests/laws/test_specials.py",
@@ -418,7 +418,7 @@ MUTANTS = [
     ),
     Mutant(
         "pairs of RoBERTa's format are exported with one separator",
-        "research/objectives/inputs/task_input.py",
+        "research/objectives/tasks/task_input.py",
         '{"roberta": end * 2,',
         '{"roberta": end,',
         TEST_RUN,
@@ -466,7 +466,7 @@ MUTANTS = [
     ),
     Mutant(
         "heads of keys are repeated as a whole: query h reads key h mod num_kv_heads",
-        "research/networks/layers/attention.py",
+        "research/networks/transformer/attention.py",
         "key, value = (jnp.repeat(each, repeats, axis=2) for each in (key, value))",
         "key, value = (jnp.tile(each, (1, 1, repeats, 1)) for each in (key, value))",
         TEST_GOLDENS,
@@ -474,7 +474,7 @@ MUTANTS = [
     ),
     Mutant(
         "rotary angles have base 10,000 whatever rope_theta",
-        "research/networks/layers/attention.py",
+        "research/networks/transformer/attention.py",
         "rotary_angles(each, width, theta, scaling)",
         "rotary_angles(each, width, 10_000, scaling)",
         TEST_GOLDENS,
@@ -507,7 +507,7 @@ MUTANTS = [
     ),
     Mutant(
         "rows that the folder does not have become 0",
-        "research/checkpoints/partial_restore.py",
+        "research/interop/partial_restore.py",
         "        return _keep_rows(array, leaf, saved.num_rows[name])",
         "        return array",
         TEST_RESTORE,
@@ -571,7 +571,7 @@ MUTANTS = [
     ),
     Mutant(
         "an exported tokenizer does not cut after Chinese full stops",
-        "research/data/tokenizers/export_tokenizer.py",
+        "research/data/tokenize/export_tokenizer.py",
         '        [pre_tokenizers.Split(MARK, "merged_with_next"), _after_stops()]',
         '        [pre_tokenizers.Split(MARK, "merged_with_next")]',
         TEST_TOKENIZER,
@@ -579,47 +579,47 @@ MUTANTS = [
     ),
     Mutant(
         "text is lost by a byte-level vocabulary that lacks bytes",
-        "research/data/tokenizers/tokenizer_models.py",
+        "research/data/tokenize/tokenizer_models.py",
         'if self.tokenizer_type == "bytebpe" and unknown is None:',
         "if False:",
-        "tests/data/tokenizers/test_huggingface_files.py",
+        "tests/data/tokenize/test_huggingface_files.py",
         "spells_each_byte",
     ),
     Mutant(
         "a character that is known in part ends the command",
-        "research/data/corpora/word_boundaries.py",
+        "research/data/read/word_boundaries.py",
         'text.decode("utf-8", "surrogateescape")',
         'text.decode("utf-8")',
-        "tests/data/tokenizers/test_huggingface_files.py",
+        "tests/data/tokenize/test_huggingface_files.py",
         "spells_each_byte",
     ),
     Mutant(
         "words start at wrong bytes behind a character that is known in part",
-        "research/data/corpora/word_boundaries.py",
+        "research/data/read/word_boundaries.py",
         "width[(code_point >= 0xDC80) & (code_point <= 0xDCFF)] = 1",
         "pass",
-        "tests/data/tokenizers/test_huggingface_files.py",
+        "tests/data/tokenize/test_huggingface_files.py",
         "spells_each_byte",
     ),
     Mutant(
         "a text that spells a special piece of a Unigram vocabulary becomes this piece",
-        "research/data/tokenizers/tokenizer_models.py",
+        "research/data/tokenize/tokenizer_models.py",
         "if self._spells_control():",
         "if False:",
-        "tests/data/tokenizers/test_huggingface_files.py",
+        "tests/data/tokenize/test_huggingface_files.py",
         "special_piece_is_text",
     ),
     Mutant(
         "merges make a special piece of a text that spells it",
-        "research/data/tokenizers/tokenizer_models.py",
+        "research/data/tokenize/tokenizer_models.py",
         'special.isdisjoint([*pair, "".join(pair)])',
         "True",
-        "tests/data/tokenizers/test_huggingface_files.py",
+        "tests/data/tokenize/test_huggingface_files.py",
         "special_piece_is_text",
     ),
     Mutant(
         "a tokenizer.json puts a mark before each unit, also inside a word",
-        "research/data/tokenizers/tokenizer_models.py",
+        "research/data/tokenize/tokenizer_models.py",
         '            step["prepend_scheme"] = "never"',
         '            step["prepend_scheme"] = "always"',
         TEST_FILES,
@@ -627,7 +627,7 @@ MUTANTS = [
     ),
     Mutant(
         "what is exported is read with a second mark before each word",
-        "research/data/tokenizers/tokenizer_models.py",
+        "research/data/tokenize/tokenizer_models.py",
         '    kept = [step for step in normal if step["type"] != "Prepend"]\n',
         "    kept = normal\n",
         TEST_TOKENIZER,
@@ -635,7 +635,7 @@ MUTANTS = [
     ),
     Mutant(
         "an exported vocabulary that makes one space of white space keeps it",
-        "research/data/tokenizers/vocabulary.py",
+        "research/data/tokenize/vocabulary.py",
         '    if whitespace == "auto" and model.adds_space:\n',
         "    if False:\n",
         TEST_TOKENIZER,
@@ -643,7 +643,7 @@ MUTANTS = [
     ),
     Mutant(
         "the end of a text, </s>, is text to vocabularies of RoBERTa and BART",
-        "research/data/tokenizers/model_files.py",
+        "research/data/tokenize/model_files.py",
         r'r"</?\|?\w+\|?>"',
         r'r"<\|?\w+\|?>"',
         TEST_FILES,
@@ -651,7 +651,7 @@ MUTANTS = [
     ),
     Mutant(
         "the ids of XLM-R are those of its SentencePiece model",
-        "research/data/tokenizers/model_files.py",
+        "research/data/tokenize/model_files.py",
         "for each in proto.pieces[3:]]",
         "for each in proto.pieces]",
         TEST_FILES,
@@ -659,7 +659,7 @@ MUTANTS = [
     ),
     Mutant(
         "only the first of GPT's words in a unit starts a word",
-        "research/data/tokenizers/vocabulary.py",
+        "research/data/tokenize/vocabulary.py",
         "        flags[1:][self._ends_word[token[:-1]]] = WORD\n",
         "",
         TEST_FILES,
@@ -667,7 +667,7 @@ MUTANTS = [
     ),
     Mutant(
         "what follows a mask right behind it is read as a word of its own",
-        "research/data/tokenizers/masked_text.py",
+        "research/data/tokenize/masked_text.py",
         "        if joined and units and not text[0].isspace():\n",
         "        if False:\n",
         TEST_MASKED,
@@ -675,7 +675,7 @@ MUTANTS = [
     ),
     Mutant(
         "the mean of a text's states is also over padding",
-        "research/inference/language_model.py",
+        "research/use/inference/language_model.py",
         "        weight = (position < length) / length if",
         "        weight = (position >= 0) / length if",
         TEST_OPEN,
@@ -683,7 +683,7 @@ MUTANTS = [
     ),
     Mutant(
         "XLNet's class token has the token type of the text",
-        "research/inference/language_model.py",
+        "research/use/inference/language_model.py",
         "if last_type := self.specials.last_type:",
         "if last_type := 0:",
         TEST_OPEN,
@@ -691,7 +691,7 @@ MUTANTS = [
     ),
     Mutant(
         "a model without a readout is asked for tokens",
-        "research/inference/language_model.py",
+        "research/use/inference/language_model.py",
         "        if self.missing:\n",
         "        if False:\n",
         TEST_OPEN,
@@ -699,7 +699,7 @@ MUTANTS = [
     ),
     Mutant(
         "Llama 3's bos is not known",
-        "research/data/tokenizers/vocabulary.py",
+        "research/data/tokenize/vocabulary.py",
         ', "<|begin_of_text|>"),',
         "),",
         TEST_OPEN,
@@ -707,7 +707,7 @@ MUTANTS = [
     ),
     Mutant(
         "ids of bos and eos in config.json are not read",
-        "research/inference/open_run.py",
+        "research/use/inference/open_run.py",
         "if getattr(vocab, name) >= vocab.size and known and is_control[own]:",
         "if False:",
         TEST_OPEN,
@@ -715,7 +715,7 @@ MUTANTS = [
     ),
     Mutant(
         "a softmax counts rows of special tokens that a model lacks",
-        "research/inference/open_run.py",
+        "research/use/inference/open_run.py",
         "    vocab = _resize(vocabulary.vocab, rows)\n",
         "    vocab = vocabulary.vocab\n",
         TEST_OPEN,
@@ -723,11 +723,11 @@ MUTANTS = [
     ),
     Mutant(
         "blank lines have no vectors, so that those of others move up",
-        "research/data/formats/parsing/lines.py",
+        "research/data/read/formats/parsing/lines.py",
         '        text = decode(line, number).rstrip("\\r\\n")\n',
         '        text = decode(line, number).rstrip("\\r\\n")\n'
         "        if not text:\n            continue\n",
-        "tests/launch/test_embed.py",
+        "tests/launch/commands/test_embed.py",
         "vectors_of_lines",
     ),
 ]

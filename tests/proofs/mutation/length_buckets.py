@@ -2,8 +2,8 @@
 
 from tests.proofs.mutation import Mutant
 
-BUCKETS = "research/data/loading/length_buckets.py"
-TEST = "tests/data/loading/test_length_buckets.py"
+BUCKETS = "research/data/source/length_buckets.py"
+TEST = "tests/data/order/test_length_buckets.py"
 TEST_PREDICTIONS = "tests/evaluation/test_predictions.py"
 
 MUTANTS = [
@@ -49,15 +49,15 @@ MUTANTS = [
     ),
     Mutant(
         "a phase with shorter rows has the length buckets of the longer ones",
-        "research/run/phases.py",
+        "research/config/phases.py",
         "if n < copy.data.length]",
         "if n]",
-        "tests/run/test_phases.py",
+        "tests/config/test_phases.py",
         "length_buckets",
     ),
     Mutant(
         "the second separator of a pair is not counted in its length",
-        "research/objectives/sequence_classification.py",
+        "research/objectives/tasks/sequence_classification.py",
         "length + np.where(first_length < length, two, one)",
         "length + one",
         TEST,
@@ -65,7 +65,7 @@ MUTANTS = [
     ),
     Mutant(
         "a row of a mixture has the bucket of a row of the first corpus",
-        "research/data/loading/text_source.py",
+        "research/data/source/text_source.py",
         "return self._first[corpus] + row\n",
         "return row\n",
         TEST,
@@ -89,10 +89,10 @@ MUTANTS = [
     ),
     Mutant(
         "each length of a run's batches costs as if all its steps had it",
-        "research/run/compiled_phases.py",
+        "research/program/compiled_phases.py",
         "(numbers[length], cost)",
         "(stop - start, cost)",
-        "tests/run/test_compiled_phases.py",
+        "tests/program/test_compiled_phases.py",
         "several_lengths",
     ),
     Mutant(

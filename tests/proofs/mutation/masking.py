@@ -2,25 +2,25 @@
 
 from tests.proofs.mutation import Mutant
 
-MASKING = "research/objectives/corruption/masking.py"
-MASK_UNITS = "research/objectives/corruption/mask_units.py"
-MLM = "research/objectives/mlm.py"
-SENTENCE_PAIRS = "research/objectives/inputs/sentence_pairs.py"
+MASKING = "research/objectives/noise/masking.py"
+MASK_UNITS = "research/objectives/noise/mask_units.py"
+MLM = "research/objectives/mlm/mlm.py"
+SENTENCE_PAIRS = "research/objectives/layout/sentence_pairs.py"
 COUNTER_RNG = "research/data/counter_rng.py"
 
-TEST_MASKING = "tests/objectives/corruption/test_masking.py"
-TEST_MASK_UNITS = "tests/objectives/corruption/test_mask_units.py"
+TEST_MASKING = "tests/objectives/noise/test_masking.py"
+TEST_MASK_UNITS = "tests/objectives/noise/test_mask_units.py"
 TEST_MLM = "tests/objectives/test_mlm.py"
 TEST_FORMATS = "tests/objectives/test_mlm_formats.py"
-TEST_SENTENCE_PAIRS = "tests/objectives/inputs/test_sentence_pairs.py"
+TEST_SENTENCE_PAIRS = "tests/objectives/layout/test_sentence_pairs.py"
 
 MUTANTS = [
     Mutant(
         "words start only at the marks of one tokenizer",
-        "research/data/tokenizers/vocabulary.py",
+        "research/data/tokenize/vocabulary.py",
         "flags[starts | self._starts_with_space[token]] = WORD",
         "flags[self._starts_with_space[token]] = WORD",
-        "tests/data/tokenizers/test_vocabulary.py",
+        "tests/data/tokenize/test_vocabulary.py",
         "words_start_where",
         pitfall=3,
     ),
@@ -195,18 +195,18 @@ MUTANTS = [
     ),
     Mutant(
         "an entry of the lexicon may end inside the last word of a document",
-        "research/data/corpora/lexicon.py",
+        "research/data/read/lexicon.py",
         "ends[:, :-1] = word | (token == eos_id)",
         "ends[:, :-1] = word | (flags == 0)",
-        "tests/data/corpora/test_lexicon.py",
+        "tests/data/read/test_lexicon.py",
         "within_a_document",
     ),
     Mutant(
         "an entry of the lexicon may be in two documents",
-        "research/data/corpora/lexicon.py",
+        "research/data/read/lexicon.py",
         "limit = np.minimum(length[row], _next_document(flags)[row, column])",
         "limit = length[row]",
-        "tests/data/corpora/test_lexicon.py",
+        "tests/data/read/test_lexicon.py",
         "within_a_document",
     ),
     Mutant(
@@ -214,7 +214,7 @@ MUTANTS = [
         MASK_UNITS,
         "edge[row, position + lexicon.size[entry[begins]]] -= 1",
         "edge[row, position + 1] -= 1",
-        "tests/objectives/corruption/test_lexicon_units.py",
+        "tests/objectives/noise/test_lexicon_units.py",
         "masked_whole_and_first",
     ),
     Mutant(
@@ -318,7 +318,7 @@ MUTANTS = [
     ),
     Mutant(
         "a connective in the middle of a sentence is a label",
-        "research/objectives/sentences.py",
+        "research/objectives/sentence/sentences.py",
         "        has_label &= (example.flags[second] & SENTENCE) > 0",
         "        has_label &= example.flags[second] >= 0",
         "tests/objectives/test_sentences.py",
@@ -334,7 +334,7 @@ MUTANTS = [
     ),
     Mutant(
         "a text is read with the token types of the first task of ERNIE 2",
-        "research/objectives/joint.py",
+        "research/objectives/combined/joint.py",
         "token_type=first + own.token_type,",
         "token_type=own.token_type,",
         "tests/objectives/test_joint.py",
@@ -342,10 +342,10 @@ MUTANTS = [
     ),
     Mutant(
         "a run with a lexicon opens without its entries",
-        "research/run/restored.py",
+        "research/program/restored.py",
         "vocab = vocabulary.vocab._replace(lexicon=entries)",
         "vocab = vocabulary.vocab",
-        "tests/run/test_restored.py",
+        "tests/program/test_restored.py",
         "lexicon",
     ),
 ]

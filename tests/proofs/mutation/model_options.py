@@ -2,18 +2,18 @@
 
 from tests.proofs.mutation import Mutant
 
-HEADS = "research/networks/layers/heads.py"
+HEADS = "research/networks/shared/heads.py"
 
-TEST_ATTENTION = "tests/networks/layers/test_attention.py"
-TEST_RELATIVE = "tests/networks/layers/test_relative.py"
-TEST_HEADS = "tests/networks/layers/test_heads.py"
-TEST_NETWORK = "tests/networks/test_transformer.py"
+TEST_ATTENTION = "tests/networks/transformer/test_attention.py"
+TEST_RELATIVE = "tests/networks/transformer/test_relative.py"
+TEST_HEADS = "tests/networks/shared/test_heads.py"
+TEST_NETWORK = "tests/networks/transformer/test_transformer.py"
 TEST_ENCODER_DECODER = "tests/networks/test_encoder_decoder_and_electra.py"
 
 MUTANTS = [
     Mutant(
         "the two summands of a kernel count in Glorot's fan-in",
-        "research/networks/layers/dense.py",
+        "research/networks/shared/dense.py",
         "glorot_uniform(batch_axis=(*summands,))",
         "glorot_uniform()",
         "tests/networks/test_initial_values.py",
@@ -21,7 +21,7 @@ MUTANTS = [
     ),
     Mutant(
         "logits of token types ignore model.product_dtype",
-        "research/networks/layers/relative.py",
+        "research/networks/transformer/relative.py",
         "each.astype(options.operand_dtype)\n            for each in (query_BLHK",
         "each\n            for each in (query_BLHK",
         "tests/laws/test_network.py",
@@ -29,7 +29,7 @@ MUTANTS = [
     ),
     Mutant(
         "attention of an LSTM's decoder ignores model.product_dtype",
-        "research/networks/modules/lstm_encoder_decoder.py",
+        "research/networks/recurrent/lstm_encoder_decoder.py",
         "(each.astype(kernel_WW.dtype) for each in operands)",
         "(each.astype(hidden_BW.dtype) for each in operands)",
         "tests/networks/test_lstm_encoder_decoder.py",
@@ -37,7 +37,7 @@ MUTANTS = [
     ),
     Mutant(
         "a bias of positions has none of mems",
-        "research/networks/transformer.py",
+        "research/networks/transformer/transformer.py",
         "if needs.mems and self.has_position_bias:",
         "if False:",
         "tests/networks/test_needs.py",
@@ -45,7 +45,7 @@ MUTANTS = [
     ),
     Mutant(
         "T5's logits without a scale are of queries and keys with a norm",
-        "research/networks/transformer.py",
+        "research/networks/transformer/transformer.py",
         'if self.qk_norm and self.init == "t5":',
         "if False:",
         "tests/networks/test_options.py",
@@ -53,7 +53,7 @@ MUTANTS = [
     ),
     Mutant(
         "rotary positions may rotate nothing of a head",
-        "research/networks/transformer.py",
+        "research/networks/transformer/transformer.py",
         "(rotated < 2 or rotated % 2)",
         "rotated % 2",
         "tests/networks/test_options.py",
@@ -61,7 +61,7 @@ MUTANTS = [
     ),
     Mutant(
         "T5's buckets are of the pattern, whatever a key says",
-        "research/networks/modules/blocks.py",
+        "research/networks/transformer/blocks.py",
         'options.buckets(pattern) == "one_way",',
         'pattern == "causal",',
         TEST_ATTENTION,
@@ -69,39 +69,39 @@ MUTANTS = [
     ),
     Mutant(
         "a kernel's buckets of T5's bias are of the pattern",
-        "research/networks/layers/kernel_attention.py",
+        "research/networks/transformer/kernel_attention.py",
         "bucket_steps(one_way=inputs.one_way_buckets)",
         'bucket_steps(one_way=inputs.pattern == "causal")',
-        "tests/networks/layers/test_kernel_attention.py",
+        "tests/networks/transformer/test_kernel_attention.py",
         "rows_and_heads_on_a_mesh and bias",
     ),
     Mutant(
         "a run that starts from another may have other buckets of T5's bias",
-        "research/run/start.py",
+        "research/program/start.py",
         "    check_buckets(program, config)\n",
         "",
-        "tests/run/test_start.py",
+        "tests/program/test_start.py",
         "buckets_of_t5s_bias",
     ),
     Mutant(
         "the buckets of T5's bias of a teacher are not looked at",
-        "research/run/position_buckets.py",
+        "research/program/position_buckets.py",
         '"teacher_model" in config.objective and "teacher" in constants',
         "False",
-        "tests/run/test_start.py",
+        "tests/program/test_start.py",
         "buckets_of_t5s_bias",
     ),
     Mutant(
         "a network with other buckets of T5's bias is exported",
-        "research/checkpoints/huggingface/export.py",
+        "research/interop/huggingface/export.py",
         '        "position_buckets": _buckets(options, network.pattern),\n',
         '        "position_buckets": "",\n',
-        "tests/checkpoints/huggingface/test_export.py",
+        "tests/interop/huggingface/test_export.py",
         "other_buckets",
     ),
     Mutant(
         "queries of the second stream read the mask token's row",
-        "research/networks/modules/transformer.py",
+        "research/networks/transformer/one_stack.py",
         "            query = self.query_embedding(rows, length - num_keys)",
         '            query = token(group["token"][:, num_keys:])',
         TEST_ATTENTION,
@@ -109,7 +109,7 @@ MUTANTS = [
     ),
     Mutant(
         "heads have the width of the stream over their number, whatever head_width",
-        "research/networks/transformer.py",
+        "research/networks/transformer/transformer.py",
         "return self.head_width or self.width // self.heads",
         "return self.width // self.heads",
         TEST_RELATIVE,
@@ -117,7 +117,7 @@ MUTANTS = [
     ),
     Mutant(
         "each layer has its own biases of relative positions though they are shared",
-        "research/networks/modules/blocks.py",
+        "research/networks/transformer/blocks.py",
         "        if options.shared_relative_biases:\n",
         "        if False:\n",
         TEST_RELATIVE,
@@ -125,7 +125,7 @@ MUTANTS = [
     ),
     Mutant(
         "dropout is at the rate of model.dropout at every place",
-        "research/networks/layers/dense.py",
+        "research/networks/shared/dense.py",
         "rate = module.options.dropout_rate(place)",
         "rate = module.options.dropout",
         TEST_NETWORK,
@@ -133,7 +133,7 @@ MUTANTS = [
     ),
     Mutant(
         "there is no dropout inside feed-forward layers",
-        "research/networks/layers/dense.py",
+        "research/networks/shared/dense.py",
         '        y = dropout(self, y, "feedforward")\n',
         "",
         TEST_NETWORK,
@@ -141,18 +141,18 @@ MUTANTS = [
     ),
     Mutant(
         "an evaluation has the mems of training",
-        "research/run/setup.py",
+        "research/program/setup.py",
         "evaluated = objective.for_evaluation()",
         "evaluated = objective",
-        "tests/run/test_setup.py",
+        "tests/program/test_setup.py",
         "more_mems_than_training",
     ),
     Mutant(
         "a step has no dropout unless model.dropout is above 0",
-        "research/run/setup.py",
+        "research/program/setup.py",
         "dropout=network.options.has_dropout,",
         "dropout=config.model.dropout > 0,",
-        "tests/run/test_setup.py",
+        "tests/program/test_setup.py",
         "one_place_alone",
     ),
     Mutant(
@@ -165,7 +165,7 @@ MUTANTS = [
     ),
     Mutant(
         "a classifier's hidden layer has the network's activation, not tanh",
-        "research/objectives/inputs/task_input.py",
+        "research/objectives/tasks/task_input.py",
         '    "tanh": "tanh",\n',
         '    "tanh": "",\n',
         "tests/objectives/test_sequence_classification.py",
@@ -189,7 +189,7 @@ MUTANTS = [
     ),
     Mutant(
         "a decoder has the encoder's depth",
-        "research/networks/modules/encoder_decoder.py",
+        "research/networks/transformer/encoder_decoder.py",
         "num_layers = options.decoder_layers or options.layers",
         "num_layers = options.layers",
         TEST_ENCODER_DECODER,
@@ -197,7 +197,7 @@ MUTANTS = [
     ),
     Mutant(
         "a decoder with a token table of its own is read out by the encoder's",
-        "research/networks/modules/encoder_decoder.py",
+        "research/networks/transformer/encoder_decoder.py",
         "return self.output(states, self.target_token.table_VE)",
         "return self.output(states, self.token.table_VE)",
         TEST_ENCODER_DECODER,
@@ -205,7 +205,7 @@ MUTANTS = [
     ),
     Mutant(
         "attention to an encoder has one output layer for all languages",
-        "research/networks/modules/blocks.py",
+        "research/networks/transformer/blocks.py",
         'query["token_type"] = group["token_type"]',
         'query["token_type"] = 0 * group["token_type"]',
         TEST_ENCODER_DECODER,
@@ -213,15 +213,15 @@ MUTANTS = [
     ),
     Mutant(
         "label smoothing reaches no loss",
-        "research/objectives/inputs/seq2seq.py",
+        "research/objectives/layout/seq2seq.py",
         "smoothing=label_smoothing, z_loss=z_loss",
         "z_loss=z_loss",
-        "tests/objectives/inputs/test_seq2seq.py",
+        "tests/objectives/layout/test_seq2seq.py",
         "smoothed_targets",
     ),
     Mutant(
         "Transformer-XL's token embeddings are not scaled",
-        "research/networks/layers/embeddings.py",
+        "research/networks/shared/embeddings.py",
         "return x_BLE * options.width**0.5 if options.scale_embeddings else x_BLE",
         "return x_BLE",
         TEST_NETWORK,

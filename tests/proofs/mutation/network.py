@@ -2,23 +2,23 @@
 
 from tests.proofs.mutation import Mutant
 
-ATTENTION = "research/networks/layers/attention.py"
-DENSE_ATTENTION = "research/networks/layers/dense_attention.py"
-RELATIVE = "research/networks/layers/relative.py"
-POSITIONS = "research/networks/layers/positions.py"
+ATTENTION = "research/networks/transformer/attention.py"
+DENSE_ATTENTION = "research/networks/shared/dense_attention.py"
+RELATIVE = "research/networks/transformer/relative.py"
+POSITIONS = "research/networks/shared/positions.py"
 LOSSES = "research/objectives/losses/cross_entropy.py"
 SOFTMAX = "research/objectives/losses/softmax.py"
 
-TEST_ATTENTION = "tests/networks/layers/test_attention.py"
-TEST_RELATIVE = "tests/networks/layers/test_relative.py"
-TEST_POSITIONS = "tests/networks/layers/test_positions.py"
-TEST_NETWORK = "tests/networks/test_transformer.py"
+TEST_ATTENTION = "tests/networks/transformer/test_attention.py"
+TEST_RELATIVE = "tests/networks/transformer/test_relative.py"
+TEST_POSITIONS = "tests/networks/transformer/test_positions.py"
+TEST_NETWORK = "tests/networks/transformer/test_transformer.py"
 TEST_LOSSES = "tests/objectives/losses/test_cross_entropy.py"
 
 MUTANTS = [
     Mutant(
         "AdaGrad's epsilon has another default than that of other optimizers",
-        "research/optimizers/adagrad.py",
+        "research/optimize/rules/adagrad.py",
         "epsilon: float = number(1e-6, least=0)",
         "epsilon: float = number(1e-10, least=0)",
         "tests/launch/test_config.py",
@@ -26,7 +26,7 @@ MUTANTS = [
     ),
     Mutant(
         "dropout between the layers of an LSTM has the name of LayerDrop",
-        "research/networks/lstm.py",
+        "research/networks/recurrent/lstm.py",
         "hidden_dropout: float = dropout_rate(-1.0)",
         "layer_dropout: float = dropout_rate(-1.0)",
         "tests/launch/test_config.py",
@@ -34,31 +34,31 @@ MUTANTS = [
     ),
     Mutant(
         "a key of an earlier version has today's name in the identity of its run",
-        "research/run/identity.py",
+        "research/config/identity.py",
         "return same | _renamed(own, _FIRST_KEYS)",
         "return same | own",
-        "tests/run/test_identity.py",
+        "tests/config/test_identity.py",
         "earlier_name",
     ),
     Mutant(
         "ids of runs of word_cnn change with the default of its table",
-        "research/networks/word_cnn.py",
+        "research/networks/words/word_cnn.py",
         ", neutral=0.25)",
         ")",
-        "tests/run/test_identity.py",
+        "tests/config/test_identity.py",
         "former_default",
     ),
     Mutant(
         "runs from before a key had its name are not opened",
-        "research/run/identity.py",
+        "research/config/identity.py",
         "    content = with_current_keys(content)\n",
         "",
-        "tests/run/test_identity.py",
+        "tests/config/test_identity.py",
         "earlier_name",
     ),
     Mutant(
         "fine-tuning starts from a new pooler: each head has its own",
-        "research/networks/layers/heads.py",
+        "research/networks/shared/heads.py",
         "x = jnp.tanh(self.pooler(x))",
         'x = jnp.tanh(Dense(options, options.width, axes, name="dense")(x))',
         "tests/objectives/test_sequence_classification.py",
@@ -66,7 +66,7 @@ MUTANTS = [
     ),
     Mutant(
         "the reference of all kernels forgets segments",
-        "research/batch.py",
+        "research/contract/batch.py",
         "same = segment[:, :, None] == segment[:, None, :]",
         "same = (segment[:, :, None] > 0) & (segment[:, None, :] > 0)",
         "tests/objectives/test_lm.py",
@@ -84,7 +84,7 @@ MUTANTS = [
     ),
     Mutant(
         "a decoder attends to the encoder's other documents",
-        "research/networks/modules/blocks.py",
+        "research/networks/transformer/blocks.py",
         '{"segment": group["segment"]}, {"segment": encoded.segment}',
         '{"segment": group["segment"] > 0}, {"segment": encoded.segment > 0}',
         "tests/networks/test_encoder_decoder_and_electra.py",
@@ -145,7 +145,7 @@ MUTANTS = [
     ),
     Mutant(
         "learned positions are indices, whatever the position array contains",
-        "research/networks/layers/input_embeddings.py",
+        "research/networks/transformer/input_embeddings.py",
         'x = x + lookup(table, group["position"])',
         'x = x + lookup(table, jnp.arange(x.shape[1])[None] + 0 * group["position"])',
         TEST_POSITIONS,
@@ -177,7 +177,7 @@ MUTANTS = [
     ),
     Mutant(
         "GPT-2's residual layers are counted by blocks, not by what is added",
-        "research/networks/layers/dense.py",
+        "research/networks/shared/dense.py",
         "std = 0.02 * (2 * options.layers) ** -0.5",
         "std = 0.02 * options.layers**-0.5",
         "tests/networks/test_initial_values.py",
@@ -185,7 +185,7 @@ MUTANTS = [
     ),
     Mutant(
         "with zero_residual the first layer of a feed-forward part is 0, too",
-        "research/networks/layers/dense.py",
+        "research/networks/shared/dense.py",
         'options.init == "zero_residual" and self.residual:',
         'options.init == "zero_residual":',
         "tests/networks/test_initial_values.py",
@@ -201,23 +201,23 @@ MUTANTS = [
     ),
     Mutant(
         "the initialiser of a parameter is traced wherever it is read",
-        "research/networks/layers/dense.py",
+        "research/networks/shared/dense.py",
         '        if self.has_variable("params", name):\n',
         "        if False:\n",
-        "tests/networks/layers/test_dense.py",
+        "tests/networks/shared/test_dense.py",
         "is_made_once",
     ),
     Mutant(
         "LayerNorm does not subtract the mean",
-        "research/networks/layers/dense.py",
+        "research/networks/shared/dense.py",
         "y = y - jnp.mean(y, axis=-1, keepdims=True)",
         "y = y - 0 * jnp.mean(y, axis=-1, keepdims=True)",
-        "tests/networks/layers/test_dense.py",
+        "tests/networks/shared/test_dense.py",
         "norms_are_the_definitions",
     ),
     Mutant(
         "rows that pad the vocabulary have a probability",
-        "research/networks/layers/heads.py",
+        "research/networks/shared/heads.py",
         "bias_V = jnp.where(jnp.arange(len(bias_V)) < size, bias_V, HIDDEN)",
         "bias_V = jnp.where(jnp.arange(len(bias_V)) < size, bias_V, 0.0)",
         TEST_NETWORK,
@@ -258,7 +258,7 @@ MUTANTS = [
     ),
     Mutant(
         "XLM's biases start at 0, not as PyTorch's",
-        "research/networks/layers/dense.py",
+        "research/networks/shared/dense.py",
         "return uniform(fan_in**-0.5, *names)",
         "return constant(0.0, *names)",
         "tests/networks/test_initial_values.py",

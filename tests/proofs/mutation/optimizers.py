@@ -2,20 +2,20 @@
 
 from tests.proofs.mutation import Mutant
 
-OPTIMIZER = "research/run/optimizer.py"
-SCHEDULE = "research/run/schedule.py"
-ADAM = "research/optimizers/shared/adam_moments.py"
-DECAY = "research/optimizers/shared/weight_decay.py"
-TEST_OPTIMIZER = "tests/run/test_optimizer.py"
-TEST_SCHEDULES = "tests/run/test_schedules.py"
+OPTIMIZER = "research/optimize/optimizer.py"
+SCHEDULE = "research/optimize/schedule.py"
+ADAM = "research/optimize/rules/shared/adam_moments.py"
+DECAY = "research/optimize/rules/shared/weight_decay.py"
+TEST_OPTIMIZER = "tests/optimize/test_optimizer.py"
+TEST_SCHEDULES = "tests/program/test_schedules.py"
 
 MUTANTS = [
     Mutant(
         "LAMB's trust ratio of all parameters leaves out biases and norms",
-        "research/optimizers/lamb.py",
+        "research/optimize/rules/lamb.py",
         'if self.trust_ratio == "all":',
         'if self.trust_ratio == "each":',
-        "tests/run/test_optimizer.py",
+        "tests/optimize/test_optimizer.py",
         "in_numpy and lamb",
     ),
     Mutant(
@@ -76,15 +76,15 @@ MUTANTS = [
     ),
     Mutant(
         "heads above layers of different widths have the depth of a lower layer",
-        "research/run/layer_rates.py",
+        "research/optimize/layer_rates.py",
         "networks.count_layers(params) + 2",
         "2 + max(map(np.size, jax.tree.leaves(networks.layer_depths(params))))",
-        "tests/run/test_layer_rates.py",
+        "tests/optimize/test_layer_rates.py",
         "rates_of_their_own",
     ),
     Mutant(
         "sgd's penalty makes measured ranges of inputs smaller",
-        "research/optimizers/sgd.py",
+        "research/optimize/rules/sgd.py",
         "if decays else update",
         "if True else update",
         TEST_OPTIMIZER,
@@ -92,7 +92,7 @@ MUTANTS = [
     ),
     Mutant(
         "a shallow decoder's layers have the rates of a deep encoder's lowest",
-        "research/networks/modules/flax_bridge.py",
+        "research/networks/shared/flax_bridge.py",
         "return own + num_layers - per_side[_side(path)]",
         "return own",
         "tests/networks/test_encoder_decoder_and_electra.py",
@@ -100,15 +100,15 @@ MUTANTS = [
     ),
     Mutant(
         "filters of word_cnn learn as embeddings do",
-        "research/networks/modules/flax_bridge.py",
+        "research/networks/shared/flax_bridge.py",
         "if names & {*STACKS} and any(map(FILTER.fullmatch, names)):",
         "if False:",
-        "tests/run/test_layer_rates.py",
+        "tests/optimize/test_layer_rates.py",
         "rates_of_their_own",
     ),
     Mutant(
         "each row of nnlm's hidden layer is a matrix of its own",
-        "research/networks/modules/flax_bridge.py",
+        "research/networks/shared/flax_bridge.py",
         "return depth[None] if len(leaf) == 1 else depth",
         "return depth[None]",
         TEST_OPTIMIZER,
@@ -132,7 +132,7 @@ MUTANTS = [
     ),
     Mutant(
         "LAMB and AdaFactor take norms over all stacked layers",
-        "research/optimizers/shared/by_matrix.py",
+        "research/optimize/rules/shared/by_matrix.py",
         "return jax.vmap(fn)(*leaves) if np.ndim(depth) else fn(*leaves)",
         "return fn(*leaves)",
         TEST_OPTIMIZER,
@@ -151,7 +151,7 @@ MUTANTS = [
         OPTIMIZER,
         ".wrap(optimizer, stays)",
         ".wrap(optimizer)",
-        "tests/test_pruning.py",
+        "tests/optimize/test_pruning.py",
         "frozen_weights_stay",
     ),
     Mutant(
@@ -159,7 +159,7 @@ MUTANTS = [
         OPTIMIZER,
         "config.prune_penalty, rate, stays)",
         "config.prune_penalty, rate)",
-        "tests/test_pruning.py",
+        "tests/optimize/test_pruning.py",
         "frozen_weights_stay and l0",
     ),
     Mutant(
@@ -180,7 +180,7 @@ MUTANTS = [
     ),
     Mutant(
         "the stable phase ends where the run does",
-        "research/optimizers/shared/ending_schedule.py",
+        "research/optimize/rules/shared/ending_schedule.py",
         "jnp.maximum(count - stable_steps, 0)",
         "jnp.maximum(count - stable_steps - decay_steps, 0)",
         TEST_SCHEDULES,
@@ -196,23 +196,23 @@ MUTANTS = [
     ),
     Mutant(
         "Muon takes arrays of two dims, as optax does: tables and no scanned block",
-        "research/optimizers/muon.py",
+        "research/optimize/rules/muon.py",
         "is_matrix = np.ndim(depth) == 1 and leaf.ndim == 3",
         "return 'muon' if leaf.ndim == 2 else 'adam'",
-        "tests/run/test_muon.py",
+        "tests/program/test_muon.py",
         "takes_the_kernels",
     ),
     Mutant(
         "the projection of an LSTM is Adam's, not Muon's",
-        "research/optimizers/muon.py",
+        "research/optimize/rules/muon.py",
         'endswith(("kernel", "projection"))',
         'endswith("kernel")',
-        "tests/run/test_muon.py",
+        "tests/program/test_muon.py",
         "takes_the_kernels",
     ),
     Mutant(
         "Muon's updates have another size than AdamW's",
-        "research/optimizers/muon.py",
+        "research/optimize/rules/muon.py",
         "return self.update_rms * max(size_in, size_out) ** 0.5 * update",
         "return self.update_rms * update",
         TEST_OPTIMIZER,
@@ -220,7 +220,7 @@ MUTANTS = [
     ),
     Mutant(
         "a cooldown by 1 - sqrt is linear",
-        "research/optimizers/schedules/one_minus_sqrt.py",
+        "research/optimize/schedules/one_minus_sqrt.py",
         "(1 - jnp.sqrt(done))",
         "(1 - done)",
         TEST_SCHEDULES,
@@ -236,18 +236,18 @@ MUTANTS = [
     ),
     Mutant(
         "a stage of its own for the final norm",
-        "research/run/layer_rates.py",
+        "research/optimize/layer_rates.py",
         "np.maximum(top - 1 - depth, depth < top)",
         "(top - depth)",
-        "tests/run/test_layer_rates.py",
+        "tests/optimize/test_layer_rates.py",
         "one_after_the_other",
     ),
     Mutant(
         "the moving average has the initial parameters in it",
-        "research/moving_average.py",
+        "research/program/moving_average.py",
         "return (1 - decay) / -jnp.expm1(count * math.log(decay))",
         "return 1 - decay",
-        "tests/test_moving_average.py",
+        "tests/program/test_moving_average.py",
         "fall_with_age",
     ),
 ]

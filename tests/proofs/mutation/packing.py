@@ -2,18 +2,18 @@
 
 from tests.proofs.mutation import Mutant
 
-DOCUMENTS = "research/data/units/packing/documents.py"
-ROWS = "research/objectives/inputs/packed_rows.py"
-JOINED = "research/objectives/inputs/joined_pieces.py"
-LAYOUT = "research/objectives/inputs/packed_layout.py"
-TEST_DOCUMENTS = "tests/data/units/test_packed_documents.py"
-TEST_LAYOUT = "tests/objectives/inputs/test_packed_layout.py"
-TEST_ROWS = "tests/objectives/inputs/test_packed_rows.py"
+DOCUMENTS = "research/data/rows/packing/documents.py"
+ROWS = "research/objectives/combined/packed_rows.py"
+JOINED = "research/objectives/combined/joined_pieces.py"
+LAYOUT = "research/objectives/combined/packed_layout.py"
+TEST_DOCUMENTS = "tests/data/rows/test_packed_documents.py"
+TEST_LAYOUT = "tests/objectives/combined/test_packed_layout.py"
+TEST_ROWS = "tests/objectives/combined/test_packed_rows.py"
 
 MUTANTS = [
     Mutant(
         "the end of a packed document is not learned by fill in the middle",
-        "research/objectives/fim.py",
+        "research/objectives/lm/fim.py",
         "reads_separators = True",
         "reads_separators = False",
         "tests/objectives/test_fim.py",
@@ -21,7 +21,7 @@ MUTANTS = [
     ),
     Mutant(
         "a separator is moved with the end of the suffix",
-        "research/objectives/fim.py",
+        "research/objectives/lm/fim.py",
         "size = length_B1 - ((last == vocab.eos_id) & (length_B1 > 0))",
         "size = length_B1",
         "tests/objectives/test_fim.py",
@@ -61,7 +61,7 @@ MUTANTS = [
     ),
     Mutant(
         "short pieces take as many columns as they have tokens and specials",
-        "research/batch.py",
+        "research/contract/batch.py",
         "np.maximum(np.add(num_raw, PIECE_SPECIALS), MIN_PIECE_COLUMNS)",
         "np.add(num_raw, PIECE_SPECIALS)",
         TEST_LAYOUT,
@@ -133,23 +133,23 @@ MUTANTS = [
     ),
     Mutant(
         "saved batches of one corpus are divided into batches of two",
-        "research/data/loading/saved_batches.py",
+        "research/data/source/saved_batches.py",
         'elif config.data.mixing == "batches":',
         "elif False:",
-        "tests/data/loading/test_saved_batches.py",
+        "tests/data/source/test_saved_batches.py",
         "keeps_its_rows",
     ),
     Mutant(
         "saved steps are divided into more, so that schedules run at another speed",
-        "research/data/loading/saved_batches.py",
+        "research/data/source/saved_batches.py",
         "elif objective.reads_step:",
         "elif False:",
-        "tests/data/loading/test_saved_batches.py",
+        "tests/data/source/test_saved_batches.py",
         "keeps_its_rows",
     ),
     Mutant(
         "a mixture with a schedule does not say that its rows depend on the step",
-        "research/objectives/inputs/composite.py",
+        "research/objectives/combined/composite.py",
         "return any(map(varies, self.schedules.values())) or super().reads_step",
         "return super().reads_step",
         "tests/objectives/test_mix.py",
@@ -157,10 +157,10 @@ MUTANTS = [
     ),
     Mutant(
         "saved batches that are not packed are read as packed ones",
-        "research/data/loading/saved_batches.py",
+        "research/data/source/saved_batches.py",
         '    "packing",\n',
         "",
-        "tests/data/loading/test_saved_batches.py",
+        "tests/data/source/test_saved_batches.py",
         "error_names",
     ),
     Mutant(

@@ -2,8 +2,8 @@
 
 from tests.proofs.mutation import Mutant
 
-WORKDIR = "research/run/workdir.py"
-TEST_WORKDIR = "tests/run/test_workdir.py"
+WORKDIR = "research/record/workdir.py"
+TEST_WORKDIR = "tests/record/test_workdir.py"
 TEST_TABLES = "tests/launch/reports/test_tables.py"
 DETECTOR = "research/distributed/failure_detector.py"
 CLUSTER = "research/distributed/cluster.py"
@@ -49,10 +49,10 @@ MUTANTS = [
     ),
     Mutant(
         "processes may start from different parameters",
-        "research/checkpoints/partial_restore.py",
+        "research/interop/partial_restore.py",
         'digest.update(hashlib.file_digest(file, "blake2b").digest())',
         "pass",
-        "tests/run/test_restored.py",
+        "tests/program/test_restored.py",
         "processes_compare",
     ),
     Mutant(
@@ -81,18 +81,18 @@ MUTANTS = [
     ),
     Mutant(
         "a vocabulary is saved to a local path in place of a bucket",
-        "research/data/tokenizers/vocabulary.py",
+        "research/data/tokenize/vocabulary.py",
         "path = epath.Path(folder) / (",
         "path = Path(folder) / (",
-        "tests/data/tokenizers/test_vocabulary.py",
+        "tests/data/tokenize/test_vocabulary.py",
         "bucket",
     ),
     Mutant(
         "metrics in a bucket lack the lines before a checkpoint",
-        "research/run/metric_writer.py",
+        "research/record/metric_writer.py",
         "                file.upload()",
         "                file.flush()",
-        "tests/run/test_metric_writer.py",
+        "tests/record/test_metric_writer.py",
         "bucket",
     ),
     Mutant(
@@ -146,10 +146,10 @@ MUTANTS = [
     ),
     Mutant(
         "a renamed module has other noise than before",
-        "research/networks/layers/dense.py",
+        "research/networks/shared/dense.py",
         "name = earlier_name(self.name)",
         "name = self.name",
-        "tests/test_parameter_names.py",
+        "tests/contract/test_parameter_names.py",
         "noise",
     ),
     Mutant(
@@ -170,18 +170,18 @@ MUTANTS = [
     ),
     Mutant(
         "a trial is another one under its parameters' names of today",
-        "research/run/identity.py",
+        "research/config/identity.py",
         "    flat = _with_earlier_names(with_current_keys(flat))\n",
         "    flat = with_current_keys(flat)\n",
-        "tests/test_parameter_names.py",
+        "tests/contract/test_parameter_names.py",
         "identity",
     ),
     Mutant(
         "the names that parameters had freeze none",
-        "research/run/optimizer.py",
+        "research/optimize/optimizer.py",
         'current_name(parts).split(",")',
         'parts.split(",")',
-        "tests/run/test_optimizer.py",
+        "tests/optimize/test_optimizer.py",
         "earlier_versions",
     ),
     Mutant(
@@ -190,15 +190,15 @@ MUTANTS = [
         "        except ValueError as error:  # also bytes that are not UTF-8\n"
         "            raise",
         "        except ValueError as error:\n            break\n            raise",
-        "tests/run/test_metric_writer.py",
+        "tests/record/test_metric_writer.py",
         "damaged_line",
     ),
     Mutant(
         "pruning goes on from random weights in place of those of train.init_from",
-        "research/run/setup.py",
+        "research/program/setup.py",
         "opt_state=program.init_optimizer(params))",
         "opt_state=initial_state(program, config.seed).opt_state)",
-        "tests/run/test_start.py",
+        "tests/program/test_start.py",
         "prunes",
     ),
     Mutant(
@@ -392,7 +392,7 @@ MUTANTS = [
     ),
     Mutant(
         "the newest checkpoint opens a run that kept its best one",
-        "research/checkpoints/partial_restore.py",
+        "research/interop/partial_restore.py",
         "    if best:\n",
         "    if 0:\n",
         TEST_BEST,
@@ -448,7 +448,7 @@ MUTANTS = [
     ),
     Mutant(
         "an evaluation that a restart repeats is written twice",
-        "research/run/metric_writer.py",
+        "research/record/metric_writer.py",
         "if self.lines[-1:] == [line]:",
         "if False:",
         TEST_BEST,
@@ -456,10 +456,10 @@ MUTANTS = [
     ),
     Mutant(
         "a metric that the last evaluation lacks keeps an earlier value",
-        "research/run/metric_writer.py",
+        "research/record/metric_writer.py",
         "if k not in gone} | line",
         "} | line",
-        "tests/run/test_metric_writer.py",
+        "tests/record/test_metric_writer.py",
         "last_evaluation_lacks",
     ),
     Mutant(

@@ -2,10 +2,10 @@
 
 from tests.proofs.mutation import Mutant
 
-LSTM = "research/networks/modules/lstm.py"
-LSTM_LAYER = "research/networks/layers/lstm_layer.py"
-TEST_LSTM = "tests/networks/test_lstm.py"
-LM = "research/objectives/lm.py"
+LSTM = "research/networks/recurrent/lstm_stack.py"
+LSTM_LAYER = "research/networks/recurrent/lstm_layer.py"
+TEST_LSTM = "tests/networks/recurrent/test_lstm.py"
+LM = "research/objectives/lm/lm.py"
 TEST_PENALTIES = "tests/objectives/test_lm_penalties.py"
 TEST_LAWS = "tests/laws/test_network.py"
 
@@ -60,10 +60,10 @@ MUTANTS = [
     ),
     Mutant(
         "the average of steps has the first iterate",
-        "research/moving_average.py",
+        "research/program/moving_average.py",
         "jnp.maximum(1, count - start - 1)",
         "jnp.maximum(1, count - start)",
-        "tests/test_moving_average.py",
+        "tests/program/test_moving_average.py",
         "of_pytorch",
     ),
     Mutant(

@@ -2,11 +2,11 @@
 
 from tests.proofs.mutation import Mutant
 
-SCORING = "research/objectives/corruption/scoring.py"
+SCORING = "research/objectives/noise/scoring.py"
 SCORES = "research/evaluation/sentence_scores.py"
 TABLES = "research/evaluation/score_tables.py"
 SCORED = "launch/reports/scored_columns.py"
-TEST_SCORING = "tests/objectives/corruption/test_scoring.py"
+TEST_SCORING = "tests/objectives/noise/test_scoring.py"
 TEST_SCORES = "tests/evaluation/test_sentence_scores.py"
 TEST_TABLES = "tests/evaluation/test_score_tables.py"
 
@@ -45,18 +45,18 @@ MUTANTS = [
     ),
     Mutant(
         "scores of one step are taken for those of the last one",
-        "launch/score.py",
+        "launch/commands/score.py",
         "kept = args.step or trial.opened_step",
         "kept = args.step or 2",
-        "tests/launch/test_score.py",
+        "tests/launch/commands/test_score.py",
         "another_step",
     ),
     Mutant(
         "a run whose last checkpoint is missing is scored again each time",
-        "launch/score.py",
+        "launch/commands/score.py",
         'if kept_step and exists(folder / "scores.jsonl"):',
         "if False:",
-        "tests/launch/test_score.py",
+        "tests/launch/commands/test_score.py",
         "another_step",
     ),
     Mutant(
@@ -109,10 +109,10 @@ MUTANTS = [
     ),
     Mutant(
         "ends that are not known are written as NaN, which no table reads",
-        "launch/score.py",
+        "launch/commands/score.py",
         "cell.to_json()",
         "cell._asdict()",
-        "tests/launch/test_score.py",
+        "tests/launch/commands/test_score.py",
         "of_one_text",
     ),
     Mutant(
@@ -125,10 +125,10 @@ MUTANTS = [
     ),
     Mutant(
         "texts of one label are scored before they are refused",
-        "launch/score.py",
+        "launch/commands/score.py",
         "    check_labels(args.task, items)\n",
         "",
-        "tests/launch/test_score.py",
+        "tests/launch/commands/test_score.py",
         "mistake",
     ),
     Mutant(
@@ -174,7 +174,7 @@ MUTANTS = [
     ),
     Mutant(
         "a score has the z-loss and the smoothing of training",
-        "research/objectives/dae.py",
+        "research/objectives/dae/dae.py",
         "return self.with_fields(label_smoothing=0.0, z_loss=0.0)",
         "return self",
         TEST_SCORING,
@@ -182,7 +182,7 @@ MUTANTS = [
     ),
     Mutant(
         "a token that is predicted one position before it is scored at its own",
-        "research/objectives/mlm.py",
+        "research/objectives/mlm/mlm.py",
         'rows.arrays["scored"] -= self.predict_at == "previous"',
         'rows.arrays["scored"] -= 0',
         TEST_SCORES,
@@ -190,7 +190,7 @@ MUTANTS = [
     ),
     Mutant(
         "left to right, a mask sees what follows it",
-        "research/objectives/unilm.py",
+        "research/objectives/lm/unilm.py",
         "if mode == FORWARD:\n            arrays",
         "if False:\n            arrays",
         TEST_SCORES,
@@ -198,7 +198,7 @@ MUTANTS = [
     ),
     Mutant(
         "scores by sampled negatives are taken for probabilities",
-        "research/objectives/infoword.py",
+        "research/objectives/contrastive/infoword.py",
         "if self.negatives:\n            scoring",
         "if False:\n            scoring",
         TEST_SCORES,
@@ -206,7 +206,7 @@ MUTANTS = [
     ),
     Mutant(
         "the encoder of mass reads the word that its decoder writes",
-        "research/objectives/mass.py",
+        "research/objectives/dae/mass.py",
         "read[row, 1 + at] = vocab.mask_id",
         "pass",
         TEST_SCORING,
@@ -214,7 +214,7 @@ MUTANTS = [
     ),
     Mutant(
         "a permuted token sees the specials, and so how long the text is",
-        "research/objectives/plm.py",
+        "research/objectives/plm/plm.py",
         "np.where(chosen | special, order, -1)",
         "np.where(chosen, order, -1)",
         TEST_SCORING,

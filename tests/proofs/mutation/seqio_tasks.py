@@ -6,8 +6,8 @@ METRICS = "research/data/seqio/task_metrics.py"
 TEST_METRICS = "tests/data/seqio/test_task_metrics.py"
 SOURCE = "research/data/seqio/task_source.py"
 TEST_SOURCE = "tests/data/seqio/test_task_source.py"
-TFDS = "research/data/corpora/tfds_corpus.py"
-TEST_TFDS = "tests/data/corpora/test_tfds_corpus.py"
+TFDS = "research/data/read/tfds_corpus.py"
+TEST_TFDS = "tests/data/read/test_tfds_corpus.py"
 
 MUTANTS = [
     Mutant(
@@ -44,10 +44,10 @@ MUTANTS = [
     ),
     Mutant(
         "the missing vocabulary of a run on a user's task is data.vocabulary's fault",
-        "research/run/restored.py",
+        "research/program/restored.py",
         """    if data["task"] and not any(""",
         "    if False and not any(",
-        "tests/run/test_restored.py",
+        "tests/program/test_restored.py",
         "not_saved",
     ),
     Mutant(
@@ -100,10 +100,10 @@ MUTANTS = [
     ),
     Mutant(
         "runs with phases on a user's task of an earlier version do not go on",
-        "research/run/compiled_phases.py",
+        "research/program/compiled_phases.py",
         'for name in ("fingerprint", "earlier_fingerprint"):',
         'for name in ("fingerprint",):',
-        "tests/run/test_compiled_phases.py",
+        "tests/program/test_compiled_phases.py",
         "covers_all_phases_too",
     ),
     Mutant(
@@ -236,10 +236,10 @@ MUTANTS = [
     ),
     Mutant(
         "data.valid=tfds:NAME is a file",
-        "research/data/loading/build.py",
+        "research/data/source/build.py",
         "if name.startswith(TFDS_PREFIX):",
         "if False:",
-        "tests/data/loading/test_splits.py",
+        "tests/data/source/test_splits.py",
         "of_tfds_and_another_a_file",
     ),
 ]

@@ -2,25 +2,25 @@
 
 from tests.proofs.mutation import Mutant
 
-QUANTIZED = "research/networks/layers/quantized.py"
-HEADS = "research/shrinking/heads.py"
-GATES = "research/networks/layers/head_gates.py"
-RECIPES = "research/shrinking/recipes.py"
-SPLITTING = "research/shrinking/splitting.py"
+QUANTIZED = "research/networks/shared/quantized.py"
+HEADS = "research/use/shrinking/heads.py"
+GATES = "research/networks/transformer/head_gates.py"
+RECIPES = "research/use/shrinking/recipes.py"
+SPLITTING = "research/use/shrinking/splitting.py"
 TEST_QUANTIZED = "tests/networks/test_quantized.py"
-TEST_SHRINK = "tests/launch/test_shrink.py"
+TEST_SHRINK = "tests/launch/commands/test_shrink.py"
 
-AUGMENTATION = "research/inference/augmentation.py"
+AUGMENTATION = "research/use/inference/augmentation.py"
 FILL = "research/generation/fill.py"
-TEST_AUGMENT = "tests/launch/test_augment.py"
-BLOCKS = "research/networks/modules/blocks.py"
-PRUNING = "research/pruning.py"
-L0_GATES = "research/l0_gates.py"
+TEST_AUGMENT = "tests/launch/commands/test_augment.py"
+BLOCKS = "research/networks/transformer/blocks.py"
+PRUNING = "research/optimize/pruning.py"
+L0_GATES = "research/optimize/l0_gates.py"
 
 MUTANTS = [
     Mutant(
         "the LSTM of a task is stored as integers, which it does not read",
-        "research/checkpoints/int8_weights.py",
+        "research/interop/int8_weights.py",
         'NOT_DENSE = {"relative", "features"}',
         'NOT_DENSE = {"relative"}',
         TEST_SHRINK,
@@ -36,7 +36,7 @@ MUTANTS = [
     ),
     Mutant(
         "the cost of a student is that of its loss, with the teacher",
-        "research/objectives/inputs/composite.py",
+        "research/objectives/combined/composite.py",
         "return first.outputs(net, batch, key)",
         "return self.loss(net, batch, key)[0]",
         TEST_SHRINK,
@@ -44,50 +44,50 @@ MUTANTS = [
     ),
     Mutant(
         "the range of a layer that runs twice is a sum",
-        "research/shrinking/ranges.py",
+        "research/use/shrinking/ranges.py",
         "np.max(count) > 1",
         "np.max(count) > 9",
-        "tests/launch/test_shrink.py",
+        "tests/launch/commands/test_shrink.py",
         "runs_twice",
     ),
     Mutant(
         "an average of pruned weights is evaluated",
-        "research/run/sections.py",
+        "research/config/sections.py",
         'if self.prune != "none" and (self.ema_decay',
         "if False and (self.ema_decay",
-        "tests/test_moving_average.py",
+        "tests/program/test_moving_average.py",
         "what_is_pruned",
     ),
     Mutant(
         "a network without blocks is pruned of nothing",
-        "research/pruning.py",
+        "research/optimize/pruning.py",
         "if not any(jax.tree.leaves(is_pruned(params))):",
         "if False:",
-        "tests/test_pruning.py",
+        "tests/optimize/test_pruning.py",
         "without_blocks",
     ),
     Mutant(
         "pruned weights of a binary network are multiplied as its scale",
-        "research/networks/transformer.py",
+        "research/networks/transformer/transformer.py",
         'return self.quantization not in ("binary", SPLIT)',
         "return True",
-        "tests/test_pruning.py",
+        "tests/optimize/test_pruning.py",
         "never_zero",
     ),
     Mutant(
         "a pruned network is made binary",
-        "research/shrinking/recipes.py",
+        "research/use/shrinking/recipes.py",
         "(zeros := _fraction_of_zeros(params)) > MOST_ZEROS",
         "(zeros := 0)",
-        "tests/test_pruning.py",
+        "tests/optimize/test_pruning.py",
         "made_binary",
     ),
     Mutant(
         "a layer that becomes the first loses its norm",
-        "research/shrinking/recipes.py",
+        "research/use/shrinking/recipes.py",
         "if not options.first_attention_norm and chosen[0] > 0:",
         "if False:",
-        "tests/test_pruning.py",
+        "tests/optimize/test_pruning.py",
         "keeps_its_norm",
     ),
     Mutant(
@@ -127,7 +127,7 @@ MUTANTS = [
         PRUNING,
         "jnp.where(bits >= sign, ~bits, bits | sign)",
         "jnp.where(bits >= sign, bits ^ sign, bits | sign)",
-        "tests/test_pruning.py",
+        "tests/optimize/test_pruning.py",
         "kth_largest",
     ),
     Mutant(
@@ -164,7 +164,7 @@ MUTANTS = [
     ),
     Mutant(
         "an export of a split network has the difference of both parts",
-        "research/checkpoints/int8_weights.py",
+        "research/interop/int8_weights.py",
         "found.sum(-2 if is_table else -3)",
         "np.diff(found, axis=-2 if is_table else -3)",
         TEST_QUANTIZED,
@@ -172,7 +172,7 @@ MUTANTS = [
     ),
     Mutant(
         "an export has the weights behind the integers",
-        "research/run/export.py",
+        "research/use/export.py",
         '    if kind != "none":\n        saved',
         '    if kind == "split":\n        saved',
         TEST_SHRINK,
@@ -228,7 +228,7 @@ MUTANTS = [
     ),
     Mutant(
         "the second text of a row is replaced beside the last copy of the first",
-        "launch/augment.py",
+        "launch/commands/augment.py",
         "whole_rows.with_text(row, field, o)",
         "whole_rows.with_text(new[-1], field, o)",
         TEST_AUGMENT,
@@ -240,7 +240,7 @@ MUTANTS = [
         "    stretched = jax.nn.sigmoid(score) * (HIGH - LOW) + LOW\n",
         "    score = score if noise is not None else score / TEMPERATURE\n"
         "    stretched = jax.nn.sigmoid(score) * (HIGH - LOW) + LOW\n",
-        "tests/test_pruning.py",
+        "tests/optimize/test_pruning.py",
         "l0_draws",
     ),
     Mutant(
@@ -248,7 +248,7 @@ MUTANTS = [
         L0_GATES,
         "shift = TEMPERATURE * math.log(-LOW / HIGH)",
         "shift = math.log(-LOW / HIGH)",
-        "tests/test_pruning.py",
+        "tests/optimize/test_pruning.py",
         "l0_draws or a_gate_is_open",
     ),
     Mutant(
@@ -258,15 +258,15 @@ MUTANTS = [
         "lambda w, z, old: w * z - old,\n"
         "            weight,\n"
         "            _drawn_gates(score, state.noise),",
-        "tests/test_pruning.py",
+        "tests/optimize/test_pruning.py",
         "l0_draws",
     ),
     Mutant(
         "gradients of L0 are of the parameters without noise",
-        "research/step.py",
+        "research/program/step.py",
         "            network,\n            drawn,\n",
         "            network,\n            state.params,\n",
-        "tests/test_step.py",
+        "tests/program/test_step.py",
         "drawn_parameters",
     ),
     Mutant(
@@ -290,7 +290,7 @@ MUTANTS = [
         PRUNING,
         "own * (1 - own) / score[0].size",
         "own * (1 - own)",
-        "tests/test_pruning.py",
+        "tests/optimize/test_pruning.py",
         "soft_movement",
     ),
     Mutant(
@@ -298,7 +298,7 @@ MUTANTS = [
         PRUNING,
         "threshold = self.threshold * (1 - self._left(count))",
         "threshold = self.threshold",
-        "tests/test_pruning.py",
+        "tests/optimize/test_pruning.py",
         "soft_movement",
     ),
     Mutant(
@@ -360,7 +360,7 @@ MUTANTS = [
     ),
     Mutant(
         "terms count in the importance of heads by how much they score",
-        "research/shrinking/gradients.py",
+        "research/use/shrinking/gradients.py",
         "weighted_loss(terms, {name: term.weight for name, term in terms.items()})",
         "sum(term.coef * term.total for term in terms.values())",
         TEST_SHRINK,
@@ -403,23 +403,23 @@ MUTANTS = [
         "launch/reports/shrink_page.py",
         'for key in ("metric", "text"))',
         'for key in ("metric",))',
-        "tests/launch/test_shrink.py",
+        "tests/launch/commands/test_shrink.py",
         "same_text",
     ),
     Mutant(
         "a student of fewer layers learns from the teachers of its first ones",
-        "launch/shrink.py",
+        "launch/commands/shrink.py",
         "[taught[layer] for layer in shrunk.layers]",
         "taught[: len(shrunk.layers)]",
-        "tests/launch/test_shrink.py",
+        "tests/launch/commands/test_shrink.py",
         "keep_their_teachers",
     ),
     Mutant(
         "heads of a theseus student are measured in the mixed network",
-        "research/shrinking/gradients.py",
+        "research/use/shrinking/gradients.py",
         "program.objective.for_evaluation()",
         "program.objective",
-        "tests/launch/test_shrink.py",
+        "tests/launch/commands/test_shrink.py",
         "theseus",
     ),
 ]

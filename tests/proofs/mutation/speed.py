@@ -2,15 +2,15 @@
 
 from tests.proofs.mutation import Mutant
 
-TEST_SPEED = "tests/launch/test_speed.py"
-TEST_LIBRARY = "tests/networks/layers/test_library_attention.py"
-TEST_TRAFFIC = "tests/launch/hardware/test_hbm_traffic.py"
-TEST_COLLECTIVES = "tests/launch/hardware/test_hlo_collectives.py"
-TEST_ROOFLINE = "tests/launch/hardware/test_roofline.py"
-TRAFFIC = "launch/hardware/hbm_traffic.py"
-COLLECTIVES = "launch/hardware/hlo_collectives.py"
-PRODUCTS = "research/networks/layers/products.py"
-TEST_PRODUCTS = "tests/networks/layers/test_products.py"
+TEST_SPEED = "tests/launch/commands/test_speed.py"
+TEST_LIBRARY = "tests/networks/transformer/test_library_attention.py"
+TEST_TRAFFIC = "tests/launch/measure/test_hbm_traffic.py"
+TEST_COLLECTIVES = "tests/launch/measure/test_hlo_collectives.py"
+TEST_ROOFLINE = "tests/launch/measure/test_roofline.py"
+TRAFFIC = "launch/measure/hbm_traffic.py"
+COLLECTIVES = "launch/measure/hlo_collectives.py"
+PRODUCTS = "research/networks/shared/products.py"
+TEST_PRODUCTS = "tests/networks/shared/test_products.py"
 
 MUTANTS = [
     Mutant(
@@ -39,7 +39,7 @@ MUTANTS = [
     ),
     Mutant(
         "the features of a readout are not rounded",
-        "research/networks/layers/heads.py",
+        "research/networks/shared/heads.py",
         "feature = feature.astype(options.operand_dtype)",
         "feature = feature",
         TEST_PRODUCTS,
@@ -47,15 +47,15 @@ MUTANTS = [
     ),
     Mutant(
         "embed takes the run's products whatever is asked",
-        "research/inference/open_run.py",
+        "research/use/inference/open_run.py",
         "| model.options | computation)",
         "| model.options)",
-        "tests/launch/test_embed.py",
+        "tests/launch/commands/test_embed.py",
         "bfloat16",
     ),
     Mutant(
         "a batch counts as one that fits, though the device lacks the memory",
-        "launch/hardware/step_speed.py",
+        "launch/measure/step_speed.py",
         "if limit is None or cost.peak_bytes <= limit:",
         "if cost.peak_bytes:",
         TEST_SPEED,
@@ -63,7 +63,7 @@ MUTANTS = [
     ),
     Mutant(
         "a speed test halves a batch to parts of micro-batches",
-        "launch/hardware/step_speed.py",
+        "launch/measure/step_speed.py",
         "least_batch = jax.device_count() * config.train.accumulate",
         "least_batch = jax.device_count()",
         TEST_SPEED,
@@ -71,15 +71,15 @@ MUTANTS = [
     ),
     Mutant(
         "a search of meshes halves a batch to parts of micro-batches",
-        "launch/hardware/mesh_search.py",
+        "launch/measure/mesh_search.py",
         'least_batch = mesh["data"] * mesh["fsdp"] * config.train.accumulate',
         'least_batch = mesh["data"] * mesh["fsdp"]',
-        "tests/launch/hardware/test_mesh_search.py",
+        "tests/launch/measure/test_mesh_search.py",
         "whole_micro_batches",
     ),
     Mutant(
         "a GPU compiles several programs at once, and times them beside each other",
-        "launch/hardware/timing.py",
+        "launch/measure/timing.py",
         'if jax.default_backend() == "gpu":',
         "if False:",
         TEST_SPEED,
@@ -87,7 +87,7 @@ MUTANTS = [
     ),
     Mutant(
         "a program that was compiled is not measured once the time is over",
-        "launch/hardware/timing.py",
+        "launch/measure/timing.py",
         "wait(futures)\n",
         "wait(futures)\n            if time.monotonic() > deadline:\n"
         '                records += [j.facts | {"not_run": NO_TIME} for j in chosen]\n'
@@ -105,7 +105,7 @@ MUTANTS = [
     ),
     Mutant(
         "the pairs within a prefix are counted as causal ones",
-        "launch/hardware/attention_speed.py",
+        "launch/measure/attention_speed.py",
         "pairs = causal_pairs + prefix * (prefix - 1) // 2",
         "pairs = causal_pairs",
         TEST_SPEED,
@@ -113,7 +113,7 @@ MUTANTS = [
     ),
     Mutant(
         "the library's query without keys outputs the mean of all values",
-        "research/networks/layers/library_attention.py",
+        "research/networks/transformer/library_attention.py",
         "return jnp.where(has_keys_BLH1, out_BLHK[:, :num_queries], 0)",
         "return out_BLHK[:, :num_queries]",
         TEST_LIBRARY,
@@ -121,7 +121,7 @@ MUTANTS = [
     ),
     Mutant(
         "a key that makes cuDNN's length even is one that all attend to",
-        "research/networks/layers/library_attention.py",
+        "research/networks/transformer/library_attention.py",
         "mask = _make_even(mask, 2, 3)",
         "mask = ~_make_even(~mask, 2, 3)",
         TEST_LIBRARY,
@@ -129,7 +129,7 @@ MUTANTS = [
     ),
     Mutant(
         "parameters are drawn through cuDNN's attention",
-        "research/networks/layers/attention.py",
+        "research/networks/transformer/attention.py",
         "if self.is_initializing():",
         "if False:",
         TEST_LIBRARY,
@@ -137,7 +137,7 @@ MUTANTS = [
     ),
     Mutant(
         "the backward pass of cuDNN's attention counts as the forward one",
-        "research/run/flops.py",
+        "research/program/flops.py",
         '"dot_product_attention_bwd_wrapper": 4,',
         '"dot_product_attention_bwd_wrapper": 2,',
         TEST_LIBRARY,
@@ -201,7 +201,7 @@ MUTANTS = [
     ),
     Mutant(
         "what is computed again takes no time",
-        "launch/hardware/roofline.py",
+        "launch/measure/roofline.py",
         'facts["flops_per_step"] + facts["recomputed_flops_per_step"]',
         'facts["flops_per_step"]',
         TEST_ROOFLINE,
@@ -209,7 +209,7 @@ MUTANTS = [
     ),
     Mutant(
         "the bound is the time of a step that overlaps nothing",
-        "launch/hardware/roofline.py",
+        "launch/measure/roofline.py",
         "seconds = max(times)",
         "seconds = sum(times)",
         TEST_ROOFLINE,
@@ -217,7 +217,7 @@ MUTANTS = [
     ),
     Mutant(
         "FLOPs count layers that LayerDrop skips",
-        "research/run/flops.py",
+        "research/program/flops.py",
         "return _branch_flops(inner, drawn_probability(equation))",
         "return _branch_flops(inner, None)",
         "tests/networks/test_layer_dropout.py",
@@ -225,82 +225,82 @@ MUTANTS = [
     ),
     Mutant(
         "FLOPs that the text decides on are printed as if a step always had them",
-        "research/run/compiled_phases.py",
+        "research/program/compiled_phases.py",
         "'at most ' if skippable else ''",
         "''",
-        "tests/run/test_compiled_phases.py",
+        "tests/program/test_compiled_phases.py",
         "upper_bound",
     ),
     Mutant(
         "of a branch in another nothing is told to be skippable",
-        "research/run/flops.py",
+        "research/program/flops.py",
         "product_flops(each) - each[SKIPPABLE] for each in branches",
         "product_flops(each) for each in branches",
-        "tests/run/test_flops.py",
+        "tests/program/test_flops.py",
         "in_another",
     ),
     Mutant(
         "arithmetic of a loss counts among matrix products",
-        "research/run/flops.py",
+        "research/program/flops.py",
         'return Counter({"other": max(array.size for array in numbers)})',
         "return Counter({products: max(array.size for array in numbers)})",
-        "tests/run/test_flops.py",
+        "tests/program/test_flops.py",
         "by_dtype",
     ),
     Mutant(
         "attention auto takes a kernel that lacks what the network needs",
-        "research/networks/layers/attention.py",
+        "research/networks/transformer/attention.py",
         "    if options.lacks(name):\n        return False\n",
         "",
-        "tests/networks/layers/test_attention.py",
+        "tests/networks/transformer/test_attention.py",
         "auto",
     ),
     Mutant(
         "attention auto gives cuDNN heads that it does not take",
-        "research/networks/layers/attention.py",
+        "research/networks/transformer/attention.py",
         "has_width = options.key_width <= 128 and options.key_width % 8 == 0",
         "has_width = options.key_width <= 128",
-        "tests/networks/layers/test_attention.py",
+        "tests/networks/transformer/test_attention.py",
         "auto",
     ),
     Mutant(
         "dense attention and the kernel drop different pairs",
-        "research/networks/layers/dense.py",
+        "research/networks/shared/dense.py",
         "return counter_dropout(x, seed, row, column, rate)",
         "return counter_dropout(x, seed, row + 1, column, rate)",
-        "tests/networks/layers/test_kernel_attention.py",
+        "tests/networks/transformer/test_kernel_attention.py",
         "queries_behind",
     ),
     Mutant(
         "memory of large arrays goes back to the kernel when it is freed",
-        "research/run/host_memory.py",
+        "research/program/host_memory.py",
         "if not mallopt(M_MMAP_THRESHOLD, UNLIMITED):",
         "if False:",
-        "tests/run/test_host_memory.py",
+        "tests/program/test_host_memory.py",
         "kept",
     ),
     Mutant(
         "threads have heaps of their own, which are given back",
-        "research/run/host_memory.py",
+        "research/program/host_memory.py",
         "    mallopt(M_ARENA_MAX, 1)\n",
         "",
-        "tests/run/test_host_memory.py",
+        "tests/program/test_host_memory.py",
         "kept",
     ),
     Mutant(
         "hosts of accelerators keep what they free",
-        "research/run/host_memory.py",
+        "research/program/host_memory.py",
         'return not importlib.metadata.entry_points(group="jax_plugins")',
         "return True",
-        "tests/run/test_host_memory.py",
+        "tests/program/test_host_memory.py",
         "kept",
     ),
     Mutant(
         "peak memory on a CPU leaves out temporary buffers",
-        "research/run/flops.py",
+        "research/program/flops.py",
         "sizes.argument_size_in_bytes + sizes.temp_size_in_bytes",
         "sizes.argument_size_in_bytes",
-        "tests/run/test_flops.py",
+        "tests/program/test_flops.py",
         "temporary_buffers",
     ),
     Mutant(

@@ -142,7 +142,7 @@ MUTANTS = [
     ),
     Mutant(
         "a claim's result does not say on what its runs were tested",
-        "launch/claims.py",
+        "launch/commands/claims.py",
         "if tested else {}",
         "if False else {}",
         "tests/launch/reports/test_ledger.py",
@@ -190,10 +190,10 @@ MUTANTS = [
     ),
     Mutant(
         "runs of two sweeps with one name end in a traceback",
-        "launch/curves.py",
+        "launch/commands/curves.py",
         "name if names.count(name) == 1 else os.path.join(os.path.dirname(path), name)",
         "name",
-        "tests/launch/test_curves.py",
+        "tests/launch/commands/test_curves.py",
         "two_sweeps",
     ),
     Mutant(

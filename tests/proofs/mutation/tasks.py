@@ -2,24 +2,24 @@
 
 from tests.proofs.mutation import Mutant
 
-LINES = "research/data/formats/parsing/lines.py"
-ROWS = "research/data/formats/parsing/rows.py"
-VALUES = "research/data/formats/parsing/values.py"
-SQUAD = "research/data/formats/squad.py"
-TASK_INPUT = "research/objectives/inputs/task_input.py"
-PARALLEL = "research/data/corpora/parallel_text.py"
-TEST_PARALLEL = "tests/data/corpora/test_parallel_text.py"
-TEST_FILES = "tests/data/corpora/test_task_files.py"
-TEST_PARTS = "tests/data/units/test_parts.py"
+LINES = "research/data/read/formats/parsing/lines.py"
+ROWS = "research/data/read/formats/parsing/rows.py"
+VALUES = "research/data/read/formats/parsing/values.py"
+SQUAD = "research/data/read/formats/squad.py"
+TASK_INPUT = "research/objectives/tasks/task_input.py"
+PARALLEL = "research/data/read/parallel_text.py"
+TEST_PARALLEL = "tests/data/read/test_parallel_text.py"
+TEST_FILES = "tests/data/read/test_task_files.py"
+TEST_PARTS = "tests/data/rows/test_parts.py"
 TEST_ARRAYS = "tests/data/store/test_arrays.py"
-TEST_SPLITS = "tests/data/loading/test_splits.py"
+TEST_SPLITS = "tests/data/source/test_splits.py"
 TEST_WRONG = "tests/launch/test_task_inputs.py"
-TEST_INPUT = "tests/objectives/inputs/test_task_input.py"
+TEST_INPUT = "tests/objectives/tasks/test_task_input.py"
 
 MUTANTS = [
     Mutant(
         "a long first part takes the room of the choices",
-        "research/objectives/multiple_choice.py",
+        "research/objectives/tasks/multiple_choice.py",
         "max_first=most",
         "max_first=0",
         "tests/objectives/test_multiple_choice.py",
@@ -27,7 +27,7 @@ MUTANTS = [
     ),
     Mutant(
         "a sentence of another document has a connective's label",
-        "research/objectives/sentences.py",
+        "research/objectives/sentence/sentences.py",
         "has_label &= example.label != OTHER_DOCUMENT",
         "",
         "tests/objectives/test_sentences.py",
@@ -43,7 +43,7 @@ MUTANTS = [
     ),
     Mutant(
         "F1 of a file's labels is that of the negated one",
-        "research/data/loading/labels.py",
+        "research/data/source/labels.py",
         "if re.fullmatch(negated, second, re.IGNORECASE):",
         "if False:",
         "tests/evaluation/test_predictions.py",
@@ -51,7 +51,7 @@ MUTANTS = [
     ),
     Mutant(
         "the order of a data set's classes moves the values of a classifier's head",
-        "research/data/loading/build.py",
+        "research/data/source/build.py",
         "classes = class_order(labels, loaded)",
         "classes = labels = class_order(labels, loaded)",
         "tests/evaluation/test_predictions.py",
@@ -83,10 +83,10 @@ MUTANTS = [
     ),
     Mutant(
         "the probabilities of a CRF are those of its words alone",
-        "research/objectives/losses/crf.py",
+        "research/objectives/tasks/crf.py",
         "    return jax.grad(total)(emission)\n",
         "    return jax.nn.softmax(emission)\n",
-        "tests/objectives/losses/test_crf.py",
+        "tests/objectives/tasks/test_crf.py",
         "best_tags",
     ),
     Mutant(
@@ -99,7 +99,7 @@ MUTANTS = [
     ),
     Mutant(
         "a file that is divided is all in each part",
-        "research/data/loading/build.py",
+        "research/data/source/build.py",
         "[_load_named_corpus(named, tuple(fractions), options, ",
         "[_load_named_corpus(named, None, options, ",
         TEST_SPLITS,
@@ -107,7 +107,7 @@ MUTANTS = [
     ),
     Mutant(
         "a label of training text that only a part of its file has is known there",
-        "research/data/loading/build.py",
+        "research/data/source/build.py",
         "    named = files_of(data, data.eval_split)\n    if named and",
         "    named = getattr(data, data.eval_split)\n    if named and",
         TEST_SPLITS,
@@ -115,7 +115,7 @@ MUTANTS = [
     ),
     Mutant(
         "a wrong byte is on a line of its chunk",
-        "research/data/corpora/compression.py",
+        "research/data/read/compression.py",
         '        self._line += text.count("\\n")\n',
         "",
         TEST_FILES,
@@ -123,7 +123,7 @@ MUTANTS = [
     ),
     Mutant(
         "folders with other names have the stream of the first labels",
-        "research/data/corpora/files.py",
+        "research/data/read/files.py",
         "            later.append([first.parent.name for first, *_ in texts])\n",
         "            pass\n",
         TEST_FILES,
@@ -131,10 +131,10 @@ MUTANTS = [
     ),
     Mutant(
         "two texts have as much room as one, which lacks a separator",
-        "research/data/units/parts.py",
+        "research/data/rows/parts.py",
         "self.separators * (two > 0)",
         "self.separators * (two < 0)",
-        "tests/data/units/test_parts.py",
+        "tests/data/rows/test_parts.py",
         "single_text_may_keep_its_end",
     ),
     Mutant(
@@ -219,7 +219,7 @@ MUTANTS = [
     ),
     Mutant(
         "multiword tokens of CoNLL-U are words",
-        "research/data/formats/conllu.py",
+        "research/data/read/formats/conllu.py",
         "if columns[0].isdigit():",
         'if columns[0] != "_":',
         TEST_FILES,
@@ -235,7 +235,7 @@ MUTANTS = [
     ),
     Mutant(
         "files of one split are divided by hash",
-        "research/data/corpora/files.py",
+        "research/data/read/files.py",
         "return held_out is None or split_of(text, **fractions) == split",
         "return split_of(text, valid=0.1, test=0.1) == split",
         TEST_FILES,
@@ -243,7 +243,7 @@ MUTANTS = [
     ),
     Mutant(
         "a label that the training text does not have is a class",
-        "research/data/loading/labels.py",
+        "research/data/source/labels.py",
         "        found -= _unknown",
         "        _unknown",
         TEST_SPLITS,
@@ -251,7 +251,7 @@ MUTANTS = [
     ),
     Mutant(
         "an evaluation of labels that are all unknown goes on",
-        "research/data/loading/labels.py",
+        "research/data/source/labels.py",
         "    if wrong == total:\n",
         "    if False:\n",
         TEST_SPLITS,
@@ -267,7 +267,7 @@ MUTANTS = [
     ),
     Mutant(
         "a word whose tag training lacks has no prediction, which moves the others",
-        "research/objectives/token_classification.py",
+        "research/objectives/tasks/token_classification.py",
         '"weight": batch["word"],',
         '"weight": batch["weight"],',
         "tests/objectives/test_token_classification.py",
@@ -283,7 +283,7 @@ MUTANTS = [
     ),
     Mutant(
         "a file may be trained on and evaluated unseen",
-        "research/data/loading/build.py",
+        "research/data/source/build.py",
         "if is_own and (shared := _files(loaded) & _files(evaluated)):",
         "if shared := ():",
         TEST_SPLITS,
@@ -291,7 +291,7 @@ MUTANTS = [
     ),
     Mutant(
         "text without any label is trained on nothing",
-        "research/data/loading/labels.py",
+        "research/data/source/labels.py",
         "    if missing == total:\n",
         "    if False:\n",
         TEST_WRONG,
@@ -299,7 +299,7 @@ MUTANTS = [
     ),
     Mutant(
         "several labels are one class",
-        "research/data/loading/labels.py",
+        "research/data/source/labels.py",
         'if label_type != "set" and (not name or LABEL_SEPARATOR in name):',
         'if label_type != "set" and not name:',
         TEST_WRONG,
@@ -307,7 +307,7 @@ MUTANTS = [
     ),
     Mutant(
         "an empty list of labels is no mistake where one label is read",
-        "research/data/loading/labels.py",
+        "research/data/source/labels.py",
         'if label_type != "set" and (not name or LABEL_SEPARATOR in name):',
         'if label_type != "set" and LABEL_SEPARATOR in name:',
         TEST_WRONG,
@@ -331,7 +331,7 @@ MUTANTS = [
     ),
     Mutant(
         "a target that no text has is learned",
-        "research/data/units/parts.py",
+        "research/data/rows/parts.py",
         "        if not any(enough):\n",
         "        if False:\n",
         TEST_WRONG,
@@ -355,7 +355,7 @@ MUTANTS = [
     ),
     Mutant(
         "training files without evaluation files are evaluated on data.corpus",
-        "research/data/loading/build.py",
+        "research/data/source/build.py",
         "if trained and not named:",
         "if False:",
         TEST_SPLITS,
@@ -363,7 +363,7 @@ MUTANTS = [
     ),
     Mutant(
         "a pair loses tokens of its second part alone",
-        "research/data/units/parts.py",
+        "research/data/rows/parts.py",
         "start, one - lost_one, label, second, two - lost_two, total, truncated=lost",
         "start, one, label, second, two - lost_one - lost_two, total, truncated=lost",
         TEST_PARTS,
@@ -371,7 +371,7 @@ MUTANTS = [
     ),
     Mutant(
         "a long text keeps its beginning, whatever objective.tail is",
-        "research/data/units/parts.py",
+        "research/data/rows/parts.py",
         "    if not tail:\n        return spans\n",
         "    return spans\n",
         TEST_PARTS,
@@ -379,7 +379,7 @@ MUTANTS = [
     ),
     Mutant(
         "long texts count more than short ones in GPT's auxiliary loss",
-        "research/objectives/sequence_classification.py",
+        "research/objectives/tasks/sequence_classification.py",
         "(~is_last / count[:, None]).astype",
         "(~is_last).astype",
         "tests/objectives/test_sequence_classification.py",
@@ -387,7 +387,7 @@ MUTANTS = [
     ),
     Mutant(
         "the end of a long text is a second part",
-        "research/objectives/sequence_classification.py",
+        "research/objectives/tasks/sequence_classification.py",
         "            example = _join_tails(example)\n",
         "            pass\n",
         "tests/objectives/test_sequence_classification.py",
@@ -395,7 +395,7 @@ MUTANTS = [
     ),
     Mutant(
         "the last window over a context lacks its end",
-        "research/data/units/packing/windows.py",
+        "research/data/rows/packing/windows.py",
         "count = 1 + -(-np.maximum(end - begin - room, 0) // step)",
         "count = 1 + np.maximum(end - begin - room, 0) // step",
         TEST_PARTS,
@@ -403,7 +403,7 @@ MUTANTS = [
     ),
     Mutant(
         "of a long text with a stride only the first chunk is read",
-        "research/data/units/parts.py",
+        "research/data/rows/parts.py",
         "            lost_one = np.where(is_cut, 0, lost_one)\n",
         "            pass\n",
         TEST_PARTS,
@@ -411,7 +411,7 @@ MUTANTS = [
     ),
     Mutant(
         "every token of a text is one character",
-        "research/data/tokenizers/token_offsets.py",
+        "research/data/tokenize/token_offsets.py",
         "    size = vocabulary.piece_characters[encoded.token]\n",
         "    size = vocabulary.piece_characters[encoded.token] * 0 + 1\n",
         TEST_PARTS,
@@ -459,7 +459,7 @@ MUTANTS = [
     ),
     Mutant(
         "answers are predicted where eos ends each line",
-        "research/data/loading/build.py",
+        "research/data/source/build.py",
         'if text_spec.label == "answer" and data.separator == "lines":',
         "if False:",
         TEST_WRONG,
@@ -507,7 +507,7 @@ MUTANTS = [
     ),
     Mutant(
         "a choice attends to the others",
-        "research/objectives/multiple_choice.py",
+        "research/objectives/tasks/multiple_choice.py",
         'arrays["segment"] *= n + 1',
         'arrays["segment"] *= 1',
         "tests/objectives/test_multiple_choice.py",
@@ -515,15 +515,15 @@ MUTANTS = [
     ),
     Mutant(
         "a CRF's chain runs over continuation pieces and padding",
-        "research/objectives/losses/crf.py",
+        "research/objectives/tasks/crf.py",
         "return jnp.where(is_word_B1, after_BM, before_BM), None",
         "return after_BM, None",
-        "tests/objectives/losses/test_crf.py",
+        "tests/objectives/tasks/test_crf.py",
         "those_of_a_search",
     ),
     Mutant(
         "a CRF predicts each word's tag by itself",
-        "research/objectives/token_classification.py",
+        "research/objectives/tasks/token_classification.py",
         "return crf.best_tags(transition, logits_BLN, word_BL > 0)",
         "return jnp.argmax(logits_BLN, axis=2)",
         "tests/objectives/test_token_classification.py",
@@ -531,7 +531,7 @@ MUTANTS = [
     ),
     Mutant(
         "a window with half of the answer has that as its target",
-        "research/objectives/question_answering.py",
+        "research/objectives/tasks/question_answering.py",
         "whole = (found[0] & found[1])[:, None]",
         "whole = (found[0] | found[1])[:, None]",
         "tests/objectives/test_question_answering.py",
@@ -539,7 +539,7 @@ MUTANTS = [
     ),
     Mutant(
         "the last token of an answer does not depend on its first",
-        "research/objectives/question_answering.py",
+        "research/objectives/tasks/question_answering.py",
         "pair = states_BLD[:, None], first_BKD[:, :, None]",
         "pair = states_BLD[:, None], first_BKD[:, :1, None]",
         "tests/objectives/test_question_answering.py",
@@ -547,7 +547,7 @@ MUTANTS = [
     ),
     Mutant(
         "a joint head's start may be in the question",
-        "research/objectives/question_answering.py",
+        "research/objectives/tasks/question_answering.py",
         "return _in_context(batch) | (position[None]",
         "return (position[None] >= 0) | (position[None]",
         "tests/objectives/test_question_answering.py",
@@ -555,7 +555,7 @@ MUTANTS = [
     ),
     Mutant(
         "labels of a regression are not scaled",
-        "research/objectives/sequence_classification.py",
+        "research/objectives/tasks/sequence_classification.py",
         'batch["label"] / self.label_scale',
         'batch["label"]',
         "tests/objectives/test_sequence_classification.py",
@@ -603,15 +603,15 @@ MUTANTS = [
     ),
     Mutant(
         "a letter of a choice is unknown if the training text lacks it",
-        "research/data/loading/labels.py",
+        "research/data/source/labels.py",
         '    elif split and label_type != "number":',
         '    if split and label_type != "number":',
-        "tests/data/loading/test_splits.py",
+        "tests/data/source/test_splits.py",
         "letter_of_a_choice",
     ),
     Mutant(
         "choices have any names, numbered in their order",
-        "research/data/loading/labels.py",
+        "research/data/source/labels.py",
         'if label_type == "choice" and label_key(name) not in',
         'if label_type == "choice" and "-" in name and name not in',
         "tests/launch/test_task_inputs.py",

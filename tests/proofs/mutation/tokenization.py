@@ -2,16 +2,16 @@
 
 from tests.proofs.mutation import Mutant
 
-SENTENCES = "research/data/corpora/sentences.py"
-VOCABULARY = "research/data/tokenizers/vocabulary.py"
-MODELS = "research/data/tokenizers/tokenizer_models.py"
-SAMPLE = "research/data/tokenizers/tokenizer_sample.py"
+SENTENCES = "research/data/read/sentences.py"
+VOCABULARY = "research/data/tokenize/vocabulary.py"
+MODELS = "research/data/tokenize/tokenizer_models.py"
+SAMPLE = "research/data/tokenize/tokenizer_sample.py"
 
-TEST_VOCABULARY = "tests/data/tokenizers/test_vocabulary.py"
-TEST_WHITESPACE = "tests/data/tokenizers/test_whitespace.py"
-TEST_NORMALIZATION = "tests/data/tokenizers/test_normalization.py"
-TEST_BYTE_LEVEL = "tests/data/tokenizers/test_byte_level_patterns.py"
-TEST_SPACES = "tests/data/tokenizers/test_spaces_of_normalizers.py"
+TEST_VOCABULARY = "tests/data/tokenize/test_vocabulary.py"
+TEST_WHITESPACE = "tests/data/tokenize/test_whitespace.py"
+TEST_NORMALIZATION = "tests/data/tokenize/test_normalization.py"
+TEST_BYTE_LEVEL = "tests/data/tokenize/test_byte_level_patterns.py"
+TEST_SPACES = "tests/data/tokenize/test_spaces_of_normalizers.py"
 
 MUTANTS = [
     Mutant(
@@ -40,7 +40,7 @@ MUTANTS = [
     ),
     Mutant(
         "an exported tokenizer joins words at control characters",
-        "research/data/tokenizers/export_tokenizer.py",
+        "research/data/tokenize/export_tokenizer.py",
         'steps.insert(0, normalizers.Replace(_WHITE, " "))',
         "pass",
         TEST_SPACES,
@@ -64,7 +64,7 @@ MUTANTS = [
     ),
     Mutant(
         "no sentence starts within units that a tokenizer joins",
-        "research/data/tokenizers/span_flags.py",
+        "research/data/tokenize/span_flags.py",
         "flags[token[starts]] |= SENTENCE",
         "pass",
         TEST_BYTE_LEVEL,
@@ -88,18 +88,18 @@ MUTANTS = [
     ),
     Mutant(
         "equally frequent words are ordered as they occur",
-        "research/data/tokenizers/train_tokenizer.py",
+        "research/data/tokenize/train_tokenizer.py",
         "words = sorted(counts, key=lambda word: (-counts[word], word))",
         "words = sorted(counts, key=lambda word: -counts[word])",
-        "tests/data/tokenizers/test_words.py",
+        "tests/data/tokenize/test_words.py",
         "most_frequent_words_in_order",
     ),
     Mutant(
         "text that spells a special piece is that piece",
-        "research/data/tokenizers/tokenizer_models.py",
+        "research/data/tokenize/tokenizer_models.py",
         'if step["type"] == "Metaspace" and state["model"]["type"] != "WordLevel":',
         'if step["type"] == "Metaspace":',
-        "tests/data/tokenizers/test_words.py",
+        "tests/data/tokenize/test_words.py",
         "spells_a_special_piece",
     ),
     Mutant(
@@ -155,12 +155,12 @@ MUTANTS = [
         SAMPLE,
         "smallest = _SmallestHashes(options.max_bytes)",
         "smallest = _SmallestHashes(2**23)",
-        "tests/data/tokenizers/test_tokenizer_sample.py",
+        "tests/data/tokenize/test_tokenizer_sample.py",
         "smallest_hashes",
     ),
     Mutant(
         "vocabularies of samples of any size share a place in the cache",
-        "research/data/tokenizers/vocabulary.py",
+        "research/data/tokenize/vocabulary.py",
         '"max_bytes": sampling.max_bytes,',
         "",
         TEST_VOCABULARY,
@@ -168,7 +168,7 @@ MUTANTS = [
     ),
     Mutant(
         "an uncased vocabulary keeps the accents",
-        "research/data/tokenizers/normalization.py",
+        "research/data/tokenize/normalization.py",
         'strip_accents=name != "lower" if changes else None,',
         'strip_accents=name == "accents" if changes else None,',
         TEST_NORMALIZATION,
@@ -176,7 +176,7 @@ MUTANTS = [
     ),
     Mutant(
         "the exported tokenizer of byte-level BPE is cased",
-        "research/data/tokenizers/export_tokenizer.py",
+        "research/data/tokenize/export_tokenizer.py",
         'normalizers.Sequence([*_one_space(" "), *steps])',
         'normalizers.Sequence(_one_space(" "))',
         TEST_NORMALIZATION,
@@ -184,7 +184,7 @@ MUTANTS = [
     ),
     Mutant(
         "letters of WordPiece are counted in the text as it is",
-        "research/data/tokenizers/train_tokenizer.py",
+        "research/data/tokenize/train_tokenizer.py",
         "counts.update(normalizer.normalize_str(line) if normalizer else line)",
         "counts.update(line)",
         TEST_NORMALIZATION,

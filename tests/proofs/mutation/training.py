@@ -2,22 +2,22 @@
 
 from tests.proofs.mutation import Mutant
 
-STEP = "research/step.py"
-ORDER = "research/data/loading/permutation.py"
-CONTIGUOUS = "research/data/loading/contiguous_order.py"
-SCHEDULE = "research/data/loading/mixture_schedule.py"
-PAIR = "research/data/units/pair.py"
+STEP = "research/program/step.py"
+ORDER = "research/data/order/permutation.py"
+CONTIGUOUS = "research/data/order/contiguous_order.py"
+SCHEDULE = "research/data/order/mixture_schedule.py"
+PAIR = "research/data/rows/pair.py"
 INDEX = "research/data/store/example_index.py"
-TEXT_SOURCE = "research/data/loading/text_source.py"
+TEXT_SOURCE = "research/data/source/text_source.py"
 PIPELINE = "research/data/pipeline.py"
 CHECKPOINT = "research/checkpoints/checkpoint.py"
 
-TEST_STEP = "tests/test_step.py"
-TEST_ORDER = "tests/data/loading/test_permutation.py"
-TEST_CONTIGUOUS = "tests/data/loading/test_contiguous_order.py"
-TEST_SCHEDULE = "tests/data/loading/test_mixture_schedule.py"
-TEST_PACKING = "tests/data/units/test_packing.py"
-TEST_TEXT_SOURCE = "tests/data/loading/test_text_source.py"
+TEST_STEP = "tests/program/test_step.py"
+TEST_ORDER = "tests/data/order/test_permutation.py"
+TEST_CONTIGUOUS = "tests/data/order/test_contiguous_order.py"
+TEST_SCHEDULE = "tests/data/order/test_mixture_schedule.py"
+TEST_PACKING = "tests/data/rows/test_packing.py"
+TEST_TEXT_SOURCE = "tests/data/source/test_text_source.py"
 TEST_PIPELINE = "tests/data/test_pipeline.py"
 TEST_CHECKPOINT = "tests/checkpoints/test_checkpoint.py"
 
@@ -157,27 +157,27 @@ MUTANTS = [
     ),
     Mutant(
         "a phase reads its batches from its own start, so that a resumed one rereads",
-        "research/run/compiled_phases.py",
+        "research/program/compiled_phases.py",
         "train_batches(phase.program, start, phase.stop)",
         "train_batches(phase.program, 0, phase.stop)",
-        "tests/run/test_compiled_phases.py",
+        "tests/program/test_compiled_phases.py",
         "each_phase_reads",
         pitfall=18,
     ),
     Mutant(
         "the network is traced again for its initial values",
-        "research/run/setup.py",
+        "research/program/setup.py",
         "return jax.jit(init)",
         "return init",
-        "tests/run/test_setup.py",
+        "tests/program/test_setup.py",
         "one_trace_gives",
     ),
     Mutant(
         "all phases have the length of the last",
-        "research/run/compiled_phases.py",
+        "research/program/compiled_phases.py",
         "program if own is config else build_program(own, devices)",
         "program",
-        "tests/run/test_compiled_phases.py",
+        "tests/program/test_compiled_phases.py",
         "each_phase_reads",
     ),
     Mutant(
@@ -185,7 +185,7 @@ MUTANTS = [
         "launch/reports/run_costs.py",
         'return result["flops_to"]',
         'return result["flops_to"][-1:]',
-        "tests/launch/test_curves.py",
+        "tests/launch/commands/test_curves.py",
         "own_flops",
     ),
     Mutant(
@@ -193,23 +193,23 @@ MUTANTS = [
         "launch/reports/run_costs.py",
         "if any(end < 1 for end, _ in",
         "if any(end < 0 for end, _ in",
-        "tests/launch/test_curves.py",
+        "tests/launch/commands/test_curves.py",
         "earlier_run_with_phases",
     ),
     Mutant(
         "a result has the FLOPs of each phase alone as those up to its end",
-        "research/run/compiled_phases.py",
+        "research/program/compiled_phases.py",
         "itertools.accumulate(flops)",
         "flops",
-        "tests/run/test_compiled_phases.py",
+        "tests/program/test_compiled_phases.py",
         "resumes_in_any",
     ),
     Mutant(
         "the tokens of all steps are counted at the last length",
-        "research/run/compiled_phases.py",
+        "research/program/compiled_phases.py",
         "num_steps * phase.config.train.batch * phase.config.data.length",
         "num_steps * phase.config.train.batch * phases[-1].config.data.length",
-        "tests/run/test_compiled_phases.py",
+        "tests/program/test_compiled_phases.py",
         "resumes_in_any_of_its_phases",
     ),
     Mutant(
@@ -265,7 +265,7 @@ MUTANTS = [
     ),
     Mutant(
         "the sampling rates ignore alpha",
-        "research/data/corpora/corpus.py",
+        "research/data/read/corpus.py",
         "weight = np.array(sizes, float) ** alpha",
         "weight = np.array(sizes, float)",
         TEST_SCHEDULE,
@@ -301,7 +301,7 @@ MUTANTS = [
         PAIR,
         "elsewhere += elsewhere >= document",
         "elsewhere = 0 * elsewhere + document",
-        "tests/data/units/test_packing_statistics.py",
+        "tests/data/rows/test_packing_statistics.py",
         "state_the_relation_of_the_second_span",
         pitfall=6,
     ),
@@ -315,15 +315,15 @@ MUTANTS = [
     ),
     Mutant(
         "truncation never takes from the front of the first span",
-        "research/data/units/packing/pairs.py",
+        "research/data/rows/packing/pairs.py",
         'start=rows["start"] + _heads(key, "first", lost_one),',
         'start=rows["start"],',
-        "tests/data/units/test_packing_statistics.py",
+        "tests/data/rows/test_packing_statistics.py",
         "takes_from_both_ends",
     ),
     Mutant(
         "all rows of a document are short where ELECTRA's are one by one",
-        "research/data/units/halves.py",
+        "research/data/rows/halves.py",
         "target = draw_targets(key, self.short_rate, MIN_TARGET, length)",
         "all_key = counter_rng.row_key(0, document, 0 * document)\n"
         "        target = draw_targets(all_key, self.short_rate, MIN_TARGET, length)",
@@ -332,10 +332,10 @@ MUTANTS = [
     ),
     Mutant(
         "all copies of a text have the same pairs: each negative recurs 40 times",
-        "research/data/loading/build.py",
+        "research/data/source/build.py",
         "spec.replace(copy=copy)",
         "spec.replace(copy=0 * copy)",
-        "tests/data/loading/test_build.py",
+        "tests/data/source/test_build.py",
         "anew_for_each_copy",
     ),
     Mutant(
@@ -356,7 +356,7 @@ MUTANTS = [
     ),
     Mutant(
         "windows cross the end of a shard",
-        "research/data/units/stream.py",
+        "research/data/rows/stream.py",
         'end = shard[np.searchsorted(shard, start, side="right")]',
         "end = shard[-1]",
         "tests/data/store/test_example_index.py",
@@ -372,18 +372,18 @@ MUTANTS = [
     ),
     Mutant(
         "a term that scored nothing has mean 0",
-        "research/step.py",
+        "research/program/step.py",
         "        if not weight:\n            continue\n",
         "",
-        "tests/test_step.py",
+        "tests/program/test_step.py",
         "weight_0",
     ),
     Mutant(
         "an evaluation that scored nothing has loss 0",
-        "research/step.py",
+        "research/program/step.py",
         "    if num_scored(sums):\n",
         "    if True:\n",
-        "tests/test_step.py",
+        "tests/program/test_step.py",
         "weight_0",
     ),
 ]

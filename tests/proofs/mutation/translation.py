@@ -2,14 +2,14 @@
 
 from tests.proofs.mutation import Mutant
 
-DECODER = "research/networks/modules/lstm_encoder_decoder.py"
+DECODER = "research/networks/recurrent/lstm_encoder_decoder.py"
 TEST = "tests/networks/test_lstm_encoder_decoder.py"
 FORMULAS = "those_of_the_formulas"
 
 MUTANTS = [
     Mutant(
         "the decoder's attention has the rate of embeddings",
-        "research/networks/modules/flax_bridge.py",
+        "research/networks/shared/flax_bridge.py",
         'AFTER_BLOCKS = ("norm", "attention")',
         'AFTER_BLOCKS = ("norm",)',
         TEST,
@@ -97,7 +97,7 @@ MUTANTS = [
     ),
     Mutant(
         "a run starts from parameters that have rows of another vocabulary",
-        "research/checkpoints/partial_restore.py",
+        "research/interop/partial_restore.py",
         "name in by_name and name in of_vocabulary for name in _by_name(params)",
         "False for name in _by_name(params)",
         "tests/checkpoints/test_checkpoint.py",
@@ -105,10 +105,10 @@ MUTANTS = [
     ),
     Mutant(
         "features of vectors are behind the last states",
-        "research/networks/layers/features.py",
+        "research/networks/shared/features.py",
         "jnp.concatenate([group[FEATURE].astype(dtype), *own], axis=-1)",
         "jnp.concatenate([*own, group[FEATURE].astype(dtype)], axis=-1)",
-        "tests/networks/layers/test_features.py",
+        "tests/networks/shared/test_features.py",
         "before_the_last_states",
     ),
 ]

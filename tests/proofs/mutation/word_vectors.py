@@ -2,27 +2,27 @@
 
 from tests.proofs.mutation import Mutant
 
-COUNTS = "research/objectives/corruption/word_counts.py"
-WINDOWS = "research/objectives/corruption/word_windows.py"
-SCORES = "research/objectives/losses/word_scores.py"
-CBOW = "research/objectives/cbow.py"
+COUNTS = "research/objectives/vectors/word_counts.py"
+WINDOWS = "research/objectives/vectors/word_windows.py"
+SCORES = "research/objectives/vectors/word_scores.py"
+CBOW = "research/objectives/vectors/cbow.py"
 FILES = "research/files/vector_files.py"
 ASKED = "research/evaluation/word_vectors.py"
 TEST = "tests/objectives/test_skipgram.py"
 TEST_FILES = "tests/files/test_vector_files.py"
 TEST_ASKED = "tests/evaluation/test_word_vectors.py"
 
-GLOVE = "research/objectives/glove.py"
+GLOVE = "research/objectives/vectors/glove.py"
 CELLS = "research/data/cooccurrences.py"
-SUBWORDS = "research/networks/layers/subwords.py"
+SUBWORDS = "research/networks/words/subwords.py"
 TEST_SUBWORDS = "tests/networks/test_subwords.py"
-ADAGRAD = "research/optimizers/adagrad.py"
+ADAGRAD = "research/optimize/rules/adagrad.py"
 TEST_GLOVE = "tests/objectives/test_glove.py"
 
 MUTANTS = [
     Mutant(
         "--limit leaves words out of the nearest ones",
-        "launch/vectors.py",
+        "launch/commands/vectors.py",
         "    first = vectors.first(args.limit)\n",
         "    first = vectors = vectors.first(args.limit)\n",
         TEST_ASKED,
@@ -38,7 +38,7 @@ MUTANTS = [
     ),
     Mutant(
         "a section of questions called all has the numbers of all sections",
-        "launch/vectors.py",
+        "launch/commands/vectors.py",
         'totals = {f"total, {name}": count for name, count in sums(counts).items()}\n'
         "        for name, count in [*counts.items(), *totals.items()]:",
         "for name, count in (counts | sums(counts)).items():",
@@ -55,10 +55,10 @@ MUTANTS = [
     ),
     Mutant(
         "a vocabulary of pairs leaves out words that meet few others as if rare",
-        "research/data/tokenizers/train_tokenizer.py",
+        "research/data/tokenize/train_tokenizer.py",
         "if is_of_pairs and len(pieces) > options.size:",
         "if False:",
-        "tests/data/tokenizers/test_words.py",
+        "tests/data/tokenize/test_words.py",
         "vocabulary_of_pairs",
     ),
     Mutant(
@@ -79,7 +79,7 @@ MUTANTS = [
     ),
     Mutant(
         "GloVe has biases of the words that are read alone",
-        "research/networks/tables.py",
+        "research/networks/words/tables.py",
         "options, self.size, self.transform, output_init, bias=self.output_bias",
         "options, self.size, self.transform, output_init",
         TEST_GLOVE,
@@ -335,7 +335,7 @@ MUTANTS = [
     ),
     Mutant(
         "an unknown word prints the whole vocabulary",
-        "research/errors.py",
+        "research/contract/errors.py",
         "    elif len(known) > MAX_NAMES:",
         "    elif False:",
         TEST_ASKED,
@@ -343,7 +343,7 @@ MUTANTS = [
     ),
     Mutant(
         "vectors of which nothing is asked end without a word",
-        "launch/vectors.py",
+        "launch/commands/vectors.py",
         "    if not (args.to or args.nearest or args.analogies or args.similarity):",
         "    if False:",
         TEST_ASKED,

@@ -2,13 +2,13 @@
 
 from tests.proofs.mutation import Mutant
 
-NNLM = "research/networks/nnlm.py"
-CNN = "research/networks/word_cnn.py"
+NNLM = "research/networks/words/nnlm.py"
+CNN = "research/networks/words/word_cnn.py"
 TEST = "tests/networks/test_windows_of_words.py"
 TEST_LAWS = "tests/laws/test_network.py"
-TEST_CONSTANTS = "tests/run/test_constants.py"
+TEST_CONSTANTS = "tests/program/test_constants.py"
 TEST_CLASSES = "tests/objectives/test_sequence_classification.py"
-TEST_OPTIMIZER = "tests/run/test_optimizer.py"
+TEST_OPTIMIZER = "tests/optimize/test_optimizer.py"
 
 MUTANTS = [
     Mutant(
@@ -70,7 +70,7 @@ MUTANTS = [
     ),
     Mutant(
         "the maximum over time includes padding",
-        "research/objectives/sequence_classification.py",
+        "research/objectives/tasks/sequence_classification.py",
         "largest_BD = jnp.max(jnp.where(here_BL1, states_BLD, -jnp.inf), axis=1)",
         "largest_BD = jnp.max(states_BLD, axis=1)",
         TEST_CLASSES,
@@ -78,7 +78,7 @@ MUTANTS = [
     ),
     Mutant(
         "norms are limited before the step",
-        "research/run/max_norm.py",
+        "research/optimize/max_norm.py",
         "after = param + update",
         "after = param",
         TEST_OPTIMIZER,
@@ -86,7 +86,7 @@ MUTANTS = [
     ),
     Mutant(
         "norms of frozen heads are limited",
-        "research/run/optimizer.py",
+        "research/optimize/optimizer.py",
         "chain.append(_without_frozen(limit, parts) if parts else limit)",
         "chain.append(limit)",
         TEST_OPTIMIZER,
@@ -94,7 +94,7 @@ MUTANTS = [
     ),
     Mutant(
         "two channels without vectors are one",
-        "research/networks/word_cnn.py",
+        "research/networks/words/word_cnn.py",
         'if self.channels == "two" and not given:',
         "if False:",
         "tests/networks/test_windows_of_words.py",

@@ -1,0 +1,1 @@
+"""Studies that were made once, and the pages and figures that they write."""

@@ -1,0 +1,56 @@
+"""Fills in masks: `palimpsest fill --workdir=R --texts=F [--to=G.jsonl]`.
+
+R is a run of a masked model, whose newest or best checkpoint is read, or hf:DIR, a
+model in Hugging Face's layout. F has a text on each line, or is a .jsonl whose lines
+have a `text`; a mask is written as [MASK] or <mask>. Writes for each text a JSON line
+with `text` and `masks`: of each mask the --top_k most probable tokens, best first, each
+with its `text`, `token` and `probability`.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from launch import cli
+
+
+def run(args: argparse.Namespace) -> None:
+    from research.contract.errors import UserError
+    from research.data.read.files import read_texts
+
+    if args.top_k < 1:
+        raise UserError(f"--top_k is at least 1, not {args.top_k}")
+    texts = read_texts(Path(args.texts), "--texts")
+
+    from research.files.output_files import check_output, write_output
+    from research.use.inference.open_run import open_run
+
+    if args.to:
+        check_output(args.to, "--to")
+    filled = open_run(args.workdir).fill(texts, args.top_k)
+    lines = []
+    for text, masks in zip(texts, filled, strict=True):
+        named = [[token._asdict() for token in mask] for mask in masks]
+        line = json.dumps({"text": text, "masks": named}, ensure_ascii=False)
+        lines.append(line + "\n")
+    if not args.to:
+        print("".join(lines), end="")
+        return
+    write_output(args.to, "".join(lines), "--to")
+    print(f"{args.to}: {len(lines)} texts", file=sys.stderr)
+
+
+def parser() -> cli.Parser:
+    parser = cli.Parser(__doc__, overrides=False)
+    parser.add_argument("--workdir", required=True, help="folder of the run, or hf:DIR")
+    parser.add_argument("--texts", required=True, help="file, a text on each line")
+    parser.add_argument("--to", default="", help=".jsonl that is written; else printed")
+    parser.add_argument(
+        "--top_k", type=cli.whole(1), default=5, help="tokens of each mask"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    cli.main(run, parser())

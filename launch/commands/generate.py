@@ -1,0 +1,155 @@
+"""Writes text: `palimpsest generate --workdir=R --prompt=TEXT`.
+
+R is a run, whose newest or best checkpoint (or that of --step=N) is read, or hf:DIR, a
+model in Hugging Face's layout. Causal models (lm, fim, plm) continue a prompt; for an
+encoder-decoder (dae, bart) it is the encoder's text, for unilm the source. The decoder
+of mass writes the masked tokens of a prompt, or a whole text if it has no masks. For
+joint and mix a part writes: --method=PART.beam, or --method=beam if only one can.
+
+Prompts are --prompt, or the lines of --texts=F (or the `text` of each line of a
+.jsonl), or of standard input. <extra_id_0>, ... are sentinels, [MASK] or <mask> is the
+mask.
+
+What a flag does not say, generation_config.json of hf:DIR does; --step and --config.KEY
+are of a run alone.
+
+Prints the best new text of each prompt, on a line of its own (a line end in it as \\n),
+or writes to --to=G.jsonl a JSON line for each prompt with `prompt` and `texts`, each
+with `text`, `log_prob` (of its tokens and its end), `score` and whether it `ended`.
+"""
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from launch import cli
+from research.contract.errors import UserError
+from research.generation.options import METHODS, Options
+
+HELP = {
+    "method": f"{', '.join(METHODS)}; of joint and mix PART.METHOD",
+    "languages": "token types of what an encoder reads and a decoder writes, such as "
+    "0:1; '': as objective.languages says",
+    "max_tokens": "new tokens of a text at most",
+    "min_tokens": "new tokens before a text may end",
+    "beams": "open texts of beam search",
+    "length_penalty": "alpha of beam search: by Wu et al. (2016), or with --beam_rule "
+    "huggingface a power of the length; 0: none",
+    "beam_rule": "open: a place of a text that ends stays empty; huggingface: the next "
+    "best text takes it",
+    "early_stopping": "of --beam_rule=huggingface: heuristic, first or never",
+    "no_repeat_ngram": "no so many tokens in succession twice; 0: any",
+    "forced_bos": "id of the first new token; -1: any",
+    "forced_eos": "id of the last of --max_tokens; -1: any",
+    "temperature": "of samples",
+    "top_k": "samples are among so many best tokens; 0: all",
+    "top_p": "samples are among the fewest best tokens of so much probability",
+    "repetition_penalty": "factor on logits of tokens that the text has; 1: none",
+    "seed": "of samples",
+}
+
+
+def run(args: argparse.Namespace) -> None:
+    if not args.workdir.startswith("hf:"):
+        _options(args)  # wrong ones are refused before anything is opened
+    if args.batch < 1:
+        raise UserError(f"--batch is at least 1, not {args.batch}")
+    prompts = _prompts(args)
+
+    from research.files.output_files import check_output, write_output
+    from research.generation.text import make_writer
+
+    if args.to:
+        check_output(args.to, "--to")
+    run, writing = _open(args)
+    options = _options(args, writing)
+    written = make_writer(run, options, batch=args.batch)(prompts)
+    if not args.to:
+        for texts in written:
+            print(texts[0].text.replace("\n", "\\n"))
+        return
+    lines = []
+    for prompt, texts in zip(prompts, written, strict=True):
+        line = {"prompt": prompt, "texts": [text._asdict() for text in texts]}
+        lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+    write_output(args.to, "".join(lines), "--to")
+    print(f"{args.to}: {len(lines)} prompts", file=sys.stderr)
+
+
+def _options(
+    args: argparse.Namespace, writing: Mapping[str, Any] = MappingProxyType({})
+) -> Options:
+    """The flags that are given, and for others what the model says."""
+    given = {name: getattr(args, name) for name in HELP}
+    given = {name: value for name, value in given.items() if value is not None}
+    try:
+        return Options(**{**writing, **given})
+    except ValueError as error:
+        raise UserError(f"--{error}") from error
+
+
+def _prompts(args: argparse.Namespace) -> list[str]:
+    """The prompts from the flags or standard input."""
+    if args.prompt is not None and args.texts:
+        raise UserError("--prompt and --texts exclude each other")
+    if args.prompt is not None:
+        return [args.prompt]
+    from research.data.read.files import read_lines, read_texts
+
+    if args.texts:
+        return read_texts(Path(args.texts), "--texts")
+    if not (lines := read_lines(sys.stdin.buffer, "standard input")):
+        raise UserError("standard input has no prompts")
+    return lines
+
+
+def _open(args: argparse.Namespace) -> tuple[Any, Mapping[str, Any]]:
+    """The run, on its mesh, a model of Hugging Face on one device; how it writes."""
+    if args.workdir.startswith("hf:"):
+        given = ["--step"] * bool(args.step)
+        given += [f"--config.{key}" for key in args.overrides]
+        if given:
+            raise UserError(
+                f"{', '.join(given)}: {args.workdir} is a model in Hugging Face's "
+                "layout, with one checkpoint and no config of a run; leave it out"
+            )
+        from research.use.inference.open_run import open_run
+
+        model = open_run(args.workdir)
+        return model.run, model.writing
+    from etils import epath
+
+    from launch.config import run_config
+    from research.program.restored import restore_run
+
+    workdir = epath.Path(args.workdir)
+    run = restore_run(run_config(workdir, args.overrides), workdir, args.step)
+    return run, {}
+
+
+def parser() -> cli.Parser:
+    parser = cli.Parser(__doc__)
+    parser.add_argument("--workdir", required=True, help="folder of the run, or hf:DIR")
+    parser.add_argument(
+        "--step", type=cli.whole(0), default=0, help="of the checkpoint"
+    )
+    parser.add_argument("--prompt", help="a prompt")
+    parser.add_argument("--texts", default="", help="file, a prompt on each line")
+    parser.add_argument("--to", default="", help=".jsonl that is written; else printed")
+    parser.add_argument(
+        "--batch", type=cli.whole(1), default=32, help="prompts at once"
+    )
+    defaults = {field.name: field.default for field in dataclasses.fields(Options)}
+    for name, words in HELP.items():
+        text = f"{words} ({defaults[name]})"
+        parser.add_argument(f"--{name}", type=type(defaults[name]), help=text)
+    return parser
+
+
+if __name__ == "__main__":
+    cli.main(run, parser())

@@ -1,0 +1,184 @@
+"""Scores texts: `palimpsest score --workdir=D --task=blimp --data=FILES`.
+
+The score of a text is minus the loss of the run's objective: log p(text) for lm, fim
+and plm; a pseudo-log-likelihood for mlm and others that mask tokens (each token, or
+each and the later ones of its word, hidden in turn) and for dae, bart and mass (each
+word hidden, and written by the decoder); for electra the sum of log P(original), minus
+its discriminator's energy. For joint and mix it is that of a part:
+--method=PART.METHOD. A text for tlm is in its first language, or in that of
+--config.objective.languages.
+
+Prints a table with 95 % intervals, and writes it to table.json and the scores of each
+text to scores.jsonl, in D/evaluations/NAME. NAME is the task, the method, the step and
+a hash of the files, and a hash of keys that --config.KEY=VALUE changes. In a sweep's
+folder it scores the finished runs that have no scores of these files and this step yet,
+and skips those whose objective cannot score texts. Tables show the scores of the step
+that opens a run, which --step=0 takes: the best, if it has train.best_metric; else the
+last.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from etils import epath
+
+from launch.cli import DONE, FAILED, Parser, main, whole
+from launch.config import changes_suffix, run_config
+from research.config.objective import config_objective
+from research.contract.errors import unknown
+from research.files.existence import exists
+
+TEXTS_PER_LINE = 4096
+"""The number of texts after which a line says how far the scores are."""
+
+
+def run(args: argparse.Namespace) -> int:
+    from research.evaluation.score_tasks import (
+        TASKS,
+        check_labels,
+        chosen_items,
+        read_items,
+    )
+
+    if args.task not in TASKS:
+        raise unknown("--task", args.task, TASKS)
+    workdir = epath.Path(args.workdir)
+    fields = tuple(filter(None, args.fields.split(",")))
+    items, files_hash = read_items(args.task, args.data, fields, args.label)
+    groups = tuple(filter(None, args.groups.split(",")))
+    if groups or args.limit:
+        items = chosen_items(items, groups, args.limit)
+    check_labels(args.task, items)
+    if exists(workdir / "sweep.json"):
+        return _score_sweep(workdir, items, files_hash, args)
+    _score_run(workdir, items, files_hash, args)
+    return DONE
+
+
+def _score_sweep(
+    workdir: epath.Path, items: Sequence[Any], files_hash: str, args: argparse.Namespace
+) -> int:
+    """Scores the finished runs of a sweep whose objective can score texts."""
+    from launch.sweeps.sweep_plan import read_plan
+
+    trials = [trial for trial in read_plan(workdir) if trial.gives_scores]
+    for number, trial in enumerate(trials, start=1):
+        if trial.done:
+            print(f"[{number}/{len(trials)}] {trial.name}", flush=True)
+            kept = args.step or trial.opened_step
+            _score_run(trial.folder, items, files_hash, args, kept_step=kept)
+    missing = [trial.name for trial in trials if not trial.done]
+    if missing:
+        print(f"{len(missing)} runs have no result yet: {', '.join(missing)}")
+    return FAILED if missing else DONE
+
+
+def _score_run(
+    workdir: epath.Path,
+    items: Sequence[Any],
+    files_hash: str,
+    args: argparse.Namespace,
+    *,
+    kept_step: int = 0,
+) -> None:
+    """Prints and writes a run's scores.
+
+    Args:
+      kept_step: the step to score, or to open: if there are scores of it, or of what is
+        opened in its place, they stay and nothing is written. 0: scores are replaced.
+    """
+    # After the flags: a wrong one is reported without waiting for imports.
+    from research.evaluation.score_tables import table_lines, task_table
+    from research.evaluation.score_tasks import LAST_WORD, TASKS
+    from research.evaluation.sentence_scores import Scorer, check_method
+    from research.files.json_files import digest, write_json
+    from research.files.output_files import replace_text
+    from research.program.restored import restore_run
+    from research.program.setup import use_compilation_cache
+    from research.record.workdir import check_same_constants
+
+    config, task = run_config(workdir, args.overrides), TASKS[args.task]
+    method = check_method(config_objective(config), args.method)
+    hash = files_hash[:8] + changes_suffix(workdir, config)
+    if args.groups or args.limit:  # as of changed keys: no score of a table
+        hash += f".{digest([args.groups, args.limit])[:4]}"
+
+    def folder_of(step: int) -> epath.Path:
+        return workdir / "evaluations" / f"{args.task}-{method}-{step}-{hash}"
+
+    if kept_step and exists(folder_of(kept_step) / "scores.jsonl"):
+        return
+    use_compilation_cache(config.data.cache_dir)
+    restored = restore_run(config, workdir, args.step)
+    folder = folder_of(restored.step)
+    if kept_step and exists(folder / "scores.jsonl"):
+        return
+    scorer = Scorer(restored, method, best=task.judged == LAST_WORD)
+    check_same_constants(workdir, restored.facts, scorer.constants.origins)
+    scores = _score(scorer, items)
+    table = task_table(task.judged, items, scores, scorer.meaning)
+    facts = {"task": args.task, "method": method, "score": scorer.meaning}
+    facts |= {"files": args.data, "hash": files_hash, "step": restored.step}
+    cells = {
+        row: {column: cell.to_json() for column, cell in columns.items()}
+        for row, columns in table.items()
+    }
+    write_json(folder / "table.json", facts | {"table": cells})
+    lines = (
+        json.dumps(_line(item, own), ensure_ascii=False)
+        for item, own in zip(items, scores, strict=True)
+    )
+    replace_text(folder / "scores.jsonl", "\n".join(lines) + "\n")
+    print(f"{args.task} by {scorer.meaning} ({method})", *table_lines(table), sep="\n")
+    if cut := sum(score.num_windows > 1 for own in scores for score in own):
+        print(f"{cut} texts are longer than data.length and were read in windows")
+    print(folder)
+
+
+def _score(scorer: Any, items: Sequence[Any]) -> list[list[Any]]:
+    """The scores of the texts of each item; shows how far it is."""
+    texts = [text for item in items for text in item.texts]
+    contexts = [context for item in items for context in item.contexts]
+    found: list[Any] = []
+    for begin in range(0, len(texts), TEXTS_PER_LINE):
+        if begin:
+            print(f"{begin:,} of {len(texts):,} texts are scored", flush=True)
+        own = slice(begin, begin + TEXTS_PER_LINE)
+        found += scorer(texts[own], contexts[own])
+    scores = iter(found)
+    return [[next(scores) for _ in item.texts] for item in items]
+
+
+def _line(item: Any, scores: Sequence[Any]) -> dict[str, Any]:
+    """The line of scores.jsonl for an item."""
+    return {
+        "id": item.id,
+        "group": item.group,
+        "gold": item.gold,
+        "scores": [score._asdict() for score in scores],
+    }
+
+
+def parser() -> Parser:
+    from research.evaluation.score_tasks import TASKS
+
+    tasks = (f"{name}: {task.what}" for name, task in TASKS.items())
+    parser = Parser(__doc__)
+    parser.add_argument("--workdir", required=True, help="of a run or a sweep")
+    parser.add_argument("--task", required=True, help="; ".join(tasks))
+    parser.add_argument("--data", required=True, help="a file, folder or glob")
+    parser.add_argument("--fields", default="", help="columns in place of the task's")
+    parser.add_argument("--label", default="", help="the column of the label, likewise")
+    parser.add_argument("--groups", default="", help="patterns, as in *agreement*")
+    help = "items of each group; no table reads these scores"
+    parser.add_argument("--limit", type=whole(0), default=0, help=help)
+    parser.add_argument("--method", default="", help="of the objective's; its first")
+    help = "of the checkpoint; 0: the one that opens the run"
+    parser.add_argument("--step", type=whole(0), default=0, help=help)
+    return parser
+
+
+if __name__ == "__main__":
+    main(run, parser())

@@ -1,0 +1,165 @@
+"""Answers questions from documents over HTTP: `palimpsest serve --documents=D`.
+
+D is a folder whose .txt and .md files are the documents, or what data.corpus may name:
+files, tfds:NAME, or embedded, the documentation of Python's standard library. Passages
+are found by BM25; with --encoder=R by vectors, too. --reader=R reads the answer off
+them; without it the answer is the sentence that has most of the question.
+--generator=R continues prompts. R is a run, or hf:DIR, a model in Hugging Face's
+layout; a reader is one of question_answering, a generator a causal one.
+
+The page is at http://127.0.0.1:PORT/, answers to programs at POST /answer
+{"question": Q, "top_k": K}; launch/serving/app.py has the other paths. Only this
+machine can ask, unless --host names an address of it. All shapes are compiled before
+the first line is printed. SIGTERM and Ctrl-C end the server when it has answered what
+it was asked. It needs the packages of the extra serve.
+"""
+
+import argparse
+import dataclasses
+import signal
+import socket
+import sys
+from typing import Any
+
+from launch import cli
+
+DRAIN_S = 35
+"""How long the server waits, when it is to end, for responses that are being made."""
+BACKLOG = 512
+
+
+def run(args: argparse.Namespace) -> None:
+    from research.contract.errors import UserError
+
+    try:
+        from launch.serving.app import LOOPBACK, make_app
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"launch.commands.serve needs {error.name}, of the extra serve: "
+            "in the clone, pip install '.[serve]'"
+        ) from error
+    from launch.serving.worker import Worker
+
+    listening = listen(args.host, args.port)
+    with listening:
+        functions, info = make_functions(args)
+        worker = Worker(functions)
+        app = make_app(worker, info, is_local=url_host(args.host) in LOOPBACK)
+        serve_until_asked_to_end(app, listening, info)
+        worker.close()
+    print("ended", file=sys.stderr)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Raises:
+      UserError: the port is taken, or the address none of this machine.
+    """
+    from research.contract.errors import UserError
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"--host={host} --port={port}: {reason}") from error
+
+
+def url_host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def make_functions(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the worker can do, with all shapes compiled, and what /health says."""
+    from launch.serving.bodies import MAX_TOP_K
+    from research.use.inference.bot import Bot
+    from research.use.inference.completions import Completer
+    from research.use.inference.open_run import open_run
+    from research.use.inference.serving import embed_function, embedder, span_function
+    from research.use.inference.span_reader import SpanReader
+    from research.use.retrieval.documents import read_documents
+    from research.use.retrieval.passages import cut_document
+    from research.use.retrieval.search import make_index
+
+    documents = read_documents(args.documents)
+    functions: dict[str, Any] = {}
+    encode, encode_one, reader = None, None, None
+    if args.encoder:
+        model = open_run(args.encoder)
+        encode, encode_one = embedder(model)
+        functions["embed"] = embed_function(model, encode_one)
+    if args.reader:
+        reader = SpanReader(open_run(args.reader))
+        reader.warm_up()
+        functions["read"] = span_function(reader)
+    if args.generator:
+        completer = Completer(open_run(args.generator))
+        completer.warm_up()
+        functions["complete"] = completer.complete
+    passages = [p for name, text in documents for p in cut_document(name, text)]
+    index = make_index(passages, encode)
+    if encode_one:
+        index = dataclasses.replace(index, encode=encode_one)
+    bot = Bot(index, reader, args.threshold)
+    functions["answer"] = lambda questions: bot.ask(questions, top_k=MAX_TOP_K)
+    models = {name: getattr(args, name) for name in ("reader", "encoder", "generator")}
+    info = {"documents": len(documents), "passages": len(passages), "models": models}
+    return functions, info
+
+
+def serve_until_asked_to_end(
+    app: Any, listening: socket.socket, info: dict[str, Any]
+) -> None:
+    """Serves until SIGTERM or Ctrl-C, then answers what was asked before."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=DRAIN_S,
+    )
+    server = uvicorn.Server(config)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, server.handle_exit)
+    host, port = listening.getsockname()[:2]
+    print(
+        f"http://{url_host(host)}:{port}/ answers from {info['documents']} documents, "
+        f"{info['passages']} passages",
+        file=sys.stderr,
+        flush=True,
+    )
+    server.run(sockets=[listening])
+
+
+def parser() -> cli.Parser:
+    parser = cli.Parser(__doc__, overrides=False)
+    parser.add_argument(
+        "--documents", required=True, help="folder of .txt and .md, or a corpus"
+    )
+    parser.add_argument("--reader", default="", help="run, or hf:DIR, that reads spans")
+    parser.add_argument("--encoder", default="", help="run, or hf:DIR, for vectors")
+    parser.add_argument(
+        "--generator", default="", help="run, or hf:DIR, that continues prompts"
+    )
+    parser.add_argument(
+        "--threshold",
+        type=cli.fraction,
+        default=0.05,
+        help="least score of an answer, 0 to 1",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at")
+    parser.add_argument(
+        "--port", type=cli.whole(0, 65535), default=8080, help="0: any that is free"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    cli.main(run, parser())

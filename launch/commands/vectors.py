@@ -1,0 +1,84 @@
+"""Word vectors of a run or a file: `palimpsest vectors --workdir=R --to=F`.
+
+R is a run with a vocabulary of words, such as one of experiments/word2vec.py; or a file
+is given in its place by --from, in the format of word2vec (text or .bin), GloVe or
+fastText. F is written as its suffix says: .txt (word2vec's text), .bin, .vec
+(fastText), or as --format says: glove has no header.
+
+--nearest=river,king prints the ten nearest words of each; --analogies=F answers a file
+of questions as word2vec's tool does; --similarity=F has Spearman's correlation with the
+judgements of a file, and how many of its pairs have vectors. --limit=30000 leaves all
+but the first, most frequent words out of these two, and out of what is written, but
+not out of the nearest (the first words of GloVe's runs meet the most others).
+"""
+
+import argparse
+from pathlib import Path
+
+from launch.cli import Parser, main, whole
+
+
+def run(args: argparse.Namespace) -> None:
+    from research.contract.errors import UserError
+    from research.evaluation.word_vectors import WordVectors, sums
+    from research.files.output_files import write_output
+    from research.files.vector_files import SUFFIXES, encode_vectors, read_vectors
+
+    if bool(args.workdir) == bool(args.source):
+        raise UserError("give either --workdir, a run, or --from, a file of vectors")
+    if not (args.to or args.nearest or args.analogies or args.similarity):
+        raise UserError("give --to, --nearest, --analogies or --similarity")
+    form = args.format or SUFFIXES.get(Path(args.to).suffix, "")
+    if args.to and not form:
+        raise UserError(
+            f"--to={args.to}: its name does not end in {', '.join(SUFFIXES)}; give "
+            "such a name, or --format"
+        )
+    if args.workdir:
+        from research.use.inference.open_run import open_run
+
+        vectors = open_run(args.workdir).word_vectors
+    else:
+        vectors = WordVectors(*read_vectors(Path(args.source).expanduser()))
+    first = vectors.first(args.limit)
+    if args.to:
+        content = encode_vectors(first.words, first.vectors, form)
+        write_output(args.to, content, "--to")
+        width = first.vectors.shape[1]
+        print(f"{args.to}: {len(first)} vectors of width {width}")
+    for word in filter(None, args.nearest.split(",")):
+        found = ", ".join(f"{near} {cos:.3f}" for near, cos in vectors.nearest(word))
+        print(f"{word}: {found}")
+    if args.analogies:
+        counts = first.answer_analogies(Path(args.analogies).expanduser())
+        totals = {f"total, {name}": count for name, count in sums(counts).items()}
+        for name, count in [*counts.items(), *totals.items()]:
+            print(
+                f"{name}: {100 * count.accuracy:.2f} % ({count.correct} of "
+                f"{count.known} known of {count.total})"
+            )
+    for name in filter(None, args.similarity.split(",")):
+        found = first.compare_similarities(Path(name).expanduser())
+        print(
+            f"{Path(name).name}: Spearman {found.spearman:.4f} ({found.known} of "
+            f"{found.total} pairs known)"
+        )
+
+
+def parser() -> Parser:
+    from research.files.vector_files import FORMATS
+
+    parser = Parser(__doc__, overrides=False)
+    parser.add_argument("--workdir", default="", help="folder of a run")
+    parser.add_argument("--from", dest="source", default="", help="file of vectors")
+    parser.add_argument("--to", default="", help="file that is written")
+    parser.add_argument("--format", default="", choices=("", *FORMATS))
+    parser.add_argument("--nearest", default="", help="words, as in river,king")
+    parser.add_argument("--analogies", default="", help="file: a b c d on each line")
+    parser.add_argument("--similarity", default="", help="files: word word number")
+    parser.add_argument("--limit", type=whole(0), default=0, help="words; 0: all")
+    return parser
+
+
+if __name__ == "__main__":
+    main(run, parser())

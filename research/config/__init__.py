@@ -1,0 +1,1 @@
+"""The config: its sections and keys, sizes, identity and phases."""

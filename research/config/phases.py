@@ -1,0 +1,90 @@
+"""The phases of a run: ranges of steps in which some keys have other values.
+
+    config.train.phases = [[0.9, {"data.length": 128}]]
+
+trains the first nine tenths of the steps on rows of 128 tokens, the others on rows of
+data.length tokens, as BERT does. [[1, {"objective.rate": 0.4}]] hides 40 % of the
+tokens in training, and in evaluations as many as the config says. Parameters, optimizer
+state, step and schedule carry over. The example counter is the step times the phase's
+batch size, so step s reads the batch that it would read in a run with the phase's
+values from the start: a function of (data, seed, step), on any number of hosts and
+after a restart in any phase.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from research.contract.errors import UserError, unknown
+
+PHASE_KEYS = ("data.length", "train.batch", "train.accumulate")
+"""Keys that may change within a run, as may rates of dropout and of the objective: no
+parameter's shape depends on them."""
+
+
+class Phase(NamedTuple):
+    """Steps that share one config, and what they need (see `compiled_phases`)."""
+
+    stop: int  # the first step after the phase
+    config: Any  # the run's config with the values of this phase
+    program: Any = None  # `research.program.setup.Program`
+    step: Any = None  # the compiled step
+    costs: Any = None  # length of the batch -> cost of the step
+
+
+def run_phases(config: Any) -> list[Phase]:
+    """The phases of config.train.phases, and one with the config as it is after them.
+
+    A phase without changes has `config` itself; phases without steps are left out.
+
+    Raises:
+      UserError: a phase is not [end, changes], the ends do not ascend in (0, 1], or a
+        key cannot change, or not to that value.
+    """
+    phases, steps, last = [], config.train.steps, 0.0
+    for end, changes in _checked_items(config.train.phases):
+        if not last < end <= 1:
+            raise UserError(
+                "train.phases: phases end at ascending fractions of the steps in "
+                f"(0, 1], not at {last:g} and then {end:g}"
+            )
+        phases.append(Phase(round(end * steps), _with(config, changes)))
+        last = end
+    phases.append(Phase(steps, config))
+    starts = [0, *(phase.stop for phase in phases[:-1])]
+    return [p for start, p in zip(starts, phases, strict=True) if start < p.stop]
+
+
+def _checked_items(items: Any) -> Iterator[tuple[float, dict[str, Any]]]:
+    for item in items:
+        match item:
+            case [int() | float() as end, dict() as changes]:
+                yield end, changes
+            case _:
+                raise UserError(
+                    f"train.phases: {item!r} is not a phase; write [end, changes], as "
+                    '[0.9, {"data.length": 128}]'
+                )
+
+
+def _with(config: Any, changes: dict[str, Any]) -> Any:
+    """A copy of the config with the changes; the config itself if there are none."""
+    if not changes:
+        return config
+    rates = (f"model.{key}" for key in config.model if "dropout" in key)
+    numbers = (
+        f"objective.{key}"
+        for key, value in config.objective.items()
+        if isinstance(value, float)
+    )
+    legal = [*PHASE_KEYS, *rates, *numbers]
+    for key in changes:
+        if key not in legal:
+            raise unknown("key of train.phases", key, legal)
+    copy = config.copy_and_resolve_references()
+    try:
+        copy.update_from_flattened_dict(changes)
+    except TypeError as error:
+        raise UserError(f"train.phases: {error}") from error
+    shorter = [n for n in config.data.length_buckets if n < copy.data.length]
+    copy.data.length_buckets = shorter
+    return copy

@@ -1,0 +1,282 @@
+"""The batch contract: what a network reads, the attention mask, and what is scored.
+
+Query q attends to key k iff segment[q] == segment[k] > 0 and rank[k] is in an interval
+of the query's: low[q] <= rank[k] <= reach[q], or low2[q] <= rank[k] <= reach2[q].
+
+Without the optional arrays low, low2 and reach2 the condition is rank[k] <= reach[q].
+Ranks and reaches alone say exactly the masks in which, of any two queries of a segment,
+one attends to all keys that the other attends to: causal, prefix and permuted ones.
+Windows, block diffusion (Arriola et al. 2025), trees (K-BERT, Liu et al. 2020) and
+global tokens (Longformer, Beltagy et al. 2020) are no such masks, but have at most two
+intervals a query.
+"""
+
+# B batch, L length, K scored positions, R raw tokens an example, V vocabulary
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from research.contract.errors import UserError
+
+NEVER = 2**30
+"""The rank of a key that no query reaches."""
+
+WORD, SENTENCE, PARAGRAPH, DOCUMENT = 1, 2, 4, 8
+"""Bits of a token's flags: it starts a word, a sentence, a paragraph, a document."""
+
+PART, ANSWER_START, ANSWER_END = 16, 32, 64
+"""More bits, of the examples of tasks: a token starts a part of the document after the
+first (a second text, a word with a tag); it is the first or last one of the answer."""
+
+PIECE = 128
+"""One more bit, of packed rows: the token starts a piece, which is a document, or a
+part of one that is longer than a row."""
+
+PIECE_SPECIALS, MIN_PIECE_COLUMNS = 3, 16
+"""Columns of a packed row: those that a piece has besides its text, for specials and
+for the separator after it; and those that it takes at least, so that specials and the
+rounded numbers of targets of short pieces cannot fill a row."""
+
+NEXT, OTHER_DOCUMENT, NONADJACENT, LONE = 0, 1, 2, 3
+"""Labels of pairs: the second span follows the first, is from another document, or is
+from the same document but not adjacent. LONE: it is from another document since one
+sentence alone was left; so labelled where `TextSpec.lone` asks for it."""
+
+BACKWARD = 1
+"""Label of rows that read a stream from its end to its start; within a row the tokens
+stay in text order."""
+
+INPUT_ARRAYS = ("token", "position", "segment", "token_type", "rank", "reach")
+"""One network input, each [B, L] int32: token id; position for position embeddings;
+segment, 0 for padding; token type, such as sentence A or B; attention rank as a key;
+the highest rank that it attends to as a query."""
+
+INTERVAL_ARRAYS = ("low", "low2", "reach2")
+"""Optional arrays of a network input, [B, L] int32 each: the lowest rank that a query
+attends to, without which there is no lower bound; the lowest and the highest one of a
+second interval, which only an input with `reach2` has. An objective that makes them
+names them in its batch_spec; its pattern is "general"."""
+
+FEATURE = "feature"
+"""Optional array of a network input, [B, L, F] float32: a vector that a position reads
+beside its token, such as the features of an image's region; 0 where there is none. An
+objective that makes it names F in its needs (`Needs.input_features`)."""
+
+SCORED_ARRAYS = ("scored", "target", "weight")
+"""What is scored, each [B, K]: index of the position; the token id to predict there;
+its float32 weight in the loss, 0 for unused slots."""
+
+
+class ArraySpec(NamedTuple):
+    """Shape of one example's array (the batch adds a leading B) and its dtype."""
+
+    shape: tuple[int, ...]
+    dtype: type = np.int32
+
+
+CONSTANTS = "constants"
+"""The name under which a batch has the arrays of `Objective.constants`, by their names:
+they have no rows, and all micro-batches of a step have them whole."""
+
+
+class ConstantSpec(NamedTuple):
+    """Arrays that a loss reads and training never changes, and where they come from."""
+
+    source: str  # of parameters: a run's workdir, one of its checkpoints, or hf:DIR; or
+    # an .npz file, whose arrays have names such as "blocks/dense/kernel"
+    arrays: Any  # a tree of their shapes and dtypes, with logical axes
+    # (`research.networks.init`) or without: these are replicated. The source may have
+    # more
+    spelling: tuple[str, ...] = ()  # of the vocabulary's words, "" of other entries: a
+    # file of word vectors, or `random`, then has rows for token/embedding
+
+
+EVALUATION_STEP = 2**31 - 1
+"""The step of rows that are evaluated: past the end of every schedule."""
+
+
+class Lexicon(NamedTuple):
+    """Words, phrases or entities that objectives treat as units, as token ids."""
+
+    token: np.ndarray  # [E, W] int32, -1 beyond an entry's end
+    size: np.ndarray  # [E] int32, tokens of each entry
+    entry_type: np.ndarray  # [E] int32, index into `type_names`
+    type_names: tuple[str, ...]
+
+
+class VocabInfo(NamedTuple):
+    """Token ids that an objective needs, and facts about the vocabulary and data."""
+
+    size: int  # V, special ids included, before padding for the mesh
+    pad_id: int
+    bos_id: int  # also [CLS]
+    eos_id: int  # also [SEP]
+    mask_id: int
+    unk_id: int
+    sentinel_ids: tuple[int, ...]  # in the order in which spans use them
+    is_special: np.ndarray  # [V] bool: pad, bos, eos, mask, sentinels
+    ordinary_ids: np.ndarray  # [V'] int32: ids that a random replacement may draw
+    labels: tuple[str, ...] = ()  # names of the documents' labels
+    lexicon: Lexicon | None = None  # the file that data.lexicon names
+    lowercase_ids: np.ndarray | None = None  # [V] int32: id in lower case, or itself
+    token_count: np.ndarray | None = None  # [V] int64: in the training text
+    spelling: tuple[str, ...] | None = None  # [V]: of entries that are words, else ""
+    num_corpora: int = 1  # of the training text: rows of a mixture are each of one
+
+
+class Example(NamedTuple):
+    """Raw text on the host, before corruption. Rows may be shorter than R, or empty."""
+
+    token: np.ndarray  # [B, R] int32, pad_id beyond `length`
+    flags: np.ndarray  # [B, R] uint8, bits WORD to PIECE; 0 beyond `length`
+    length: np.ndarray  # [B] int32
+    label: np.ndarray  # [B] int32: of the document, the pair, or BACKWARD; -1 for none
+    first_length: np.ndarray  # [B] int32, tokens of a pair's first span; else `length`
+    corpus: np.ndarray  # [B] int32, index of the corpus in the mixture
+    step: np.ndarray  # [B] int64, training step; EVALUATION_STEP in an evaluation
+    document: np.ndarray  # [B] int64, number over all corpora of the document that the
+    # text begins in; -1 for rows without text
+    arrays: Mapping[str, np.ndarray] = MappingProxyType({})  # of TextSpec.arrays: name
+    # -> [B, R], what each token has: a value of its own, or that of the part or the
+    # document that it is in; `no_value` where there is none. Where a document has an
+    # array: [B, *shape], that of the document that the text begins in
+
+    def rows(self, index: Any) -> "Example":
+        """The rows at an index, a slice or an array of numbers."""
+        *fields, arrays = self
+        picked = {name: array[index] for name, array in arrays.items()}
+        return Example(*(array[index] for array in fields), picked)
+
+
+def no_value(dtype: Any) -> int:
+    """What stands in an array where there is no value: -1, or 0 without a sign."""
+    return -1 if np.issubdtype(np.dtype(dtype).base, np.signedinteger) else 0
+
+
+def empty_examples(
+    num: int, width: int, pad_id: int, arrays: Mapping[str, Any] = MappingProxyType({})
+) -> Example:
+    """Rows without text, to be filled or to be scored with weight 0.
+
+    Args:
+      arrays: name -> dtype, of those in `Example.arrays`.
+    """
+    return Example(
+        token=np.full((num, width), pad_id, np.int32),
+        flags=np.zeros((num, width), np.uint8),
+        length=np.zeros(num, np.int32),
+        label=np.full(num, -1, np.int32),
+        first_length=np.zeros(num, np.int32),
+        corpus=np.zeros(num, np.int32),
+        step=np.full(num, EVALUATION_STEP, np.int64),
+        document=np.full(num, -1, np.int64),
+        arrays={
+            name: np.full(shape, no_value(dtype), dtype)
+            for name, dtype in arrays.items()
+            for shape in [num if np.dtype(dtype).shape else (num, width)]
+        },
+    )
+
+
+def example_ids(number: np.ndarray) -> np.ndarray:
+    """[B] int32: a batch's "example" array, the low 31 bits of `number` [B] int64."""
+    return (number & np.iinfo(np.int32).max).astype(np.int32)
+
+
+def piece_columns(num_raw, length: int):
+    """Columns of a packed row that pieces of `num_raw` tokens (any shape) take.
+
+    Args:
+      length: `TextSpec.length` of packed rows, which have PIECE_SPECIALS columns more.
+    """
+    columns = np.maximum(np.add(num_raw, PIECE_SPECIALS), MIN_PIECE_COLUMNS)
+    return np.minimum(columns, length + PIECE_SPECIALS)
+
+
+def check_arrays(
+    name: str, arrays: Mapping[str, Any], specs: Mapping[str, ArraySpec], num_rows: int
+) -> None:
+    """Checks that what `corrupt` of the objective `name` returns is as in batch_spec.
+
+    Args:
+      num_rows: B, the rows that were given.
+
+    Raises:
+      UserError: an array is missing or not named, or has another shape or dtype.
+    """
+    for extra in arrays.keys() - specs.keys():
+        raise UserError(
+            f"objective {name}: corrupt returns an array {extra!r}, which batch_spec "
+            f"does not name; it names {', '.join(specs)}"
+        )
+    for array, (shape, dtype) in specs.items():
+        right = f"by batch_spec it is {np.dtype(dtype)} {[num_rows, *shape]}"
+        if array not in arrays:
+            raise UserError(
+                f"objective {name}: corrupt returns no array {array!r}; {right}"
+            )
+        found = np.asarray(arrays[array])
+        if (found.shape, found.dtype) != ((num_rows, *shape), np.dtype(dtype)):
+            raise UserError(
+                f"objective {name}: corrupt returns {array!r} as {found.dtype} "
+                f"{[*found.shape]}; {right}"
+            )
+
+
+def input_specs(
+    length: int, prefix: str = "", *, intervals: Collection[str] = ()
+) -> dict[str, ArraySpec]:
+    """Specs of the arrays of one network input, each of shape [length].
+
+    Args:
+      intervals: those of INTERVAL_ARRAYS that it has beside the six.
+    """
+    names = (*INPUT_ARRAYS, *intervals)
+    return {prefix + name: ArraySpec((length,)) for name in names}
+
+
+def scored_specs(count: int, *, gathered: bool = True) -> dict[str, ArraySpec]:
+    """Specs of K = `count` scored positions; not `gathered`: all positions, in order.
+
+    Without `gathered` there is no "scored" array.
+    """
+    specs = {"target": ArraySpec((count,)), "weight": ArraySpec((count,), np.float32)}
+    return ({"scored": ArraySpec((count,))} if gathered else {}) | specs
+
+
+def input_names(names: Collection[str], prefix: str = "") -> tuple[str, ...]:
+    """The six arrays of one network input, and those of INTERVAL_ARRAYS in `names`."""
+    return INPUT_ARRAYS + tuple(n for n in INTERVAL_ARRAYS if prefix + n in names)
+
+
+def input_group(batch: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The arrays of one network input; `prefix` is "", "encoder_", ..."""
+    names = (*input_names(batch, prefix), FEATURE)
+    return {name: batch[prefix + name] for name in names if prefix + name in batch}
+
+
+def attention_mask(group: Mapping[str, Any]):
+    """[B, L, L] bool: whether query q (axis 1) attends to key k (axis 2)."""
+    segment = group["segment"]
+    same = segment[:, :, None] == segment[:, None, :]
+    return same & (segment[:, None, :] > 0) & rank_mask(group, group)
+
+
+def rank_mask(query: Mapping[str, Any], key: Mapping[str, Any]):
+    """[B, L, M] bool: whether the rank of key k is in an interval of query q.
+
+    Args:
+      query: reach and INTERVAL_ARRAYS, [B, L] each.
+      key: rank [B, M].
+    """
+    rank = key["rank"][:, None, :]
+
+    def within(low, reach):
+        mask = rank <= query[reach][:, :, None]
+        return mask & (query[low][:, :, None] <= rank) if low in query else mask
+
+    mask = within("low", "reach")
+    return mask | within("low2", "reach2") if "reach2" in query else mask

@@ -1,0 +1,159 @@
+"""Parts of the program that a config chooses by name, each one dataclass in one file.
+
+A folder of parts is a package, such as research/objectives. A part is a module in it or
+in one of its subpackages that defines a frozen dataclass of the folder's class name;
+other modules are what parts share. The dataclass's fields are the part's config keys,
+with their legal values (`research.contract.fields`). A part is found by listing the
+folder: nothing else names it.
+"""
+
+import dataclasses
+import functools
+import importlib
+import importlib.util
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from research.contract import fields
+from research.contract.errors import UserError, unknown
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """The parts of one kind.
+
+    Attributes:
+      package: as in "research.objectives".
+      class_name: the name of the dataclass that the module of a part defines.
+      more: values of the key that chooses which are no parts, as in ("auto",).
+      share_keys: whether a key that two of the parts have means the same in both, so
+        that it keeps its value where another part is chosen.
+    """
+
+    package: str
+    class_name: str
+    more: tuple[str, ...] = ()
+    share_keys: bool = True
+
+    def modules(self) -> dict[str, str]:
+        """Name of each part -> its module, sorted by name. Imports none of them."""
+        return dict(_part_modules(self.package, self.class_name))
+
+    def names(self) -> list[str]:
+        """The parts' names, sorted. Imports none of them."""
+        return [*self.modules()]
+
+    def part_class(self, name: str, key: str) -> type:
+        """The dataclass of a part.
+
+        Args:
+          key: the config key that chooses, for the error.
+
+        Raises:
+          UserError: there is no such part.
+        """
+        modules = self.modules()
+        if name not in modules:
+            raise unknown(key, name, [*modules, *self.more])
+        return getattr(importlib.import_module(modules[name]), self.class_name)
+
+    def make(self, section: Any, key: str) -> Any:
+        """The part that a section of a config chooses by `key`, with its values."""
+        cls = self.part_class(section[key], key)
+        names = (field.name for field in dataclasses.fields(cls))
+        return cls(**{name: section[name] for name in names if name in section})
+
+
+@functools.cache
+def _part_modules(package: str, class_name: str) -> tuple[tuple[str, str], ...]:
+    """(name, module) of the modules below a package that define the class, sorted."""
+    defines_class = re.compile(rf"^class {class_name}\b", re.MULTILINE)
+    modules: dict[str, str] = {}
+    for location in importlib.util.find_spec(package).submodule_search_locations:
+        for file in Path(location).rglob("*.py"):
+            if file.stem == "__init__" or not defines_class.search(
+                file.read_text("utf-8")
+            ):
+                continue
+            path = file.relative_to(location).with_suffix("")
+            module = ".".join([package, *path.parts])
+            other = modules.setdefault(file.stem, module)
+            assert other == module, f"{other} and {module} have one name"
+    return tuple(sorted(modules.items()))
+
+
+def part(default: str, folder: Folder) -> Any:
+    """A dataclass field that names a part: its section has that part's keys, too."""
+    return dataclasses.field(default=default, metadata={"folder": folder})
+
+
+def section_fields(
+    section: type, values: Mapping[str, Any], prefix: str = ""
+) -> dict[str, dataclasses.Field]:
+    """The fields of a section by name: its own, then those of the parts it chooses.
+
+    Args:
+      section: a dataclass, some of whose fields may be made by `part`.
+      values: by key; a key that chooses and is missing has its default.
+      prefix: of keys in errors, such as "model.".
+
+    Raises:
+      UserError: it chooses a part that does not exist.
+    """
+    found = {field.name: field for field in dataclasses.fields(section)}
+    for field in [*found.values()]:
+        for cls in _chosen_class(field, values, prefix):
+            for own in dataclasses.fields(cls):
+                assert own.name not in found, f"{prefix}{own.name} is declared twice"
+                found[own.name] = own
+    return found
+
+
+def _chosen_class(
+    field: dataclasses.Field, values: Mapping[str, Any], prefix: str
+) -> list[type]:
+    """The class of the part that a field chooses: one, or none."""
+    folder = field.metadata.get("folder")
+    name = values.get(field.name, field.default)
+    if folder is None or name in folder.more:
+        return []
+    return [folder.part_class(name, f"{prefix}{field.name}")]
+
+
+def default_of(field: dataclasses.Field) -> Any:
+    """The default of a dataclass field; MISSING where it has none."""
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def check_section(
+    section: type, values: Mapping[str, Any], prefix: str, *, keys: Collection[str]
+) -> None:
+    """Checks the values of a section, and those of the parts that it chooses.
+
+    Args:
+      values: by key, all keys of `section_fields`.
+      keys: those that may be named as near ones of a wrong key.
+
+    Raises:
+      UserError: a key is unknown, or a value is not legal; names it.
+    """
+    known = section_fields(section, values, prefix)
+    for key in values:
+        if key not in known:
+            raise unknown("config key", f"{prefix}{key}", keys)
+    own = {field.name for field in dataclasses.fields(section)}
+    try:
+        fields.check_values(known.values(), values, prefix=prefix)
+        section(**{key: value for key, value in values.items() if key in own})
+        for field in dataclasses.fields(section):
+            for cls in _chosen_class(field, values, prefix):
+                names = {each.name for each in dataclasses.fields(cls)}
+                cls(**{key: values[key] for key in values if key in names})
+    except UserError:
+        raise
+    except ValueError as error:
+        raise UserError(str(error)) from error

@@ -1,0 +1,1 @@
+"""The order of examples: permutations, mixtures and buckets of lengths."""

@@ -1,0 +1,401 @@
+"""Corpora of files: which files, in which format, and the documents of each split."""
+
+import dataclasses
+import functools
+import glob
+import gzip
+import hashlib
+import itertools
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+from research.contract.errors import UserError
+from research.data import cache, work_shards
+from research.data.documents import ArrayType, Document
+from research.data.read import formats, parallel_text
+from research.data.read.compression import as_utf8, decompressed, file_suffixes
+from research.data.read.corpus import Corpus, HeldOut, held_out_fractions, split_of
+from research.data.read.formats import (
+    AUTO,
+    FILE_LABELS,
+    EncodingError,
+    FileFormat,
+    FileOptions,
+    LineError,
+    Parsed,
+    SkippedRows,
+    is_utf8,
+)
+from research.data.read.formats.parsing.lines import parse_lines
+from research.data.read.formats.txt import MAX_DOCUMENT_BYTES
+
+OTHER_SOURCES = {"data.corpus": "embedded, docstrings, tfds:NAME, or ", "--data": ""}
+"""Key -> what it may name besides files and data sets of TFDS, for errors."""
+VERSION = 1
+"""Raise it when the same files and `FileOptions` give other documents."""
+
+
+def load_file_corpus(
+    name: str,
+    held_out: HeldOut,
+    options: FileOptions = AUTO,
+    key: str = "data.corpus",
+) -> Corpus:
+    """The corpus of a file, a folder or a glob; with work shards if it is large.
+
+    A file that has no format's suffix is a side of a parallel text, see
+    `parallel_text.group_sides`.
+
+    Args:
+      name: the path or glob.
+      key: the config key of the name, for errors.
+
+    Raises:
+      UserError: there are no such files, one has an unknown suffix, or a side of a
+        parallel text is missing.
+    """
+    reader = _Reader(options, key)
+    texts = _find_files(name, reader, key)
+    corpus = _corpus(name, texts, held_out, reader)
+    groups = work_shards.group_files(texts)
+    if len(groups) > 1:
+        shards = (
+            _corpus(f"{name}, {number}", group, held_out, reader)
+            for number, group in enumerate(groups, 1)
+        )
+        corpus = dataclasses.replace(corpus, work_shards=tuple(shards))
+    return corpus
+
+
+class _Reader:
+    """Reads files by the format that the options name, or each by its suffix."""
+
+    def __init__(self, options: FileOptions, key: str):
+        self.options, self._key = options, key
+        self._by_suffix = formats.by_suffix()
+        is_auto = options.format == AUTO.format
+        self._named = None if is_auto else formats.make_format(options)
+
+    def format_of(self, file: Path) -> FileFormat | None:
+        """The format of a file; None if it has none, as a side of a parallel text."""
+        if self._named:
+            return self._named
+        found = self._by_suffix.get(file_suffixes(file)[0])
+        if found and found.needs_fields and not self.options.fields:
+            return None
+        return found
+
+    def is_known(self, file: Path) -> bool:
+        """Whether some format has files of that suffix."""
+        return file_suffixes(file)[0] in self._by_suffix
+
+    def folder_suffixes(self) -> tuple[str, ...]:
+        """The suffixes of the files that are read from a folder."""
+        if self._named:
+            return ("",)
+        sides = parallel_text.side_suffixes(self.options)
+        return (*formats.text_suffixes(), *sides)
+
+    def read(self, files: tuple[Path, ...]) -> Iterator[Document]:
+        """The documents of one file, or of the sides of a parallel text.
+
+        `amount_read` counts bytes on disk. Prints how many rows were left out.
+        """
+        first, *_ = files
+        hint = ""
+        if self._key.startswith("data."):
+            hint = "; data.encoding names the files' encoding, as in latin-1 or cp1252"
+        if found := self.format_of(first):
+            documents = _parse_file(first, found.parse, self.options, hint)
+            return self._with_label(first, found, documents)
+        lines = AUTO._replace(encoding=self.options.encoding)
+        sides = [_parse_file(file, parse_lines, lines, hint) for file in files]
+        return _with_names(first, parallel_text.read_sides(files, sides, self.options))
+
+    def _with_label(
+        self, file: Path, found: FileFormat, documents: Iterator[Document]
+    ) -> Iterator[Document]:
+        """The documents, with the label that the file's path says, if it is to."""
+        if not self.has_file_label(found):
+            return documents
+        label = _file_label(file, self.options.label)
+        return (document._replace(label=label) for document in documents)
+
+    def has_file_label(self, found: FileFormat) -> bool:
+        """Whether data.label is a part of the path of the files of a format."""
+        return bool(found.label_rules) and self.options.label in FILE_LABELS
+
+    def check(self, name: str, texts: list[tuple[Path, ...]]) -> None:
+        """Checks data.label and data.encoding of files that they fit.
+
+        Args:
+          name: what names the files: a folder, or a file or glob.
+
+        Raises:
+          UserError: files without columns have no such label, all of them have the
+            same, a folder has files beside its folders of labels, or a file is not
+            text.
+        """
+        label, by_label = self.options.label, {}
+        for first, *_ in texts:
+            found = self.format_of(first)
+            if found and not found.is_encoded and not is_utf8(self.options.encoding):
+                raise UserError(
+                    f"data.encoding={self.options.encoding} is of text files; {first} "
+                    "says itself what its bytes are"
+                )
+            rules = found.label_rules if found else ()
+            if rules and label and label not in rules:
+                raise UserError(
+                    f"data.label={label}: {first} has no columns; its label is "
+                    f"{', '.join(rules[:-1])} or {rules[-1]}"
+                )
+            if found and self.has_file_label(found):
+                by_label.setdefault(_file_label(first, label), first)
+                parent = Path(name).expanduser()
+                is_beside = parent.is_dir() and first.parent.parent != parent
+                if label == "folder" and is_beside:
+                    raise UserError(
+                        f"data.label=folder: {first} is in no folder of {name} that "
+                        "is a label; a glob names the others, as in "
+                        f"{name}/[np]*/*{first.suffix}"
+                    )
+        if len(by_label) == 1 and self._key in ("data.corpus", "data.train"):
+            ((only, first),) = by_label.items()
+            raise UserError(
+                f"data.label={label}: the label of all {len(texts)} files of {name} is "
+                f"{only!r}, as that of {first.name}; {_OTHER_RULES[label]}"
+            )
+
+    def arrays(self, texts: list[tuple[Path, ...]]) -> dict[str, ArrayType]:
+        """The arrays that documents of the files have beside text.
+
+        Raises:
+          UserError: an array of two formats has two types.
+        """
+        found: dict[str, ArrayType] = {}
+        for each in self._formats(texts):
+            for name, array_type in each.arrays.items():
+                if found.setdefault(name, array_type) != array_type:
+                    raise UserError(
+                        f"array {name!r} of {texts[0][0].parent} has another type in "
+                        "each format; name files of one format"
+                    )
+        return found
+
+    def rules(self, texts: list[tuple[Path, ...]]) -> list:
+        """What documents depend on besides the bytes of files, for a fingerprint."""
+        named = [VERSION, *self.options.key()] if self.options != AUTO else []
+        formats = self._formats(texts)
+        later = [[each.suffixes, each.version] for each in formats if each.version > 1]
+        if self.options.label == "folder" and any(map(self.has_file_label, formats)):
+            later.append([first.parent.name for first, *_ in texts])
+        return named + later
+
+    def _formats(self, texts: list[tuple[Path, ...]]) -> list[FileFormat]:
+        found = {type(self.format_of(first)): first for first, *_ in texts}
+        return [each for first in found.values() if (each := self.format_of(first))]
+
+
+def _corpus(
+    name: str, texts: list[tuple[Path, ...]], held_out: HeldOut, reader: _Reader
+) -> Corpus:
+    """The corpus of the documents of files, divided into splits by hash."""
+    sizes = [sum(file.stat().st_size for file in files) for files in texts]
+    fractions = held_out_fractions(held_out)
+
+    def is_in(split: str, text: str) -> bool:
+        return held_out is None or split_of(text, **fractions) == split
+
+    def read(split: str) -> Iterator[Document]:
+        earlier = 0  # bytes of the files before this one
+        for files, size in zip(texts, sizes, strict=True):
+            for document in reader.read(files):
+                if is_in(split, document.text):
+                    yield document._replace(amount_read=earlier + document.amount_read)
+            earlier += size
+
+    @functools.cache  # since it reads every byte
+    def fingerprint() -> str:
+        contents = [[file.name, _sha256(file)] for files in texts for file in files]
+        rules = [held_out, MAX_DOCUMENT_BYTES, *reader.rules(texts)]
+        return cache.fingerprint(["files", contents, *rules])
+
+    arrays, all_files = reader.arrays(texts), tuple(itertools.chain(*texts))
+    return Corpus(name, read, fingerprint, sum(sizes), arrays=arrays, files=all_files)
+
+
+def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
+    """The files of a path or a glob, sorted, with the sides of a text grouped."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        found = _files_below(path, reader.folder_suffixes())
+    elif path.is_file():
+        found = [path]
+    else:
+        found = [Path(file) for file in glob.glob(str(path), recursive=True)]
+    found.sort()
+    texts = [(file,) for file in found if reader.format_of(file)]
+    others = (file for file in found if not reader.format_of(file))
+    parallel, wrong = parallel_text.group_sides(others, reader.options)
+    if not found or wrong:
+        problem = f"{wrong[0]} has an unknown suffix" if wrong else "no such files"
+        if wrong and reader.is_known(wrong[0]):
+            problem = f"{wrong[0]} needs data.fields, the columns to read"
+        sources = OTHER_SOURCES.get(key, "tfds:NAME, or ")
+        suffixes = ", ".join(formats.text_suffixes())
+        raise UserError(
+            f"{key} is {name!r}: {problem}; give {sources}a file, folder or glob of "
+            f"{suffixes}, or name the format of others with data.format, or the sides "
+            "of a parallel text, files such as a.en and a.de, with data.fields=en,de"
+        )
+    for file in found:
+        if not file.is_file():
+            raise UserError(f"{file}: no file, or a link that leads to none")
+    reader.check(name, texts)
+    return sorted(texts + parallel)
+
+
+def _file_label(file: Path, rule: str) -> str:
+    """The label of all texts of a file, by one of FILE_LABELS."""
+    suffix, compression = file_suffixes(file)
+    match rule:
+        case "folder":
+            return file.resolve().parent.name
+        case "suffix":
+            return suffix[1:]
+    return file.name.removesuffix(compression).partition(".")[0]
+
+
+_OTHER_RULES = {
+    "file": "that is its name up to the first dot; data.label=suffix is what follows "
+    "the last one, and folder the folder that it is in",
+    "suffix": "that is what follows the last dot of its name; data.label=file is what "
+    "precedes the first one, and folder the folder that it is in",
+    "folder": "that is the folder that it is in; data.label=file and suffix are what "
+    "precedes the first dot of its name and what follows the last one",
+}
+
+
+def _files_below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """The files with `suffixes` in a folder and its subfolders; tells what is left out.
+
+    Raises:
+      UserError: a subfolder cannot be read.
+    """
+
+    def refuse(error: OSError) -> NoReturn:
+        raise UserError(f"{error.filename}: cannot be read ({error.strerror})")
+
+    found, links = [], []
+    for parent, folders, names in os.walk(folder, onerror=refuse):
+        subfolders = (Path(parent, name) for name in folders)
+        links += [path for path in subfolders if path.is_symlink()]
+        found += [Path(parent, name) for name in names if name.endswith(suffixes)]
+    if links:
+        print(
+            f"{folder}: links to {len(links)} folder(s) are not followed, such as "
+            f"{min(links)}; a glob reads them, or data.mixture",
+            file=sys.stderr,
+        )
+    return found
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_texts(file: Path, flag: str) -> list[str]:
+    """All of `iter_texts`, at least one.
+
+    Args:
+      flag: that names the file, such as --texts, for the error.
+
+    Raises:
+      UserError: see `iter_texts`; or there is none.
+    """
+    texts = [*iter_texts(file)]
+    if not texts:
+        raise UserError(f"{flag}={file} has no texts")
+    return texts
+
+
+def iter_texts(file: Path) -> Iterator[str]:
+    """The lines of a file, blank ones too; of a .jsonl the `text` of each line.
+
+    Either may be compressed.
+
+    Raises:
+      UserError: the file cannot be read, or a line is no text; or it is a pipe, to
+        which nobody may ever write.
+    """
+    if file.is_fifo():
+        raise UserError(f"{file} is a pipe; write its lines to a file first")
+    is_json = file_suffixes(file)[0] == ".jsonl"
+    parse = formats.by_suffix()[".jsonl"].parse if is_json else parse_lines
+    for document in _parse_file(file, parse, AUTO):
+        yield document.text
+
+
+def read_lines(stream: BinaryIO, name: str) -> list[str]:
+    """The lines of a stream, as `read_texts` reads those of a file.
+
+    Args:
+      name: what the stream is, for errors.
+
+    Raises:
+      UserError: a line is not UTF-8.
+    """
+    try:
+        return [document.text for document in parse_lines(stream, AUTO)]
+    except LineError as error:
+        raise UserError(f"{name}:{error.args[0]}: {error.args[1]}") from error
+
+
+def _parse_file(
+    file: Path,
+    parse: Callable[[BinaryIO, FileOptions], Parsed],
+    options: FileOptions,
+    hint: str = "",
+) -> Iterator[Document]:
+    """The documents of a file.
+
+    Args:
+      hint: the end of the error's line where bytes are none of the encoding.
+    """
+    try:
+        with file.open("rb") as raw:
+            content = decompressed(file, raw)
+            if not is_utf8(options.encoding):
+                content = as_utf8(content, options.encoding)
+            yield from _with_names(file, parse(content, options), raw)
+    except LineError as error:
+        end = hint if isinstance(error, EncodingError) else ""
+        raise UserError(f"{file}:{error.args[0]}: {error.args[1]}{end}") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(f"{file}: not a complete gzip file ({error})") from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"{file}: cannot be read ({reason})") from error
+
+
+def _with_names(
+    file: Path, parsed: Parsed, raw: BinaryIO | None = None
+) -> Iterator[Document]:
+    """The documents, each with its file in its `id`; prints what was left out.
+
+    Args:
+      raw: what is read, where documents do not have their `amount_read`.
+    """
+    for document in parsed:
+        if isinstance(document, SkippedRows):
+            print(f"{file}: {document}", file=sys.stderr)
+            continue
+        name = file.name if document.id.startswith(":") else ""
+        amount_read = raw.tell() if raw else document.amount_read
+        yield document._replace(amount_read=amount_read, id=name + document.id)

@@ -1,0 +1,164 @@
+"""Formats of corpus files: each module reads one, and declares what its files contain.
+
+A module is found by listing this folder: nothing else names it. `data.format` chooses
+one, or the suffix of a file does.
+"""
+
+import codecs
+import dataclasses
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, BinaryIO, NamedTuple
+
+from research.contract.parts import Folder
+from research.data.documents import ArrayType, Document
+
+COMPRESSIONS = ("", ".gz", ".zst")
+"""What a file's name may have after the suffix of its format."""
+
+FORMATS = Folder("research.data.read.formats", "Format", more=("auto",))
+
+
+class FileOptions(NamedTuple):
+    """How documents are read from files: config.data's format, fields and label."""
+
+    format: str = "auto"  # one of FORMATS; auto: by the files' suffix
+    fields: tuple[str, ...] = ()  # columns or keys that are parts of an example, in
+    # order; in a file without a header numbers from 0, or from -1 for the last
+    label: str = ""  # the column or key of the label
+    optional: bool = False  # whether rows may lack that column: those of a test split
+    own: Mapping[str, Any] = MappingProxyType({})  # keys of that format alone, with
+    # values that are not their defaults
+    encoding: str = "utf-8"  # of text files, one of Python's
+
+    def key(self) -> list[Any]:
+        """The options as a key for fingerprints of documents."""
+        own = [dict(self.own)] if self.own else []
+        own += (
+            []
+            if is_utf8(self.encoding)
+            else [["encoding", codecs.lookup(self.encoding).name]]
+        )
+        return [self.format, self.fields, self.label, self.optional, *own]
+
+
+AUTO = FileOptions()
+
+
+def is_utf8(encoding: str) -> bool:
+    """Whether it is UTF-8, under any of the names that Python has for it."""
+    return codecs.lookup(encoding).name == "utf-8"
+
+
+def check_encoding(name: str) -> None:
+    """Raises ValueError: Python has no text encoding of that name."""
+    try:
+        b"a".decode(name)
+    except UnicodeError:
+        pass  # one of several bytes a letter
+    except LookupError:
+        raise ValueError(
+            f"data.encoding is an encoding that Python knows, as in utf-8, latin-1 or "
+            f"cp1252, not {name!r}"
+        ) from None
+
+
+class LineError(Exception):
+    """An error with the number of a line, and what is wrong with it."""
+
+
+class EncodingError(LineError):
+    """A line has bytes that are none of the file's encoding."""
+
+
+class SkippedRows(NamedTuple):
+    """Rows that were skipped in a file or lack something, and the reason."""
+
+    count: int
+    first: int  # number of the first one's line
+    reason: str
+
+    def __str__(self) -> str:
+        if self.count == 1:
+            return f"1 row, number {self.first}: {self.reason}"
+        return f"{self.count} rows, the first number {self.first}: {self.reason}"
+
+
+FILE_LABELS = ("file", "suffix", "folder")
+"""Rules by which all texts of a file have one label: a part of its path."""
+
+Parsed = Iterator[Document | SkippedRows]
+"""Documents, whose `id` is ":" and the number of their line, and last `SkippedRows`."""
+
+
+class FileFormat:
+    """The base of all formats.
+
+    A format is a frozen dataclass, whose fields are its own config keys. Each module of
+    this folder defines exactly one, a class named `Format`, whose docstring says what
+    data.fields and data.label are in its files. It imports its library where it reads.
+    """
+
+    suffixes: tuple[str, ...]
+    """The suffixes of files that are in this format if data.format is auto."""
+
+    is_text: bool = False
+    """Whether the files of a folder with these suffixes are read."""
+
+    needs_fields: bool = False
+    """Whether a file's suffix implies this format only if data.fields is given."""
+
+    arrays: Mapping[str, ArrayType] = MappingProxyType({})
+    """The arrays of its documents, see `Document.arrays`."""
+
+    is_encoded: bool = True
+    """Whether its files are text, which data.encoding decodes."""
+
+    label_rules: tuple[str, ...] = ()
+    """What data.label may be in files that have no columns: `FILE_LABELS`, which are
+    read from a file's path, and others, which `parse` reads."""
+
+    version: int = 1
+    """Raise it when the same files give other documents."""
+
+    def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
+        """The documents of a file that is not compressed.
+
+        Raises:
+          LineError: a line is wrong.
+        """
+        raise NotImplementedError
+
+
+def make_format(options: FileOptions) -> FileFormat:
+    """The format that is named, with its own keys.
+
+    Raises:
+      UserError: there is no such format.
+    """
+    return FORMATS.make({"format": options.format, **options.own}, "format")
+
+
+def by_suffix() -> dict[str, FileFormat]:
+    """Suffix -> the format of files that have it."""
+    formats = (FORMATS.part_class(name, "data.format")() for name in FORMATS.names())
+    return {suffix: each for each in formats for suffix in each.suffixes}
+
+
+def text_suffixes() -> tuple[str, ...]:
+    """The suffixes of files that are read from a folder, also compressed ones."""
+    texts = (suffix for suffix, each in by_suffix().items() if each.is_text)
+    return tuple(suffix + end for suffix in texts for end in COMPRESSIONS)
+
+
+def own_keys(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that only this format has and whose values are not the defaults.
+
+    Args:
+      name: the format's name, or auto.
+      values: key of config.data -> value.
+    """
+    if name in FORMATS.more:
+        return {}
+    fields = dataclasses.fields(FORMATS.part_class(name, "data.format"))
+    return {f.name: values[f.name] for f in fields if values[f.name] != f.default}

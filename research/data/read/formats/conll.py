@@ -1,0 +1,53 @@
+"""CoNLL: a line is a word, in columns between white space."""
+
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from research.data.documents import TAGS
+from research.data.read.formats import FileFormat, FileOptions, LineError, Parsed
+from research.data.read.formats.parsing.lines import decode
+from research.data.read.formats.parsing.words import sentence
+
+
+@dataclass(frozen=True)
+class Format(FileFormat):
+    """A document is a sentence, whose words are its parts, with their tags.
+
+    A blank line ends a sentence, and a line that begins with -DOCSTART- is none.
+    data.fields is the number of the word's column, by default the first, and data.label
+    that of its tag, by default the last.
+    """
+
+    suffixes = (".conll",)
+    arrays = TAGS
+
+    def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
+        word_column, tag_column = options.fields or ("0",), options.label or "-1"
+        try:
+            (word_index,), tag_index = map(int, word_column), int(tag_column)
+        except ValueError:
+            raise LineError(
+                1, "CoNLL columns are numbers: data.fields is one, and data.label"
+            ) from None
+        words: list[tuple[int, str, str]] = []
+        width = 0
+        for number, line in enumerate(file, 1):
+            columns = decode(line, number).split()
+            if not columns or columns[0].startswith("-DOCSTART-"):
+                yield from sentence(words)
+                words = []
+                continue
+            width = width or len(columns)
+            if len(columns) != width:
+                raise LineError(number, f"has {len(columns)} columns, not {width}")
+            try:
+                if range(width)[word_index] == range(width)[tag_index]:
+                    raise LineError(
+                        number, f"the word's column of {width} is that of its tag"
+                    )
+                words.append((number, columns[word_index], columns[tag_index]))
+            except IndexError:
+                raise LineError(
+                    number, f"has {width} columns, none is {word_index} or {tag_index}"
+                ) from None
+        yield from sentence(words)

@@ -1,0 +1,34 @@
+"""Plain text: a blank line ends a document."""
+
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from research.data.documents import Document
+from research.data.read.formats import FILE_LABELS, FileFormat, FileOptions, Parsed
+from research.data.read.formats.parsing.lines import decode, line_feeds
+
+MAX_DOCUMENT_BYTES = 2**20
+"""Bytes after which a document without a blank line is cut."""
+
+
+@dataclass(frozen=True)
+class Format(FileFormat):
+    """Texts; data.fields has no meaning. data.label is the part of a file's path that
+    is the label of its texts (`FILE_LABELS`); without it they have none.
+    """
+
+    suffixes = (".txt",)
+    is_text = True
+    label_rules = FILE_LABELS
+
+    def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
+        document, size, first = [], 0, 1
+        for number, line in enumerate(line_feeds(file), 1):
+            blank = line.isspace()
+            if not blank:
+                document.append(decode(line, number))
+                size += len(line)
+            if blank or size > MAX_DOCUMENT_BYTES:
+                yield Document("".join(document), id=f":{first}")
+                document, size, first = [], 0, number + 1
+        yield Document("".join(document), id=f":{first}")

@@ -1,0 +1,228 @@
+"""Corpora of TensorFlow Datasets."""
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from research.contract.errors import UserError
+from research.data import cache
+from research.data.documents import TAGS, Document, join_parts
+from research.data.read.corpus import (
+    TFDS_PREFIX,
+    Corpus,
+    HeldOut,
+    held_out_fractions,
+    split_of,
+)
+from research.data.read.formats import AUTO, FileOptions, SkippedRows
+from research.data.read.formats.parsing.values import label_of, text_of
+from research.data.read.formats.squad import question_document
+
+SPLIT = "/split="
+"""Separates a data set's name from one of its splits or a part of that, as in
+tfds:imdb_reviews/split=train[:90%], which is TFDS's notation for arguments."""
+OWN_SPLITS = {
+    "valid": ("validation", "validation_matched"),
+    "test": ("test", "test_matched"),
+}
+"""Our split -> names of it in data sets; of MNLI's two of each the first is read."""
+
+
+def load_tfds_corpus(
+    name: str, held_out: HeldOut, options: FileOptions = AUTO, split: str = ""
+) -> Corpus:
+    """The data set "tfds:NAME", downloaded and prepared if necessary.
+
+    See `corpus_of_builder`.
+
+    Raises:
+      UserError: TFDS cannot load it, or it has no such features or no such split.
+    """
+    try:
+        import tensorflow_datasets as tfds
+
+        builder = tfds.builder(name.removeprefix(TFDS_PREFIX).partition(SPLIT)[0])
+        if known := builder.info.splits:  # before anything is downloaded
+            own = _own_splits(known).get(split, split)
+            _split_to_read(name, known, own, f"data.{split or 'corpus'} is {name!r}")
+        builder.download_and_prepare()
+    except UserError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else ""
+        raise UserError(
+            f"data.{split or 'corpus'} is {name!r}: TensorFlow Datasets cannot load it "
+            f"({type(error).__name__}: {reason[:200]})"
+        ) from error
+    return corpus_of_builder(name, builder, held_out, options, split)
+
+
+def corpus_of_builder(
+    name: str,
+    builder,
+    held_out: HeldOut,
+    options: FileOptions = AUTO,
+    split: str = "",
+) -> Corpus:
+    """The corpus of a prepared TFDS builder; `label` may be its ClassLabel feature.
+
+    With `options.fields` those features are the parts of an example, and
+    `options.label` is its label: "tfds:glue/mrpc" with fields sentence1 and sentence2.
+    In the format "squad" examples are questions ("tfds:squad"); in "conll" they are
+    words, by default `tokens`, with the tags of a feature, by default `ner`
+    ("tfds:conll2003"). `Corpus.classes` are the names of the ClassLabel in its order.
+
+    The data set's own validation and test splits are kept; one that it lacks gets the
+    fraction `held_out` of its train split, by the hash of the text. A split that is
+    part of the name is read in place of all three, divided by that hash.
+
+    Args:
+      split: that of the key that names the data set; "": data.corpus. It is read
+        unless the name has a split.
+
+    Raises:
+      UserError: it has no such feature or no such split.
+    """
+    info, where = builder.info, f"data.{split or 'corpus'} is {name!r}"
+    needed, make = _reader(where, info.features, options)
+    if set(needed) - set(info.features):
+        raise UserError(
+            f"{where}: it needs a feature {', '.join(sorted(needed))}, but has "
+            f"{', '.join(info.features)}; data.fields names others, and data.format is "
+            "squad for questions and conll for words"
+        )
+    own, chosen = _own_splits(info.splits), bool(split) or SPLIT in name
+    whole = _split_to_read(name, info.splits, own.get(split, split), where)
+    own = {} if chosen else own
+    fraction = held_out_fractions(held_out) | dict.fromkeys(own, 0.0)
+
+    def is_in(split: str, text: str) -> bool:
+        return held_out is None or split in own or split_of(text, **fraction) == split
+
+    def read(split: str) -> Iterator[Document]:
+        rows = builder.as_dataset(split=own.get(split, whole))
+        skipped: dict[str, list[int]] = {}
+        for number, row in enumerate(rows.as_numpy_iterator()):
+            document, problem = make(row)
+            if problem:
+                skipped.setdefault(problem, []).append(number)
+            if document and is_in(split, document.text):
+                yield document._replace(id=document.id or f"{name}:{number}")
+        for problem, numbers in skipped.items():
+            rows = SkippedRows(len(numbers), numbers[0], problem)
+            print(f"{name}: {rows}", file=sys.stderr)
+
+    sizes = {split: info.splits[split].num_examples for split in info.splits}
+    named = options.key() if options != AUTO else []
+    named += [each for each in own.values() if each.endswith("_matched")]
+    named += [SPLIT + whole] if chosen else []
+    key = ["tfds", info.full_name, sizes, held_out, *named]
+    arrays = TAGS if options.format == "conll" else {}
+    classes = _class_names(info.features, options.label or "label")
+    fingerprint = lambda: cache.fingerprint(key)  # noqa: E731
+    return Corpus(name, read, fingerprint, arrays=arrays, classes=classes)
+
+
+def _own_splits(splits: Collection[str]) -> dict[str, str]:
+    """The data set's names of our splits valid and test, if it has them."""
+    return {
+        ours: next(filter(splits.__contains__, names))
+        for ours, names in OWN_SPLITS.items()
+        if any(each in splits for each in names)
+    }
+
+
+def _split_to_read(name: str, splits: Mapping, own: str, where: str) -> str:
+    """The split that is part of a data set's name, else `own`, else "train".
+
+    Raises:
+      UserError: the data set has no such split.
+    """
+    _, given, split = name.partition(SPLIT)
+    split = split if given else own or "train"
+    try:
+        splits[split]
+    except (KeyError, ValueError, NotImplementedError) as error:
+        raise UserError(
+            f"{where}: it has no split {split!r}; it has {', '.join(splits)}, and a "
+            f"part of one is named as in {TFDS_PREFIX}NAME{SPLIT}train[:90%]"
+        ) from error
+    return split
+
+
+Made = tuple[Document | None, str]
+"""The document of a row, if it has one, and what is wrong with the row, or ""."""
+
+
+def _reader(
+    where: str, features: Mapping, options: FileOptions
+) -> tuple[list[str], Callable[[Mapping], Made]]:
+    """The features that are needed, and the function that makes a row's document.
+
+    Args:
+      where: the config key and the name, for errors.
+    """
+    if options.format == "squad":
+        return ["context", "question", "answers", "id"], _question
+    if options.format == "conll":
+        words, tag = (*options.fields, "tokens")[0], options.label or "ner"
+        tags = _class_names(features, tag)
+        return [words, tag], lambda row: _words(row[words], row[tag], tags)
+    fields, label = options.fields or ("text",), options.label or "label"
+    classes = _class_names(features, label)
+
+    def make(row: Mapping) -> Made:
+        if wrong := [f for f in fields if not isinstance(row[f], bytes)]:
+            raise UserError(f"{where}: feature {wrong[0]} is no text")
+        parts = [text_of(row[field], "replace") for field in fields]
+        if options.fields and not all(part.strip() for part in parts):
+            return None, "left out, since a field of data.fields is blank"
+        document = join_parts(parts, "\n")
+        if classes and row[label] >= 0:
+            return document._replace(label=classes[row[label]]), ""
+        if options.label and not classes:  # a number
+            try:
+                return document._replace(label=label_of(row[label])), ""
+            except ValueError as error:
+                raise UserError(f"{where}: data.label={label}: {error}") from error
+        return document, ""
+
+    return [*fields, *filter(None, [options.label])], make
+
+
+def _class_names(features: Mapping, name: str) -> tuple[str, ...]:
+    """The names of a ClassLabel, or of a sequence of such; () of another feature."""
+    return tuple(getattr(dict(features.items()).get(name), "names", ()) or ())
+
+
+def _question(row: Mapping[str, Any]) -> Made:
+    """The document of a question, see `formats.squad`."""
+    answers = row["answers"]
+    question = {
+        "id": row["id"].decode(),
+        "question": row["question"].decode("utf-8", "replace"),
+        "is_impossible": bool(row.get("is_impossible", False)),
+        "answers": [
+            {"text": text.decode("utf-8", "replace"), "answer_start": int(start)}
+            for text, start in zip(
+                answers["text"], answers["answer_start"], strict=True
+            )
+        ],
+    }
+    context = row["context"].decode("utf-8", "replace")
+    document, found = question_document(context, question)
+    if not found:
+        return document, "not trained on: the answer is not at its answer_start"
+    missing = "have no answer, and are neither trained on nor scored"
+    return document, "" if document.label else missing
+
+
+def _words(words: Any, tags: Any, names: tuple[str, ...]) -> Made:
+    """The document of a sentence, whose words are its parts, with their tags."""
+    forms = [word.decode("utf-8", "replace") for word in words]
+    if not forms or not all(form.strip() for form in forms):
+        return None, "a word is blank, or there are none"
+    found = tuple(names[tag] if names else label_of(tag) for tag in tags)
+    if not all(found):
+        return None, "a word has no tag"
+    return join_parts(forms, " ")._replace(arrays={"tags": found}), ""

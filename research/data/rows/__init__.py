@@ -1,0 +1,171 @@
+"""Units of text: each module says which tokens of a stream an example reads.
+
+An objective names a unit in its `TextSpec`. A module is found by listing this folder:
+nothing else names it.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from research.contract.parts import Folder
+
+UNITS = Folder("research.data.rows", "Unit")
+
+
+class TokenStream(Protocol):
+    """What units read of a token stream, see `research.data.store.stream`."""
+
+    num_tokens: int
+    separator_length: int
+    shard_offsets: np.ndarray
+    document_offsets: np.ndarray
+    sentence_offsets: np.ndarray
+    part_offsets: np.ndarray
+    labels: np.ndarray
+
+    def gather(
+        self, start: np.ndarray, length: np.ndarray, width: int, pad: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of tokens and flags."""
+
+    def gather_arrays(
+        self, names: Sequence[str], start: np.ndarray, length: np.ndarray, width: int
+    ) -> dict[str, np.ndarray]:
+        """Rows of arrays by name."""
+
+
+class Spans(NamedTuple):
+    """The N examples of one unit of text, and what they leave out."""
+
+    start: np.ndarray  # [N] int64, in tokens of the stream
+    length: np.ndarray  # [N] int64
+    label: np.ndarray | int = -1  # [N], see `TextSpec.pair_labels`
+    second: np.ndarray | None = None  # [N] int64, start of the second span
+    second_length: np.ndarray | None = None  # [N] int64, 0 in a row of one span
+    total: int = 0  # tokens of text
+    truncated: int = 0  # tokens that are left out because a text or pair is too long
+    cut: int = 0  # sentences or documents that are longer than a row
+    pieces: Any = None  # of packed rows; `start` is that of the first one
+
+
+def not_indexed(default: Any) -> Any:
+    """A field on which the reading of rows depends, but not their index."""
+    return dataclasses.field(default=default, metadata={"not_indexed": True})
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSpec:
+    """The text that an objective reads for one example.
+
+    `TextSpec("pair", 128, short_rate=0.1)` is the class of that unit, with its fields.
+    Each module of this folder defines exactly one, a class named `Unit`.
+    """
+
+    unit: str
+    length: int  # the most raw tokens; for packed rows those of a piece
+
+    _: dataclasses.KW_ONLY
+
+    # What a document's label is, see `research.data.source.labels`; "": it is not
+    # read.
+    label: str = not_indexed("")
+
+    # Corpora of data.mixture, by their number in order of names, that are read as
+    # streams whatever the unit (monolingual text beside parallel text).
+    streams: tuple[int, ...] = not_indexed(())
+
+    # Names of arrays that the text's format has beside it, see `Example.arrays`.
+    arrays: tuple[str, ...] = not_indexed(())
+
+    # The number of the copy of the text, each of which is packed anew where
+    # `has_copies`.
+    copy: int = 0
+
+    def __new__(cls, unit: str = "", *args: Any, **fields: Any) -> "TextSpec":
+        return object.__new__(_unit_class(unit) if cls is TextSpec else cls)
+
+    takes_stride = False
+    """Whether data.stride may determine where examples start; else the text does."""
+
+    has_copies = False
+    """Whether examples depend on random choices, which differ for each `copy`."""
+
+    has_pairs = False
+    """Whether examples are two spans."""
+
+    pair_labels = False
+    """Whether labels are those of pairs (`batch.NEXT`, ...), not of documents."""
+
+    has_pieces = False
+    """Whether rows are packed: pieces of documents, one after the other."""
+
+    contains: ClassVar[tuple[str, ...]] = ()
+    """The units whose texts can be derived from one of this (`shared_input`)."""
+
+    stride = 0
+    """Tokens from the start of one example to the next; 0: data.stride, or `length`."""
+
+    contiguous = False
+    """Whether row r of a step continues row r of the previous step."""
+
+    reverse = False
+    """Whether half of the rows read their stream from its end to its start."""
+
+    random_start = False
+    """Whether a row starts at a random token of its stride, drawn by its key."""
+
+    @property
+    def width(self) -> int:
+        """R: the most raw tokens that are read for an example."""
+        return self.length
+
+    def spans(self, stream: TokenStream, stride: int) -> Spans:
+        """The examples of a stream.
+
+        Args:
+          stride: the objective's stride, else data.stride; 0: neither is set.
+
+        Raises:
+          UserError: the text has too little for this unit.
+        """
+        raise NotImplementedError
+
+    def check_text(self, indices: Sequence[Any]) -> None:
+        """Raises UserError: the training text of these indices lacks this unit."""
+
+    def of_corpus(self, number: int) -> "TextSpec":
+        """The text that an example from corpus `number` takes."""
+        if number in self.streams:
+            return TextSpec("stream", self.length, arrays=self.arrays)
+        return self.replace(streams=())
+
+    def replace(self, **changes: Any) -> "TextSpec":
+        """The spec with some fields changed, possibly the unit."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return TextSpec(**fields | changes)
+
+    def changed_fields(self) -> dict[str, Any]:
+        """The keyword fields that are not their defaults, by name."""
+        return {
+            field.name: value
+            for field in dataclasses.fields(self)
+            if field.kw_only and (value := getattr(self, field.name)) != field.default
+        }
+
+    def index_fields(self) -> dict[str, Any]:
+        """The `changed_fields` on which an index depends."""
+        changed = self.changed_fields()
+        return {
+            field.name: changed[field.name]
+            for field in dataclasses.fields(self)
+            if field.name in changed and "not_indexed" not in field.metadata
+        }
+
+
+@functools.cache
+def _unit_class(unit: str) -> type:
+    return UNITS.part_class(unit, "unit of text")

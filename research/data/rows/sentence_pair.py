@@ -1,0 +1,13 @@
+"""Pairs of single sentences."""
+
+from dataclasses import dataclass
+
+from research.data.rows import pair
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit(pair.Unit):
+    """As "pair", but two sentences are gathered, and A and B are one sentence each."""
+
+    contains = ()
+    single = True

@@ -1,0 +1,1 @@
+"""Batches of examples: built from text, or read as they were saved."""

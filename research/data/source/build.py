@@ -1,0 +1,368 @@
+"""Builds what config.data names from text: corpora, vocabulary, streams, indices."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from research.contract.batch import VocabInfo
+from research.contract.errors import UserError
+from research.data import cache as caches
+from research.data.documents import ArrayType, Document
+from research.data.order.mixture_schedule import make_schedule
+from research.data.read import lexicon, stdlib_corpus
+from research.data.read.corpus import (
+    SPLITS,
+    TFDS_PREFIX,
+    Corpus,
+    HeldOut,
+    join_corpora,
+    sampling_rates,
+    split_fractions,
+)
+from research.data.read.formats import AUTO, FileOptions, is_utf8, own_keys
+from research.data.rows import TextSpec
+from research.data.source.text_source import TextSource
+from research.data.store.copies import Copies
+from research.data.store.example_index import Index, build_index
+from research.data.store.stream import build_stream
+from research.data.store.token_counts import token_counts
+from research.data.tokenize.vocabulary import Vocabulary, load_or_train
+
+
+class OpenedText(NamedTuple):
+    """The train and eval splits of a corpus or a mixture, with one vocabulary."""
+
+    vocabulary: Vocabulary
+    vocab: VocabInfo
+    train: TextSource
+    eval: TextSource
+    documents: Callable[[], Iterator[Document]]  # those of the eval split, in order
+    classes: tuple[str, ...]  # `labels.class_order` of `vocab.labels`
+
+
+def open_text(config: Any, objective: Any) -> OpenedText:
+    """Builds corpora, vocabulary, streams and indices, or reads them from the cache.
+
+    Raises:
+      UserError: a value of config.data is wrong, or a split has no text.
+    """
+    data = config.data
+    rates = corpus_rates(config)
+    assert rates, data.task
+    if data.mixture:
+        make_schedule(rates.values())  # reports a wrong rate before the long work
+    objective.check_corpora(len(rates))
+    named = files_of(data, data.eval_split)
+    if named and len(rates) > 1 and objective.reads_corpus:
+        raise UserError(
+            f"objective {config.objective.name} reads which corpus of data.mixture a "
+            f"text is from, as its language, and data.{data.eval_split} names none of "
+            "them; leave it out: data.held_out divides each corpus"
+        )
+    cache = caches.resolve_cache_dir(data.cache_dir)
+    loaded = split_corpora(config, data.train_split)
+    evaluated = split_corpora(config, data.eval_split)
+    corpus = loaded[0] if len(loaded) == 1 else join_corpora(loaded)
+    vocabulary = load_or_train(data, corpus, cache)
+    text_spec = objective.text_spec(data.length)
+    if text_spec.contiguous and data.mixing == "batches":
+        raise UserError(
+            f"data.mixing is batches, but objective {config.objective.name} reads "
+            "contiguous streams, each row one corpus; set data.mixing=rows"
+        )
+    if text_spec.label == "answer" and data.separator == "lines":
+        raise UserError(
+            "data.separator is lines, but answers are predicted in text without tokens "
+            "between its lines; set data.separator=eos"
+        )
+    eval_length = objective.evaluation_length(data.length)
+    index_corpora = partial(_index_corpora, data, vocabulary, cache)
+    train = index_corpora(text_spec, loaded, data.train_split)
+    eval_spec = objective.text_spec(eval_length)
+    held_out = index_corpora(eval_spec, evaluated, data.eval_split)
+    labels, classes = (), ()
+    is_own = bool(getattr(data, data.eval_split))  # not a part of those of data.train
+    if is_own and (shared := _files(loaded) & _files(evaluated)):
+        from research.distributed import processes  # imports JAX
+
+        processes.print_from_process_0(
+            f"data.{data.eval_split} reads {min(shared)}, as the training text does: "
+            "its evaluations are not of held-out text"
+        )
+    if text_spec.label:
+        from research.data.source.labels import class_order, known_labels  # of tasks
+
+        own = data.eval_split if named else ""
+        labels = known_labels(
+            text_spec.label, train, held_out, evaluated, own, data.label
+        )
+        classes = class_order(labels, loaded)
+    text_spec.check_text(train)
+    for split, indices in ((data.train_split, train), (data.eval_split, held_out)):
+        _check_arrays(text_spec, objective.array_types, indices, split)
+    count = sum(token_counts(corpus.stream, cache) for corpus in train)
+    vocab = vocabulary.vocab._replace(
+        labels=labels, token_count=count, num_corpora=len(train)
+    )
+    if data.lexicon:
+        vocab = vocab._replace(lexicon=lexicon.load_lexicon(data.lexicon, vocabulary))
+    if data.alpha:
+        rates = _alpha_rates(train, data.alpha, text_spec, rates)
+    text_source = partial(
+        TextSource,
+        objective=objective,
+        vocab=vocab,
+        seed=config.seed,
+        batch_size=config.train.batch,
+        dupe_factor=data.dupe_factor,
+    )
+    copies = _train_copies(data, text_spec, train, cache)
+    order = {"length": data.length, "copies": copies, "mixing": data.mixing}
+    train_source = text_source(train, rates=rates, **order)
+    train_source.check_batch_size()
+    eval_rates = {named: 1.0} if named else rates
+    eval_source = text_source(
+        held_out,
+        objective=_corrupts_evaluations(objective, eval_length),
+        length=eval_length,
+        rates=eval_rates,
+    )
+
+    def documents() -> Iterator[Document]:
+        for corpus in evaluated:
+            yield from corpus.documents(data.eval_split)
+
+    sources = train_source, eval_source
+    return OpenedText(vocabulary, vocab, *sources, documents, classes)
+
+
+def _corrupts_evaluations(objective: Any, length: int) -> Any:
+    """The objective of evaluations if its batches have the arrays of training, whose
+    shapes are those of the run; else, as for theseus, that of training."""
+    own, specs = objective.for_evaluation(), objective.batch_spec(length)
+    return own if own.batch_spec(length) == specs else objective
+
+
+def _files(corpora: Iterable[Corpus]) -> set[Path]:
+    """The files of corpora, without links."""
+    return {file.resolve() for corpus in corpora for file in corpus.files}
+
+
+def _index_corpora(
+    data: Any,
+    vocabulary: Vocabulary,
+    cache: Path,
+    text_spec: TextSpec,
+    corpora: list[Corpus],
+    split: str,
+) -> list[Index]:
+    """The index of each corpus; `data`: the config's section."""
+    streams = [
+        build_stream(corpus, split, vocabulary, cache, data.separator)
+        for corpus in corpora
+    ]
+    return [
+        build_index(stream, text_spec.of_corpus(number), data.stride, cache)
+        for number, stream in enumerate(streams)
+    ]
+
+
+def _train_copies(
+    data: Any, text_spec: TextSpec, train: list[Index], cache: Path
+) -> list[Copies]:
+    """The copies of each corpus; none if texts are packed only once."""
+    specs = [text_spec.of_corpus(number) for number in range(len(train))]
+    if data.pairs == "once" or not any(spec.has_copies for spec in specs):
+        return []
+
+    def build(index: Index, spec: TextSpec, copy: int) -> Index:
+        return build_index(index.stream, spec.replace(copy=copy), data.stride, cache)
+
+    return [
+        Copies(partial(build, index, spec), data.dupe_factor if spec.has_copies else 1)
+        for index, spec in zip(train, specs, strict=True)
+    ]
+
+
+def _check_arrays(
+    text_spec: TextSpec,
+    expected: Mapping[str, ArrayType],
+    indices: list[Index],
+    split: str,
+) -> None:
+    """Checks that texts have the arrays that are read.
+
+    Args:
+      expected: `Objective.array_types`.
+
+    Raises:
+      UserError: none has one, two have two types of it, it has another than the
+        expected one, or texts are packed and a document has an array.
+    """
+    given = [index.stream.arrays for index in indices]
+    for name in text_spec.arrays:
+        types = {arrays[name] for arrays in given if name in arrays}
+        if len(types) == 1:
+            (found,) = types
+            if found.stored != expected.get(name, found).stored:
+                raise UserError(
+                    f"the objective reads an array {name!r} of type "
+                    f"{expected[name].stored} beside the text, which in the {split} "
+                    f"split is of type {found.stored}; data.format says which"
+                )
+            if text_spec.has_pieces and found.stored.shape:
+                raise UserError(
+                    f"a document's array {name!r} is read once in a row; set "
+                    "data.packing=none"
+                )
+            continue
+        known = ", ".join(sorted({each for arrays in given for each in arrays}))
+        wrong = "of several types" if types else f"missing; it has {known or 'none'}"
+        raise UserError(
+            f"the objective reads an array {name!r} beside the text, which in the "
+            f"{split} split is {wrong}; data.format says which arrays there are"
+        )
+
+
+def _alpha_rates(
+    indices: list[Index], alpha: float, text_spec: TextSpec, names: Iterable[str]
+) -> dict[str, float]:
+    """Name -> rate of each corpus, see `sampling_rates`."""
+    num_tokens = [index.stream.num_tokens for index in indices]
+    groups = [number in text_spec.streams for number in range(len(indices))]
+    rates = sampling_rates(num_tokens, alpha, groups)
+    return dict(zip(names, rates, strict=True))
+
+
+def corpus_rates(config: Any) -> dict[str, float]:
+    """Rates of the corpora that config.data names; {} if data.task is a user's task.
+
+    Our own tasks are `corpus:objective` and `mix:objective`, either followed by
+    `:length`, with the objective and length of the config.
+    """
+    data = config.data
+    corpus = files_of(data, data.train_split) or data.corpus
+    if data.task:
+        ending = f":{config.objective.name}"
+        corpus = data.task.removesuffix(f":{data.length}").removesuffix(ending)
+        if data.task not in (corpus + ending, f"{corpus}{ending}:{data.length}"):
+            return {}
+    if data.mixture and (corpus == "mix" or not data.task):
+        return dict(sorted(data.mixture.items()))
+    return {corpus: 1.0}
+
+
+def files_of(data: Any, split: str) -> str:
+    """What config.data names for a split; "" if that is a part of data.corpus.
+
+    With data.split the files of data.train have all splits but those that have own
+    files.
+    """
+    return getattr(data, split) or (data.train if data.split else "")
+
+
+def has_split(data: Any, split: str) -> bool:
+    """Whether config.data names files of a split, or a part of data.train."""
+    fractions = split_fractions(data.split) if data.split else (0.0,) * len(SPLITS)
+    return bool(getattr(data, split)) or fractions[SPLITS.index(split)] > 0
+
+
+def with_test_split(config: Any, objective: Any) -> Any:
+    """The config with the test split in place of the evaluation split; None: there is
+    none beside that, or the objective predicts nothing."""
+    has_test = has_split(config.data, "test") and config.data.eval_split != "test"
+    if not has_test or not objective.predicts:
+        return None
+    tested = config.copy_and_resolve_references()
+    tested.data.eval_split = "test"
+    return tested
+
+
+def split_corpora(config: Any, split: str) -> list[Corpus]:
+    """The corpora of a split: what config.data names for it, or `corpus_rates`'s.
+
+    Raises:
+      UserError: see `load_corpus`; or other keys contradict the named files.
+    """
+    data = config.data
+    fields = tuple(filter(None, data.fields.split(",")))
+    for name in fields:
+        if (*fields, data.label).count(name) > 1:
+            raise UserError(
+                f"data.fields={data.fields} and data.label={data.label} name "
+                f"{name!r} twice"
+            )
+    own = own_keys(data.format, data)
+    options = FileOptions(
+        data.format, fields, data.label, own=own, encoding=data.encoding
+    )
+    named, trained = files_of(data, split), files_of(data, data.train_split)
+    names = [named] if named else [*corpus_rates(config)]
+    for name in names if not is_utf8(data.encoding) else ():
+        if name in stdlib_corpus.NAMES or name.startswith(TFDS_PREFIX):
+            raise UserError(f"data.encoding={data.encoding} is of files, not of {name}")
+    if trained and not named:
+        raise UserError(
+            f"data.{data.train_split} names files that are all for training; name "
+            f"those of data.{split} too, or give data.split=0.9,0.1,0, which divides "
+            "them"
+        )
+    if not named:
+        return [load_corpus(name, data.held_out, options) for name in names]
+    for key in ("mixture", "task") if trained else ():
+        if data[key]:
+            raise UserError(f"data.{key} and data.{data.train_split} name two texts")
+    if data.reader == "seqio":
+        raise UserError(
+            f"data.reader=seqio reads data.corpus or data.mixture; with "
+            f"data.{split} set data.reader=native"
+        )
+    if data.split and (split == "train" or not getattr(data, split)):
+        _, *fractions = split_fractions(data.split)
+        return [_load_named_corpus(named, tuple(fractions), options, "train")]
+    options = options._replace(optional=split == "test")
+    return [_load_named_corpus(named, None, options, split)]
+
+
+def load_corpus(name: str, held_out: float, options: FileOptions = AUTO) -> Corpus:
+    """The corpus that the config key `data.corpus` names.
+
+    A document is held out by the hash of its text, so that copies of a document are in
+    the same split and a corpus that grows moves no document to another split.
+
+    Args:
+      name: "embedded"; "docstrings"; a file, folder or glob of `.txt` (a blank line
+        ends a document), `.jsonl` (an object a line, with `text`, and `label` where
+        documents have one), `.tsv` (parallel text: two columns a line, which are the
+        two paragraphs of a document) and the formats of `research.data.read.formats`,
+        each also as `.gz` and `.zst`; the files of a parallel text's sides, see
+        `corpora.parallel_text`; or "tfds:NAME", whose own test and validation splits
+        are kept where it has them, or "tfds:NAME/split=SPLIT".
+      held_out: the fraction of documents in valid, and again in test. Docstrings have
+        fractions of their own: see `research.data.read.stdlib_corpus`.
+      options: how files are read.
+
+    Raises:
+      UserError: there is no such corpus, or `held_out` is not in [0, 0.5).
+    """
+    if not 0 <= held_out < 0.5:
+        raise UserError(
+            f"data.held_out is {held_out}; it is a fraction of documents in [0, 0.5)"
+        )
+    if name in stdlib_corpus.NAMES:
+        return stdlib_corpus.load_stdlib_corpus(name, held_out)
+    return _load_named_corpus(name, held_out, options)
+
+
+def _load_named_corpus(
+    name: str, held_out: HeldOut, options: FileOptions, split: str = ""
+) -> Corpus:
+    """The corpus of files or of TFDS that data.corpus names, or the key of a split."""
+    if name.startswith(TFDS_PREFIX):
+        from research.data.read.tfds_corpus import load_tfds_corpus
+
+        return load_tfds_corpus(name, held_out, options, split)
+    from research.data.read.files import load_file_corpus  # and all formats
+
+    return load_file_corpus(name, held_out, options, f"data.{split or 'corpus'}")

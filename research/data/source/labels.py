@@ -1,0 +1,203 @@
+"""The labels that a run knows: those of its training text."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from itertools import chain
+
+from research.contract.errors import UserError
+from research.data.documents import (
+    ANSWERABLE,
+    CHOICE_NAMES,
+    LABEL_SEPARATOR,
+    UNANSWERABLE,
+    choice_names,
+    label_key,
+    single_labels,
+)
+from research.data.read.corpus import Corpus
+from research.data.store.example_index import Index
+
+LABEL_TYPES = {
+    "class": "documents with labels",
+    "set": "documents with labels",
+    "number": "documents with numbers",
+    "choice": "questions whose right choice is known",
+    "answer": "questions whose answers are in their contexts, as data.format=squad has",
+    "tags": "words with tags, as data.format=conll and conllu have",
+}
+"""Type of labels (`TextSpec.label`) -> the text that has them. A label is a class; any
+number of classes; a number; the name of a choice, one of CHOICE_NAMES; ANSWERABLE or
+UNANSWERABLE; a class of each word."""
+
+
+def known_labels(
+    label_type: str,
+    train: Sequence[Index],
+    held_out: Sequence[Index],
+    evaluated: Sequence[Corpus],
+    split: str,
+    column: str,
+) -> tuple[str, ...]:
+    """The names of the labels that an objective reads, sorted.
+
+    Prints how many labels of separate files the training text lacks: whatever is
+    predicted there is wrong.
+
+    Args:
+      label_type: one of LABEL_TYPES.
+      evaluated: the corpora of `held_out`.
+      split: the split of `evaluated` if it has separate files, else "": then labels
+        that occur only in held-out documents are also known.
+      column: data.label, for errors.
+
+    Raises:
+      UserError: the training text has no such labels, a label is not of this type,
+        some labels of choices are numbers and others letters, or the training text has
+        none of those of the separate files.
+    """
+    _check_labelled(label_type, train, column)
+    known, found = (
+        {name for index in indices for name in index.stream.label_names}
+        for indices in (train, held_out)
+    )
+    for name in sorted(known | found):
+        if wrong := _what_is_wrong(name, label_type):
+            where = _first_with(name, evaluated, split)
+            labels = name.replace(LABEL_SEPARATOR, ", ")
+            raise UserError(f"{where}label {labels!r} {wrong}")
+    if label_type == "choice":
+        choice_names(known | found)
+    elif split and label_type != "number":
+        found -= _unknown_labels(label_type, known, held_out, evaluated, split)
+    if label_type in ("number", "set"):
+        return tuple(sorted(known | found))
+    return single_labels(known | found)
+
+
+def class_order(labels: Sequence[str], train: Sequence[Corpus]) -> tuple[str, ...]:
+    """The labels in the order of their data set, the first that has all as classes.
+
+    Without one they stay as they are, but if the second of two is the first with a
+    negation before it, as not_duplicate is of duplicate, it comes first. Metrics read
+    this order; a classifier's head has that of the labels, in every run.
+
+    Args:
+      labels: `known_labels`.
+      train: the corpora of the training text.
+    """
+    for corpus in train:
+        if {*labels} <= {*corpus.classes}:
+            return tuple(sorted(labels, key=corpus.classes.index))
+    if len(labels) == 2:
+        first, second = labels
+        negated = rf"(no|non|not|un)[\W_]*{re.escape(first)}"
+        if re.fullmatch(negated, second, re.IGNORECASE):
+            return second, first
+    return tuple(labels)
+
+
+def _unknown_labels(
+    label_type: str,
+    known: Collection[str],
+    held_out: Sequence[Index],
+    evaluated: Sequence[Corpus],
+    split: str,
+) -> set[str]:
+    """The labels of held-out text that have one which `known` lacks; prints how many.
+
+    Raises:
+      UserError: see `known_labels`.
+    """
+    array = "tags" if label_type == "tags" else "labels"
+    counts: Counter[str] = Counter()
+    for stream in (index.stream for index in held_out):
+        if array in {"labels", *stream.arrays}:
+            names = stream.label_names
+            counts.update(dict(zip(names, stream.count_labels(array), strict=True)))
+    classes = single_labels(known)
+    keys = set(map(label_key, classes))
+    lacking = {
+        name: min(missing)
+        for name in counts
+        if (missing := set(map(label_key, single_labels([name]))) - keys)
+    }
+    if not lacking:
+        return set()
+    first = min(lacking, key=lacking.__getitem__)
+    where, name = _first_with(first, evaluated, split), lacking[first]
+    wrong, total = sum(counts[each] for each in lacking), counts.total()
+    if wrong == total:
+        raise UserError(
+            f"{where}label {name!r} is unknown; the training text has "
+            f"{', '.join(classes[:20])}"
+        )
+    from research.distributed import processes  # imports JAX
+
+    processes.print_from_process_0(
+        f"{where}label {name!r} is unknown to the training text, as are {wrong} of "
+        f"{total} labels of this split; what is predicted there counts as wrong"
+    )
+    return set(lacking)
+
+
+def _check_labelled(label_type: str, train: Sequence[Index], column: str) -> None:
+    """Prints how many rows of training text have no label, if there are any.
+
+    Raises:
+      UserError: no row has a label.
+    """
+    total = sum(len(index.label) for index in train)
+    if label_type == "tags":
+        missing = total * (not any("tags" in index.stream.arrays for index in train))
+    else:
+        missing = sum(int((index.label < 0).sum()) for index in train)
+    if missing == total:
+        hint = ""
+        if label_type not in ("answer", "tags"):
+            hint = "; data.label names their column"
+            if column:
+                hint = f"; data.label={column} is blank in every row"
+            elif any("tags" in index.stream.arrays for index in train):
+                hint = (
+                    ", but words with tags; objective token_classification reads such"
+                )
+        raise UserError(f"the training text has no {LABEL_TYPES[label_type]}{hint}")
+    if missing:
+        from research.distributed import processes  # imports JAX
+
+        processes.print_from_process_0(
+            f"{missing} of {total} rows of training text have no label and are not "
+            "trained on"
+        )
+
+
+def _what_is_wrong(name: str, label_type: str) -> str:
+    """Why a label is not of this type; "" if it is."""
+    if label_type == "number" and not _is_number(name):
+        return "is not a number"
+    if label_type == "choice" and label_key(name) not in {*chain(*CHOICE_NAMES)}:
+        return "is not the number of a choice, counted from 0, nor its letter"
+    if label_type == "answer" and name not in (ANSWERABLE, UNANSWERABLE):
+        return "is none of a question; set data.format=squad"
+    if label_type != "set" and (not name or LABEL_SEPARATOR in name):
+        what = "several" if name else "an empty list"
+        return f"is {what}; objective.task=multi of sequence_classification reads such"
+    return ""
+
+
+def _is_number(name: str) -> bool:
+    try:
+        return math.isfinite(float(name))
+    except ValueError:
+        return False
+
+
+def _first_with(name: str, corpora: Sequence[Corpus], split: str) -> str:
+    """The first document with a label, for the beginning of an error."""
+    for corpus in corpora:
+        for document in corpus.documents(split) if split else ():
+            if name == document.label or name in document.arrays.get("tags", ()):
+                return f"data.{split}: {document.id}: "
+    return ""

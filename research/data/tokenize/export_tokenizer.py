@@ -1,0 +1,211 @@
+"""Writes a vocabulary as the tokenizer files that Hugging Face's AutoTokenizer loads.
+
+The tokenizer has the rules by which `Vocabulary.encode` cuts a text into units, so both
+give the same ids, with three exceptions. Hugging Face reads text that spells a special
+piece as this piece; skips a word of which a normalizer leaves nothing, which is unknown
+to a WordPiece vocabulary; and does not cut text after a Chinese full stop of which a
+normalizer makes another character, as NFKC makes ! of ！.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
+from research.data.tokenize import normalization
+from research.data.tokenize.tokenizer_models import MARK, SentencePieceModel
+from research.data.tokenize.vocabulary import SPELLINGS, Vocabulary
+
+TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
+
+STOPS = "([^。！？｡]*[。！？｡]+[”’」』）》\"']*)"
+"""Pattern of the end of a unit at Chinese full stops (`sentences.split_units`)."""
+
+_WHITE = tokenizers.Regex(r"[\s\x1c-\x1f]+")
+"""White space of `str.split`, which a normalizer may take for something else."""
+
+Row = Sequence[tuple[int | str, int]]
+"""Ids around a text "A", or around two, "A" and "B", each with its token type."""
+
+
+def write_tokenizer(
+    folder: Path,
+    vocabulary: Vocabulary,
+    *,
+    rows: tuple[Row, Row],
+    max_length: int,
+    token_types: bool = False,
+) -> None:
+    """Writes TOKENIZER and CONFIG.
+
+    Args:
+      rows: that of one text and that of two. Padding is on the left of those that end
+        with eos and bos, of which XLNet's classifiers read the last.
+      max_length: the most tokens that the model reads.
+      token_types: whether the model reads token types. Hugging Face's tokenizer gives
+        only the inputs that CONFIG names.
+    """
+    tokenizer = make_tokenizer(vocabulary)
+    names = special_names(vocabulary)
+    tokenizer.post_processor = _template(rows, vocabulary)
+    tokenizer.save(str(folder / TOKENIZER))
+    ends = [piece for piece, _ in rows[0][-2:]]
+    reads_last = ends == [vocabulary.vocab.eos_id, vocabulary.vocab.bos_id]
+    config: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": max_length,
+        "model_input_names": [
+            "input_ids",
+            *["token_type_ids"] * token_types,
+            "attention_mask",
+        ],
+        "padding_side": "left" if reads_last else "right",
+        "clean_up_tokenization_spaces": False,
+        **{f"{role}_token": name for role, name in names.items()},
+        "cls_token": names["bos"],
+        "sep_token": names["eos"],
+    }
+    text = json.dumps(config, indent=2, ensure_ascii=False)
+    (folder / CONFIG).write_text(text + "\n", "utf-8")
+
+
+def special_names(vocabulary: Vocabulary) -> dict[str, str]:
+    """The piece of each role: the model file's own, or the name of an added id."""
+    pieces, names = vocabulary.model.pieces, {}
+    for role, spellings in SPELLINGS.items():
+        token = getattr(vocabulary.vocab, f"{role}_id")
+        names[role] = pieces[token] if token < len(pieces) else spellings[0]
+    return names
+
+
+def make_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
+    """The tokenizer of texts, without a template of special tokens."""
+    if isinstance(vocabulary.model, SentencePieceModel):
+        tokenizer = _of_sentencepiece(vocabulary)
+    else:
+        data, tokenizer_type = vocabulary.model.data.decode(), vocabulary.tokenizer_type
+        is_bpe = tokenizer_type in ("bytebpe", "bpe")
+        one_space = is_bpe or tokenizer_type == "words"
+        one_space &= not vocabulary.keep_whitespace
+        if is_bpe and one_space:
+            data = _without_white_space(data)
+        tokenizer = tokenizers.Tokenizer.from_str(data)
+        if is_bpe:
+            tokenizer.pre_tokenizer = vocabulary.model.pre_tokenizer
+        if one_space:
+            steps = [vocabulary.model.normalizer]
+            tokenizer.normalizer = normalizers.Sequence([*_one_space(" "), *steps])
+            cut = [tokenizer.pre_tokenizer] if tokenizer.pre_tokenizer else []
+            tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_after_stops(), *cut])
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    special, size = _added(vocabulary), len(vocabulary.model.pieces)
+    tokenizer.add_special_tokens([special[i] for i in range(size, size + len(special))])
+    tokenizer.add_special_tokens([*special_names(vocabulary).values()])
+    return tokenizer
+
+
+def _added(vocabulary: Vocabulary) -> dict[int, str]:
+    """The ids after those of the model file, and their names."""
+    size, vocab = len(vocabulary.model.pieces), vocabulary.vocab
+    names = {id_: f"<extra_id_{n}>" for n, id_ in enumerate(vocab.sentinel_ids)}
+    for role, name in special_names(vocabulary).items():
+        names[getattr(vocab, f"{role}_id")] = name
+    return {token: name for token, name in names.items() if token >= size}
+
+
+def _without_white_space(data: str) -> str:
+    """A `tokenizer.json` whose added tokens with white space are found in no text.
+
+    Their ids stay: they are pieces of the model, whose bytes are spelled otherwise.
+    """
+    state = json.loads(data)
+    for token in list(state["added_tokens"]):
+        if not token["special"] and re.search(r"\s", token["content"]):
+            state["added_tokens"].remove(token)
+            state["model"]["vocab"][token["content"]] = token["id"]
+    return json.dumps(state)
+
+
+def _one_space(mark: str) -> list[normalizers.Normalizer]:
+    """Each unit starts with one mark, and has no other white space."""
+    return [
+        normalizers.Replace(_WHITE, " "),
+        normalizers.Strip(),
+        normalizers.Replace(" ", mark),
+        normalizers.Prepend(mark),
+    ]
+
+
+def _after_stops() -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Split(tokenizers.Regex(STOPS), "isolated")
+
+
+def _of_sentencepiece(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
+    """A SentencePiece model in the form of the library `tokenizers`."""
+    proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.model.data)
+    unknown = next(i for i, p in enumerate(proto.pieces) if p.type == p.UNKNOWN)
+    has_bytes = any(p.type == p.BYTE for p in proto.pieces)
+    if vocabulary.tokenizer_type == "unigram":
+        pieces = [(p.piece, p.score) for p in proto.pieces]
+        model = models.Unigram(pieces, unk_id=unknown, byte_fallback=has_bytes)
+    else:
+        model = models.BPE(
+            {p.piece: i for i, p in enumerate(proto.pieces)},
+            _merges(proto),
+            unk_token=proto.pieces[unknown].piece,
+            fuse_unk=True,
+            byte_fallback=has_bytes,
+        )
+    tokenizer = tokenizers.Tokenizer(model)
+    steps, rules = _one_space(MARK), proto.normalizer_spec
+    if rules.name in normalization.BY_CHARACTER:
+        steps.insert(0, normalization.make_normalizer(rules.name))
+    elif rules.precompiled_charsmap:
+        steps.insert(0, normalizers.Precompiled(rules.precompiled_charsmap))
+    steps.insert(0, normalizers.Replace(_WHITE, " "))
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(MARK, "merged_with_next"), _after_stops()]
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace(MARK, " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    special = [p.piece for p in proto.pieces if p.type in (p.CONTROL, p.UNKNOWN)]
+    tokenizer.add_special_tokens(special)
+    return tokenizer
+
+
+def _merges(proto: Any) -> list[tuple[str, str]]:
+    """The merges of a SentencePiece BPE model: its scores order the pieces."""
+    ids = {p.piece: i for i, p in enumerate(proto.pieces) if p.type == p.NORMAL}
+    merges = []
+    for piece, i in ids.items():
+        for cut in range(1, len(piece)):
+            left, right = piece[:cut], piece[cut:]
+            if left in ids and right in ids:
+                score = -proto.pieces[i].score
+                merges.append((score, ids[left], ids[right], left, right))
+    return [(left, right) for *_, left, right in sorted(merges)]
+
+
+def _template(
+    rows: tuple[Row, Row], vocabulary: Vocabulary
+) -> processors.TemplateProcessing:
+    names = dict(enumerate(vocabulary.model.pieces)) | _added(vocabulary)
+    single, pair = (
+        [f"{names.get(piece, f'${piece}')}:{kind}" for piece, kind in row]
+        for row in rows
+    )
+    ids = [(names[piece], piece) for piece, _ in rows[1] if piece in names]
+    return processors.TemplateProcessing(single=single, pair=pair, special_tokens=ids)

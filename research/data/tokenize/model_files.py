@@ -1,0 +1,218 @@
+"""Tokenizer files in all their layouts, read as one of the tokenizer models."""
+
+import json
+import re
+from collections.abc import Sequence
+
+import tokenizers
+from etils import epath
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+from research.contract.errors import UserError
+from research.data.tokenize.rust_panics import panics_as_errors
+from research.data.tokenize.tokenizer_models import (
+    WORD_END,
+    HuggingFaceModel,
+    SentencePieceModel,
+    TokenizerModel,
+)
+from research.files.existence import is_file
+
+FAIRSEQ_FILE = "sentencepiece.bpe.model"
+"""XLM-R's file: a SentencePiece model whose ids fairseq moved."""
+FAIRSEQ_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
+MARIAN_FILE = "source.spm"
+"""Marian's file: a SentencePiece model whose pieces have the ids of vocab.json."""
+NEVER_BEST = -1e4
+"""The score of a piece that SentencePiece does not have: the pieces of its letters are
+always better."""
+MODEL_FILES = (
+    "tokenizer.model",
+    "tokenizer.json",
+    "vocab.txt",
+    "spiece.model",
+    "spm.model",
+    FAIRSEQ_FILE,
+    MARIAN_FILE,
+)
+"""Names that the model file in a folder may have, in order of preference."""
+
+_SPECIAL = re.compile(r"\[\w+\]|<\S\w*>")
+"""How WordPiece vocabularies spell special pieces."""
+
+
+def read_model(path: epath.Path) -> TokenizerModel:
+    """The model in a file, or in a folder that holds one of `MODEL_FILES` or vocab.json
+    beside merges.txt.
+
+    Raises:
+      FileNotFoundError: there is no such file, or none that it needs beside it.
+      UserError: it is not of a known type.
+    """
+    file = path
+    if path.is_dir():
+        names = [name for name in MODEL_FILES if is_file(path / name)]
+        file = path / (names[0] if names else "vocab.json")
+    if not is_file(file):
+        raise FileNotFoundError(file)
+    merges = file.with_name("merges.txt")
+    try:
+        data = file.read_bytes()
+        if file.name == MARIAN_FILE:
+            ids = file.with_name("vocab.json").read_bytes()
+            return parse_model(_marian_json(data, ids), "tokenizer.json")
+        if file.name == "vocab.json" and is_file(merges):
+            data = _bpe_json(data, merges.read_text("utf-8"))
+        return parse_model(data, file.name)
+    except UserError as error:
+        raise UserError(f"data.vocabulary is {str(file)!r}: {error}") from error
+
+
+def parse_model(data: bytes, file_name: str) -> TokenizerModel:
+    """The model in the bytes of a file with that name.
+
+    Raises:
+      UserError: the bytes are not a model of a known type.
+    """
+    try:
+        if file_name.endswith(".json"):
+            with panics_as_errors("it cannot be read"):
+                return HuggingFaceModel(data)
+        if file_name.endswith(".txt"):
+            return HuggingFaceModel(_convert_vocab_txt(data.decode("utf-8-sig")))
+        if file_name == FAIRSEQ_FILE:
+            return HuggingFaceModel(_fairseq_json(data))
+        return SentencePieceModel(data)
+    except UserError:
+        raise
+    except Exception as error:  # each library raises its own, some plain Exception
+        raise UserError(f"not a vocabulary file ({str(error)[:100]})") from error
+
+
+def wordpiece_json(
+    pieces: Sequence[str], unknown: str, normalizer: normalizers.Normalizer
+) -> bytes:
+    """A `tokenizer.json` with BERT's rules for the pieces of a `vocab.txt`."""
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    model = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
+    model.normalizer = normalizer
+    model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    model.decoder = decoders.WordPiece()
+    model.add_special_tokens([piece for piece in pieces if _SPECIAL.fullmatch(piece)])
+    return model.to_str().encode("utf-8")
+
+
+def words_json(
+    pieces: Sequence[str],
+    special: Sequence[str],
+    normalizer: normalizers.Normalizer | None,
+) -> bytes:
+    """A `tokenizer.json` of words, each with a mark before it, and special pieces."""
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    model = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    if normalizer:
+        model.normalizer = normalizer
+    model.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    model.decoder = decoders.Metaspace(prepend_scheme="always")
+    model.add_special_tokens(list(special))
+    return model.to_str().encode("utf-8")
+
+
+def _convert_vocab_txt(text: str) -> bytes:
+    """A `tokenizer.json` of a `vocab.txt`.
+
+    It lowercases text if no piece, but special ones, has a capital letter.
+    """
+    pieces = text.replace("\r\n", "\n").split("\n")
+    pieces = pieces[:-1] if pieces[-1] == "" else pieces
+    lowercase = all(p == p.lower() for p in pieces if not _SPECIAL.fullmatch(p))
+    unknown = [piece for piece in ("[UNK]", "<unk>") if piece in pieces]
+    if not unknown:
+        raise UserError("a vocab.txt is a WordPiece vocabulary with a line [UNK]")
+    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    return wordpiece_json(pieces, unknown[0], normalizer)
+
+
+def _bpe_json(vocab_json: bytes, merges: str) -> bytes:
+    """A `tokenizer.json` of the files vocab.json and merges.txt.
+
+    Byte-level BPE has GPT-2's rules (transformers, models/gpt2/tokenization_gpt2.py).
+    Pieces that mark the ends of words have GPT's, which are BERT's in lower case
+    (models/openai/tokenization_openai.py): GPT's own code repaired the text by ftfy and
+    cut it by spaCy.
+    """
+    vocabulary = json.loads(vocab_json)
+    lines = [line for line in merges.split("\n") if not line.startswith("#version")]
+    pairs = [tuple(line.split(" ")) for line in lines if line.strip()]
+    if any(piece.endswith(WORD_END) for piece in vocabulary):
+        unknown = "<unk>" if "<unk>" in vocabulary else None
+        marks = {"end_of_word_suffix": WORD_END, "unk_token": unknown}
+        model = tokenizers.Tokenizer(models.BPE(vocabulary, pairs, **marks))
+        model.normalizer = normalizers.BertNormalizer(lowercase=True)
+        model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        model.decoder = decoders.BPEDecoder(suffix=WORD_END)
+    else:
+        model = tokenizers.Tokenizer(models.BPE(vocabulary, pairs))
+        model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        model.decoder = decoders.ByteLevel()
+    special = [p for p in vocabulary if re.fullmatch(r"</?\|?\w+\|?>", p)]
+    model.add_special_tokens(special)
+    return model.to_str().encode("utf-8")
+
+
+def _marian_json(data: bytes, vocab_json: bytes) -> bytes:
+    """A `tokenizer.json` of Marian's files source.spm and vocab.json.
+
+    SentencePiece cuts a text, and a piece has its id in vocab.json, which also has
+    the pieces of the target (transformers, models/marian/tokenization_marian.py). Two
+    differences remain: in a run of letters that source.spm lacks, those that the target
+    has keep their ids; codes of languages in front of a text (>>fr<<) are text.
+
+    Raises:
+      UserError: the model is no unigram model, or vocab.json lacks one of its pieces.
+    """
+    proto = sentencepiece_model_pb2.ModelProto.FromString(data)
+    if proto.trainer_spec.model_type != 1:
+        raise UserError("it is no unigram model; Marian's are")
+    ids = json.loads(vocab_json)
+    scores = {each.piece: each.score for each in proto.pieces if each.type == 1}
+    names = sorted(ids, key=ids.get)
+    if [ids[name] for name in names] != list(range(len(ids))) or "<unk>" not in ids:
+        raise UserError("vocab.json beside it has no <unk>, or ids with gaps")
+    if missing := [piece for piece in scores if piece not in ids]:
+        raise UserError(f"vocab.json beside it lacks the piece {missing[0]!r}")
+    pieces = [(name, scores.get(name, NEVER_BEST)) for name in names]
+    special = [name for name in ("</s>", "<unk>", "<pad>") if name in ids]
+    return _unigram_json(proto, pieces, special)
+
+
+def _fairseq_json(data: bytes) -> bytes:
+    """A `tokenizer.json` of XLM-R's SentencePiece model, with its model's ids.
+
+    fairseq has <s>, <pad>, </s> and <unk> before the pieces and <mask> behind them
+    (transformers, convert_slow_tokenizer.py, XLMRobertaConverter.vocab).
+    """
+    proto = sentencepiece_model_pb2.ModelProto.FromString(data)
+    pieces = [(piece, 0.0) for piece in FAIRSEQ_SPECIALS]
+    pieces += [(each.piece, each.score) for each in proto.pieces[3:]]
+    pieces += [("<mask>", 0.0)]
+    return _unigram_json(proto, pieces, [*FAIRSEQ_SPECIALS, "<mask>"])
+
+
+def _unigram_json(
+    proto: sentencepiece_model_pb2.ModelProto,
+    pieces: Sequence[tuple[str, float]],
+    special: Sequence[str],
+) -> bytes:
+    """A `tokenizer.json` of pieces in the order of their ids, with their scores."""
+    unknown = [name for name, _ in pieces].index("<unk>")
+    model = tokenizers.Tokenizer(models.Unigram(list(pieces), unk_id=unknown))
+    if charsmap := proto.normalizer_spec.precompiled_charsmap:
+        model.normalizer = normalizers.Precompiled(charsmap)
+    model.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    )
+    model.decoder = decoders.Metaspace()
+    model.add_special_tokens(list(special))
+    return model.to_str().encode("utf-8")

@@ -1,0 +1,470 @@
+"""Tokenizer models of several libraries behind one interface.
+
+A model maps units of text to ids. A unit is a word: " word" after white space, "word"
+right after another unit. No piece spans two units, so each distinct unit needs to be
+encoded only once. Where white space is kept, a model may join units (`CUTS`).
+"""
+
+# U units, T tokens, V pieces
+
+import contextlib
+import functools
+import itertools
+import json
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import sentencepiece
+import tokenizers
+from sentencepiece import sentencepiece_model_pb2
+
+from research.contract.errors import UserError
+from research.data.tokenize.rust_panics import panics_as_errors
+
+MARK = "▁"
+"""SentencePiece's mark of a word's start; it stands for a space."""
+
+WORD_END = "</w>"
+"""The mark of a word's end in GPT's pieces."""
+
+
+MAX_PIECES = 2**20
+"""The most ids of a vocabulary, those without a piece included."""
+
+
+PATTERNS = ("normalizer", "pre_tokenizer")
+"""Parts of a `tokenizer.json` that may have regular expressions, which may panic."""
+
+
+CUTS = ("units", "spans", "texts")
+"""Where white space is kept, what a model encodes by itself: units of
+`sentences.split_literally`, if it cuts text by GPT-2's pattern; spans of
+`sentences.split_spans`, if by another; whole texts, if it joins words, too."""
+
+
+class EncodedUnits(NamedTuple):
+    """The tokens of several units, concatenated."""
+
+    token: np.ndarray  # [T] int32
+    count: np.ndarray  # [U] int64: tokens of each unit
+
+
+class LocatedTokens(NamedTuple):
+    """The tokens of several texts, concatenated, and the characters that they encode.
+
+    The tokens of a character that has several all have its place.
+    """
+
+    token: np.ndarray  # [T] int32
+    count: np.ndarray  # [U] int64: tokens of each text
+    begin: np.ndarray  # [T] int64, in its text
+    end: np.ndarray  # [T] int64
+
+
+class TokenizerModel(Protocol):
+    """The interface of a tokenizer that `Vocabulary` uses."""
+
+    tokenizer_type: str
+    data: bytes  # the model file
+    pieces: list[str]  # [V] as the model file spells them
+    piece_bytes: list[bytes]  # [V] the UTF-8 of each; a word's mark is a space
+    is_control: list[bool]  # [V] pieces that no text is encoded to
+    adds_space: bool  # its files ask for a space before the first word of a text
+    cuts: str  # one of `CUTS`
+    drops_units: bool  # a unit of which its normalizer leaves nothing has no token
+    version: int  # another one where a change here gives a text other tokens or flags
+
+    def encode(self, units: Sequence[str]) -> EncodedUnits:
+        """The tokens of units; each starts with a space or joins the unit before it."""
+
+
+class SentencePieceModel:
+    """A SentencePiece model, unigram or BPE."""
+
+    adds_space = True
+    cuts = "units"
+
+    def __init__(self, data: bytes):
+        proto = sentencepiece_model_pb2.ModelProto.FromString(data)
+        self.data = data
+        self.tokenizer_type = "bpe" if proto.trainer_spec.model_type == 2 else "unigram"
+        rules = proto.normalizer_spec
+        self.drops_units = bool(rules.precompiled_charsmap)
+        self.version = 2 if self.drops_units else 1
+        rules.add_dummy_prefix = False  # units have their own space
+        rules.remove_extra_whitespaces = self.drops_units
+        processor = _processor(proto)
+        self._encode = processor.encode
+        if self.drops_units:  # a normalizer may make spaces of other characters
+            rules.add_dummy_prefix = True
+            self._encode_words = _processor(proto).encode
+            self._normalize = sentencepiece.SentencePieceNormalizer(
+                model_proto=data,
+                add_dummy_prefix=False,
+                escape_whitespaces=False,
+                remove_extra_whitespaces=False,
+            ).normalize
+        ids = range(len(processor))
+        self.pieces = [processor.id_to_piece(i) for i in ids]
+        self.is_control = [
+            processor.is_control(i) or processor.is_unused(i) for i in ids
+        ]
+        self.piece_bytes = []
+        for i, piece in enumerate(self.pieces):
+            if processor.is_byte(i):
+                self.piece_bytes.append(bytes([int(piece[3:-1], 16)]))
+            elif processor.is_unknown(i):
+                self.piece_bytes.append("\ufffd".encode())
+            else:
+                text = "" if self.is_control[i] else piece.replace(MARK, " ")
+                self.piece_bytes.append(text.encode())
+        _refuse_long_pieces(self)
+
+    def encode(self, units: Sequence[str]) -> EncodedUnits:
+        options = {"return_type": int, "num_threads": 1}
+        if not self.drops_units:
+            return _concatenate(self._encode(list(units), **options))
+        encode_words = functools.partial(self._encode_words, **options)
+        encode_joined = functools.partial(self._encode, **options)
+        return _concatenate(
+            _encode_by_space(units, encode_words, encode_joined, self._normalize)
+        )
+
+
+class HuggingFaceModel:
+    """A model of the library `tokenizers`: BPE, WordPiece, Unigram or whole words."""
+
+    def __init__(self, data: bytes):
+        self.data = data
+        state = json.loads(data)
+        self.tokenizer_type = _tokenizer_type(state)
+        normal = _steps(state.get("normalizer"), "normalizers")
+        self.adds_space = any(step["type"] == "Prepend" for step in normal)
+        self._guard = contextlib.nullcontext
+        if '"Regex"' in json.dumps([state.get(name) for name in PATTERNS]):
+            what = "its tokenizer.json fails on this text"
+            self._guard = functools.partial(panics_as_errors, what)
+        before = _steps(state.get("pre_tokenizer"), "pretokenizers")
+        has_marks = any(step["type"] == "Metaspace" for step in before)
+        self.drops_units = self.tokenizer_type == "unigram" and has_marks
+        self._load(state)
+        vocabulary = self._model.get_vocab(with_added_tokens=True)
+        last = max(vocabulary.values())
+        if last >= MAX_PIECES:
+            raise UserError(f"it has a piece of id {last}; ids are below {MAX_PIECES}")
+        own = state["model"]["vocab"]
+        if isinstance(own, dict) and len(set(own.values())) < len(own):
+            raise UserError("several of its pieces have the same id")
+        self.pieces = [""] * (last + 1)
+        for piece, i in vocabulary.items():
+            self.pieces[i] = piece
+        added = state["added_tokens"]
+        special = {token["content"] for token in added if token["special"]}
+        ordinary = {token["content"] for token in added} - special
+        unknown = state["model"].get("unk_token")
+        if self.tokenizer_type == "bytebpe" and unknown is None:
+            _refuse_missing_bytes(vocabulary)
+        if self.tokenizer_type == "unigram":
+            unknown = state["model"]["vocab"][state["model"]["unk_id"]][0]
+        self.is_control = [
+            not piece or (piece in special and piece != unknown)
+            for piece in self.pieces
+        ]
+        self.piece_bytes = []
+        for piece, control in zip(self.pieces, self.is_control, strict=True):
+            if control:
+                self.piece_bytes.append(b"")
+            elif piece in ordinary and self.tokenizer_type == "bytebpe":
+                self.piece_bytes.append(piece.encode())  # as text spells it
+            elif piece == unknown:
+                space = " " * (self.tokenizer_type in ("wordpiece", "unigram", "words"))
+                self.piece_bytes.append(f"{space}\ufffd".encode())
+            elif self.tokenizer_type == "words":
+                self.piece_bytes.append(piece.replace(MARK, " ", 1).encode())
+            elif self.tokenizer_type in ("unigram", "bpe"):
+                self.piece_bytes.append(_sentencepiece_bytes(piece))
+            elif self.tokenizer_type == "wordpiece":
+                inside = piece.startswith("##")
+                self.piece_bytes.append((piece[2:] if inside else " " + piece).encode())
+            elif self.tokenizer_type == "wordbpe":
+                self.piece_bytes.append(piece.replace(WORD_END, " ").encode())
+            else:
+                self.piece_bytes.append(_byte_level_bytes(piece))
+        if self.tokenizer_type in ("unigram", "bpe"):
+            _refuse_long_pieces(self)
+        self.cuts = "units"
+        if self.tokenizer_type == "bytebpe" and not _has_gpt2_pattern(state):
+            texts = [piece.decode("utf-8", "ignore") for piece in self.piece_bytes]
+            joins_words = any(map(_JOINS_WORDS.search, texts))
+            strips = any(
+                token["lstrip"] or token["rstrip"]
+                for token in added
+                if not token["special"]
+            )
+            self.cuts = "texts" if joins_words or strips else "spans"
+        changed = ordinary or self.cuts != "units" or self.drops_units
+        self.version = 2 if changed else 1
+        if self._spells_control():
+            self._load(_unspellable(state))
+            self.version = 3
+
+    def _load(self, state: dict) -> None:
+        """Makes the tokenizers of units from the state of a `tokenizer.json`."""
+        self._model = _text_tokenizer(_of_units(state))
+        if self.drops_units:
+            self._word_model = _text_tokenizer(_of_words(state))
+
+    def _spells_control(self) -> bool:
+        """Whether a text that spells a control piece is encoded to it."""
+        control = {n for n, each in enumerate(self.is_control) if each}
+        spelled = [self.pieces[n] for n in control if self.pieces[n]]
+        units = [*spelled, *(" " + piece for piece in spelled)]
+        return not control.isdisjoint(self._encode(units).token.tolist())
+
+    @property
+    def normalizer(self) -> tokenizers.normalizers.Normalizer:
+        """The rule by which letters of units are changed; it adds no space."""
+        return self._model.normalizer
+
+    @property
+    def pre_tokenizer(self) -> tokenizers.pre_tokenizers.PreTokenizer:
+        """The rule by which units are cut; it adds no space."""
+        return self._model.pre_tokenizer
+
+    def encode(self, units: Sequence[str]) -> EncodedUnits:
+        with self._guard():
+            return self._encode(units)
+
+    def _encode(self, units: Sequence[str]) -> EncodedUnits:
+        encode_joined = functools.partial(_encode_batch, self._model)
+        if not self.drops_units:
+            return _concatenate(encode_joined(units))
+        encode_words = functools.partial(_encode_batch, self._word_model)
+        normalize = self._model.normalizer.normalize_str
+        return _concatenate(
+            _encode_by_space(units, encode_words, encode_joined, normalize)
+        )
+
+    def locate(self, texts: Sequence[str]) -> LocatedTokens:
+        """The tokens of texts, and the characters of each."""
+        with self._guard():
+            encodings = self._model.encode_batch(list(texts), add_special_tokens=False)
+        encoded = _concatenate([encoding.ids for encoding in encodings])
+        offsets = [pair for encoding in encodings for pair in encoding.offsets]
+        begin, end = np.array(offsets, np.int64).reshape(-1, 2).T
+        return LocatedTokens(*encoded, begin, end)
+
+
+def _has_gpt2_pattern(state: dict) -> bool:
+    """Whether a byte-level `tokenizer.json` cuts text by GPT-2's pattern alone."""
+    steps = _steps(state.get("pre_tokenizer"), "pretokenizers")
+    if [step["type"] for step in steps] != ["ByteLevel"]:
+        return False
+    plain = all(token["special"] for token in state["added_tokens"])
+    return plain and steps[0].get("use_regex", True)
+
+
+def _processor(
+    proto: sentencepiece_model_pb2.ModelProto,
+) -> sentencepiece.SentencePieceProcessor:
+    data = proto.SerializeToString()
+    return sentencepiece.SentencePieceProcessor(model_proto=data)
+
+
+def _text_tokenizer(state: dict) -> tokenizers.Tokenizer:
+    """The tokenizer of a state, which looks for no special token in a text."""
+    model = tokenizers.Tokenizer.from_str(json.dumps(state))
+    model.encode_special_tokens = True
+    model.no_padding()
+    model.no_truncation()
+    return model
+
+
+def _encode_batch(
+    model: tokenizers.Tokenizer, texts: Sequence[str]
+) -> list[Sequence[int]]:
+    encodings = model.encode_batch_fast(list(texts), add_special_tokens=False)
+    return [encoding.ids for encoding in encodings]
+
+
+def _encode_by_space(
+    units: Sequence[str],
+    encode_words: Callable[[list[str]], Sequence],
+    encode_joined: Callable[[list[str]], Sequence],
+    normalize: Callable[[str], str],
+) -> list[Sequence[int]]:
+    """The ids of units, of which those after a space are encoded as texts.
+
+    So the spaces that a normalizer makes at a unit's edge are one with its own.
+
+    Args:
+      encode_words: the ids of texts, as the model file has them.
+      encode_joined: the ids of texts to which no space is added.
+      normalize: the text of a unit, with the spaces at its edge.
+    """
+    is_word = [unit[0] == " " or normalize(unit)[:1] == " " for unit in units]
+    pairs = list(zip(units, is_word, strict=True))
+    words = iter(encode_words([unit.removeprefix(" ") for unit, word in pairs if word]))
+    joined = iter(encode_joined([unit for unit, word in pairs if not word]))
+    return [next(words) if word else next(joined) for word in is_word]
+
+
+def _of_words(state: dict) -> dict:
+    """The state of a `tokenizer.json` that encodes words without their space."""
+    state = json.loads(json.dumps(state))
+    for step in _steps(state.get("pre_tokenizer"), "pretokenizers"):
+        if step["type"] == "Metaspace":
+            step["prepend_scheme"] = "always"
+            if "add_prefix_space" in step:
+                step["add_prefix_space"] = True
+    return state
+
+
+def _of_units(state: dict) -> dict:
+    """The state of a `tokenizer.json` that encodes units, which have their own space.
+
+    Nothing adds a space to a unit, and nothing removes the one that it has.
+    """
+    state = json.loads(json.dumps(state))
+    normal = _steps(state.get("normalizer"), "normalizers")
+    for step in normal:
+        if step["type"] == "Strip":
+            step["strip_left"] = False
+    before = _steps(state.get("pre_tokenizer"), "pretokenizers")
+    kept = [step for step in normal if step["type"] != "Prepend"]
+    types = [step["type"] for step in before]
+    if state["model"]["type"] == "Unigram" and "WhitespaceSplit" in types:
+        kept += _ONE_SPACE
+    state["normalizer"] = {"type": "Sequence", "normalizers": kept}
+    state["post_processor"] = None  # it would trim white space from places of tokens
+    for step in before:
+        if "add_prefix_space" in step:
+            step["add_prefix_space"] = False
+        if step["type"] == "Metaspace" and state["model"]["type"] != "WordLevel":
+            step["prepend_scheme"] = "never"
+    if state["model"]["type"] == "Unigram":
+        kept = [step for step in before if step["type"] != "WhitespaceSplit"]
+        state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": kept}
+    return state
+
+
+def _unspellable(state: dict) -> dict:
+    """The state of a `tokenizer.json` whose special pieces are found in no text.
+
+    They keep their ids and scores. A line's end, which no unit has, is put before each,
+    and no merge makes one.
+    """
+    state = json.loads(json.dumps(state))
+    model, added = state["model"], state["added_tokens"]
+    special = {token["content"] for token in added if token["special"]}
+
+    def name(piece: str) -> str:
+        return "\n" + piece if piece in special else piece
+
+    vocab = model["vocab"]
+    if isinstance(vocab, dict):
+        model["vocab"] = {name(piece): i for piece, i in vocab.items()}
+    else:
+        model["vocab"] = [[name(piece), score] for piece, score in vocab]
+    if model.get("unk_token"):
+        model["unk_token"] = name(model["unk_token"])
+    if "merges" in model:
+        pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+        kept = [pair for pair in pairs if special.isdisjoint([*pair, "".join(pair)])]
+        model["merges"] = kept
+    for token in added:
+        token["content"] = name(token["content"])
+    return state
+
+
+_ONE_SPACE = (
+    {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+    {"type": "Strip", "strip_left": False, "strip_right": True},
+)
+"""Steps of a normalizer that leave one space in the text and none at its end."""
+
+_JOINS_WORDS = re.compile(r"\S (?!\s)")
+"""A piece that matches may have text on both sides of where spans are cut."""
+
+
+def _steps(part: dict | None, name: str) -> list[dict]:
+    """The steps of a normalizer or pre-tokenizer."""
+    return [] if part is None else part.get(name, [part])
+
+
+def _tokenizer_type(state: dict) -> str:
+    """The type of a `tokenizer.json`; BPE has three."""
+    model, decoder = state["model"], json.dumps(state["decoder"], ensure_ascii=False)
+    if model["type"] in ("WordPiece", "Unigram"):
+        return model["type"].lower()
+    if model["type"] == "WordLevel" and "Metaspace" in decoder:
+        return "words"
+    if model["type"] != "BPE":
+        raise UserError(
+            f"a tokenizer.json of {model['type']}; give one of WordPiece, Unigram or "
+            "BPE, or SentencePiece's own .model file"
+        )
+    if "ByteLevel" in decoder:
+        return "bytebpe"
+    if model["end_of_word_suffix"] == WORD_END:
+        return "wordbpe"
+    if MARK in decoder or "Metaspace" in decoder:
+        return "bpe"
+    raise UserError(
+        "a tokenizer.json of BPE that marks no words: its decoder is neither "
+        f"ByteLevel nor Metaspace, and no piece ends with {WORD_END}"
+    )
+
+
+def _refuse_long_pieces(model: TokenizerModel) -> None:
+    """Raises UserError: a piece has more than one word."""
+    if any(b" " in text.lstrip(b" ") for text in model.piece_bytes):
+        raise UserError("it has pieces of more than one word")
+
+
+def _refuse_missing_bytes(pieces: Collection[str]) -> None:
+    """Raises UserError: byte-level pieces cannot spell a byte of UTF-8."""
+    missing = [
+        f"0x{byte:02X}"
+        for letter, byte in _BYTE_OF.items()
+        if byte not in _NOT_UTF8 and letter not in pieces
+    ]
+    if missing:
+        raise UserError(
+            f"it has no piece for {len(missing)} bytes, such as {missing[0]}, and no "
+            "unk_token, so text would be lost; train it with "
+            "initial_alphabet=ByteLevel.alphabet()"
+        )
+
+
+def _concatenate(ids_of_units: Sequence[Sequence[int]]) -> EncodedUnits:
+    count = np.fromiter(map(len, ids_of_units), np.int64, len(ids_of_units))
+    ids = itertools.chain.from_iterable(ids_of_units)
+    return EncodedUnits(np.fromiter(ids, np.int32, int(count.sum())), count)
+
+
+def _sentencepiece_bytes(piece: str) -> bytes:
+    """The bytes of a piece as SentencePiece spells it; "<0x0A>" is a byte."""
+    if re.fullmatch(r"<0x[0-9A-F]{2}>", piece):
+        return bytes([int(piece[3:-1], 16)])
+    return piece.replace(MARK, " ").encode()
+
+
+def _byte_level_bytes(piece: str) -> bytes:
+    """The bytes that a piece of byte-level BPE stands for."""
+    return bytes(_BYTE_OF[letter] for letter in piece if letter in _BYTE_OF)
+
+
+def _gpt2_byte_letters() -> dict[str, int]:
+    """GPT-2's letters for bytes: a printable one stands for itself (in Latin-1)."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = {chr(byte): byte for byte in printable}
+    return letters | {chr(256 + n): byte for n, byte in enumerate(others)}
+
+
+_BYTE_OF = _gpt2_byte_letters()
+_NOT_UTF8 = {0xC0, 0xC1, *range(0xF5, 256)}
+"""Bytes that are in no text."""

@@ -1,0 +1,1 @@
+"""Other programs' models: read into our parameters, and written from them."""

@@ -1,0 +1,66 @@
+"""The families that are known, and which of them a config is of."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from research.contract.errors import UserError
+from research.interop.huggingface import (
+    decoders,
+    encoder_decoders,
+    encoders,
+    rotary_decoders,
+    rotary_encoders,
+)
+from research.interop.huggingface.family import Family, class_names
+
+FAMILIES = (
+    encoders.BERT,
+    encoders.ROBERTA,
+    encoders.XLM_ROBERTA,
+    encoders.CAMEMBERT,
+    encoders.ALBERT,
+    encoders.ELECTRA,
+    encoders.DISTILBERT,
+    encoders.MPNET,
+    rotary_encoders.MODERNBERT,
+    decoders.XLNET,
+    decoders.GPT,
+    decoders.GPT2,
+    rotary_decoders.GPT_NEOX,
+    rotary_decoders.LLAMA,
+    rotary_decoders.MISTRAL,
+    rotary_decoders.QWEN2,
+    rotary_decoders.QWEN3,
+    rotary_decoders.GEMMA,
+    encoder_decoders.T5,
+    encoder_decoders.MT5,
+    encoder_decoders.T5_ENCODER,
+    encoder_decoders.MT5_ENCODER,
+    encoder_decoders.BART,
+    encoder_decoders.MARIAN,
+)
+
+
+def family_of(config: Mapping[str, Any], where: Any) -> Family:
+    """The family of a config.json; of several of a type that with the config's class.
+
+    Args:
+      where: the folder, for errors.
+
+    Raises:
+      UserError: it is of no family that is known.
+    """
+    model_type = config.get("model_type")
+    found = [family for family in FAMILIES if family.model_type == model_type]
+    if not found:
+        known = ", ".join(dict.fromkeys(family.model_type for family in FAMILIES))
+        raise UserError(
+            f"{where} is a model of type {model_type!r}, which has no counterpart "
+            f"here; known: {known}"
+        )
+    try:
+        classes = {*class_names(config)}
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+    own = [each for each in found if classes & dict(each.architectures).keys()]
+    return (own or found)[0]

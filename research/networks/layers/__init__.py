@@ -1,1 +1,0 @@
-"""The layers of blocks, embeddings and heads."""

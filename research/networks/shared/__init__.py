@@ -1,0 +1,1 @@
+"""Layers, options and the protocol that all networks share."""

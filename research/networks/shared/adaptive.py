@@ -1,0 +1,149 @@
+"""Adaptive input embeddings and softmax: rare words in clusters, with narrower tables.
+
+Words are sorted by frequency: a word's id is its rank, up to specials. Cluster 0 has
+the ids below the first cutoff, cluster i those from cutoff i on. Its table has width
+E_i = width // model.cutoff_divisor ** i; where that divisor is above 1, a projection
+[E_i, width] follows the lookup. The softmax uses the same tables and, but for cluster
+0, the same projections (Grave et al. 2017; Baevski and Auli 2019, section 3; code of
+Dai et al. 2019: kimiyoung/transformer-xl, mem_transformer.py, AdaptiveEmbedding, and
+proj_adaptive_softmax.py).
+"""
+
+# B batch, L length, D width, E width of a table, V its rows (with padding)
+
+import dataclasses
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from research.contract.errors import UserError
+from research.networks.shared.dense import Module, constant, normal
+from research.networks.shared.dense_attention import HIDDEN
+from research.networks.shared.embeddings import VOCAB_MULTIPLE, lookup
+from research.networks.shared.heads import Readout
+from research.networks.shared.options import Options
+from research.networks.shared.products import dense_matmul
+
+PROJECTION_STD = 0.01
+"""Std of the initial projections (released code, train.py, proj_init_std)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AdaptiveReadout:
+    """Readouts of cluster 0, which also predicts the clusters, and of the others.
+
+    Raises:
+      UserError: it is read as if it were one `Readout`.
+    """
+
+    head: Readout  # rows cutoffs[0], cutoffs[0] + 1, ... stand for the clusters
+    tails: tuple[Readout, ...]  # row n of a tail is word cutoff + n
+    cutoffs: tuple[int, ...]  # the first word of each tail
+
+    def _refuse(self, *_):
+        raise UserError(
+            "model.cutoffs: this objective needs one softmax over all words; set "
+            "model.cutoffs=[]"
+        )
+
+    __getitem__ = _refuse
+    feature = table = bias = size = property(_refuse)
+
+
+def cluster_edges(options: Options, size: int) -> list[int]:
+    """0, the cutoffs and `size`: cluster i has the words from edge i to edge i + 1.
+
+    Raises:
+      UserError: the cutoffs do not ascend, or exceed the vocabulary's size.
+    """
+    edges = [0, *options.cutoffs, size]
+    if edges != sorted(set(edges)):
+        raise UserError(
+            f"model.cutoffs are {list(options.cutoffs)}; they ascend, from above 0 to "
+            f"below {size}, the entries of the vocabulary"
+        )
+    return edges
+
+
+class AdaptiveEmbedding(Module):
+    """One vector for each entry of a vocabulary, narrower for rare ones."""
+
+    options: Options
+    size: int
+    init: Callable | None = None  # of all tables, in place of that of `model.init`
+
+    def setup(self):
+        options = self.options
+        self.edges = cluster_edges(options, self.size)
+        tables, projections = [], []
+        for number, first in enumerate(self.edges[:-1]):
+            prefix = f"tail_{number}_" if number else ""
+            width = max(1, options.width // options.cutoff_divisor**number)
+            # The first table also has a row for each of the other clusters.
+            num_words = self.edges[number + 1] - first
+            num_rows = num_words if number else num_words + len(options.cutoffs)
+            num_rows = -(-num_rows // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
+            init = self.init or normal(options, 0.02, "vocab", "embed")
+            tables.append(self.param(f"{prefix}embedding", init, (num_rows, width)))
+            if options.cutoff_divisor > 1:
+                init = normal(options, PROJECTION_STD, None, "embed")
+                shape = (width, options.width)
+                projections.append(self.param(f"{prefix}project", init, shape))
+        self.tables, self.projections = tuple(tables), tuple(projections)
+
+    def __call__(self, token_BL: jax.Array) -> jax.Array:
+        """[B, L, D]."""
+        options, x_BLD = self.options, 0
+        for number, table in enumerate(self.tables):
+            first, end = self.edges[number : number + 2]
+            inside_BL = (token_BL >= first) & (token_BL < end)
+            found = lookup(table, jnp.where(inside_BL, token_BL - first, 0), "vocab")
+            if self.projections:
+                projection = self.projections[number]
+                found = dense_matmul(found, projection, options.operand_dtype)
+            x_BLD += jnp.where(inside_BL[..., None], found, 0)
+        return x_BLD * options.width**0.5 if options.scale_embeddings else x_BLD
+
+
+class AdaptiveHead(Module):
+    """The adaptive softmax over the words of an `AdaptiveEmbedding`.
+
+    Attributes:
+      size: entries of the vocabulary.
+      token: the `AdaptiveEmbedding`.
+    """
+
+    options: Options
+    size: int
+    token: Any
+
+    @nn.compact
+    def __call__(self, states) -> AdaptiveReadout:
+        """The readout of states [..., D]."""
+        options, edges = self.options, cluster_edges(self.options, self.size)
+        sizes = [end - first for first, end in pairwise(edges)]
+        sizes[0] += len(options.cutoffs)
+        readouts = []
+        for number, table_VE in enumerate(self.token.tables):
+            x, prefix = states, f"tail_{number}_" if number else ""
+            if self.token.projections:
+                projection = self.token.projections[number]
+                if not number:  # tied but for the first (train.py, tie_projs)
+                    init = normal(options, PROJECTION_STD, None, "embed")
+                    projection = self.param("project", init, projection.shape)
+                x = dense_matmul(x, projection.T, options.operand_dtype)
+            num_rows = len(table_VE)
+            bias_V = jnp.zeros(num_rows)
+            if options.output_head == "bias":
+                init = constant(0.0, "vocab")
+                bias_V = self.param(f"{prefix}bias", init, (num_rows,))
+            used_V = jnp.arange(num_rows) < sizes[number]
+            bias_V = jnp.where(used_V, bias_V, HIDDEN)
+            x = x.astype(options.operand_dtype)
+            readouts.append(Readout(x, table_VE, bias_V, sizes[number]))
+        head, *tails = readouts
+        return AdaptiveReadout(head, tuple(tails), tuple(options.cutoffs))

@@ -1,0 +1,225 @@
+"""Output heads: readouts over the vocabulary, and heads with few values."""
+
+# B batch, K scored positions, D width, E embedding width, V rows with padding
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from research.networks.shared.dense import (
+    ACTIVATIONS,
+    Dense,
+    Module,
+    Norm,
+    bias_init,
+    constant,
+    dropout,
+    normal,
+    uniform,
+)
+from research.networks.shared.dense_attention import HIDDEN
+from research.networks.shared.embeddings import lookup
+from research.networks.shared.options import Options
+
+OFFSET_WIDTH = 200
+"""Width of the offset embeddings (Joshi et al. 2020, section 4.2)."""
+
+
+class Readout(NamedTuple):
+    """The factors of vocabulary logits, which are feature @ table.T + bias."""
+
+    feature: jax.Array  # [..., E], in the dtype of the products' operands
+    table: jax.Array  # [V, E] float32
+    bias: jax.Array  # [V] float32, -1e9 at rows past `size`
+    size: int  # rows of the table that are in the softmax
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadSpec:
+    """The layers of a named head; an int n stands for HeadSpec(n).
+
+    BERT's sentence head (pooler, then a dense layer) is HeadSpec(2, "tanh"); a linear
+    head is HeadSpec(n, "none"). All heads with tanh and no width share the network's
+    pooler, so that fine-tuning starts from the pretrained pooler (google-research/bert,
+    modeling.py, BertModel). Heads for pretraining have no dropout.
+
+    Raises:
+      ValueError: the activation is unknown, or a size is too small.
+    """
+
+    size: int  # output values
+    activation: str = ""  # of the hidden layer; "": model.activation; none: no hidden
+    # layer; tanh: it is the pooler, unless `hidden` is given
+    hidden: int = 0  # width of the hidden layer; 0: model.width
+    dropout: bool = False  # before the last layer, at rate model.head_dropout
+    norm: bool = False  # after the activation of the hidden layer
+    shares_pooler: bool = True  # with tanh; False: the head has a new hidden layer
+    bias: bool | None = None  # of the last layer; None: there is one with model.bias
+
+    @property
+    def is_pooled(self) -> bool:
+        return self.activation == "tanh" and self.shares_pooler and not self.hidden
+
+    def __post_init__(self):
+        legal = ("", "none", "tanh", *ACTIVATIONS)
+        if self.activation not in legal:
+            raise ValueError(f"activation is {self.activation!r}, not one of {legal}")
+        if self.size < 1 or self.hidden < 0:
+            raise ValueError(
+                f"size is {self.size} and hidden {self.hidden}: a head has at least 1 "
+                "value, and hidden is at least 0"
+            )
+
+
+class Head(Module):
+    """A head with n values for each state: dense, activation, dense.
+
+    Attributes:
+      pooler: the network's dense layer before tanh.
+    """
+
+    options: Options
+    spec: HeadSpec
+    pooler: nn.Module
+
+    @nn.compact
+    def __call__(self, states):
+        """Float32 [..., n] of states [..., any width]."""
+        options, spec = self.options, self.spec
+        axes = ("embed", None)
+        x = states
+        if spec.is_pooled:
+            x = jnp.tanh(self.pooler(x))
+        elif spec.activation != "none":
+            x = Dense(options, spec.hidden or options.width, axes, name="dense")(x)
+            name = spec.activation or options.activation
+            x = jnp.tanh(x) if name == "tanh" else ACTIVATIONS[name](x)
+        if spec.norm:
+            x = Norm(options, name="norm")(x)
+        if spec.dropout:
+            x = dropout(self, x, "head")
+        out = Dense(
+            options, spec.size, axes, name="out", unspecified=True, bias=spec.bias
+        )
+        return out(x).astype(jnp.float32)
+
+
+def make_heads(
+    options: Options, heads: Mapping[str, int | HeadSpec] | tuple
+) -> tuple[nn.Module, dict[str, Head]]:
+    """The pooler and the named heads of a network, to be made in its `setup`."""
+    pooler = Dense(options, options.width, ("embed", None), name="pooler")
+    specs = {
+        name: HeadSpec(spec) if isinstance(spec, int) else spec
+        for name, spec in dict(heads).items()
+    }
+    return pooler, {
+        name: Head(options, spec, pooler, name=f"head_{name}")
+        for name, spec in specs.items()
+    }
+
+
+class VocabHead(Module):
+    """The readout over the vocabulary.
+
+    Attributes:
+      size: entries of the vocabulary.
+      transform: BERT's layers (dense, activation, norm) come before the table, and a
+        bias after it, unless `model.output_head` chooses something else.
+      init: the initialiser of a table that is not tied; None: that of `model.init`.
+      width: of the table, if it is not tied; 0: that of the token table.
+      bias: there is a bias after the table, unless `model.output_head` chooses
+        something else.
+    """
+
+    options: Options
+    size: int
+    transform: bool = False
+    init: Callable | None = None
+    width: int = 0
+    bias: bool = False
+
+    @nn.compact
+    def __call__(self, states, token_table_VE):
+        """The readout of states [..., D]; tied embeddings use the token table."""
+        options, table_VE = self.options, token_table_VE
+        num_rows, width = table_VE.shape
+        width = self.width or width
+        x, layers = states, options.output_head
+        if layers == "auto":
+            plain = "bias" if self.bias else "table"
+            layers = "transform" if self.transform else plain
+        if layers == "transform":
+            x = Dense(options, width, ("embed", None), name="dense")(x)
+            x = Norm(options, name="norm")(ACTIVATIONS[options.activation](x))
+        elif x.shape[-1] != width:
+            x = Dense(options, width, ("embed", None), name="project")(x)
+        if not options.tie_embeddings:
+            std = options.width**-0.5 if options.init == "t5" else 0.02
+            init = normal(options, std, "vocab", "embed")
+            if options.init == "xlm":
+                init = uniform(width**-0.5, "vocab", "embed")
+            shape = (num_rows, width)
+            table_VE = self.param("embedding", self.init or init, shape)
+        elif options.init == "t5":
+            x = x * options.width**-0.5
+        bias_V = jnp.zeros(num_rows)
+        if layers != "table":
+            init = bias_init(options, width, "vocab")
+            bias_V = self.param("bias", init, (num_rows,))
+        return _readout(options, x, table_VE, bias_V, self.size)
+
+
+class BoundaryHead(Module):
+    """SpanBERT's boundary objective: predicts a token from the states beside its span.
+
+    Two layers (dense, activation, norm) read both states and an embedding of the
+    token's offset in the span; then come the token table (a new one if embeddings are
+    not tied) and a bias (Joshi et al. 2020, section 3.2; the released code).
+
+    Attributes:
+      size: entries of the vocabulary.
+      offsets: number of offsets that have an embedding.
+    """
+
+    options: Options
+    size: int
+    offsets: int
+
+    @nn.compact
+    def __call__(self, left_BKD, right_BKD, offset_BK, token_table_VE):
+        """The readout [B, K] of the tokens at offsets in 0..offsets - 1."""
+        options, table_VE = self.options, token_table_VE
+        num_rows, width = table_VE.shape
+        init = normal(options, 0.02, None, None)
+        offset_table = self.param("offset", init, (self.offsets, OFFSET_WIDTH))
+        offset = lookup(offset_table, offset_BK).astype(left_BKD.dtype)
+        x = jnp.concatenate([left_BKD, right_BKD, offset], axis=-1)
+        activation, axes = ACTIVATIONS[options.activation], (None, "embed")
+        x = Dense(options, options.width, axes, name="first")(x)
+        x = Norm(options, name="first_norm")(activation(x))
+        x = Dense(options, width, axes[::-1], name="second")(x)
+        x = Norm(options, name="second_norm")(activation(x))
+        if not options.tie_embeddings:
+            init = normal(options, 0.02, "vocab", "embed")
+            table_VE = self.param("embedding", init, table_VE.shape)
+        bias_V = self.param("bias", constant(0.0, "vocab"), (num_rows,))
+        return _readout(options, x, table_VE, bias_V, self.size)
+
+
+def _readout(options, feature, table_VE, bias_V, size):
+    """The readout; its softmax leaves out the rows that pad the vocabulary of `size`.
+
+    With `model.output_rows` table it includes them: T5's table for 32,100 tokens has
+    32,128 rows, all in the softmax (Mesh TensorFlow's transformer.py, where
+    `vocab_divisor` is 128).
+    """
+    feature = feature.astype(options.operand_dtype)
+    if options.output_rows == "table":
+        return Readout(feature, table_VE, bias_V, len(table_VE))
+    bias_V = jnp.where(jnp.arange(len(bias_V)) < size, bias_V, HIDDEN)
+    return Readout(feature, table_VE, bias_V, size)

@@ -1,0 +1,171 @@
+"""What an objective needs of a network, whichever network serves it."""
+
+import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from research.contract.errors import UserError
+from research.networks.shared.features import FEATURES, VIEWS
+from research.networks.shared.heads import HeadSpec
+
+
+class Ability(enum.StrEnum):
+    """What some networks can do.
+
+    All networks have a token table, states, a readout and named heads.
+    """
+
+    SELF = "attention to the position itself alone"
+    FULL = "full attention"
+    CAUSAL = "causal attention"
+    GENERAL = "attention by rank and reach"
+    MEMS = "mems of the row before"
+    MEM_LIMITS = "limits of distances to mems"
+    QUERIES = "queries that are no keys"
+    TOKEN_BIAS = "biases of input tokens"
+    UNDROPPED = "states without dropout of the output"
+    BOUNDARIES = "readouts of spans from their boundaries"
+    FEATURES = "features of several layers"
+    VIEWS = "states of each direction alone"
+    LAYERS = "states and projections of each layer"
+    INPUT_FEATURES = "vectors beside tokens"
+    ENCODER_DECODER = "an encoder and a decoder"
+    TWO_DIRECTIONS = "a stack for each direction"
+    GENERATOR = "a generator and a discriminator"
+
+
+STACKS = {
+    "one": "one stack",
+    "encoder_decoder": Ability.ENCODER_DECODER,
+    "two_directions": Ability.TWO_DIRECTIONS,
+    "generator_discriminator": Ability.GENERATOR,
+}
+"""Value of `Needs.stacks` -> the ability that it needs, or what it is."""
+
+
+TIE_CHOICES = ("none", "token", "embedding", "all")
+"""What generator and discriminator may share: nothing; token embeddings; also the
+embeddings of positions and token types; everything except heads and readouts."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What an objective's loss calls of a `BoundNetwork`.
+
+    Attributes:
+      pattern: the objective's promise about rank and reach: self | full | causal |
+        general.
+      stacks: one of `STACKS`.
+      transform: where masked tokens are predicted, the readout has BERT's layers before
+        the table, unless `model.output_head` names what it has.
+      heads: the layers of each named head.
+      token_types: number of token types in the arrays; 0: token types are not used.
+      languages: they are languages, of which a network has to have embeddings.
+      mems: rows continue from step to step, and a row reads mems of the previous one.
+      mem_limits: `states` is called with `same_length` or `clamp_len`.
+      queries: the last positions are queries that are not keys.
+      boundary_offsets: number of offsets in a span that `boundary` distinguishes; 0: it
+        is not called.
+      token_bias: `token_bias` is called; the readout has a bias, too, unless
+        `model.output_head` names what it has.
+      untied: the output table is not the token table.
+      undropped: `states` is called with `undropped`.
+      features: one of `layers.features.FEATURES`, or VIEWS, which `features` returns.
+      feature_lstm_layers: layers of the BiLSTM on top of the features.
+      layers: `layers` is called.
+      input_features: width F of the vectors that positions have beside their tokens
+        (`batch.FEATURE`); 0: there are none.
+      generator_size: the generator's width over the discriminator's.
+      tie: one of `TIE_CHOICES`.
+      spelling: of the entries that are words, "" of others, for networks that read
+        characters; (): unknown. `networks.build` takes it from the vocabulary.
+    """
+
+    pattern: str
+    stacks: str = "one"
+    transform: bool = False
+    heads: Mapping[str, HeadSpec] = dataclasses.field(default_factory=dict)
+    token_types: int = 0
+    languages: bool = False
+    mems: bool = False
+    mem_limits: bool = False
+    queries: bool = False
+    boundary_offsets: int = 0
+    token_bias: bool = False
+    untied: bool = False
+    undropped: bool = False
+    features: str = "last"
+    feature_lstm_layers: int = 0
+    layers: bool = False
+    input_features: int = 0
+    generator_size: float = 1.0
+    tie: str = "none"
+    spelling: tuple[str, ...] = ()
+
+    @property
+    def abilities(self) -> tuple[Ability, ...]:
+        """The abilities that a network must have to serve."""
+        needed = {
+            Ability[self.pattern.upper()]: True,
+            STACKS[self.stacks]: self.stacks != "one",
+            Ability.MEMS: self.mems,
+            Ability.MEM_LIMITS: self.mem_limits,
+            Ability.QUERIES: self.queries,
+            Ability.BOUNDARIES: self.boundary_offsets > 0,
+            Ability.LAYERS: self.layers,
+            Ability.INPUT_FEATURES: self.input_features > 0,
+            Ability.TOKEN_BIAS: self.token_bias,
+            Ability.UNDROPPED: self.undropped,
+            Ability.FEATURES: self.features in FEATURES[1:]
+            or self.feature_lstm_layers > 0,
+            Ability.VIEWS: self.features == VIEWS,
+        }
+        return tuple(ability for ability, is_needed in needed.items() if is_needed)
+
+
+def merge_needs(needs: Sequence[Needs]) -> Needs:
+    """The needs of several objectives that train one network.
+
+    They have all heads, and what at least one objective needs; the pattern is "general"
+    if the patterns differ.
+
+    Raises:
+      UserError: the objectives need different stacks, or differ in a field that cannot
+        be merged.
+    """
+    fields = [field.name for field in dataclasses.fields(Needs)]
+    values = {name: [getattr(each, name) for each in needs] for name in fields}
+    return Needs(**{name: _merge(name, values[name]) for name in fields})
+
+
+def _merge(name: str, values: list[Any]) -> Any:
+    """The merged value of a field."""
+    if all(value == values[0] for value in values):
+        return values[0]
+    match name:
+        case "pattern":
+            return "general"
+        case "heads":
+            return _merge_heads(values)
+        case _ if all(isinstance(value, bool) for value in values):
+            return True
+        case "token_types":
+            return max(values)
+        case "boundary_offsets" | "input_features" if len({*values} - {0}) == 1:
+            return max(values)
+    raise UserError(
+        "objectives that are trained together need one network, but its "
+        f"{name} is {' or '.join(map(repr, dict.fromkeys(values)))}"
+    )
+
+
+def _merge_heads(heads_of_each: list[Mapping[str, HeadSpec]]) -> dict[str, HeadSpec]:
+    merged = {}
+    for name, spec in (item for heads in heads_of_each for item in heads.items()):
+        if merged.setdefault(name, spec) != spec:
+            raise UserError(
+                "objectives that are trained together share their heads, but "
+                f"{name!r} is {merged[name]} and {spec}; rename one"
+            )
+    return merged

@@ -1,0 +1,162 @@
+"""The keys of `config.model` that all networks share.
+
+Parameters and activations carry logical axis names, which
+`research.distributed.sharding` maps to the mesh: batch, length, layers, vocab, embed
+(the width of states and of embeddings), heads (number of heads x head width) and
+feedforward.
+"""
+
+import dataclasses
+from functools import partial
+from typing import ClassVar
+
+from research.contract.errors import UserError
+from research.contract.fields import choice, number
+
+dropout_rate = partial(number, least=-1, below=1)
+dim = partial(number, most=2**20)  # the size of a dim of an array
+depth = partial(number, most=2**10)  # number of layers
+
+INITS = ("normal", "truncated", "electra", "gpt2", "zero_residual", "t5", "xlm")
+"""Names of schemes of initial values."""
+
+CUTOFFS_NEED = {
+    "embedding_width": (0,),
+    "tie_embeddings": (True,),
+    "output_head": ("table", "bias"),
+    "output_rows": ("vocabulary",),
+    "init": ("normal", "truncated"),
+    "quantization": ("none",),
+}
+"""Key -> the values with which an adaptive softmax is defined."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of embeddings, dense layers, readouts and heads.
+
+    `init` names a scheme of initial standard deviations:
+
+    - "normal": N(0, 0.02).
+    - "truncated": the same without values beyond 0.04 (Devlin et al. 2019, the released
+      code).
+    - "electra": as truncated, but Glorot's uniform values for projections of embeddings
+      and for the last layer of heads (Clark et al. 2020, the released code).
+    - "gpt2": N(0, 0.02 / sqrt(2 layers)) for kernels whose output is added to the
+      residual stream, N(0, 0.01) for positions (Radford et al. 2019, section 2.3; the
+      released code).
+    - "zero_residual": 0 for kernels whose output is added to the residual stream, so
+      that a block is the identity at first (Zhang et al. 2019, Fixup, section 3), and
+      N(0, 0.02).
+    - "t5": by fan-in, and N(0, 1) for embeddings. Attention logits then are not scaled
+      by 1 / sqrt(head width), and features of a tied readout are scaled by
+      1 / sqrt(width) (Raffel et al. 2020, the released code).
+    - "xlm": N(0, 1 / sqrt(width)) for embeddings, and PyTorch's default for dense
+      layers: kernels and biases uniform within 1 / sqrt(fan-in) (XLM's
+      model/transformer.py, `Embedding` and `Linear`; MASS derives from it).
+
+    Dropout is applied at several places, each with a key NAME_dropout for its rate; -1
+    stands for `dropout`.
+
+    Raises:
+      UserError: two values are incompatible.
+    """
+
+    layers: int = depth(4, least=1)  # blocks, one upon the other (of each of encoder
+    # and decoder)
+    width: int = dim(256, least=1)  # of the states between the layers
+    embedding_width: int = dim(0, least=0)  # of the token table; 0: width
+    scale_embeddings: bool = False  # token embeddings are multiplied by sqrt(width)
+    norm: str = choice("layernorm", ("layernorm", "rmsnorm"))
+    norm_epsilon: float = number(1e-6, above=0)
+    activation: str = choice(
+        "gelu",
+        (
+            "gelu",
+            "gelu_tanh",
+            "relu",
+            "relu2",
+            "silu",
+            "geglu",
+            "geglu_exact",
+            "swiglu",
+        ),
+    )  # relu2: the square of relu (So et al. 2021); the last three with a gate (Shazeer
+    # 2020), of geglu gelu_tanh, of geglu_exact gelu (ModernBERT)
+    bias: bool = True  # biases in dense layers and norms
+    tie_embeddings: bool = True  # the output table is the token table
+    cutoffs: list = dataclasses.field(default_factory=list)  # ids at which clusters of
+    # an adaptive softmax and input begin, ascending; [20000]: one from there on; []:
+    # none. Ids follow frequency
+    cutoff_divisor: int = number(1, least=1)  # widths of the clusters' tables: width,
+    # width / divisor, width / divisor ** 2, ...
+    output_head: str = choice("auto", ("auto", "table", "bias", "transform"))  # what is
+    # before the softmax: the output table alone; with a bias; with BERT's transform and
+    # a bias; auto: the objective's choice (transform where masked tokens are predicted,
+    # bias where words that are read have biases, else table)
+    output_rows: str = choice("vocabulary", ("vocabulary", "table"))  # of the softmax;
+    # table: also those that pad the table to a multiple of 128 (T5)
+    init: str = choice("normal", INITS)  # normal: std 0.02; truncated: at twice that;
+    # electra: so, but last layers of heads by fan-in and fan-out; gpt2: residual
+    # projections scaled by depth; zero_residual: these 0; t5, xlm: by fan-in
+    dropout: float = number(0.0, least=0, below=1)  # at all places below that are -1
+    embedding_dropout: float = dropout_rate(-1.0)  # of embeddings
+    output_dropout: float = dropout_rate(0.0)  # of the output of a stack
+    head_dropout: float = dropout_rate(-1.0)  # before the last layer of a classifier
+    dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
+    # parameters are float32
+    product_dtype: str = choice("dtype", ("dtype", "bfloat16"))  # of the operands of
+    # matrix products, whose sums are float32, but for a BiLSTM on top of features,
+    # which is float32 throughout; dtype: that of activations
+
+    dropout_places: ClassVar[tuple[str, ...]] = ("embedding", "output", "head")
+    """Places of dropout; each has a key NAME_dropout for its rate."""
+
+    quantization: ClassVar[str] = "none"
+    """Networks that have it make it a key."""
+
+    computation_keys: ClassVar[tuple[str, ...]] = ("dtype", "product_dtype")
+    """Keys that say how the network is computed."""
+
+    def __post_init__(self):
+        object.__setattr__(self, "cutoffs", tuple(self.cutoffs))
+        for key, values in CUTOFFS_NEED.items() if self.cutoffs else ():
+            if getattr(self, key) not in values:
+                raise UserError(
+                    f"model.cutoffs needs model.{key} "
+                    f"{' or '.join(map(str, values))}, not {getattr(self, key)}"
+                )
+        for place in self.dropout_places:
+            if -1 < getattr(self, f"{place}_dropout") < 0:
+                raise UserError(
+                    f"model.{place}_dropout is at least 0, or -1 for that of "
+                    f"model.dropout, not {getattr(self, f'{place}_dropout')}"
+                )
+
+    @classmethod
+    def parameter_keys(cls) -> list[str]:
+        """The keys on which it depends what parameters mean: all but `computation_keys`
+        and the rates of dropout."""
+        names = (field.name for field in dataclasses.fields(cls))
+        others = (n for n in names if n not in cls.computation_keys)
+        return [name for name in others if "dropout" not in name]
+
+    def dropout_rate(self, place: str) -> float:
+        """The rate at one of `dropout_places`."""
+        rate = getattr(self, f"{place}_dropout")
+        return self.dropout if rate < 0 else rate
+
+    @property
+    def operand_dtype(self) -> str:
+        """The dtype of the operands of matrix products."""
+        return self.dtype if self.product_dtype == "dtype" else self.product_dtype
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether there is dropout at any place."""
+        return any(self.dropout_rate(place) > 0 for place in self.dropout_places)
+
+    @property
+    def table_width(self) -> int:
+        """Width of token embeddings and of readout features."""
+        return self.embedding_width or self.width

@@ -1,0 +1,155 @@
+"""The methods of a network that is bound to its parameters."""
+
+# B batch, L length of a group, M of the encoder's group, P scored positions, D width
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+from research.networks.shared.adaptive import AdaptiveReadout
+from research.networks.shared.heads import Readout
+
+Group = Mapping[str, jax.Array]
+"""The six input arrays [B, L] of `research.contract.batch`, and with
+`Needs.input_features` its FEATURE; more arrays are ignored."""
+
+
+class Encoded(Protocol):
+    """The encoder's output, to which the decoder attends."""
+
+    states: Any  # [B, M, D], or what the decoder's layers cache of these
+    segment: jax.Array  # [B, M]
+
+
+class Layers(NamedTuple):
+    """What all layers of a stack compute of a group; N layers, H heads, K their width.
+
+    Queries are not scaled yet; rotary positions are in queries and keys, T5's biases
+    and relative terms are not.
+    """
+
+    states: jax.Array  # [N + 1, B, L, D] float: `states[n]` enters layer n, of which
+    # the first are the embeddings; the last are the result of `BoundNetwork.states`
+    query: jax.Array  # [N, B, L, H, K]
+    key: jax.Array  # [N, B, L, H, K]
+    value: jax.Array  # [N, B, L, H, K]
+
+
+class Cache(Protocol):
+    """What a network keeps of the tokens that it has read, to continue the text.
+
+    Rows may have padding before the next tokens.
+    """
+
+    def select_rows(self, row: jax.Array) -> "Cache":
+        """The cache of the rows with these indices [B]; rows differ only in tokens."""
+
+    def repeat_rows(self, count: int) -> "Cache":
+        """The cache with each row repeated `count` times in succession."""
+
+    def without_last(self, count: int) -> "Cache":
+        """The cache without the last tokens.
+
+        It is called only on networks with queries or non-causal attention, to drop a
+        mask or query after the text.
+        """
+
+
+class Undropped(NamedTuple):
+    """States [B, L, D] with and without dropout of the output."""
+
+    states: jax.Array
+    raw: jax.Array
+
+
+class BoundNetwork(Protocol):
+    """The methods that a loss or a search calls.
+
+    A network always has `states`, `readout`, `head` and `features`, and the others as
+    far as `Needs` asks for them; `networks.build` refuses what a network does not have.
+    Parameters exist only for what a loss calls.
+
+    Attributes:
+      generator, discriminator: the bound networks of `Needs.stacks`
+        generator_discriminator.
+      forward, backward: the bound networks of `Needs.stacks` two_directions; both read
+        arrays in their reading order.
+    """
+
+    generator: "BoundNetwork"
+    discriminator: "BoundNetwork"
+    forward: "BoundNetwork"
+    backward: "BoundNetwork"
+
+    def states(
+        self,
+        group: Group,
+        scored: jax.Array | None = None,
+        *,
+        num_keys: int | None = None,
+        encoded: Encoded | None = None,
+        mems: Mapping[str, jax.Array] | None = None,
+        reuse_len: int | None = None,
+        cache: Cache | None = None,
+        same_length: bool = False,
+        clamp_len: int = 0,
+        undropped: bool = False,
+    ) -> Any:
+        """States [B, L, D]; that of a query depends only on the keys it attends to.
+
+        With mems or a cache the result is a pair: the states, and the next mems or
+        cache.
+
+        Args:
+          scored: [B, P] positions; the result then is the states [B, P, D] of these
+            alone, which equal those gathered afterwards.
+          num_keys: only the first so many positions serve as keys; the others are
+            queries, which read one vector in place of their tokens. None: all.
+          encoded: the result of `encode`, for an encoder-decoder; None: the cache's.
+          mems: `empty_mems` in the first step, then what the previous step returned:
+            arrays [B, ...], with `segment` 0 where there are none. A row that reads
+            them is one segment, which continues them. No gradient flows through them.
+          reuse_len: number of positions that may become mems; None: all keys.
+          cache: `empty_cache`, or what the previous call returned. The states are the
+            same as if the text were read at once.
+          same_length, clamp_len: with mems of N positions and `Needs.mem_limits`, a
+            query attends to itself and the N - 1 tokens before it, in place of all; the
+            distance that larger ones are replaced by, 0: none.
+          undropped: with `Needs.undropped`, the states are `Undropped`.
+        """
+
+    def features(self, group: Group, scored: jax.Array | None = None) -> jax.Array:
+        """Inputs of fine-tuning heads [B, L, F], or [B, P, F] at `scored` [B, P]."""
+
+    def layers(self, group: Group) -> Layers:
+        """What all layers compute of a group of arrays."""
+
+    def readout(self, states: jax.Array) -> Readout | AdaptiveReadout:
+        """The vocabulary head at states [..., D], whose logits are not computed yet."""
+
+    def boundary(self, left: jax.Array, right: jax.Array, offset: jax.Array) -> Readout:
+        """The vocabulary head of tokens in spans, from the states beside their span.
+
+        Args:
+          left, right: the states [B, K, D] before and after each token's span.
+          offset: [B, K] the token's offset in its span, from 0.
+        """
+
+    def token_bias(self, group: Group) -> jax.Array:
+        """Float32 [B, L]: the bias of each input token."""
+
+    def head(self, name: str, states: jax.Array) -> jax.Array:
+        """Float32 [..., n]: the head `name` at states [..., D]."""
+
+    def encode(self, group: Group) -> Encoded:
+        """The encoder's output for a group of arrays [B, M]."""
+
+    def empty_mems(self, rows: int, length: int) -> dict[str, jax.Array]:
+        """Mems of `length` positions [B, ...] before the first row of a stream.
+
+        If a network's mems have a fixed size, `length` does not matter.
+        """
+
+    def empty_cache(self, rows: int, slots: int) -> Cache:
+        """A cache for `slots` tokens of each row."""

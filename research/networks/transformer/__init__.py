@@ -1,0 +1,1 @@
+"""The transformer: its options, blocks, attention and stacks."""

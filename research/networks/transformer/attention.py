@@ -1,0 +1,319 @@
+"""The attention layer: projections, position terms, and attention itself.
+
+A stack gives `AttentionInputs`, the batch's integer arrays, to `prepare`; its blocks
+pass on the opaque result. Its mask has the format of the implementation that
+`model.attention` chooses: dense, one of our kernels, or JAX's function.
+"""
+
+# B batch, L queries, M keys, H heads, K head width, D width, P scored positions,
+# C token types
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from research.contract.errors import UserError
+from research.networks.shared.dense import Dense, Norm, dropout, gather_positions
+from research.networks.shared.dense_attention import (
+    AttentionInputs,
+    DenseMask,
+    dense_attention,
+    dense_mask,
+)
+from research.networks.shared.positions import (
+    apply_rotary,
+    rotary_angles,
+)
+from research.networks.transformer.cache import KeyValues
+from research.networks.transformer.head_gates import HEAD_GATE, gate_heads
+from research.networks.transformer.library_attention import library_mask
+from research.networks.transformer.options import TransformerOptions as Options
+from research.networks.transformer.relative import (
+    RelativeFeatures,
+    RelativeTerms,
+    relative_features,
+)
+
+PLATFORM_KERNELS = {"tpu": ("interval",), "gpu": ("interval", "library")}
+"""Platform -> what model.attention "auto" means: the first of these that is usable,
+fastest first; else "dense"."""
+
+
+class PositionFeatures(NamedTuple):
+    """Functions of the positions or token types of queries or keys; None: not used."""
+
+    rotary: tuple | None = None  # cos, sin [B, L, 1, K / 2] of rotary positions
+    relative: RelativeFeatures | None = None
+    output: jax.Array | None = None  # [B, L, C] one-hot, selects the last projection
+
+
+class PreparedInputs(NamedTuple):
+    """What all layers of a stack derive from the same `AttentionInputs`; opaque."""
+
+    query: PositionFeatures
+    key: PositionFeatures
+    mask: Any  # the implementation's, with a method `at(scored)`
+    relative_biases: Mapping[str, jax.Array] | None = None  # if all layers share them
+
+    def at(self, scored_BP: jax.Array) -> "PreparedInputs":
+        """The inputs for only the queries at the scored positions."""
+        query = jax.tree.map(lambda leaf: gather_positions(leaf, scored_BP), self.query)
+        if self.key.relative is not None and self.key.relative.distances is not None:
+            relative = query.relative._replace(index=scored_BP)
+            query = query._replace(relative=relative)
+        return self._replace(query=query, mask=self.mask.at(scored_BP))
+
+
+class Projections(NamedTuple):
+    """What a layer's attention reads, [B, L, H, K] each: with rotary positions, before
+    relative terms and before queries are scaled."""
+
+    query: jax.Array
+    key: jax.Array
+    value: jax.Array
+
+
+def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
+    """Derives what all attention layers of a stack share."""
+    rotary = relative = None, None  # of queries, of keys
+    if "position" in inputs.query:
+        if options.position == "rotary":
+            rotary = _rotary(options, inputs, options.rope_theta)
+        if options.has_relative_terms:
+            relative = relative_features(options, inputs)
+    query, key = map(PositionFeatures, rotary, relative)
+    if "position" not in inputs.query and "token_type" in inputs.query:
+        by_type = jax.nn.one_hot(
+            inputs.query["token_type"], options.token_types, dtype=options.dtype
+        )
+        query = query._replace(output=by_type)
+    return PreparedInputs(query, key, _make_mask(options, inputs))
+
+
+def add_window(
+    options: Options, inputs: AttentionInputs, prepared: PreparedInputs
+) -> PreparedInputs:
+    """The inputs for layers with `model.window`, which may have another rotary base.
+
+    Raises:
+      UserError: the rows are not in the order of positions, or there are mems.
+    """
+    if inputs.pattern == "general":
+        raise UserError(
+            f"model.window is {options.window}, but the attention mask of this "
+            "objective is neither full nor causal; set model.window=0"
+        )
+    if inputs.mems_segment is not None:
+        raise UserError(
+            f"model.window is {options.window}, but to mems (objective.mem_len) all "
+            "queries attend; set model.window=0"
+        )
+    mask = _make_mask(options, inputs._replace(window=options.window))
+    if options.rope_theta_local:
+        query, key = _rotary(options, inputs, options.rope_theta_local)
+        prepared = prepared._replace(
+            query=prepared.query._replace(rotary=query),
+            key=prepared.key._replace(rotary=key),
+        )
+    return prepared._replace(mask=mask)
+
+
+def choose_inputs(
+    has_window: jax.Array, windowed: PreparedInputs, others: PreparedInputs
+) -> PreparedInputs:
+    """The inputs of a layer, chosen by a scalar, since layers may be scanned.
+
+    The two differ only in arrays; kernels have the same tiles.
+    """
+
+    def choose(one, other):
+        if one is other or not isinstance(one, jax.Array):
+            return other
+        return jnp.where(has_window, one, other)
+
+    return jax.tree.map(choose, windowed, others)
+
+
+def _rotary(options: Options, inputs: AttentionInputs, theta: float) -> list[tuple]:
+    """The angles of queries and of keys."""
+    positions = inputs.query["position"], inputs.key["position"]
+    width, scaling = options.rotary_width, options.rope_scaling
+    return [rotary_angles(each, width, theta, scaling) for each in positions]
+
+
+def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
+    """The mask of the implementation that `model.attention` chooses."""
+    name = choose_attention(options, inputs)
+    if inputs.clamp_len and options.attention not in ("auto", "dense"):
+        raise UserError(
+            f"model.attention {options.attention} has no largest distance "
+            "(objective.eval_clamp_len); set model.attention to dense or auto"
+        )
+    # A cache has a few queries a call.
+    if name == "dense" or inputs.by_distance or inputs.start is not None:
+        return dense_mask(inputs)
+    if name == "library":
+        return library_mask(inputs, implementation=library_kernel())
+    return _interval_kernel_mask(options, inputs)
+
+
+def _interval_kernel_mask(options: Options, inputs: AttentionInputs) -> Any:
+    """The mask of the platform's interval kernel."""
+    # Pallas takes a second to import.
+    if platform() == "gpu":
+        from research.networks.transformer.hopper_attention import (
+            hopper_mask,
+        )
+
+        return hopper_mask(inputs, head_width=options.key_width)
+    from research.networks.transformer.kernel_attention import interval_mask
+
+    return interval_mask(inputs, interpret=platform() != "tpu")
+
+
+def choose_attention(options: Options, inputs: AttentionInputs) -> str:
+    """`model.attention`; for "auto" the platform's kernel if usable, else "dense"."""
+    if options.attention != "auto":
+        return options.attention
+    names = PLATFORM_KERNELS.get(platform(), ())
+    usable = (name for name in names if _is_usable(name, options, inputs))
+    return next(usable, "dense")
+
+
+def _is_usable(name: str, options: Options, inputs: AttentionInputs) -> bool:
+    """Whether a kernel of this platform serves these options and inputs.
+
+    cuDNN supports bfloat16 and head widths up to 128 that 8 divides.
+    """
+    if options.lacks(name):
+        return False
+    if name == "library":
+        has_width = options.key_width <= 128 and options.key_width % 8 == 0
+        return has_width and options.operand_dtype == "bfloat16"
+    if platform() == "gpu":
+        from research.networks.transformer.hopper_attention import is_usable
+
+        return is_usable(options, inputs)
+    return True
+
+
+def library_kernel() -> str:
+    """The implementation of JAX's attention function for the platform."""
+    return "cudnn" if platform() == "gpu" else "xla"
+
+
+def platform() -> str:
+    """The platform of the mesh, whose devices need not be present; else JAX's."""
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    return jax.default_backend() if device is None else device.platform
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention or cross-attention."""
+
+    options: Options
+
+    @nn.compact
+    def __call__(
+        self,
+        states_BLD: jax.Array,
+        inputs: PreparedInputs,
+        *,
+        source_BMD: jax.Array | KeyValues | None = None,
+        slots: tuple[KeyValues, jax.Array] | None = None,
+        with_keys: bool = False,
+        with_projections: bool = False,
+    ) -> Any:
+        """[B, L, D] from states [B, L, D].
+
+        Args:
+          inputs: the prepared inputs of these queries and keys.
+          source_BMD: states that are projected to keys and values, or these themselves;
+            None: `states_BLD`.
+          slots: keys and values of all slots of a cache, and the slot from which on
+            those of the source are written; None: there is no cache.
+          with_keys: also return the keys and values of the source.
+          with_projections: also return the `Projections`.
+        """
+        options = self.options
+        num_heads, key_width = options.heads, options.key_width
+        t5 = options.init == "t5"
+        bias = options.bias and options.position != "relative"
+        dense = partial(Dense, options)
+
+        def project(name, state, count, init_scale=1.0):
+            axes = ("embed", "heads")
+            own = {"bias": bias or options.qkv_bias, "scale": init_scale, "name": name}
+            layer = dense(count * key_width, axes, **own)
+            y = layer(state).reshape(*state.shape[:2], count, key_width)
+            if options.qk_norm and name != "value":
+                y = Norm(options, axis=None, name=f"{name}_norm")(y)
+            return y
+
+        init_scale = key_width**-0.5 if t5 else 1.0
+        query = project("query", states_BLD, num_heads, init_scale)
+        own = source = states_BLD if source_BMD is None else source_BMD
+        num_kv_heads = options.num_kv_heads or num_heads
+        if not isinstance(source, KeyValues):
+            names = ("key", "value")
+            own = KeyValues(*(project(name, source, num_kv_heads) for name in names))
+        key, value = own if slots is None else slots[0].write(own, slots[1])
+        if num_kv_heads < num_heads:
+            repeats = num_heads // num_kv_heads
+            key, value = (jnp.repeat(each, repeats, axis=2) for each in (key, value))
+        if inputs.query.rotary is not None:
+            query = apply_rotary(query, *inputs.query.rotary)
+            key = apply_rotary(key, *inputs.key.rotary)
+        projections = Projections(query, key, value)
+        relative, scale = None, 1.0 if t5 else key_width**-0.5
+        if inputs.query.relative is not None:
+            features = inputs.query.relative, inputs.key.relative
+            terms = RelativeTerms(options, scale, name="relative")
+            query, key, relative = terms(query, key, *features, inputs.relative_biases)
+        else:
+            query = query * scale
+        out = self._attend(query, key, value, inputs.mask, relative)
+        if self.has_variable("params", HEAD_GATE):
+            out = gate_heads(out, self.get_variable("params", HEAD_GATE))
+        out = out.reshape(*out.shape[:2], options.attention_width)
+        out = self._project_out(partial(dense, bias=bias), out, inputs.query.output)
+        if with_projections:
+            return out, projections
+        return (out, own) if with_keys else out
+
+    def _attend(self, query, key, value, mask, relative):
+        """Attention by the implementation to which the mask belongs.
+
+        Where parameters are drawn, which it has none of, it is left out: layers are
+        drawn by `jax.vmap`, under which cuDNN's kernel refuses a mask that all share.
+        """
+        dtype, operand_dtype = query.dtype, self.options.operand_dtype
+        if self.is_initializing():
+            return jnp.zeros(query.shape[:-1] + value.shape[-1:], dtype)
+        query, key, value = (each.astype(operand_dtype) for each in (query, key, value))
+        if isinstance(relative, tuple):
+            relative = tuple(each.astype(operand_dtype) for each in relative)
+        rate = self.options.dropout_rate("attention")
+        drops = rate > 0 and self.has_rng("dropout")
+        if not isinstance(mask, DenseMask):
+            own = {} if relative is None else {"relative": relative}
+            if drops:
+                own |= {"dropout_rate": rate, "dropout_key": self.make_rng("dropout")}
+            return mask.attend(query, key, value, **own).astype(dtype)
+        drop = partial(dropout, self, place="attention") if drops else None
+        out = dense_attention(query, key, value, mask, relative=relative, drop=drop)
+        return out.astype(dtype)
+
+    def _project_out(self, dense, out, types_BLC):
+        """The output projection; with one-hot `types_BLC`, one for each token type."""
+        axes = ("heads", "embed")
+        layer = partial(dense, self.options.width, axes, residual=True)
+        if types_BLC is None:
+            return layer(name="out")(out)
+        types = range(self.options.token_types)
+        out_CBLD = jnp.stack([layer(name=f"out_{n}")(out) for n in types])
+        return jnp.einsum("blc,cbld->bld", types_BLC, out_CBLD)

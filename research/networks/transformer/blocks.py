@@ -1,0 +1,366 @@
+"""A stack of blocks, and the inputs that all blocks share."""
+
+# B batch, L length, M length of the encoder, P scored positions, N mems, D width
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jax import lax
+
+from research.contract.batch import input_names
+from research.networks.shared.dense import (
+    STATE_AXES,
+    Dense,
+    FeedForward,
+    Module,
+    Norm,
+    dropout,
+    gather_positions,
+    normal,
+)
+from research.networks.shared.dense_attention import AttentionInputs
+from research.networks.shared.positions import NUM_BUCKETS
+from research.networks.transformer.attention import (
+    Attention,
+    PreparedInputs,
+    add_window,
+    choose_inputs,
+    prepare,
+)
+from research.networks.transformer.cache import Cache, KeyValues
+from research.networks.transformer.drawn_branch import run_if_drawn
+from research.networks.transformer.layer_scan import run_layers
+from research.networks.transformer.options import TransformerOptions as Options
+from research.networks.transformer.relative import relative_biases
+
+
+class Mems(NamedTuple):
+    """Transformer-XL's memory: earlier inputs of all blocks, without gradient."""
+
+    state: jax.Array  # [B, layers, N, D]
+    segment: jax.Array  # [B, N]; 0: no query attends to it
+    same_length: bool = False  # a query attends to itself and the N - 1 before it
+    clamp_len: int = 0  # the largest distance; 0: none
+
+
+class Encoded(NamedTuple):
+    """The encoder's output, to which the decoder attends."""
+
+    states: Any  # [B, M, D], or `KeyValues` of all of the decoder's layers
+    segment: jax.Array  # [B, M]
+
+
+class Block(nn.Module):
+    """Self-attention, cross-attention if there is an encoder, feed-forward layer."""
+
+    options: Options
+
+    @nn.compact
+    def __call__(
+        self,
+        x_BLD: jax.Array,
+        self_inputs: PreparedInputs,
+        *,
+        num_keys: int | None = None,
+        mems: jax.Array | None = None,
+        cross: tuple[jax.Array | KeyValues, PreparedInputs] | None = None,
+        scored: jax.Array | None = None,
+        cache: tuple[KeyValues, jax.Array] | None = None,
+        with_projections: bool = False,
+        skips_norm: jax.Array | None = None,
+    ) -> Any:
+        """States [B, L, D] after the block, or [B, P, D] at the scored positions alone.
+
+        Args:
+          self_inputs: the prepared inputs of self-attention, for all L queries.
+          num_keys: only the first so many positions serve as keys; None: all.
+          mems: [B, N, D] earlier inputs of this block, which precede the other keys.
+          cross: the encoder's states [B, M, D], or their keys and values, and the
+            prepared inputs of cross-attention.
+          scored: [B, P].
+          cache: the keys and values of all slots, and the slot at which those of this
+            call begin. With it the result is a pair: the states, and a list of the keys
+            and values of self-attention and of cross-attention.
+          with_projections: the result is a pair, too: the states, and the `Projections`
+            of self-attention.
+          skips_norm: [] bool, whether attention reads states without a norm, whose
+            parameter then has no effect; None: it does not.
+        """
+        options, kept = self.options, []
+        pre_norm = options.norm_placement == "pre"
+
+        def before(x, name):
+            return Norm(options, name=name)(x) if pre_norm else x
+
+        def add(x, y, name):
+            x = x + dropout(self, y, "residual")
+            return x if pre_norm else Norm(options, name=name)(x)
+
+        def at_scored(states):
+            return states if scored is None else gather_positions(states, scored)
+
+        def attend(name, x, inputs, source, slots=None):
+            inputs = inputs if scored is None else inputs.at(scored)
+            attention = partial(Attention(options, name=name), x, inputs)
+            if with_projections and name == "attention":
+                y, projections = attention(source_BMD=source, with_projections=True)
+                kept.append(projections)
+                return y
+            if cache is None:
+                return attention(source_BMD=source)
+            y, keys = attention(source_BMD=source, slots=slots, with_keys=True)
+            kept.append(keys)
+            return y
+
+        x, num_mems = x_BLD, 0 if mems is None else mems.shape[1]
+        with_mems = x if mems is None else jnp.concatenate([mems, x], axis=1)
+        y = before(with_mems, "attention_norm")
+        if skips_norm is not None:
+            y = jnp.where(skips_norm, with_mems, y)
+        source = y if num_keys is None else y[:, : num_mems + num_keys]
+        y = attend("attention", at_scored(y[:, num_mems:]), self_inputs, source, cache)
+        before_attention = x = at_scored(x)
+        x = add(x, y, "attention_norm")
+        if cross is not None:
+            encoded, cross_inputs = cross
+            y = attend("cross", before(x, "cross_norm"), cross_inputs, encoded)
+            x = add(x, y, "cross_norm")
+        of_feedforward = before_attention if options.parallel_residual else x
+        y = before(of_feedforward, "feedforward_norm")
+        y = FeedForward(options, name="feedforward")(y)
+        x = add(x, y, "feedforward_norm")
+        x = nn.with_logical_constraint(x, STATE_AXES)
+        if with_projections:
+            return x, kept[0]
+        return x if cache is None else (x, kept)
+
+
+class Stack(Module):
+    """Consecutive blocks, with their parameters stacked over the layers.
+
+    If only some positions are scored, the last block computes only these.
+
+    Attributes:
+      pattern: the objective's promise about rank and reach: full | causal | general.
+      is_shared: the stack is both encoder and decoder: its blocks have cross-attention,
+        which is skipped in calls without an encoder's output.
+    """
+
+    options: Options
+    pattern: str
+    is_shared: bool = False
+
+    @nn.compact
+    def __call__(
+        self,
+        x_BLE: jax.Array,
+        group: Mapping,
+        *,
+        encoded: Encoded | None = None,
+        scored: jax.Array | None = None,
+        num_keys: int | None = None,
+        mems: Mems | None = None,
+        memorize: tuple[int, int] = (0, 0),
+        cache: Cache | None = None,
+        pattern: str | None = None,
+        with_inputs: bool = False,
+        with_projections: bool = False,
+        runs: jax.Array | None = None,
+    ) -> Any:
+        """States [B, L, D], or [B, P, D] at the scored positions, from x [B, L, E].
+
+        With mems the result is a pair of the states and the inputs [B, layers, any, D]
+        of all blocks at the positions to memorize; with a cache, of the states and the
+        next cache; with `with_inputs`, of the states and the inputs [layers, B, L, D]
+        of all blocks.
+
+        Args:
+          encoded: output of the encoder, for cross-attention; None: that of the cache.
+          scored: [B, P].
+          num_keys: only the first so many positions serve as keys; None: all.
+          mems: earlier inputs of all blocks, which also serve as keys.
+          memorize: first position to memorize, and the one after the last.
+          cache: keys and values of the preceding tokens, which also serve as keys.
+          pattern: the pattern of this group; None: the stack's.
+          with_projections: with `with_inputs`, the result is three: also the
+            `Projections` [layers, B, L, H, K] of all blocks.
+          runs: where the result is the states alone, [layers] bool: the blocks that
+            run; None: all, but for those that `layer_dropout` skips.
+        """
+        options, x = self.options, x_BLE
+        if x.shape[-1] != options.width:
+            axes = (None, "embed")
+            x = Dense(options, options.width, axes, name="project", unspecified=True)(x)
+        x = nn.with_logical_constraint(x, STATE_AXES)
+        if cache is not None:
+            encoded = encoded or cache.encoded
+            cache = cache.write_group(group, num_keys)
+        self_inputs, windowed = self._self_inputs(group, num_keys, mems, cache, pattern)
+        cross, block = None, Block(options, parent=None)
+        if encoded is not None:
+            cross = encoded.states, self._cross_inputs(group, encoded)
+
+        def run_block(x, layer, scored=None):
+            params, has_window, skips_norm, runs, dropout_key, *others = layer
+            mems_BND, keys, cross_keys = others
+            cross_of_layer = cross if cross_keys is None else (cross_keys, cross[1])
+            own_inputs = self_inputs
+            if windowed is not None:
+                own_inputs = choose_inputs(has_window, windowed, self_inputs)
+            run = partial(
+                block.apply,
+                {"params": params},
+                x,
+                own_inputs,
+                num_keys=num_keys,
+                mems=mems_BND,
+                cross=cross_of_layer,
+                scored=scored,
+                cache=None if cache is None else (keys, cache.used),
+                with_projections=with_projections,
+                skips_norm=skips_norm,
+                rngs={} if dropout_key is None else {"dropout": dropout_key},
+            )
+            if runs is not None:
+                skipped = x if scored is None else gather_positions(x, scored)
+                run_if, rate = lax.cond, options.dropout_rate("layer")
+                if rate:  # by which `_by_layer` draws
+                    run_if = partial(run_if_drawn, probability=1 - rate)
+                after = run_if(runs, run, lambda: skipped)
+            else:
+                after = run()
+            if cache is not None:
+                return after
+            if with_projections:
+                return after[0], (x, after[1])
+            if mems is None:
+                return after, x if with_inputs else None
+            return after, lax.stop_gradient(x[:, slice(*memorize)])
+
+        init = partial(self._init_blocks, block, x, group, self_inputs, cross)
+        params = self.param("blocks", partial(init, mems=mems, num_keys=num_keys))
+        layers = params, *self._by_layer(mems, cache, encoded, runs)
+        x, outputs = run_layers(options, run_block, x, layers, scored)
+        x = Norm(options, name="norm")(x) if options.norm_placement == "pre" else x
+        x = dropout(self, x, "output")
+        if cache is not None:
+            own, *of_encoder = outputs
+            encoded = encoded and encoded._replace(states=of_encoder[0])
+            return x, cache.write_states(own, encoded)
+        if with_projections:
+            return x, *outputs
+        if with_inputs:
+            return x, outputs
+        return x if mems is None else (x, jnp.moveaxis(outputs, 0, 1))
+
+    def _by_layer(self, mems, cache, encoded, runs):
+        """The inputs that differ by layer, stacked over the layers.
+
+        Returns:
+          whether the layer has a window, whether its attention has no norm, and whether
+          it runs; dropout keys, mems, and cached keys and values of self-attention and
+          of cross-attention; each None if there are none.
+        """
+        options, dropout_keys, mems_state = self.options, None, None
+        has_window = self._has_window if self._has_window.any() else None
+        is_first = np.arange(options.layers) == 0
+        skips_norm = None if options.first_attention_norm else is_first
+        if options.has_dropout and self.has_rng("dropout"):
+            dropout_keys = jax.random.split(self.make_rng("dropout"), options.layers)
+        rate = options.dropout_rate("layer")
+        if rate and dropout_keys is not None:
+            # As fairseq does, modules/layer_drop.py: drawn once for all rows, and not
+            # rescaled.
+            runs = jax.vmap(
+                lambda key: jax.random.bernoulli(jax.random.fold_in(key, 1), 1 - rate)
+            )(dropout_keys)
+        if mems is not None:
+            mems_state = jnp.moveaxis(lax.stop_gradient(mems.state), 1, 0)
+        keys = None if cache is None else cache.states
+        cross_keys = None if encoded is None else encoded.states
+        if not isinstance(cross_keys, KeyValues):  # states, which all layers share
+            cross_keys = None
+        of_layer = has_window, skips_norm, runs, dropout_keys, mems_state
+        return *of_layer, keys, cross_keys
+
+    def _init_blocks(self, block, x, group, self_inputs, cross, key, *, mems, num_keys):
+        """Parameters of all blocks, stacked over the layers."""
+        if self.is_shared and cross is None:
+            cross = x, self._cross_inputs(group, Encoded(x, group["segment"]))
+
+        def init_block(key):
+            mems_BND = None if mems is None else mems.state[:, 0]
+            more = {"num_keys": num_keys, "mems": mems_BND, "cross": cross}
+            return block.init(key, x, self_inputs, **more)["params"]
+
+        count = 1 if self.options.shared_layers else self.options.layers
+        params = jax.vmap(init_block)(jax.random.split(key, count))
+        return nn.meta.add_axis(params, 0, {nn.PARTITION_NAME: "layers"})
+
+    @property
+    def _has_window(self):
+        """[layers] bool."""
+        return np.array(
+            [self.options.has_window(n) for n in range(self.options.layers)]
+        )
+
+    def _self_inputs(self, group, num_keys, mems, cache, pattern):
+        """The prepared inputs of self-attention, with parameters that layers share.
+
+        Returns:
+          the inputs of all layers, or of those without a window; and the inputs of
+          those with a window, None if all layers have the same.
+        """
+        options, bias_table = self.options, None
+        pattern = pattern or self.pattern
+        if options.has_position_bias:
+            std = options.width**-0.5 if options.init == "t5" else 0.02
+            init = normal(options, std, None, "heads")
+            bias_table = self.param("relative", init, (NUM_BUCKETS, options.heads))
+        query = {name: group[name] for name in input_names(group)}
+        key = {name: array[:, :num_keys] for name, array in query.items()}
+        mems_segment = start = None
+        window = clamp_len = 0
+        if mems is not None:
+            mems_segment, clamp_len = mems.segment, mems.clamp_len
+            window = mems_segment.shape[1] - 1 if mems.same_length else 0
+        drops = options.drops_distances and self.has_rng("dropout")
+        if cache is not None:
+            key, start = cache.group, cache.used
+        inputs = AttentionInputs(
+            query,
+            key,
+            pattern,
+            mems_segment,
+            bias_table,
+            options.buckets(pattern) == "one_way",
+            start,
+            window,
+            by_distance=drops or clamp_len > 0,
+            clamp_len=clamp_len,
+        )
+        prepared = prepare(options, inputs)
+        if options.shared_relative_biases:
+            prepared = prepared._replace(relative_biases=relative_biases(self))
+        if options.position == "relative":
+            relative = prepared.key.relative
+            name = "distances" if inputs.by_distance else "sinusoids"
+            dropped = dropout(self, getattr(relative, name), "position")
+            relative = relative._replace(**{name: dropped})
+            prepared = prepared._replace(key=prepared.key._replace(relative=relative))
+        if not self._has_window.any():
+            return prepared, None
+        windowed = add_window(options, inputs, prepared)
+        return (windowed, None) if self._has_window.all() else (prepared, windowed)
+
+    def _cross_inputs(self, group, encoded):
+        # Only segments: ranks and positions of encoder and decoder are not comparable.
+        query, key = {"segment": group["segment"]}, {"segment": encoded.segment}
+        if self.options.cross_output == "token_type":
+            query["token_type"] = group["token_type"]
+        return prepare(self.options, AttentionInputs(query, key))

@@ -1,0 +1,99 @@
+"""The input embeddings of a transformer: tokens or queries, positions, token types."""
+
+# B batch, L length, E embedding width, F width of vectors beside tokens
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from research.contract.batch import FEATURE
+from research.contract.errors import UserError
+from research.networks.shared.dense import (
+    STATE_AXES,
+    Dense,
+    Module,
+    Norm,
+    dropout,
+    normal,
+)
+from research.networks.shared.embeddings import lookup, table_std
+from research.networks.shared.options import Options
+from research.networks.shared.positions import sinusoids
+from research.networks.transformer.options import TransformerOptions
+
+
+class QueryEmbedding(Module):
+    """The vector [E] that queries of the query stream read in place of a token.
+
+    XLNet's queries know the position of their target but not its token (Yang et al.
+    2019, section 2.3; `mask_emb` in the released modeling.py, with TensorFlow's default
+    initial values, Glorot's).
+    """
+
+    options: Options
+
+    @nn.compact
+    def __call__(self, batch: int, count: int) -> jax.Array:
+        """[B, count, E]."""
+        init = nn.with_logical_partitioning(
+            nn.initializers.glorot_uniform(), (None, "embed")
+        )
+        vector_1E = self.param("vector", init, (1, self.options.table_width))
+        shape = (batch, count, self.options.table_width)
+        x_BKE = jnp.broadcast_to(vector_1E[None], shape)
+        return nn.with_logical_constraint(x_BKE, STATE_AXES)
+
+
+class InputEmbedding(Module):
+    """Adds embeddings of positions and token types to those of tokens; then a norm.
+
+    A vector beside a token is projected and added, without a bias: a position without
+    one adds nothing. An image's region reads one token beside its features, whose
+    embedding is that bias (VisualBERT, Li et al. 2019, section 3.2, adds those of
+    features, segments and positions).
+
+    Relative token types (`model.token_type_encoding`) have no embedding: attention
+    reads them.
+    """
+
+    options: TransformerOptions
+
+    @nn.compact
+    def __call__(self, x_BLE: jax.Array, group: Mapping, *, length: int) -> jax.Array:
+        """[B, L, E] from token embeddings [B, L, E] and the group's arrays.
+
+        Args:
+          length: number of positions that the network reads.
+
+        Raises:
+          UserError: the table of learned positions is shorter than `length`.
+        """
+        options, x = self.options, x_BLE
+        width = x.shape[-1]
+        if FEATURE in group:
+            project = Dense(options, width, (None, "embed"), bias=False, name=FEATURE)
+            x = x + project(group[FEATURE].astype(x.dtype))
+        if options.position == "learned":
+            if length > options.max_length:
+                raise UserError(
+                    f"model.max_length is {options.max_length}, but the network reads "
+                    f"{length} positions (data.length, and what the objective adds); "
+                    "it must be at least that"
+                )
+            std = 0.01 if options.init == "gpt2" else table_std(options)
+            shape = (options.max_length, width)
+            init = normal(options, std, None, "embed")
+            table = self.param("position", init, shape)
+            x = x + lookup(table, group["position"])
+        elif options.position == "sinusoidal":
+            x = x + sinusoids(group["position"], width)
+        if options.token_types and options.token_type_encoding == "absolute":
+            shape = (options.token_types, width)
+            init = normal(options, table_std(options), None, "embed")
+            table = self.param("token_type", init, shape)
+            x = x + lookup(table, group["token_type"])
+        if options.has_embedding_norm:
+            x = Norm(options, name="norm")(x)
+        return dropout(self, x.astype(options.dtype), "embedding")

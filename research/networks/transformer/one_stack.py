@@ -1,0 +1,215 @@
+"""One transformer with options: embeddings, a stack of blocks, a readout, heads."""
+
+# B batch, L length, P scored positions, K positions in spans, N mems, D width
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from research.networks.shared.adaptive import (
+    AdaptiveEmbedding,
+    AdaptiveHead,
+    AdaptiveReadout,
+)
+from research.networks.shared.dense import gather_positions
+from research.networks.shared.embeddings import TokenEmbedding
+from research.networks.shared.features import FeatureLayers
+from research.networks.shared.heads import (
+    BoundaryHead,
+    HeadSpec,
+    Readout,
+    VocabHead,
+    make_heads,
+)
+from research.networks.shared.protocol import Layers
+from research.networks.transformer.blocks import Mems, Stack
+from research.networks.transformer.cache import Cache, empty_cache
+from research.networks.transformer.input_embeddings import (
+    InputEmbedding,
+    QueryEmbedding,
+)
+from research.networks.transformer.options import TransformerOptions as Options
+
+
+class Transformer(nn.Module):
+    """A stack that reads one group of arrays: BERT, GPT, XLNet and the like.
+
+    Attributes:
+      size: entries of the vocabulary.
+      pattern: the objective's promise about rank and reach: full | causal | general.
+      transform: the readout has BERT's layers before the table.
+      heads: number of values of each named head, or its `HeadSpec`.
+      offsets: number of offsets in a span that `boundary` distinguishes; 0: no such
+        head.
+      feature_states, lstm_layers: see `FeatureLayers`.
+      shared_token, shared_embedding, shared_stack, shared_output: modules of another
+        network to use in place of new ones; None: a new one.
+    """
+
+    options: Options
+    size: int
+    pattern: str = "general"
+    transform: bool = False
+    heads: Mapping[str, int | HeadSpec] | tuple = ()
+    offsets: int = 0
+    feature_states: str = "last"
+    lstm_layers: int = 0
+    shared_token: Any = None
+    shared_embedding: Any = None
+    shared_stack: Any = None
+    shared_output: Any = None
+
+    def setup(self):
+        # The names are those of the parameters in checkpoints.
+        options = self.options
+        self.query_embedding = QueryEmbedding(options)
+        if self.shared_token is None:
+            embedding = AdaptiveEmbedding if options.cutoffs else TokenEmbedding
+            self.token = embedding(options, self.size)
+        if self.shared_embedding is None:
+            self.embedding = InputEmbedding(options, name="embeddings")
+        if self.shared_stack is None:
+            self.stack = Stack(options, self.pattern)
+        if self.shared_output is None and options.cutoffs:
+            self.output = AdaptiveHead(options, self.size, self.embeddings()[0])
+        elif self.shared_output is None:
+            self.output = VocabHead(options, self.size, self.transform)
+        if self.offsets:
+            self.boundary_head = BoundaryHead(
+                options, self.size, self.offsets, name="boundary_head"
+            )
+        self.has_feature_layers = self.feature_states != "last" or self.lstm_layers > 0
+        self.feature_layers = FeatureLayers(
+            options, self.feature_states, self.lstm_layers, name="features"
+        )
+        self.pooler, self.named_heads = make_heads(options, self.heads)
+
+    def states(
+        self,
+        group: Mapping,
+        scored: jax.Array | None = None,
+        num_keys: int | None = None,
+        mems: Mapping | None = None,
+        reuse_len: int | None = None,
+        cache: Cache | None = None,
+        with_inputs: bool = False,
+        same_length: bool = False,
+        clamp_len: int = 0,
+        runs: jax.Array | None = None,
+    ) -> Any:
+        """States [B, L, D] of a group of arrays [B, L].
+
+        With mems it returns a pair of the states and the next mems: the last N of the
+        mems so far and of the first `reuse_len` positions of this group. Every query
+        outside padding attends to all mems outside padding, which directly precede the
+        first position, or follow it in rows with decreasing positions. No gradient
+        flows through mems (Dai et al. 2019, section 3.2).
+
+        With a cache it returns a pair of the states and the next cache; the keys of
+        this group follow those in the cache.
+
+        Args:
+          scored: [B, P] positions; the result then is the states [B, P, D] of these
+            alone. It equals gathering them afterwards, but the last block is cheaper.
+          num_keys: only the first so many positions serve as keys; the others are
+            queries, which read one vector in place of their tokens. None: all.
+          mems: `empty_mems` in the first step, then what the previous step returned:
+            `state` [B, layers, N, D], the inputs of each block, and `segment` [B, N],
+            0: padding.
+          reuse_len: number of positions that may become mems; None: all keys.
+          cache: `empty_cache`, or what the previous call returned.
+          with_inputs: without mems and cache, return a pair: the states, and the inputs
+            [layers, B, L, D] of all blocks.
+          same_length: with N mems, a query attends to itself and to the N - 1 tokens
+            before it, in place of all.
+          clamp_len: with mems, the distance that larger ones are replaced by; 0: none.
+          runs: without mems, cache and inputs, [layers] bool: the layers that run, the
+            others being skipped; None: all.
+        """
+        token, embedding = self.embeddings()
+        rows, length = group["token"].shape
+        if num_keys is None:
+            x = token(group["token"])
+        else:
+            query = self.query_embedding(rows, length - num_keys)
+            x = jnp.concatenate([token(group["token"][:, :num_keys]), query], axis=1)
+            length = num_keys
+        x = embedding(x, group, length=length)
+        stack = self.stack if self.shared_stack is None else self.shared_stack
+        stack = partial(stack, x, group, scored=scored, num_keys=num_keys)
+        if mems is None:
+            return stack(cache=cache, with_inputs=with_inputs, runs=runs)
+        state = jax.lax.stop_gradient(mems["state"])
+        segment, stop = mems["segment"], reuse_len or length
+        start = max(0, stop - segment.shape[1])
+        num_new = stop - start
+        mems = Mems(state, segment, same_length, clamp_len)
+        states, inputs = stack(mems=mems, memorize=(start, stop))
+        segment = jnp.concatenate([segment, group["segment"][:, start:stop]], 1)
+        state = jnp.concatenate([state, inputs], 2)
+        return states, {"state": state[:, :, num_new:], "segment": segment[:, num_new:]}
+
+    def features(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
+        """Inputs of fine-tuning heads [B, L, F], or [B, P, F] at `scored` [B, P].
+
+        They are the states, or `FeatureLayers` for rows with padding at their end.
+        """
+        if not self.has_feature_layers:
+            return self.states(group, scored)
+        read = ()
+        if self.feature_states != "vectors":
+            read = self.states(group, with_inputs=True)
+        x = self.feature_layers(group, *read)
+        return x if scored is None else gather_positions(x, scored)
+
+    def layers(self, group: Mapping) -> Layers:
+        """What all layers compute of a group of arrays [B, L]."""
+        token, embedding = self.embeddings()
+        x = embedding(token(group["token"]), group, length=group["token"].shape[1])
+        stack = self.stack if self.shared_stack is None else self.shared_stack
+        x, inputs, own = stack(x, group, with_inputs=True, with_projections=True)
+        return Layers(jnp.concatenate([inputs, x[None]]), *own)
+
+    def empty_mems(self, rows: int, length: int) -> dict[str, jax.Array]:
+        """Mems of `length` positions [B, N], all of which are padding."""
+        options = self.options
+        shape = (rows, options.layers, length, options.width)
+        return {
+            "state": jnp.zeros(shape, options.dtype),
+            "segment": jnp.zeros((rows, length), jnp.int32),
+        }
+
+    def empty_cache(self, rows: int, slots: int) -> Cache:
+        """A cache for `slots` tokens of each row."""
+        return empty_cache(self.options, rows, slots)
+
+    def embeddings(self) -> tuple[Any, Any]:
+        """The modules that embed tokens, and positions and token types."""
+        token = self.token if self.shared_token is None else self.shared_token
+        if self.shared_embedding is None:
+            return token, self.embedding
+        return token, self.shared_embedding
+
+    def readout(self, states: jax.Array) -> Readout | AdaptiveReadout:
+        """The vocabulary head at states [..., D]."""
+        output = self.output if self.shared_output is None else self.shared_output
+        if self.options.cutoffs:
+            return output(states)
+        return output(states, self.embeddings()[0].table_VE)
+
+    def boundary(self, left: jax.Array, right: jax.Array, offset: jax.Array) -> Readout:
+        """SpanBERT's vocabulary head of tokens between two states.
+
+        Args:
+          left, right: the states [B, K, D] before and after each token's span.
+          offset: [B, K] int32, the token's offset in its span, from 0.
+        """
+        return self.boundary_head(left, right, offset, self.embeddings()[0].table_VE)
+
+    def head(self, name: str, states: jax.Array) -> jax.Array:
+        """Float32 [..., n]: the head `name` at states [..., D]."""
+        return self.named_heads[name](states)

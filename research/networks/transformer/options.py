@@ -1,0 +1,354 @@
+"""The options of a transformer, and what follows from them."""
+
+import dataclasses
+import math
+import numbers
+from typing import ClassVar
+
+from research import networks
+from research.contract.errors import UserError
+from research.contract.fields import choice, number
+from research.networks.shared.options import depth, dim, dropout_rate
+from research.networks.shared.quantized import QUANTIZATIONS, RANGES, SCALES, SPLIT
+
+ONLY_BESIDE_AN_ENCODER = {
+    "decoder_layers": 0,
+    "shared_embeddings": True,
+    "shared_stacks": False,
+    "cross_output": "shared",
+}
+"""Keys that only an encoder-decoder reads -> their values for other networks."""
+
+
+STACK_PATTERNS = {"encoder": "full", "decoder": "causal"}
+"""Stack of an encoder-decoder -> its attention pattern."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformerOptions(networks.Network):
+    """Stacks of blocks: attention, then a feed-forward layer.
+
+    `position` only chooses the position scheme, except that with "relative" attention
+    layers have no biases beside those of the relative terms (Dai et al. 2019, section
+    3.3).
+
+    `attention` chooses the implementation: "dense" has logits of all pairs in memory,
+    "interval" is a kernel for TPUs (`research.networks.transformer.kernel_attention`)
+    or for Hopper GPUs (`research.networks.transformer.hopper_attention`), "library" is
+    cuDNN's kernel on a GPU (`research.networks.transformer.library_attention`). Of the
+    kernels only the TPU's supports relative terms; cuDNN's supports neither T5's bias
+    nor dropout of attention weights. On other devices, for tests, "interval" interprets
+    the TPU's kernel and "library" is XLA's implementation. "auto" is "interval" on a
+    TPU and on one Hopper GPU, and "library" on other GPUs, if it supports what these
+    options need, else "dense".
+
+    BERT, GPT and RoBERTa apply dropout to embeddings, attention weights and the outputs
+    of sublayers; T5, Transformer-XL and XLNet also inside feed-forward layers and to
+    the output of a stack, the last two to relative positions too.
+    """
+
+    decoder_layers: int = depth(0, least=0)  # blocks of a decoder; 0: layers
+    heads: int = dim(4, least=1)  # divides width, if head_width is 0
+    head_width: int = dim(0, least=0)  # of one head; 0: width / heads
+    num_kv_heads: int = dim(0, least=0)  # heads of keys and values, each of which
+    # serves heads / num_kv_heads queries (Ainslie et al. 2023); 0: heads
+    qkv_bias: bool = False  # biases of queries, keys and values without model.bias, too
+    # (Qwen; Bai et al. 2023, section 2.3)
+    qk_norm: bool = False  # a norm of each head's queries and of its keys (Henry et al.
+    # 2020; of rmsnorm as in Qwen3, of layernorm as in Dehghani et al. 2023)
+    parallel_residual: bool = False  # a block adds its attention and its feed-forward
+    # layer to the same states (GPT-J; Black et al. 2022, section 2.1.2)
+    feedforward: int = dim(1024, least=1)  # width inside the feed-forward layer
+    shared_embeddings: bool = True  # encoder and decoder have one token table
+    shared_stacks: bool = False  # encoder and decoder have the same parameters, but for
+    # the decoder's cross-attention
+    shared_layers: bool = False  # one block's parameters serve all layers
+    max_length: int = dim(512, least=1)  # rows of a table of learned positions
+    token_types: int = dim(0, least=0)  # sentence A or B, language, ...; 0: none
+    token_type_encoding: str = choice("absolute", ("absolute", "relative"))  # absolute:
+    # an embedding; relative: attention knows if two positions have the same type
+    norm_placement: str = choice("pre", ("pre", "post"))
+    embedding_norm: str = choice("auto", ("auto", "always", "never"))  # auto: where
+    # norm_placement is post
+    first_attention_norm: bool = True  # a norm before the first block's attention, too;
+    # False: none there (ModernBERT, whose embeddings have one)
+    position: str = choice(
+        "learned", ("learned", "sinusoidal", "rotary", "t5", "relative", "none")
+    )  # relative: Transformer-XL's, which mems need
+    position_bias: str = choice("auto", ("auto", "t5"))  # of attention logits, one for
+    # each bucket of distances; t5: beside any position (MPNet, Song et al. 2020); auto:
+    # with position t5 alone
+    position_buckets: str = choice("auto", ("auto", "one_way", "two_way"))  # of that
+    # bias, 32: one_way: all of keys before a query (t5x's decoder_only); two_way: half
+    # of keys after it; auto: one_way in causal stacks alone (Mesh TensorFlow's
+    # SelfAttention.compute_bias)
+    rope_theta: float = number(10_000.0, above=0)  # base of the wavelengths of rotary
+    rope_scaling: list = dataclasses.field(default_factory=list)  # [factor, low, high,
+    # length]: wavelengths beyond length / low grow by a factor, those below length /
+    # high stay (Llama 3.1, apply_scaling of the released code); []: all stay
+    rotary_fraction: float = number(1.0, above=0, most=1)  # of a head's width that
+    # rotary rotates, its first part (Black et al. 2022, section 2.1.1: 0.25)
+    window: int = dim(0, least=0)  # positions to each side to which a query attends, in
+    # rows that are full or causal; 0: all. Of ModernBERT 64, of its width of 128
+    global_every: int = depth(0, least=0)  # layers 0, n, 2n, ... have no window; 0: all
+    # layers have it
+    rope_theta_local: float = number(0.0, least=0)  # rope_theta of the layers that have
+    # a window; 0: the same
+    shared_relative_biases: bool = False  # all layers have the same biases u and v of
+    # relative positions and token types
+    cross_output: str = choice("shared", ("shared", "token_type"))  # the last layer of
+    # attention to an encoder; token_type: one for each token type of the decoder (MASS)
+    position_dropout: float = dropout_rate(0.0)  # of relative positions
+    position_dropout_unit: str = choice("position", ("position", "distance"))  # whose
+    # sines and cosines are dropped: those of a key's position, in a row; those of a
+    # distance, in all rows (Transformer-XL)
+    attention_dropout: float = dropout_rate(-1.0)  # of attention weights
+    feedforward_dropout: float = dropout_rate(0.0)  # inside a feed-forward layer
+    residual_dropout: float = dropout_rate(-1.0)  # of what a block adds to its input
+    layer_dropout: float = dropout_rate(0.0)  # of whole layers, which a step skips for
+    # all rows (LayerDrop, Fan et al. 2020), so that fewer layers do later
+    attention: str = choice("dense", ("auto", "dense", "interval", "library"))  # dense:
+    # all logits at once; interval: a kernel for TPUs, and one for Hopper without
+    # relative terms; library: cuDNN's, without these, T5's bias and attention_dropout;
+    # auto: the kernel of TPUs or of one Hopper, cuDNN's on other GPUs, or dense
+    quantization: str = choice("none", QUANTIZATIONS)  # int8: dense layers multiply
+    # 8-bit integers, in training too (Q8BERT), and the token table has their values;
+    # attention itself, norms and softmaxes are as without. ternary (TernaryBERT),
+    # binary (BinaryBERT): the same, but weights have three or two values; split: a
+    # kernel is the sum of two binary ones (BinaryBERT's ternary weight splitting)
+    quantization_scale: str = choice("channel", SCALES)  # what of a kernel has a scale
+    # of its own: each output, or the matrix
+    quantization_range: str = choice("token", RANGES)  # of what a dense layer reads:
+    # of each token; or ema: one for the layer, measured by palimpsest shrink
+    remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
+    scan_unroll: int = depth(4, least=1)  # layers a scan step; layers or more: no scan
+
+    dropout_places: ClassVar[tuple[str, ...]] = (
+        "embedding",
+        "position",
+        "attention",
+        "feedforward",
+        "residual",
+        "layer",
+        "output",
+        "head",
+    )
+
+    computation_keys: ClassVar = (
+        *networks.Options.computation_keys,
+        "attention",
+        "remat",
+        "scan_unroll",
+    )
+
+    abilities: ClassVar[tuple[networks.Ability, ...]] = tuple(
+        each
+        for each in networks.Ability
+        if each not in (networks.Ability.TOKEN_BIAS, networks.Ability.UNDROPPED)
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "rope_scaling", tuple(self.rope_scaling))
+        self._check_heads()
+        self._check_positions()
+        self._check_window()
+        self._check_dropout()
+        self._check_attention()
+
+    def _check_heads(self):
+        if self.parallel_residual and self.norm_placement == "post":
+            raise UserError(
+                "model.parallel_residual needs model.norm_placement pre, not post"
+            )
+        if not self.first_attention_norm and self.norm_placement == "post":
+            raise UserError(
+                "model.first_attention_norm=False needs model.norm_placement pre, not "
+                "post"
+            )
+        if not self.head_width and self.width % self.heads:
+            raise UserError(
+                f"model.heads is {self.heads}; it must divide model.width "
+                f"{self.width}, or set model.head_width"
+            )
+        if self.qk_norm and self.init == "t5":
+            raise UserError(
+                "model.init t5 leaves attention logits unscaled, and model.qk_norm "
+                "makes them large at first; set qk_norm=False or another init"
+            )
+        if self.heads % (self.num_kv_heads or self.heads):
+            raise UserError(
+                f"model.num_kv_heads is {self.num_kv_heads}; it must divide "
+                f"model.heads {self.heads}"
+            )
+
+    def _check_positions(self):
+        """Checks positions and token types, which may both be relative."""
+        rotated = self.rotary_width
+        if self.position == "rotary" and (rotated < 2 or rotated % 2):
+            raise UserError(
+                "model.position rotary needs an even width of heads that is rotated, "
+                f"at least 2, not {rotated}"
+            )
+        self._check_rotary()
+        if self.position == "relative" and self.width % 2:
+            raise UserError(
+                f"model.position relative needs an even model.width, not {self.width}"
+            )
+        for key in ("token_type_encoding relative", "cross_output token_type"):
+            name, value = key.split()
+            if getattr(self, name) == value and self.token_types < 2:
+                raise UserError(
+                    f"model.{key} needs model.token_types of at least 2, "
+                    f"not {self.token_types}"
+                )
+        if self.shared_relative_biases and not self.has_relative_terms:
+            raise UserError(
+                "model.shared_relative_biases needs model.position relative, "
+                f"not {self.position}"
+            )
+        if self.position_buckets != "auto" and not self.has_position_bias:
+            raise UserError(
+                f"model.position_buckets {self.position_buckets} needs "
+                "model.position_bias t5"
+            )
+
+    def _check_rotary(self):
+        for key, value in (("rope_scaling", ()), ("rotary_fraction", 1)):
+            if self.position != "rotary" and getattr(self, key) != value:
+                raise UserError(
+                    f"model.{key} needs model.position rotary, not {self.position}"
+                )
+        if not self.rope_scaling:
+            return
+        values = self.rope_scaling
+        is_legal = len(values) == 4 and all(
+            isinstance(each, numbers.Real) and not isinstance(each, bool)
+            for each in values
+        )
+        if not is_legal or not (values[0] >= 1 and 0 < values[1] < values[2]):
+            raise UserError(
+                "model.rope_scaling is [factor, low, high, length] with factor >= 1 "
+                f"and 0 < low < high, not {list(values)}"
+            )
+        if not (values[3] > 0 and math.isfinite(sum(values))):
+            raise UserError(
+                "model.rope_scaling ends with a length above 0, of finite numbers, "
+                f"not {list(values)}"
+            )
+
+    def _check_window(self):
+        for key in ("global_every", "rope_theta_local"):
+            if getattr(self, key) and not self.window:
+                raise UserError(
+                    f"model.{key} is {getattr(self, key)}, but there is no window; set "
+                    f"model.window, or model.{key}=0"
+                )
+        if self.rope_theta_local and self.position != "rotary":
+            raise UserError(
+                "model.rope_theta_local needs model.position rotary, "
+                f"not {self.position}"
+            )
+
+    def _check_dropout(self):
+        if self.position_dropout > 0 and self.position != "relative":
+            raise UserError(
+                "model.position_dropout needs model.position relative, "
+                f"not {self.position}"
+            )
+        if self.position_dropout_unit == "distance" and self.position != "relative":
+            raise UserError(
+                "model.position_dropout_unit distance needs model.position relative, "
+                f"not {self.position}"
+            )
+
+    def _check_attention(self):
+        if self.attention != "auto" and (what := self.lacks(self.attention)):
+            raise UserError(
+                f"model.attention {self.attention} has no {what}; "
+                "set model.attention=dense"
+            )
+
+    def lacks(self, attention: str) -> str:
+        """What these options need and an implementation does not support, else ""."""
+        needs = {
+            "relative terms (model.position, model.token_type_encoding)": (
+                attention == "library" and self.has_relative_terms
+            ),
+            "dropout of distances (model.position_dropout_unit)": (
+                attention != "dense" and self.drops_distances
+            ),
+            "dropout of attention weights (model.attention_dropout)": (
+                attention == "library" and self.dropout_rate("attention") > 0
+            ),
+            "bias of relative positions (model.position, model.position_bias)": (
+                attention == "library" and self.has_position_bias
+            ),
+        }
+        return next((what for what, is_needed in needs.items() if is_needed), "")
+
+    def has_window(self, layer: int) -> bool:
+        """Whether a layer of a stack has a window."""
+        return self.window > 0 and not (
+            self.global_every and layer % self.global_every == 0
+        )
+
+    @property
+    def has_zeros(self) -> bool:
+        return self.quantization not in ("binary", SPLIT)
+
+    @property
+    def has_relative_terms(self) -> bool:
+        """Whether attention logits have terms of relative positions or token types."""
+        return "relative" in (self.position, self.token_type_encoding)
+
+    @property
+    def has_position_bias(self) -> bool:
+        """Whether attention logits have T5's bias of relative positions."""
+        return "t5" in (self.position, self.position_bias)
+
+    def buckets(self, pattern: str) -> str:
+        """The buckets of T5's bias in a stack of this attention pattern: one_way, which
+        tell apart only distances to keys before a query, or two_way."""
+        if self.position_buckets == "auto":
+            return "one_way" if pattern == "causal" else "two_way"
+        return self.position_buckets
+
+    @property
+    def drops_distances(self) -> bool:
+        """Whether there is dropout of distances, which only dense attention has."""
+        is_distance = self.position_dropout_unit == "distance"
+        return is_distance and self.dropout_rate("position") > 0
+
+    @property
+    def has_embedding_norm(self) -> bool:
+        """Whether a norm follows the embeddings; "auto": in post-norm models."""
+        if self.embedding_norm == "auto":
+            return self.norm_placement == "post"
+        return self.embedding_norm == "always"
+
+    @property
+    def key_width(self) -> int:
+        """Width of the queries, keys and values of one head."""
+        return self.head_width or self.width // self.heads
+
+    @property
+    def rotary_width(self) -> int:
+        """Width of a head's first part, which rotary positions rotate."""
+        return int(self.key_width * self.rotary_fraction)
+
+    @property
+    def attention_width(self) -> int:
+        """Width of the queries, keys and values of all heads."""
+        return self.heads * self.key_width
+
+    @property
+    def max_positions(self) -> int | None:
+        return self.max_length if self.position == "learned" else None
+
+    @property
+    def mesh_unit(self) -> int:
+        return self.heads
+
+    def without_remat(self) -> "TransformerOptions":
+        return dataclasses.replace(self, remat="none")

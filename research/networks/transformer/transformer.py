@@ -1,0 +1,116 @@
+"""The transformer: BERT, GPT, XLNet, T5, ELECTRA and the like."""
+
+import dataclasses
+
+from flax import linen as nn
+
+from research import networks
+from research.contract.errors import UserError
+from research.networks.transformer.options import (
+    ONLY_BESIDE_AN_ENCODER,
+    TransformerOptions,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Network(TransformerOptions):
+    """Stacks of blocks, as its options say."""
+
+    def module(self, needs: networks.Needs, size: int) -> nn.Module:
+        from research.networks.transformer.bilm import BiLM
+        from research.networks.transformer.electra import (
+            GeneratorDiscriminator,
+        )
+        from research.networks.transformer.encoder_decoder import (
+            EncoderDecoder,
+        )
+        from research.networks.transformer.one_stack import Transformer
+
+        if needs.pattern == "self":  # rank, reach and low say it
+            needs = dataclasses.replace(needs, pattern="general")
+        self._check_needs(needs)
+        heads = tuple(needs.heads.items())
+        if needs.layers and needs.stacks != "one":
+            raise UserError(
+                "the states and projections of each layer are those of a network of "
+                f"one stack, but that of this objective has {needs.stacks}"
+            )
+        if needs.layers and self.dropout_rate("layer") > 0:
+            raise UserError(
+                "model.layer_dropout skips layers, of which this objective reads each; "
+                "set it to 0"
+            )
+        if needs.stacks == "encoder_decoder":
+            return EncoderDecoder(self, size, heads)
+        if needs.stacks == "two_directions":
+            return BiLM(self, size, needs.pattern, needs.transform)
+        if needs.stacks == "generator_discriminator":
+            return GeneratorDiscriminator(
+                self,
+                size,
+                fraction=needs.generator_size,
+                tie=needs.tie,
+                transform=needs.transform,
+                heads=heads,
+            )
+        return Transformer(
+            self,
+            size,
+            pattern=needs.pattern,
+            transform=needs.transform,
+            heads=heads,
+            offsets=needs.boundary_offsets,
+            feature_states=needs.features,
+            lstm_layers=needs.feature_lstm_layers,
+        )
+
+    def _check_needs(self, needs: networks.Needs) -> None:
+        """Raises UserError: a key is incompatible with what an objective needs."""
+        if 0 < self.token_types < needs.token_types:
+            raise UserError(
+                f"model.token_types is {self.token_types}, but the objective writes "
+                f"{needs.token_types} token types; it is at least {needs.token_types}, "
+                "or 0 for a network that ignores them"
+            )
+        if needs.mems and self.position != "relative":
+            raise UserError(
+                f"model.position is {self.position!r}, but mems need relative "
+                "positions; set model.position=relative"
+            )
+        if needs.mems and self.has_position_bias:
+            raise UserError(
+                f"model.position_bias is {self.position_bias!r}, which has no "
+                "distances to mems; set model.position_bias=auto"
+            )
+        if self.drops_distances and needs.pattern != "causal":
+            raise UserError(
+                "model.position_dropout_unit distance needs rows in the order of their "
+                f"positions, but the pattern of this objective is {needs.pattern}; set "
+                "model.position_dropout_unit=position"
+            )
+        if self.parallel_residual and needs.stacks == "encoder_decoder":
+            raise UserError(
+                "model.parallel_residual is for networks of one stack: a decoder has "
+                "cross-attention; set it to false"
+            )
+        if self.cutoffs and needs.stacks not in ("one", "two_directions"):
+            raise UserError("model.cutoffs is for networks of one stack; set it to []")
+        if self.cutoffs and needs.boundary_offsets:
+            raise UserError("model.cutoffs excludes objective.boundary_targets")
+        if needs.stacks == "encoder_decoder":
+            self._check_shared_stacks()
+            return
+        for name, value in ONLY_BESIDE_AN_ENCODER.items():
+            if getattr(self, name) != value:
+                raise UserError(
+                    f"model.{name} is {getattr(self, name)}, but the network of this "
+                    f"objective has no decoder beside an encoder; it must be {value}"
+                )
+
+    def _check_shared_stacks(self) -> None:
+        num_layers = self.decoder_layers or self.layers
+        if self.shared_stacks and num_layers != self.layers:
+            raise UserError(
+                f"model.decoder_layers is {num_layers}, but with model.shared_stacks "
+                f"the decoder has model.layers {self.layers}; set it to 0"
+            )

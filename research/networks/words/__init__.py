@@ -1,0 +1,1 @@
+"""Networks of word vectors: tables, convolutions and NNLM."""

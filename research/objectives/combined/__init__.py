@@ -1,0 +1,1 @@
+"""Several objectives in one: added up, alternating, or on packed rows."""

@@ -1,0 +1,1 @@
+"""Objectives that tell real tokens, entities or spans from replaced ones."""

@@ -1,1 +1,0 @@
-"""How text is corrupted: what is hidden, replaced or reordered; NumPy, batched."""

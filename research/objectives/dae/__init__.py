@@ -1,0 +1,1 @@
+"""Denoising autoencoders: an encoder reads noised text, a decoder restores it."""

@@ -1,0 +1,1 @@
+"""Layouts of rows that several objectives share: specials, pairs, two sides."""

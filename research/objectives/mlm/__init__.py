@@ -1,0 +1,1 @@
+"""Masked language modelling, of one text or of a parallel one."""

@@ -1,0 +1,312 @@
+"""Masked language modelling: hidden tokens from both sides (BERT, Devlin et al. 2019).
+
+Its fields give the published variants (ALBERT, RoBERTa, SpanBERT, StructBERT, whole
+word masking): the unit of masking, what replaces tokens, the format of the text, and
+further losses.
+"""
+
+# B batch, L length, K scored positions
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from research import networks, objectives
+from research.contract.batch import (
+    ArraySpec,
+    Example,
+    VocabInfo,
+    input_specs,
+    scored_specs,
+)
+from research.contract.fields import check_sum, choice, fraction, free_text, number
+from research.data.rows import TextSpec
+from research.objectives.layout import input_format, sentence_pairs
+from research.objectives.layout.input_format import SINGLE_FORMATS
+from research.objectives.losses.cross_entropy import (
+    Term,
+    cross_entropy,
+    masked_cross_entropy,
+)
+from research.objectives.noise import cloze, mask_units, scoring
+from research.objectives.noise.masking import (
+    DRAW_UNITS,
+    RANDOM_TOKENS,
+    ROUNDINGS,
+    STAYS,
+    TOKEN_SETS,
+    choose_independently,
+    mask_budget,
+    max_masked,
+    num_trigrams,
+    ordinary_counts,
+    replace_chosen,
+    shuffle_trigrams,
+    span_boundaries,
+)
+
+PREDICT_AT = ("masked", "previous")
+SENTENCE_TASKS = ("none", "nsp", "sop", "sop_released", "structural")
+
+
+@dataclass(frozen=True)
+class Objective(objectives.Objective):
+    """Reads bos, text, eos, or bos, A, eos, B, eos; scores all chosen positions.
+
+    rate * tokens of a row are chosen, where `tokens` includes specials.
+    """
+
+    rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
+    max_predictions: int = number(0, least=0)  # tokens of a row, or of each document of
+    # packed rows, that are chosen at most; 0: rate * length
+    mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
+    random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
+    # rest stays
+    predict_at: str = choice("masked", PREDICT_AT)  # the position whose state predicts
+    # a chosen token: its own, or the one before it, as in a causal model (GPT-BERT,
+    # Charpentier and Samuel 2024; ltgoslo/gpt-bert, dataset.py, MaskedDataset)
+    unit: str = choice("token", mask_units.MASK_UNITS)  # what is chosen as a whole
+    max_words: int = number(0, least=0)  # of an n-gram or span; 0: 3 of an n-gram,
+    # 10 of a span
+    entry_types: str = free_text("")  # of data.lexicon, separated by commas. Unit
+    # lexicon: entries that are chosen before single words ("": all); other units:
+    # entries that are words
+    count_exponent: float = number(0.0, least=0, most=8)  # tokens of the row are drawn
+    # one after another in proportion to how often they occur in the training text, to
+    # the power of minus this, and unk is not (DistilBERT: 0.7)
+    draw_unit: str = choice("token", DRAW_UNITS)  # mask, random or stay is drawn once
+    # for each token, or once for an unbroken run of chosen tokens
+    candidates: str = choice("ordinary", TOKEN_SETS)  # what may be chosen; all:
+    # specials, too (RoBERTa's code)
+    random_tokens: str = choice("ordinary", RANDOM_TOKENS)  # what random tokens are
+    # drawn from; all: the whole vocabulary (BERT's code); corpus: as often as in the
+    # training text (SpanBERT's code)
+    rounding: str = choice("nearest", (*ROUNDINGS, "independent"))  # of rate * tokens;
+    # random (RoBERTa): floor(rate * tokens + u); up (SpanBERT): specials do not count
+    # as tokens; independent (ERNIE): each unit is chosen by itself, at probability rate
+    format: str = choice("stream", (*SINGLE_FORMATS, *sentence_pairs.PAIR_FORMATS))
+    sentence_task: str = choice("none", SENTENCE_TASKS)  # classifies pairs, see
+    # `sentence_pairs`
+    short_rate: float = fraction(0.1)  # of segment pairs: fraction that is made shorter
+    shuffle_rate: float = fraction(0.0)  # fraction of tokens in trigrams that are
+    # shuffled, then scored (StructBERT: 0.05)
+    boundary_targets: int = number(0, least=0)  # positions of a span that are also
+    # predicted from the unmasked tokens around it (SpanBERT: 15), unless it touches a
+    # special; 0: none
+
+    pattern = "full"
+    score_methods: ClassVar = cloze.METHODS
+    shown_answers: ClassVar = {"mlm": STAYS, "sbo": STAYS}
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_sum(self, "mask_fraction", "random_fraction")
+        check_sum(self, "rate", "shuffle_rate")
+        if self.rounding == "independent" and self.unit in mask_units.MAX_WORDS:
+            raise ValueError(
+                "rounding independent needs unit token, word or lexicon, not "
+                f"{self.unit}, of which a row has as many as fit its budget"
+            )
+        if self.count_exponent and (
+            self.unit != "token" or self.rounding == "independent"
+        ):
+            raise ValueError(
+                "count_exponent needs unit token, and a rounding other than independent"
+            )
+        if self.shuffle_rate and self.boundary_targets:
+            raise ValueError(
+                "shuffle_rate and boundary_targets exclude each other: shuffled "
+                "trigrams have no boundary"
+            )
+        if self.predict_at == "previous":
+            if self.boundary_targets or self.shuffle_rate:
+                raise ValueError(
+                    "predict_at previous needs boundary_targets and shuffle_rate 0"
+                )
+            if self.candidates == "all":
+                raise ValueError(
+                    "predict_at previous needs candidates ordinary: nothing is before "
+                    "a row's first token"
+                )
+        if self.boundary_targets and self.candidates == "all":
+            raise ValueError(
+                "boundary_targets needs candidates ordinary: a span of specials has no "
+                "boundary"
+            )
+        if self.sentence_task != "none" and self.format in SINGLE_FORMATS:
+            raise ValueError(
+                f"sentence_task {self.sentence_task} needs two spans: format is "
+                f"{' or '.join(sentence_pairs.PAIR_FORMATS)}, not {self.format}"
+            )
+
+    def num_masked(self, length: int) -> int:
+        """The most masked tokens: by default 20 at length 128, 77 at 512."""
+        independent = self.rounding == "independent"
+        most = max_masked(self.rate, length, independent=independent)
+        return min(most, self.max_predictions or most)
+
+    @property
+    def fills_masks(self) -> bool:
+        return self.mask_fraction > 0 and self.predict_at == "masked"
+
+    @property
+    def min_length(self) -> int:
+        """bos, a token, eos; for pairs two more."""
+        return 3 if self.format in SINGLE_FORMATS else sentence_pairs.MIN_LENGTH
+
+    def text_spec(self, length: int) -> TextSpec:
+        if self.format in SINGLE_FORMATS:
+            return TextSpec(SINGLE_FORMATS[self.format], length - 2)
+        return sentence_pairs.text_spec(
+            self.sentence_task, self.format, length, self.short_rate
+        )
+
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        """K is the masked and the shuffled positions, and one for the class token."""
+        has_task = self.sentence_task != "none"
+        trigrams = int(num_trigrams(length, self.shuffle_rate))
+        count = self.num_masked(length) + 3 * trigrams + has_task
+        specs = input_specs(length) | scored_specs(count)
+        if self.boundary_targets:
+            specs |= {name: ArraySpec((count,)) for name in ("left", "right", "offset")}
+        return specs | (sentence_pairs.label_specs() if has_task else {})
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
+        """Masks units of a row's tokens.
+
+        Raises:
+          UserError: data.lexicon lacks entries that the fields need.
+        """
+        labels = {}
+        if self.format in SINGLE_FORMATS:
+            text = input_format.single(example, vocab, length)
+        elif self.sentence_task == "none":
+            text = input_format.pair(example, vocab, length)
+        else:
+            made = sentence_pairs.make_labels(self.sentence_task, example, key)
+            text = input_format.pair(example, vocab, length, made.swapped)
+            labels = {"label": made.label, "label_weight": made.label_weight}
+        scored = self._mask(text, key, vocab)
+        group = input_format.full_input(text.token, text.length)
+        return group | {"token_type": text.token_type} | scored | labels
+
+    def _mask(
+        self, text: input_format.Text, key: np.ndarray, vocab: VocabInfo
+    ) -> dict[str, np.ndarray]:
+        """Overwrites `text.token`; returns the arrays of all scored positions."""
+        length = text.token.shape[1]
+        num_masked = self.num_masked(length)
+        special = vocab.is_special[text.token]
+        chosen = self._choose(text, key, vocab, num_masked)
+        free = ~special & ~chosen
+        scored = replace_chosen(
+            text.token,
+            chosen,
+            key,
+            vocab,
+            num_scored=num_masked,
+            mask_fraction=self.mask_fraction,
+            random_fraction=self.random_fraction,
+            draw_unit=self.draw_unit,
+            random_tokens=self.random_tokens,
+        )
+        if self.predict_at == "previous":
+            scored["scored"] = np.maximum(scored["scored"] - 1, 0)
+        if self.boundary_targets:
+            scored |= span_boundaries(scored["scored"], scored["weight"], special)
+        if self.shuffle_rate:
+            num = num_trigrams(text.length, self.shuffle_rate)
+            max_num = int(num_trigrams(length, self.shuffle_rate))
+            shuffled = shuffle_trigrams(
+                text.token, free, key, vocab, count=num, max_count=max_num
+            )
+            scored = _concatenate(scored, shuffled)
+        if self.sentence_task != "none":
+            class_token = np.zeros((len(key), 1), np.int32)
+            scored = _concatenate(scored, {"target": class_token + vocab.pad_id})
+        return scored
+
+    def _choose(
+        self, text: input_format.Text, key: np.ndarray, vocab: VocabInfo, most: int
+    ) -> np.ndarray:
+        """[B, L] bool: the chosen tokens, at most `most` of each row."""
+        which = {"entry_types": self.entry_types, "candidates": self.candidates}
+        if self.rounding == "independent":
+            units = mask_units.find_units(text, vocab, self.unit, **which)
+            return choose_independently(key, *units, self.rate, most)
+        num_tokens = text.length
+        if self.rounding == "up":
+            num_tokens = (~vocab.is_special[text.token]).sum(axis=1)
+        count = mask_budget(
+            num_tokens, self.rate, most, rounding=self.rounding, key=key
+        )
+        which |= {"unit": self.unit, "max_words": self.max_words}
+        if exponent := self.count_exponent:
+            counts = ordinary_counts(vocab, "count_exponent", exponent)
+            which["weight"] = np.maximum(counts, 1) ** -exponent
+            which["weight"][vocab.unk_id] = 0
+        return mask_units.choose_units(key, text, vocab, count, **which)
+
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> scoring.ScoreRows:
+        """See `cloze.score_rows`; tokens are predicted at the position `predict_at`."""
+        rows = cloze.score_rows(example, scored, vocab, length, method)
+        rows.arrays["scored"] -= self.predict_at == "previous"
+        return rows
+
+    def for_scoring(self) -> "Objective":
+        """The objective whose only loss is that of masked tokens."""
+        return replace(self, sentence_task="none", boundary_targets=0, shuffle_rate=0.0)
+
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        heads = {}
+        if (task := self.sentence_task) != "none":
+            num_classes = sentence_pairs.NUM_CLASSES[task]
+            heads = sentence_pairs.pooled_head(task, num_classes)
+        return networks.Needs(
+            pattern=self.pattern,
+            transform=True,
+            heads=heads,
+            token_types=2 * (self.format not in SINGLE_FORMATS),
+            boundary_offsets=self.boundary_targets,
+        )
+
+    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+        """Terms: mlm, sbo (boundary), the sentence task; and accuracies (metrics)."""
+        positions = [batch["scored"]]
+        if self.boundary_targets:
+            positions += [batch["left"], batch["right"]]
+        states = net.states(batch, scored=jnp.concatenate(positions, axis=1))
+        here, *sides = jnp.split(states, len(positions), axis=1)
+        terms = masked_cross_entropy("mlm", net.readout(here), batch)
+        if self.boundary_targets:
+            offset = batch["offset"]
+            weight = batch["weight"] * (offset < self.boundary_targets)
+            readout = net.boundary(*sides, offset)
+            terms["sbo"] = cross_entropy(readout, batch["target"], weight)[0]
+        if self.sentence_task != "none":
+            logits = net.head(self.sentence_task, here[:, -1])
+            terms |= sentence_pairs.label_terms(self.sentence_task, logits, batch)
+        return terms, ()
+
+
+def _concatenate(first: dict, second: dict) -> dict:
+    """Concatenates arrays [B, K] along K; arrays that the second lacks are 0."""
+    num_more = second["target"].shape[1]
+    return {
+        name: np.concatenate(
+            [array, second.get(name, np.zeros((len(array), num_more), array.dtype))],
+            axis=1,
+        )
+        for name, array in first.items()
+    }

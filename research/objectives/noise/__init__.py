@@ -1,0 +1,1 @@
+"""Noise that several objectives share: masks, spans, and the rows that score a text."""

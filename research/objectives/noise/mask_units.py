@@ -1,0 +1,317 @@
+"""Units of masking: tokens, words, n-grams, spans, entries of a lexicon."""
+
+# B batch, L length, W words of a row, N words of a run
+
+from typing import NamedTuple
+
+import numpy as np
+
+from research.contract.batch import WORD, Lexicon, VocabInfo
+from research.contract.errors import UserError, unknown
+from research.data import counter_rng
+from research.data.read import lexicon as lexicons
+from research.objectives.layout.input_format import Text
+
+MASK_UNITS = ("token", "word", "ngram", "span", "lexicon")
+MAX_WORDS = {"ngram": 3, "span": 10}
+"""Unit -> words of its longest run (Lan et al. 2020, 3.1; Joshi et al. 2020, 3.1)."""
+
+SPAN_P = 0.2
+"""Parameter of the geometric distribution of span lengths (Joshi et al. 2020, 3.1)."""
+
+
+def run_lengths(unit: str, max_words: int = 0) -> np.ndarray:
+    """[N] float64: the probability of a run of n = 1..max_words words.
+
+    ngram: p(n) ~ 1/n (Lan et al. 2020, equation 1). span: geometric, truncated and
+    renormalised, so that with at most 10 words the mean is the published 3.8.
+
+    max_words: 0: the published maximum, MAX_WORDS.
+    """
+    n = np.arange(1, (max_words or MAX_WORDS[unit]) + 1)
+    weight = {"ngram": 1 / n, "span": SPAN_P * (1 - SPAN_P) ** (n - 1)}[unit]
+    return weight / weight.sum()
+
+
+def choose_units(
+    key: np.ndarray,
+    text: Text,
+    vocab: VocabInfo,
+    count: np.ndarray,
+    *,
+    unit: str,
+    max_words: int = 0,
+    entry_types: str = "",
+    candidates: str = "ordinary",
+    weight: np.ndarray | None = None,
+) -> np.ndarray:
+    """[B, L] bool: randomly chosen whole units of a text, at most `count` [B] tokens.
+
+    token: exactly `count`, all subsets equally likely. word: words in random order,
+    each that still fits. ngram: see `choose_runs`. span: see `choose_spans`. lexicon:
+    entries in random order, each that still fits; then words outside all entries.
+
+    Args:
+      max_words: words of the longest n-gram or span; 0: the published maximum.
+      entry_types: types of the lexicon, separated by commas. With unit lexicon, entries
+        of these types are chosen first ("": all); with other units they count as one
+        word.
+      candidates: one of `masking.TOKEN_SETS`.
+      weight: [V], with unit token: tokens are drawn one after another in proportion to
+        it; None: all alike.
+
+    Raises:
+      UserError: there is no data.lexicon, or it has no such entry.
+    """
+    if unit == "lexicon":
+        start, candidate = find_units(text, vocab, "word", candidates=candidates)
+        begins, inside = find_entries(text, vocab, entry_types)
+        chosen = counter_rng.choose_words(key, "choose", begins, inside, count)
+        left, free = count - chosen.sum(axis=1), candidate & ~inside
+        return chosen | counter_rng.choose_words(key, "rest", start, free, left)
+    start, candidate = find_units(
+        text, vocab, unit, entry_types=entry_types, candidates=candidates
+    )
+    if unit == "token" and weight is not None:
+        each = candidate * weight[text.token]
+        return counter_rng.choose_by_weight(key, "choose", each, count)
+    if unit == "token":
+        return counter_rng.choose_subset(key, "choose", candidate, count)
+    if unit == "word":
+        return counter_rng.choose_words(key, "choose", start, candidate, count)
+    choose = choose_spans if unit == "span" else choose_runs
+    lengths = run_lengths(unit, max_words)
+    return choose(key, "choose", start, candidate, count, lengths)
+
+
+def find_units(
+    text: Text,
+    vocab: VocabInfo,
+    unit: str,
+    *,
+    entry_types: str = "",
+    candidates: str = "ordinary",
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where units start, and which tokens may be chosen, [B, L] bool each.
+
+    Units are the words of `counter_rng.find_words`. Args: see `choose_units`.
+
+    Raises:
+      UserError: there is no data.lexicon, or it has no such entry.
+    """
+    if candidates == "ordinary":
+        candidate = ~vocab.is_special[text.token]
+    else:
+        candidate = np.arange(text.token.shape[1]) < text.length[:, None]
+    if unit == "token":
+        return candidate, candidate
+    start = (text.flags & WORD) > 0
+    if entry_types or unit == "lexicon":
+        begins, inside = find_entries(text, vocab, entry_types)
+        start = begins | (start & ~inside)
+    return start, candidate
+
+
+def find_entries(
+    text: Text, vocab: VocabInfo, entry_types: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where entries of the lexicon begin, and which tokens are in one, [B, L] bool.
+
+    Raises:
+      UserError: there is no data.lexicon, or it has no such entry.
+    """
+    lexicon, selected = select_entries(vocab, entry_types)
+    arrays = text.token, text.flags, text.length
+    entry = lexicons.match(*arrays, lexicon, eos_id=vocab.eos_id)
+    begins = (entry >= 0) & selected[entry]
+    row, position = np.nonzero(begins)
+    edge = np.zeros((len(entry), entry.shape[1] + 1), np.int8)
+    edge[row, position] = 1
+    edge[row, position + lexicon.size[entry[begins]]] -= 1
+    return begins, np.cumsum(edge[:, :-1], axis=1, dtype=np.int8) > 0
+
+
+def select_entries(vocab: VocabInfo, entry_types: str) -> tuple[Lexicon, np.ndarray]:
+    """The lexicon, and [E] bool: which entries have one of the types ("": all).
+
+    Raises:
+      UserError: there is no data.lexicon, or it has no such entry.
+    """
+    lexicon = vocab.lexicon
+    if lexicon is None:
+        raise UserError(
+            f"the objective needs {entry_types or 'entries'} of data.lexicon, which is "
+            "empty or not there; it names a file with lines of an entry, a tab and the "
+            "entry's type"
+        )
+    known = lexicon.type_names
+    names = [name.strip() for name in entry_types.split(",")] if entry_types else known
+    for name in names:
+        if name not in known:
+            raise unknown("objective.entry_types (of data.lexicon)", name, known)
+    selected = np.isin(lexicon.entry_type, [known.index(name) for name in names])
+    if not selected.any():
+        raise UserError(
+            f"data.lexicon has no entry of type {', '.join(names)} that is used: the "
+            "vocabulary does not know them, or each is an entry of another type before"
+        )
+    return lexicon, selected
+
+
+def choose_runs(
+    key: np.ndarray,
+    role: str,
+    start: np.ndarray,
+    candidate: np.ndarray,
+    budget: np.ndarray,
+    lengths: np.ndarray,
+    *,
+    shorten: bool = True,
+) -> np.ndarray:
+    """[B, L] bool: runs of whole words, which start at words in random order.
+
+    The number of words of a run is drawn from `lengths`, and limited to the words
+    before the next special or the text's end. A run that exceeds the rest of the budget
+    is shortened until it fits. If it still does not fit, or overlaps an earlier run, it
+    is skipped (google-research/albert, create_pretraining_data.py; that code lets
+    n-grams cross a special).
+
+    Args:
+      start, candidate: [B, L] bool; words are those of `counter_rng.find_words`.
+      budget: [B] tokens.
+      lengths: [N] probabilities of 1..N words.
+      shorten: False: runs that exceed the rest of the budget are skipped.
+    """
+    words = _word_table(start, candidate, extra=len(lengths))
+    order = words.shuffled(counter_rng.random_bits(key, role, start.shape[1]))
+    draw = counter_rng.uniform(key, f"{role} words", start.shape[1])
+    cumulative, ahead = np.cumsum(lengths), np.arange(len(lengths))
+    taken = np.zeros(words.exists.shape, bool)
+    left, live = np.array(budget, np.int64), np.arange(len(start))
+    for turn in range(order.shape[1]):
+        live = live[(left[live] > 0) & (turn < words.count[live])]
+        if not len(live):
+            break
+        word = order[live, turn]
+        begin = words.begin[live, word]
+        at = live[:, None], word[:, None] + ahead
+        joined = words.joined[at] | (ahead == 0)
+        joined = np.logical_and.accumulate(joined, axis=1)
+        total = cumulative[joined.sum(axis=1) - 1]
+        drawn = draw[live, begin] * total
+        drawn = np.searchsorted(cumulative[:-1], drawn, side="right") + 1
+        size = words.end[at] - begin[:, None]
+        fits = joined & (size <= left[live, None]) & (ahead < drawn[:, None])
+        num = fits.sum(axis=1)
+        accepted = (num > 0) & ~(taken[at] & fits).any(axis=1)
+        accepted &= shorten | (num == drawn)
+        taken[at] |= fits & accepted[:, None]
+        left[live] -= np.where(accepted, size[np.arange(len(live)), num - 1], 0)
+    chosen = np.zeros(start.shape, bool)
+    chosen[candidate] = np.repeat(taken[words.exists], words.size)
+    return chosen
+
+
+def choose_spans(
+    key: np.ndarray,
+    role: str,
+    start: np.ndarray,
+    candidate: np.ndarray,
+    budget: np.ndarray,
+    lengths: np.ndarray,
+) -> np.ndarray:
+    """[B, L] bool: spans of whole words, each starting with the word of a random token.
+
+    The token is any candidate that is not yet chosen. The number of words of a span is
+    drawn from `lengths`; words that are already chosen count, so spans may touch and
+    merge. A span ends before a special or the text's end, and in the middle of a word
+    where the budget ends (facebookresearch/SpanBERT, masking.py,
+    PairWithSpanMaskingScheme).
+
+    Args:
+      start, candidate: [B, L] bool; words are those of `counter_rng.find_words`.
+      budget: [B] tokens; exactly as many are chosen, if the row has as many candidates.
+      lengths: [N] probabilities of 1..N words.
+    """
+    words = _word_table(start, candidate, extra=len(lengths))
+    bits = counter_rng.random_bits(key, role, start.shape[1])
+    order = words.shuffled(_least_of_words(bits, candidate, words))
+    draw = counter_rng.uniform(key, f"{role} words", start.shape[1])
+    cumulative = np.cumsum(lengths)[:-1]
+    ahead, taken = np.arange(len(lengths)), np.zeros(words.exists.shape, bool)
+    left, live = np.array(budget, np.int64), np.arange(len(start))
+    last = np.zeros(len(start), np.int64)  # the last word of the last span
+    for turn in range(order.shape[1]):
+        live = live[(left[live] > 0) & (turn < words.count[live])]
+        if not len(live):
+            break
+        word = order[live, turn]
+        at = live[:, None], word[:, None] + ahead
+        joined = words.joined[at] | (ahead == 0)
+        joined = np.logical_and.accumulate(joined, axis=1)
+        drawn = draw[live, words.begin[live, word]]
+        num = np.searchsorted(cumulative, drawn, side="right") + 1
+        new = joined & (ahead < num[:, None]) & ~taken[at]
+        new &= ~taken[live, word][:, None]
+        size = np.where(new, words.end[at] - words.begin[at], 0)
+        new &= np.cumsum(size, axis=1) - size < left[live, None]
+        taken[at] |= new
+        left[live] -= np.where(new, size, 0).sum(axis=1)
+        over = live[left[live] < 0]
+        last[over] = (word + np.where(new, ahead, 0).max(axis=1))[left[live] < 0]
+    chosen = np.zeros(start.shape, bool)
+    chosen[candidate] = np.repeat(taken[words.exists], words.size)
+    row, position = np.arange(len(start)), np.arange(start.shape[1])
+    end = words.end[row, last][:, None]
+    cut = (position < end) & (position >= end + np.minimum(left, 0)[:, None])
+    return chosen & ~cut
+
+
+class _WordTable(NamedTuple):
+    """The words of each row in order, then N columns without words: [B, W + N]."""
+
+    exists: np.ndarray  # bool
+    begin: np.ndarray  # position of its first token
+    end: np.ndarray  # position after its last token
+    joined: np.ndarray  # bool: it directly follows the word before it
+    count: np.ndarray  # [B]: number of words of a row
+    size: np.ndarray  # number of tokens of each word, row by row
+
+    def shuffled(self, score: np.ndarray) -> np.ndarray:
+        """[B, W]: words ordered by the scores [B, L] uint64 at their first tokens."""
+        word = np.arange(self.count.max(initial=0), dtype=np.uint64)
+        score = np.take_along_axis(score, self.begin[:, : len(word)], axis=1)
+        score = score & ~counter_rng.INDEX_MASK | word
+        score[~self.exists[:, : len(word)]] = counter_rng.MAX_UINT64
+        score.sort(axis=1)
+        return (score & counter_rng.INDEX_MASK).astype(np.intp)
+
+
+def _least_of_words(
+    bits: np.ndarray, candidate: np.ndarray, words: _WordTable
+) -> np.ndarray:
+    """[B, L] uint64: the least bits of a word's tokens, at its first token."""
+    least = np.zeros_like(bits)
+    if len(words.size):
+        row = np.nonzero(words.exists)[0]
+        first = words.begin[words.exists]
+        edges = np.cumsum(words.size) - words.size
+        least[row, first] = np.minimum.reduceat(bits[candidate], edges)
+    return least
+
+
+def _word_table(start: np.ndarray, candidate: np.ndarray, extra: int) -> _WordTable:
+    """The table of the words that `start` and `candidate` [B, L] bool define.
+
+    Args:
+      extra: N, the number of columns without words.
+    """
+    first, size = counter_rng.find_words(start, candidate)
+    row, position = np.divmod(first, start.shape[1])
+    count = np.bincount(row, minlength=len(start))
+    exists = np.arange(count.max(initial=0) + extra) < count[:, None]
+    begin, end = np.zeros((2, *exists.shape), np.int64)
+    begin[exists], end[exists] = position, position + size
+    joined = np.zeros(exists.shape, bool)
+    joined[:, 1:] = exists[:, 1:] & (begin[:, 1:] == end[:, :-1])
+    return _WordTable(exists, begin, end, joined, count, size)

@@ -1,0 +1,1 @@
+"""Objectives that classify whole texts or each token of a corpus."""

@@ -1,0 +1,1 @@
+"""Supervised tasks: classes, tags, answers and texts."""

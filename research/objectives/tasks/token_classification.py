@@ -1,0 +1,176 @@
+"""Classification of words (named entities, chunks, parts of speech) in fine-tuning."""
+
+# B batch, L length, N labels
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research import networks
+from research.contract.batch import (
+    PART,
+    ArraySpec,
+    ConstantSpec,
+    Example,
+    VocabInfo,
+    input_group,
+    input_specs,
+    scored_specs,
+)
+from research.contract.fields import choice, free_text, number
+from research.data.rows import TextSpec
+from research.objectives.losses.cross_entropy import Term
+from research.objectives.tasks import crf, task_input
+
+
+@dataclass(frozen=True)
+class Objective(task_input.Task):
+    """Reads the words of a document; the first token of a word has its tag.
+
+    The last layer reads only that token's state (Devlin et al. 2019, 5.3). Words past
+    the end of the row are not scored; evaluations count them as predicted "O".
+
+    linear  a softmax for each word's tag.
+    crf     a linear-chain CRF over these logits (Lample et al. 2016); predicted tags
+            are the best sequence (Viterbi). The loss is -log p of the sequences of
+            tags, divided by the number of words as with linear.
+
+    With optimizer.frozen=token,embeddings,stack the network is not tuned, and the head
+    learns from `features` and `lstm_layers` (Devlin et al. 2019, section 5.3: concat,
+    two layers; Peters et al. 2018: mix), which model.dropout=0 leaves as they are.
+    """
+
+    format: str = choice("bert", task_input.FORMATS)  # bart: the states are those of
+    # the encoder, which no paper reports
+    head: str = choice("linear", ("linear", "crf", "gelu_norm"))  # gelu_norm: a dense
+    # layer, gelu and a norm before the last layer (ModernBertForTokenClassification)
+    features: str = choice("last", networks.FEATURES)  # states that the head reads: of
+    # the last block; of the last four, joined; a learned mix of embeddings and blocks;
+    # vectors alone; vectors, then the states of the last block (CoVe)
+    lstm_layers: int = number(0, least=0, most=8)  # of a BiLSTM that reads these, and
+    # that the head reads, with model.width units a direction; 0: none
+    vectors: str = free_text("")  # of words, which the network reads beside its own
+    # (task_input.VECTORS); "": none
+    vectors_width: int = number(0, least=0, most=2**20)  # their width
+
+    predicts = "tags"
+    head_weights: ClassVar = {"tag": "weight"}
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.format == "bart" and (self.features != "last" or self.lstm_layers):
+            raise ValueError("features is last and lstm_layers 0 with format bart")
+        task_input.check_vectors(self)
+
+    def text_spec(self, length: int) -> TextSpec:
+        room = length - self.num_specials(1)
+        return TextSpec("document", room, label="tags", arrays=("tags",))
+
+    def row_length(self, first_length: np.ndarray, length: np.ndarray) -> np.ndarray:
+        """[n]: lengths for `length` raw tokens, `first_length` in the first part."""
+        return length + self.num_specials(1)
+
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        prefix = "encoder_" if self.format == "bart" else ""
+        specs = scored_specs(length, gathered=False) | {"word": ArraySpec((length,))}
+        return input_specs(length, prefix) | specs
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
+        """Lays out the words; their tags are hidden.
+
+        `word` is 1 where words begin, also those whose tag the training text lacks,
+        which are predicted and not scored.
+        """
+        whole = example._replace(first_length=example.length)
+        begin, size = task_input.two_parts(whole, self.text_spec(length).length)
+        _, batch = self.lay_out(example, begin, size, vocab, length)
+        width = min(example.token.shape[1], self.text_spec(length).length)
+        tag, word = np.full((2, len(size), length), [[[-1]], [[0]]], np.int32)
+        first = int(self.format != "xlnet")
+        starts = (example.flags & PART) > 0
+        starts[:, :1] = True
+        own = np.where(starts, example.arrays["tags"], -1)
+        tag[:, first : first + width] = own[:, :width]
+        word[:, first : first + width] = starts[:, :width]
+        word &= np.arange(length) < first + size[:, :1]
+        is_scored = (tag >= 0) & (word > 0)
+        batch |= {
+            "target": np.where(is_scored, tag, 0),
+            "weight": is_scored.astype(np.float32),
+            "word": word,
+        }
+        return {name: batch[name] for name in self.batch_spec(length)}
+
+    def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
+        return task_input.vector_constants(self, vocab)
+
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        num_tags = max(1, len(vocab.labels))
+        name = "linear" if self.head == "crf" else self.head
+        heads = {"tag": task_input.head_spec(name, num_tags)}
+        if self.head == "crf":
+            heads["transition"] = networks.HeadSpec(num_tags + 1, "none")
+        return self.task_needs(
+            heads,
+            features=self.features,
+            feature_lstm_layers=self.lstm_layers,
+            input_features=self.vectors_width,
+        )
+
+    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+        """Terms: tag, and accuracy (a metric)."""
+        logits_BLN = self._logits(net, batch)
+        target, weight = batch["target"], batch["weight"]
+        if self.head == "crf":
+            loss = crf.negative_log_likelihood(
+                _transition(net, logits_BLN), logits_BLN, target, weight > 0
+            )
+        else:
+            log_p = jax.nn.log_softmax(logits_BLN)
+            of_target = jnp.take_along_axis(log_p, target[..., None], axis=2)
+            loss = -weight * of_target[..., 0]
+        total = jnp.sum(weight)
+        correct = jnp.sum(weight * (self._tags(net, logits_BLN, weight) == target))
+        terms = {"tag": Term(jnp.sum(loss), total)}
+        return terms | {"accuracy": Term(correct, total, 0.0)}, ()
+
+    def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
+        """tag [B, L] int32, the predicted tags; probability [B, L] of each, of a CRF
+        its marginal one; weight [B, L], 1 where words begin."""
+        logits_BLN = self._logits(net, batch)
+        tag_BL = self._tags(net, logits_BLN, batch["word"])
+        probability_BLN = jax.nn.softmax(logits_BLN)
+        if self.head == "crf":
+            transition, is_word = _transition(net, logits_BLN), batch["word"] > 0
+            probability_BLN = crf.marginals(transition, logits_BLN, is_word)
+        of_tag_BL1 = jnp.take_along_axis(probability_BLN, tag_BL[..., None], axis=2)
+        return {
+            "tag": tag_BL,
+            "probability": of_tag_BL1[..., 0],
+            "weight": batch["word"],
+        }
+
+    def _logits(self, net: Any, batch: dict) -> jax.Array:
+        """[B, L, N] float32."""
+        if self.format == "bart":
+            states = net.encode(input_group(batch, "encoder_")).states
+        else:
+            states = net.features(task_input.with_vectors(self, batch))
+        return net.head("tag", states)
+
+    def _tags(self, net: Any, logits_BLN: jax.Array, word_BL: jax.Array) -> jax.Array:
+        """[B, L] int32: the predicted tags of words, which are above 0 in `word_BL`."""
+        if self.head == "crf":
+            transition = _transition(net, logits_BLN)
+            return crf.best_tags(transition, logits_BLN, word_BL > 0)
+        return jnp.argmax(logits_BLN, axis=2).astype(jnp.int32)
+
+
+def _transition(net: Any, logits_BLN: jax.Array) -> jax.Array:
+    """The CRF's transitions: a linear head of the one-hot previous tag."""
+    return net.head("transition", jnp.eye(logits_BLN.shape[2] + 1))

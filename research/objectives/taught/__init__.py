@@ -1,0 +1,1 @@
+"""Objectives whose targets come from a teacher."""

@@ -1,0 +1,306 @@
+"""Losses of a student against a teacher: predictions, states, attention, relations.
+
+All are sums with weights (`Term`), so they do not depend on meshes or micro-batches.
+Weights count positions, whatever is averaged at each: elements, heads, keys. No
+gradient flows to the teacher.
+"""
+
+# B batch, K scored positions, C positions of a chunk or classes, L length, D width,
+# E width of the table, V rows of the table (with padding), H heads, M pairs of layers
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from research.networks import Layers, Readout, constrain
+from research.networks.shared.dense_attention import HIDDEN
+from research.objectives.losses.cross_entropy import Term
+from research.objectives.losses.softmax import (
+    compute_logits,
+    join_chunks,
+    split_chunks,
+    sum_over_chunks,
+)
+
+
+def divergence(logits_S: jax.Array, logits_T: jax.Array, temperature: float = 1.0):
+    """temperature^2 KL(teacher || student) of softmaxes over the last axis: float32.
+
+    The factor keeps the size of the gradient as the temperature changes (Hinton et al.
+    2015, section 2). It has the gradient of the cross-entropy with the teacher's
+    probabilities, and is 0 where both agree.
+    """
+    log_p_S, log_p_T = (
+        jax.nn.log_softmax(logits.astype(jnp.float32) / temperature)
+        for logits in (logits_S, logits_T)
+    )
+    each = jnp.exp(log_p_T) * (log_p_T - log_p_S)
+    return temperature**2 * jnp.sum(each, axis=-1)
+
+
+def class_divergence(
+    logits_S: jax.Array,
+    logits_T: jax.Array,
+    weight: jax.Array,
+    temperature: float,
+    *,
+    independent: bool = False,
+) -> Term:
+    """The divergence of classes.
+
+    Args:
+      logits_S, logits_T: [..., C].
+      weight: [...] float32.
+      independent: a text has any number of the classes, each with a probability of its
+        own, the sigmoid of its logit: the sum of their divergences.
+    """
+    pair = logits_S, lax.stop_gradient(logits_T)
+    if independent:  # a sigmoid is a softmax beside a logit of 0
+        pair = (jnp.stack([logits, 0 * logits], axis=-1) for logits in pair)
+    each = divergence(*pair, temperature)
+    each = jnp.sum(each, axis=-1) if independent else each
+    return Term(jnp.sum(each * weight), jnp.sum(weight))
+
+
+def vocabulary_divergence(
+    student: Readout, teacher: Readout, weight_BK: jax.Array, temperature: float
+) -> Term:
+    """The divergence of tokens, a few positions at a time.
+
+    Logits of neither network exist for all positions at once, and none are recomputed:
+    the forward pass computes the gradient, as in the fused cross-entropy. The teacher's
+    probabilities are of the rows that the student's softmax has: one whose softmax
+    includes rows that pad the vocabulary (`model.output_rows`) has none there.
+
+    Args:
+      student, teacher: the readouts at [B, K], of one vocabulary; their features may
+        differ in width.
+      weight_BK: float32; a position of weight 0 has no gradient.
+    """
+    is_row = jnp.arange(len(teacher.bias)) < student.size
+    total = _vocabulary_divergence(
+        temperature,
+        *(student.feature, student.table, student.bias),
+        *(teacher.feature, teacher.table, jnp.where(is_row, teacher.bias, HIDDEN)),
+        weight_BK.astype(jnp.float32),
+    )
+    return Term(total, jnp.sum(weight_BK))
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _vocabulary_divergence(
+    temperature, feature_BKE, table_VE, bias_V, other_BKE, other_VE, other_V, weight_BK
+):
+    def body(chunk):
+        feature, weight, other = chunk
+        logits = compute_logits(feature, table_VE, bias_V)
+        each_BC = divergence(
+            logits, compute_logits(other, other_VE, other_V), temperature
+        )
+        return jnp.sum(each_BC * weight), None
+
+    chunks = split_chunks(feature_BKE, 2 * len(table_VE), weight_BK, other_BKE)
+    return sum_over_chunks(body, chunks, skip=False)[0]
+
+
+def _forward(
+    temperature, feature_BKE, table_VE, bias_V, other_BKE, other_VE, other_V, weight_BK
+):
+    """The loss, and its gradients for a cotangent of one, as residuals."""
+    table = constrain(table_VE.astype(feature_BKE.dtype), "vocab", None)
+    other_table = constrain(other_VE.astype(other_BKE.dtype), "vocab", None)
+
+    def body(chunk):
+        feature_BCE, weight_BC, other_BCE = chunk
+        log_p_BCV, log_q_BCV = (
+            jax.nn.log_softmax(logits / temperature)
+            for logits in (
+                compute_logits(other_BCE, other_table, other_V),
+                compute_logits(feature_BCE, table, bias_V),
+            )
+        )
+        p_BCV = jnp.exp(log_p_BCV)
+        each_BC = temperature**2 * jnp.sum(p_BCV * (log_p_BCV - log_q_BCV), axis=-1)
+        factor_BC = temperature * weight_BC
+        grad_BCV = factor_BC[..., None] * (jnp.exp(log_q_BCV) - p_BCV)
+        rounded_BCV = grad_BCV.astype(feature_BCE.dtype)
+        dot = partial(jnp.einsum, preferred_element_type=jnp.float32)
+        sums = (
+            jnp.sum(each_BC * weight_BC),
+            dot("bcv,bce->ve", rounded_BCV, feature_BCE),
+            jnp.sum(grad_BCV, axis=(0, 1)),
+        )
+        return sums, (dot("bcv,ve->bce", rounded_BCV, table), each_BC)
+
+    chunks = split_chunks(feature_BKE, 2 * len(table), weight_BK, other_BKE)
+    (total, table_grad, bias_grad), each = sum_over_chunks(body, chunks, skip=False)
+    feature_grad, loss_BK = (join_chunks(x, feature_BKE.shape[1]) for x in each)
+    table_grad = constrain(table_grad, "vocab", None)
+    grads = feature_grad.astype(feature_BKE.dtype), table_grad, bias_grad, loss_BK
+    return total, grads
+
+
+def _backward(temperature, grads, cotangent):
+    feature, table, bias, weight = (g * cotangent.astype(g.dtype) for g in grads)
+    return feature, table, bias, None, None, None, weight
+
+
+_vocabulary_divergence.defvjp(_forward, _backward)
+
+
+def cosine_distance(
+    states_S: jax.Array, states_T: jax.Array, weight: jax.Array
+) -> Term:
+    """1 - cos(student, teacher) of states [..., D] (Sanh et al. 2019, section 3).
+
+    Args:
+      weight: [...] float32.
+    """
+    unit_S, unit_T = map(_unit, (states_S, lax.stop_gradient(states_T)))
+    each = 1 - jnp.sum(unit_S * unit_T, axis=-1)
+    return Term(jnp.sum(each * weight), jnp.sum(weight))
+
+
+def _unit(states: jax.Array) -> jax.Array:
+    """Float32 states of length 1, or 0 where they are 0, with a gradient of 0."""
+    states = states.astype(jnp.float32)
+    square = jnp.sum(states**2, axis=-1, keepdims=True)
+    is_zero = square < 1e-16
+    return jnp.where(is_zero, 0.0, states * lax.rsqrt(jnp.where(is_zero, 1.0, square)))
+
+
+def squared_error(
+    states_S: jax.Array, states_T: jax.Array, weight: jax.Array, *, normalize: bool
+) -> Term:
+    """The sum over layers of the mean squared difference of an element of the states.
+
+    Args:
+      states_S, states_T: [M, ..., D].
+      weight: [...] float32.
+      normalize: states have length 1 (Sun et al. 2019, "Patient knowledge
+        distillation", equation 7).
+    """
+    states_T = lax.stop_gradient(states_T)
+    if normalize:
+        states_S, states_T = map(_unit, (states_S, states_T))
+    error = (states_S.astype(jnp.float32) - states_T.astype(jnp.float32)) ** 2
+    total = jnp.sum(error * weight[None, ..., None])
+    return Term(total / states_S.shape[-1], jnp.sum(weight))
+
+
+def attention_error(student: Layers, teacher: Layers, mask_BLM: jax.Array) -> Term:
+    """The sum over layers of the mean squared difference of an attention logit.
+
+    Logits are those after 1 / sqrt(head width) (Jiao et al. 2020, equation 7, and the
+    released code, which also counts padding: 0 where the key, the difference where the
+    query is padding). Here the pairs count that attend.
+
+    Args:
+      student, teacher: layers [M, ...] with equal numbers of heads.
+      mask_BLM: bool, whether the query attends to the key.
+    """
+
+    def error(pair):
+        one, other = pair
+        squared_BHLM = (_attention_logits(one) - _attention_logits(other)) ** 2
+        return jnp.sum(jnp.where(mask_BLM[:, None], squared_BHLM, 0.0))
+
+    heads, num_keys = student.query.shape[3], mask_BLM.shape[2]
+    total = _sum_over_layers(error, student, teacher) / (heads * num_keys)
+    return Term(total, jnp.sum(mask_BLM, dtype=jnp.float32) / num_keys)
+
+
+def attention_divergence(student: Layers, teacher: Layers, mask_BLM: jax.Array) -> Term:
+    """The sum over layers of KL(teacher || student) of a query's attention in a head.
+
+    (Wang et al. 2020, "MiniLM", equation 5.) Arguments are those of `attention_error`.
+    """
+
+    def total(pair):
+        logits = map(_attention_logits, pair)
+        return _masked_divergence(*logits, mask_BLM)
+
+    heads = student.query.shape[3]
+    return Term(
+        _sum_over_layers(total, student, teacher) / heads, _num_queries(mask_BLM)
+    )
+
+
+def relation_divergence(
+    student: Layers,
+    teacher: Layers,
+    mask_BLM: jax.Array,
+    *,
+    names: tuple[str, ...],
+    heads: int,
+) -> Term:
+    """The sum over layers and names of KL(teacher || student) of a query's relations.
+
+    A relation is softmax(X X^T / sqrt(width)) where X has the vectors of all heads,
+    joined and cut into `heads` of `width`: of the values, with the heads of attention
+    (MiniLM, equation 6), or of queries, keys and values (Wang et al. 2021, "MiniLMv2",
+    equation 3). A position is related to those that it attends to where there is no
+    `model.window`.
+
+    Args:
+      student, teacher: layers [M, ...], of any numbers of heads.
+      mask_BLM: bool, whether the query attends to the key.
+      names: of query, key, value.
+    """
+
+    def total(pair):
+        return sum(
+            _masked_divergence(
+                *(_relation_logits(getattr(each, name), heads) for each in pair),
+                mask_BLM,
+            )
+            for name in names
+        )
+
+    return Term(
+        _sum_over_layers(total, student, teacher) / heads, _num_queries(mask_BLM)
+    )
+
+
+def _sum_over_layers(body, student, teacher):
+    """The sum of `body` over pairs of layers, one of which is in memory at a time."""
+
+    @partial(jax.checkpoint, prevent_cse=False)
+    def step(total, pair):
+        return total + body(pair), None
+
+    pairs = student, jax.tree.map(lax.stop_gradient, teacher)
+    pairs = tuple(each._replace(states=None) for each in pairs)
+    return lax.scan(step, jnp.zeros((), jnp.float32), pairs)[0]
+
+
+def _attention_logits(layer):
+    """[B, H, L, M] float32."""
+    width = layer.query.shape[-1]
+    logits = jnp.einsum(
+        "blhk,bmhk->bhlm", layer.query, layer.key, preferred_element_type=jnp.float32
+    )
+    return logits * width**-0.5
+
+
+def _relation_logits(vectors_BLHK, heads):
+    """[B, heads, L, L] float32."""
+    joined = vectors_BLHK.reshape(*vectors_BLHK.shape[:2], heads, -1)
+    width = joined.shape[-1]
+    logits = jnp.einsum(
+        "blhk,bmhk->bhlm", joined, joined, preferred_element_type=jnp.float32
+    )
+    return logits * width**-0.5
+
+
+def _masked_divergence(logits_S, logits_T, mask_BLM):
+    """The sum over heads and queries that attend to a key."""
+    hide = partial(jnp.where, mask_BLM[:, None])
+    each_BHL = divergence(hide(logits_S, HIDDEN), hide(logits_T, HIDDEN))
+    return jnp.sum(jnp.where(jnp.any(mask_BLM, axis=-1)[:, None], each_BHL, 0.0))
+
+
+def _num_queries(mask_BLM):
+    return jnp.sum(jnp.any(mask_BLM, axis=-1), dtype=jnp.float32)

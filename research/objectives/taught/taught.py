@@ -1,0 +1,155 @@
+"""An objective that wraps another one, with a frozen teacher beside it."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research import networks, objectives
+from research.contract.batch import (
+    CONSTANTS,
+    ArraySpec,
+    ConstantSpec,
+    Example,
+    VocabInfo,
+)
+from research.contract.errors import UserError, unknown
+from research.contract.fields import choice, free_text, model_of
+from research.data.rows import TextSpec
+from research.objectives.combined import composite
+
+NOT_WRAPPED = ("distill", "theseus", "joint", "mix")
+"""Objectives made of others: their parts can have a teacher."""
+
+BASE_OBJECTIVES = tuple(name for name in objectives.names() if name not in NOT_WRAPPED)
+
+
+@dataclass(frozen=True)
+class Taught(composite.Composite):
+    """Hides text as the base objective does; the teacher's parameters are constants."""
+
+    base_objective: str = choice("mlm", BASE_OBJECTIVES)
+    base: tuple = ()  # fields of `base_objective` -> values; others have defaults
+    teacher: str = free_text("")  # a run's workdir, one of its checkpoints, or hf:DIR
+    teacher_model: tuple = model_of("teacher")  # the teacher's keys of
+    # model; by default those of its run, or of the folder's config.json
+    teacher_dtype: str = choice("float32", ("float32", "bfloat16"))  # of its parameters
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("base", "teacher_model"):
+            fields = composite.parse_fields(getattr(self, name), name)
+            object.__setattr__(self, name, fields)
+        self._base, self._teacher  # noqa: B018 (raises what is wrong with their fields)
+
+    @functools.cached_property
+    def members(self) -> dict[str, objectives.Objective]:
+        try:
+            base = objectives.make_objective(self.base_objective, **dict(self.base))
+        except UserError as error:
+            raise UserError(f"objective.base: {error}") from error
+        return {"": base}
+
+    @property
+    def _base(self) -> objectives.Objective:
+        return self.members[""]
+
+    @functools.cached_property
+    def _teacher(self) -> networks.Network:
+        keys = {"network": "transformer", **dict(self.teacher_model)}
+        try:
+            kind = networks.FOLDER.part_class(keys["network"], "network")
+            known = ["network", *(field.name for field in dataclasses.fields(kind))]
+            for key in keys:
+                if key not in known:
+                    raise unknown("key of model", key, known)
+            return networks.from_config(keys)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"objective.teacher_model: {error}") from error
+
+    @property
+    def unwrapped(self) -> objectives.Objective:
+        return self._base
+
+    @property
+    def family(self) -> str:
+        return self._base.family
+
+    @property
+    def predicts(self) -> str:
+        return self._base.predicts
+
+    @property
+    def row_length(self):
+        return self._base.row_length
+
+    def for_evaluation(self) -> "Taught":
+        """The objective with the base objective of evaluations."""
+        fields = composite.evaluated_fields(self.base, self._base)
+        return self.with_fields(base=fields)
+
+    def evaluation_length(self, length: int) -> int:
+        return self._base.evaluation_length(length)
+
+    def text_spec(self, length: int) -> TextSpec:
+        return self._base.text_spec(length)
+
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        return self._base.batch_spec(length)
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
+        return self._base.corrupt(example, key, vocab, length)
+
+    def word_table(self, params: Mapping[str, Any]) -> Any:
+        return self._base.word_table(params)
+
+    def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
+        return self._base.predictions(net, batch)
+
+    def read_constants(self, group: Mapping, constants: Mapping) -> dict:
+        return self._base.read_constants(group, constants)
+
+    def _teacher_constants(
+        self, needs: networks.Needs, vocab: VocabInfo, loss: Callable
+    ) -> dict[str, ConstantSpec]:
+        """The teacher's parameters, as many as `loss(net, batch, key)` reads, beside
+        the constants of the base objective, which both networks read.
+
+        Raises:
+          UserError: the teacher's network has not what `needs` says.
+        """
+        network = networks.build(self._teacher, needs, vocab)
+        specs = self.batch_spec(self.min_length) | {"example": ArraySpec(())}
+        dtype, constants = jnp.dtype(self.teacher_dtype), self._base.constants(vocab)
+        shapes = {name: networks.unbox(own.arrays) for name, own in constants.items()}
+
+        def params(key):
+            batch = {n: jnp.zeros((1, *s.shape), s.dtype) for n, s in specs.items()}
+            batch[CONSTANTS] = jax.tree.map(
+                lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes
+            )
+            return networks.init(network, lambda net: loss(net, batch, key), key)
+
+        arrays = jax.eval_shape(lambda: params(jax.random.key(0)))
+        arrays = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), arrays
+        )
+        return constants | {"teacher": ConstantSpec(self.teacher, arrays)}
+
+    def _teacher_of(self, net: Any) -> Any:
+        """The teacher's network, computed as the student's is: in its dtype, ..."""
+        own, student = self._teacher, net.options
+        if type(own) is not type(student):
+            raise UserError(
+                f"the teacher's network is {own.name}, and model.network is "
+                f"{student.name}; distillation is between networks of one kind"
+            )
+        computed = {key: getattr(student, key) for key in own.computation_keys}
+        return networks.with_options(net, dataclasses.replace(own, **computed))

@@ -1,0 +1,38 @@
+"""Continuous bag of words: each word from the mean of those around it (word2vec)."""
+
+# B batch, L length, J offsets, E width of the features
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from research.contract.fields import choice
+from research.objectives.losses.cross_entropy import Term
+from research.objectives.vectors import word_scores, word_windows
+
+
+@dataclass(frozen=True)
+class Objective(word_windows.WordWindows):
+    """The mean of the contexts' vectors is to tell the centre from words that are drawn
+    (Mikolov et al. 2013a, section 3.1)."""
+
+    context_gradient: str = choice("sum", ("sum", "mean"))  # what each context's vector
+    # gets of the gradient of the mean of n; sum: all of it (released code, where it is
+    # not divided); mean: an n-th, which is its derivative
+
+    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+        """Terms: cbow, the mean over centres of the sum over positive and negatives."""
+        readout = net.readout(net.states(batch))
+        shape = (*readout.feature.shape[:2], 2 * self.window)
+        weight_BLJ = batch["weight"].reshape(shape)
+        total_BLE = word_scores.window_sum(readout.feature, weight_BLJ)
+        num_BL1 = jnp.sum(weight_BLJ, axis=-1, keepdims=True)
+        mean_BLE = total_BLE / jnp.maximum(num_BL1, 1.0)
+        if self.context_gradient == "sum":
+            mean_BLE = total_BLE + lax.stop_gradient(mean_BLE - total_BLE)
+        weight_BL = jnp.max(weight_BLJ, axis=-1)
+        scored = word_scores.scored_rows(batch, batch["target"].reshape(shape)[..., 0])
+        loss_BL = word_scores.score_alone(mean_BLE, readout, scored)
+        return {"cbow": Term(jnp.sum(loss_BL * weight_BL), jnp.sum(weight_BL))}, ()

@@ -1,0 +1,1 @@
+"""The optimizer: update rules, schedules, and what wraps them."""

@@ -1,0 +1,50 @@
+"""AdaGrad (Duchi et al. 2011): each entry has the rate 1 / sqrt(sum of its squares)."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from research.contract.fields import choice, number
+
+
+class State(NamedTuple):
+    sums: optax.Updates  # initial_sum + the squares of the gradients so far
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    initial_sum: float = number(0.0, least=0)  # of squares, before the first step
+    sum_includes: str = choice("step", ("step", "past"))  # by what the gradient of a
+    # step is divided; past: by the sum before it (GloVe's tool), which is above 0 at
+    # first
+    epsilon: float = number(1e-6, least=0)  # added to the root
+
+    def __post_init__(self):
+        if self.sum_includes == "past" and not self.initial_sum:
+            raise ValueError(
+                "optimizer.sum_includes past needs optimizer.initial_sum above 0"
+            )
+
+    def transforms(self) -> list[optax.GradientTransformation]:
+        def init(params):
+            return State(
+                jax.tree.map(lambda x: jnp.full_like(x, self.initial_sum), params)
+            )
+
+        def update(grads, state, params=None):
+            del params
+            squared = jax.tree.map(lambda s, g: s + (g) ** 2, state.sums, grads)
+            sums = squared if self.sum_includes == "step" else state.sums
+            updates = jax.tree.map(self._scaled, grads, sums)
+            return updates, State(squared)
+
+        return [optax.GradientTransformation(init, update)]
+
+    def _scaled(self, grad, total):
+        """The gradient over the root of its sum; 0 where that is 0."""
+        is_zero = total == 0
+        root = jnp.sqrt(jnp.where(is_zero, 1.0, total)) + self.epsilon
+        return jnp.where(is_zero, 0.0, grad / root)

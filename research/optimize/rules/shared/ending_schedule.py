@@ -1,0 +1,35 @@
+"""Schedules that end with the run, after a stable phase if it is to have one."""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import optax
+
+from research.contract.fields import fraction, number
+
+
+@dataclasses.dataclass(frozen=True)
+class EndingSchedule:
+    """A schedule that ends with the run; a subclass says how it falls from the peak.
+
+    With decay_fraction below 1 the rate stays at its peak until so many steps are left
+    (Hu et al. 2024, MiniCPM, section 4.1: warm-up, stable, decay).
+    """
+
+    decay_fraction: float = number(1.0, above=0, most=1)  # of the steps after the
+    # origin of the decay: the last ones, in which the rate decays; 1: all
+    final_fraction: float = fraction(0.0)  # of the peak, at which the decay ends
+
+    def decay(self, shared: Any, steps: int) -> optax.Schedule:
+        decay_steps = max(1, round(self.decay_fraction * steps))
+        stable_steps = steps - decay_steps
+        fall = self.fall(shared.learning_rate, decay_steps)
+        if not stable_steps:
+            return fall
+        return lambda count: fall(jnp.maximum(count - stable_steps, 0))
+
+    def fall(self, peak: float, steps: int) -> optax.Schedule:
+        """The rate by step, from the peak at step 0 to final_fraction of it at `steps`
+        and after."""
+        raise NotImplementedError

@@ -1,0 +1,62 @@
+"""Decoupled weight decay, and the parameters that it applies to."""
+
+import dataclasses
+import re
+from typing import Any
+
+import jax
+import optax
+
+from research.contract.fields import choice, number
+from research.networks.shared.quantized import INPUT_RANGE
+
+QUERY_BIASES = ("content_bias", "position_bias", "segment_bias")
+"""Parameters of `research.networks.transformer.relative.RelativeTerms`."""
+
+
+BIAS = re.compile(r"(.*_)?bias(_\d+)?")
+"""The name of a bias, as in bias, recurrent_bias, and bias_3 of filters of width 3."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightDecay:
+    """The keys of decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    weight_decay: float = number(0.01, least=0)  # x learning rate x parameter, a step
+    decay_params: str = choice("matrices", ("matrices", "query_biases", "all"))  # what
+    # decays: no biases and norms; also the queries' biases (XLNet); all (fairseq)
+
+    def add_decay(self) -> optax.GradientTransformation:
+        """Adds weight_decay x the parameter to the updates of those that decay."""
+        return optax.add_decayed_weights(self.weight_decay, self.decayed)
+
+    def decayed(self, params: Any) -> Any:
+        """True for each parameter that decays."""
+        return decayed_params(params, self.decay_params)
+
+
+def decayed_params(params: Any, which: str = "matrices") -> Any:
+    """True for each parameter that `weight_decay` applies to.
+
+    - "matrices": matrices and embeddings, but no biases and scales of norms (Devlin et
+      al. 2019, the released code).
+    - "query_biases": also the biases that relative attention adds to its queries, r_w,
+      r_r and r_s (zihangdai/xlnet, model_utils.py, include_in_weight_decay).
+    - "all": every parameter (fairseq/optim/adam.py, to which the trainer hands all
+      parameters as one group).
+
+    What is measured and not learned never decays: ranges of quantised inputs.
+
+    The parameters of blocks are stacked over layers, so a bias is recognised by its
+    name, not by the number of its dims.
+    """
+
+    def is_decayed(path, _):
+        name = str(path[-1].key)
+        if which == "query_biases" and name in QUERY_BIASES:
+            return True
+        if name == INPUT_RANGE:
+            return False
+        return which == "all" or not (name == "scale" or BIAS.fullmatch(name))
+
+    return jax.tree_util.tree_map_with_path(is_decayed, params)

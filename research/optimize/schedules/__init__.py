@@ -1,0 +1,11 @@
+"""Schedules of the learning rate, one file each: how it decays after the warm-up.
+
+Each module has a frozen dataclass `Schedule`. Its fields are its config keys; its
+method `decay(shared, steps)` returns the rate by the number of steps since the decay's
+origin (`research.optimize.schedule`). `shared` has the keys of all schedules, such as
+`learning_rate`, the peak; `steps` are those of the run from the origin on.
+"""
+
+from research.contract.parts import Folder
+
+SCHEDULES = Folder("research.optimize.schedules", "Schedule")

@@ -1,0 +1,17 @@
+"""A decay by a power of the fraction of steps that are left."""
+
+import dataclasses
+
+import optax
+
+from research.contract.fields import number
+from research.optimize.rules.shared.ending_schedule import EndingSchedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule(EndingSchedule):
+    power: float = number(1.0, above=0)
+
+    def fall(self, peak: float, steps: int) -> optax.Schedule:
+        end = peak * self.final_fraction
+        return optax.polynomial_schedule(peak, end, self.power, steps)

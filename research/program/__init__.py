@@ -1,0 +1,1 @@
+"""The program of a run: parameters, compiled steps, phases, and where they start."""

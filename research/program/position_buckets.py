@@ -1,0 +1,94 @@
+"""T5's buckets of distances: a run has those of what it starts or learns from."""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import jax
+from etils import epath
+
+from research import networks, objectives
+from research.checkpoints.checkpoint import path_name
+from research.config.identity import CONFIG_FILE, read_run_config
+from research.contract.batch import CONSTANTS
+from research.contract.errors import UserError
+from research.files.existence import exists
+from research.interop.huggingface import SOURCE, restore
+from research.interop.partial_restore import IN_ONE_STACK, find_checkpoint, saved_shapes
+from research.networks.transformer import transformer
+from research.networks.transformer.options import STACK_PATTERNS
+from research.program.setup import Program
+
+
+class Biases(NamedTuple):
+    """T5's biases of a network."""
+
+    options: Any
+    pattern: str  # of a network of one stack
+    names: Collection[str]  # of all parameters
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of the tables, a row for each bucket."""
+        has_tables = getattr(self.options, "has_position_bias", False)
+        return [n for n in self.names if has_tables and n.endswith("/relative")]
+
+    def buckets(self, table: str) -> str:
+        """The value of `model.position_buckets` that a table has."""
+        pattern = STACK_PATTERNS.get(table.split("/")[-2], self.pattern)
+        return self.options.buckets(pattern)
+
+
+def check_buckets(program: Program, config: Any) -> None:
+    """Checks the tables of T5's bias that come from other runs or models.
+
+    Raises:
+      UserError: the buckets of a table are of other distances there.
+    """
+    pattern = program.objective.pattern
+    names = _names(program.abstract_state.params)
+    own = Biases(program.network.options, pattern, names)
+    _check(config.train.init_from, config.train.init_scope, own, "train.init_from")
+    constants = program.constants.abstract.get(CONSTANTS, {})
+    if "teacher_model" in config.objective and "teacher" in constants:
+        keys = {"network": "transformer", **config.objective.teacher_model}
+        names = _names(constants["teacher"])
+        teacher = Biases(networks.from_config(keys), pattern, names)
+        _check(config.objective.teacher, "", teacher, "objective.teacher")
+
+
+def _check(source: str, scope: str, own: Biases, key: str) -> None:
+    if not (source and own.tables and (there := _biases_of(source, scope, key))):
+        return
+    section = "model" if key == "train.init_from" else f"{key}_model"
+    for name in own.tables:
+        in_one_stack = f"{IN_ONE_STACK.get(name.split('/')[0])}/relative"
+        found = [n for n in (name, in_one_stack) if n in there.tables]
+        if found and (buckets := there.buckets(found[0])) != own.buckets(name):
+            raise UserError(
+                f"{key}={source}: the buckets of {name} are {buckets} there and "
+                f"{own.buckets(name)} here; {section} needs position_buckets {buckets}"
+            )
+
+
+def _biases_of(source: str, scope: str, key: str) -> Biases | None:
+    """Those of a run or model; None: the source is none of those that have them."""
+    if source.startswith(SOURCE):
+        folder = restore.find_folder(source)
+        if (folder / restore.DISCRIMINATOR).is_dir():  # ELECTRA
+            return None
+        model = restore.open_model(folder)
+        names = [path for row in model.family.rows() for path in row.paths]
+        options = transformer.Network(**model.options)
+        return Biases(options, "".join(model.family.patterns[:1]), names)
+    path = epath.Path(source).expanduser()
+    runs = [p for p in (path, path.parent.parent) if exists(p / CONFIG_FILE)]
+    if not runs:
+        return None
+    content = read_run_config(runs[0])
+    pattern = objectives.make_objective(**content["objective"]).pattern
+    shapes = saved_shapes(find_checkpoint(source, key), scope, source)
+    return Biases(networks.from_config(content["model"]), pattern, _names(shapes))
+
+
+def _names(tree: Any) -> list[str]:
+    return [path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]

@@ -1,0 +1,390 @@
+"""Builds what a run needs from its config: data, network, mesh, jitted functions."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh
+
+from research import networks
+from research.config.objective import config_objective
+from research.contract.batch import ArraySpec, VocabInfo
+from research.contract.errors import UserError
+from research.contract.state import State
+from research.data.cache import resolve_cache_dir
+from research.data.documents import single_labels
+from research.data.pipeline import open_data
+from research.data.source.prefetch import prefetch
+from research.distributed import processes, sharding
+from research.objectives.losses.cross_entropy import Term
+from research.optimize import l0_gates
+from research.optimize.optimizer import make_optimizer, stop_frozen
+from research.optimize.pruning import check_prunable
+from research.program.constants import Constants
+from research.program.step import GRADIENT_NORM, make_evaluate, make_step
+
+
+class Program(NamedTuple):
+    """What `build_program` builds from a config, without allocating device memory."""
+
+    seed: int
+    objective: Any
+    network: Any  # unbound, see `research.networks.apply`
+    data: Any  # `research.data.pipeline.Data`; None without text
+    mesh: Mesh
+    init: Callable[[jax.Array], State]
+    init_optimizer: Callable[[Any], Any]  # the optimizer's state of parameters, jitted
+    step: Callable[[State, dict, jax.Array], State]  # jitted
+    step_without_remat: Callable[[State, dict, jax.Array], State]  # for counting FLOPs
+    evaluate: Callable
+    abstract_state: State  # shapes with shardings
+    abstract_batches: dict[int, dict]  # length -> the global batch, likewise, for
+    # data.length, which is the longest, and each of data.length_buckets
+    abstract_key: jax.ShapeDtypeStruct  # what `key_data` returns, likewise
+    abstract_eval_carry: Any  # the carry of an evaluation, likewise
+    abstract_eval_sums: Any  # the sums of its terms, which training may not have
+    constants: Constants  # the objective's constants, not read yet
+    replicated_dims: list[str]  # dims that the mesh does not divide
+    of_vocabulary: frozenset[str]  # names of parameters that have a row for each token
+
+    @property
+    def abstract_batch(self) -> dict:
+        """The global batch of data.length."""
+        return self.abstract_batches[max(self.abstract_batches)]
+
+    @property
+    def step_shapes(self) -> tuple[State, dict, jax.ShapeDtypeStruct]:
+        """The shapes of the arguments of `step`, for data.length."""
+        batch = self.abstract_batch | self.constants.abstract
+        return self.abstract_state, batch, self.abstract_key
+
+    def key_data(self) -> jax.Array:
+        """The data of the seed's key, on all devices: the last argument of `step`."""
+        data = np.asarray(jax.random.key_data(jax.random.key(self.seed)))
+        own = self.abstract_key.sharding
+        return jax.make_array_from_callback(data.shape, own, data.__getitem__)
+
+
+def build_program(
+    config: Any, devices: Any = None, vocab: VocabInfo | None = None
+) -> Program:
+    """Everything a run needs, from shapes alone.
+
+    Args:
+      config: the run's config.
+      devices: the devices of the mesh; None: all of jax.devices().
+      vocab: if given, no text is opened: the program can be compiled but not run.
+
+    Raises:
+      UserError: the config has a value with which no run is possible.
+    """
+    objective = config_objective(config)
+    mesh = sharding.make_mesh(config.mesh, devices)
+    _check_batch(config, objective, mesh)
+    model = networks.from_config(config.model)
+    optimizer = make_optimizer(config.optimizer, config.train.steps)
+    data = None if vocab else open_data(config, objective)
+    vocab = vocab or data.vocab
+    network = networks.build(model, objective.needs(vocab), vocab)
+    batch_specs = {
+        length: objective.batch_spec(length) | {"example": ArraySpec(())}
+        for length in (*config.data.length_buckets, config.data.length)
+    }
+    facts = data.vocabulary_facts if data else {}
+    constants = Constants(objective.constants(vocab), mesh, facts)
+    rest = network, optimizer, batch_specs[config.data.length], config.train.batch
+    rest = *rest, constants
+    init = eval_init = make_init(objective, *rest)
+    evaluated = objective.for_evaluation()
+    if evaluated is not objective:
+        eval_init = make_init(evaluated, *rest)
+    with sharding.context(mesh):
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        boxed, eval_boxed = (jax.eval_shape(f, key) for f in (init, eval_init))
+    state, shardings = networks.unbox(boxed), state_shardings(boxed, optimizer, mesh)
+    if (method := config.optimizer.prune) != "none":
+        check_prunable(model, state.params, f"optimizer.prune={method}")
+    step = partial(_jit_step, config, objective, optimizer, shardings)
+    step_with_remat = step_without_remat = step(network)
+    if (no_remat := model.without_remat()) != model:
+        step_without_remat = step(
+            networks.build(no_remat, objective.needs(vocab), vocab)
+        )
+    rows = partial(jax.ShapeDtypeStruct, sharding=sharding.batch_sharding(mesh))
+    replicated = sharding.replicated(mesh)
+    key_data = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0)))
+    return Program(
+        seed=config.seed,
+        objective=objective,
+        network=network,
+        data=data,
+        mesh=mesh,
+        init=jax.jit(lambda key: networks.unbox(init(key)), out_shardings=shardings),
+        init_optimizer=jax.jit(optimizer.init, out_shardings=shardings.opt_state),
+        step=step_with_remat,
+        step_without_remat=step_without_remat,
+        evaluate=jax.jit(
+            make_evaluate(evaluated, network, seed=config.seed),
+            out_shardings=(replicated, shardings.carry, replicated),
+        ),
+        abstract_state=_with_shardings(state, shardings),
+        abstract_batches=jax.tree.map(
+            lambda spec: rows((config.train.batch, *spec.shape), spec.dtype),
+            batch_specs,
+            is_leaf=lambda each: isinstance(each, ArraySpec),
+        ),
+        abstract_key=_with_shardings(key_data, replicated),
+        abstract_eval_carry=_with_shardings(eval_boxed.carry, shardings.carry),
+        abstract_eval_sums={
+            name: jax.tree.map(
+                lambda leaf: jax.ShapeDtypeStruct(
+                    leaf.shape, leaf.dtype, sharding=replicated
+                ),
+                each,
+            )
+            for name, each in eval_boxed.sums.items()
+            if name != GRADIENT_NORM
+        },
+        constants=constants,
+        replicated_dims=sharding.replicated_dims(
+            networks.logical_axes(boxed.params), state.params, mesh
+        ),
+        of_vocabulary=_of_vocabulary(boxed.params),
+    )
+
+
+def _of_vocabulary(boxed: Any) -> frozenset[str]:
+    """Names of the parameters, of which one dim is the vocabulary."""
+    axes = jax.tree_util.tree_leaves_with_path(
+        networks.logical_axes(boxed), is_leaf=sharding.is_logical_axes
+    )
+    return frozenset(
+        jax.tree_util.keystr(path, simple=True, separator="/")
+        for path, names in axes
+        if "vocab" in names
+    )
+
+
+def _with_shardings(shapes: Any, shardings: Any) -> Any:
+    """Abstract arrays of these shapes and shardings."""
+    return jax.tree.map(
+        lambda x, own: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=own),
+        shapes,
+        shardings,
+    )
+
+
+def _check_batch(config: Any, objective: Any, mesh: Mesh) -> None:
+    """Raises UserError: the batch cannot be divided among devices or micro-batches."""
+    sharding.check_batch_divides(mesh, config.train.batch, config.train.accumulate)
+    if config.train.accumulate > 1 and not objective.supports_accumulation:
+        raise UserError(
+            f"train.accumulate={config.train.accumulate}: objective "
+            f"{config.objective.name} compares the examples of a batch and cannot be "
+            "split; set train.accumulate=1"
+        )
+
+
+def _jit_step(
+    config: Any, objective: Any, optimizer: Any, shardings: State, network: Any
+) -> Callable[[State, dict, jax.Array], State]:
+    step = make_step(
+        objective,
+        network,
+        optimizer,
+        accumulate=config.train.accumulate,
+        dropout=network.options.has_dropout,
+        log_every=config.train.log_every,
+        stop_frozen=partial(stop_frozen, parts=config.optimizer.frozen),
+        draw=l0_gates.draw if config.optimizer.prune == "l0" else None,
+    )
+    return jax.jit(step, donate_argnums=0, out_shardings=shardings)
+
+
+def use_compilation_cache(cache_dir: str) -> None:
+    """Makes JAX cache compiled programs in the folder of `data.cache_dir`."""
+    folder = resolve_cache_dir(cache_dir) / "xla"
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def make_init(
+    objective: Any,
+    network: Any,
+    optimizer: optax.GradientTransformation,
+    batch_spec: dict[str, ArraySpec],
+    batch_size: int,
+    constants: Constants | None = None,
+) -> Callable[[jax.Array], State]:
+    """A function from a random key to the state before step 0.
+
+    Only the parameters that the loss uses are created. They are boxed with their
+    logical axes: `networks.unbox` gives the arrays, `state_shardings` reads the axes.
+    """
+
+    def loss_fn(net):
+        batch = zero_batch(batch_spec, batch_size) | {"carry": None}
+        batch |= constants.zeros if constants else {}
+        found = objective.loss(net, batch, jax.random.key(0))
+        _check_loss(objective.name, found)
+        return found
+
+    def init(key: jax.Array) -> State:
+        (terms, carry), boxed = networks.init_with_output(network, loss_fn, key)
+        zero = jnp.zeros((), jnp.float32)
+        return State(
+            step=jnp.zeros((), jnp.int32),
+            params=boxed,
+            opt_state=optimizer.init(networks.unbox(boxed)),
+            carry=jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), carry),
+            sums={name: (zero,) * 3 for name in [*terms, GRADIENT_NORM]},
+        )
+
+    return jax.jit(init)  # traced once, for its shapes and for its values
+
+
+def _check_loss(name: str, found: Any) -> None:
+    """Raises UserError: the loss of the objective `name` is not (terms, carry)."""
+    if not isinstance(found, tuple) or isinstance(found, Term) or len(found) != 2:
+        raise UserError(
+            f"objective {name}: loss returns a {type(found).__name__}; it returns the "
+            "pair (terms, carry), with () as the carry of an objective without one"
+        )
+    if not isinstance(found[0], Mapping):
+        raise UserError(
+            f"objective {name}: the terms of loss are a {type(found[0]).__name__}; "
+            "they are a dict: name -> Term"
+        )
+    for term, value in found[0].items():
+        if not isinstance(value, Term) or jnp.shape(value.total) != ():
+            raise UserError(
+                f"objective {name}: loss returns {term!r} as {value!r:.60}; a term is "
+                "a Term of two sums, its total and its weight"
+            )
+
+
+def zero_batch(
+    batch_spec: dict[str, ArraySpec], batch_size: int
+) -> dict[str, jax.Array]:
+    """A batch of zeros: arrays [batch_size, ...] of an objective's batch spec."""
+    return {
+        name: jnp.zeros((batch_size, *spec.shape), spec.dtype)
+        for name, spec in batch_spec.items()
+    }
+
+
+def state_shardings(boxed: State, optimizer: Any, mesh: Mesh) -> State:
+    """The sharding of each leaf of the state; `boxed` is the abstract state.
+
+    A leaf of the optimizer's state has its parameter's sharding where their shapes
+    agree, else it is replicated (AdaFactor's rows and columns). Parameters without
+    moments have no leaf in it.
+    """
+
+    def opt_sharding(leaf, param, own):
+        if isinstance(leaf, optax.MaskedNode):
+            return leaf
+        return own if leaf.shape == param.shape else replicated
+
+    replicated = sharding.replicated(mesh)
+    shapes = networks.unbox(boxed.params)
+    params = jax.tree.map(
+        lambda names, leaf: sharding.parameter_sharding(names, leaf.shape, mesh),
+        networks.logical_axes(boxed.params),
+        shapes,
+        is_leaf=sharding.is_logical_axes,
+    )
+    opt_state = optax.tree.map_params(
+        optimizer,
+        opt_sharding,
+        boxed.opt_state,
+        shapes,
+        params,
+        transform_non_params=lambda _: replicated,
+        is_leaf=lambda leaf: isinstance(leaf, optax.MaskedNode),
+    )
+    return State(
+        step=replicated,
+        params=params,
+        opt_state=opt_state,
+        carry=jax.tree.map(lambda _: sharding.batch_sharding(mesh), boxed.carry),
+        sums=jax.tree.map(lambda _: replicated, boxed.sums),
+    )
+
+
+def initial_state(program: Program, seed: int) -> State:
+    """The state before step 0, sharded over the devices of all processes."""
+    replicated = sharding.replicated(program.mesh)
+    return program.init(
+        jax.jit(lambda: jax.random.key(seed), out_shardings=replicated)()
+    )
+
+
+def first_state(program: Program, config: Any) -> State:
+    """`initial_state`; if train.init_from is set, with its parameters, and with the
+    optimizer's state of these: pruning keeps weights there."""
+    state = initial_state(program, config.seed)
+    if not config.train.init_from:
+        return state
+    state = state._replace(opt_state=None)  # frees its memory
+    from research.interop.partial_restore import restore_params, source_digest
+
+    processes.assert_equal_across_hosts(
+        **{"train.init_from": source_digest(config.train.init_from)}
+    )
+    params, _ = restore_params(
+        config.train.init_from,
+        config.train.init_scope,
+        state.params,
+        layers=config.train.init_layers,
+        of_vocabulary=program.of_vocabulary,
+        **program.data.vocabulary_facts,
+    )
+    return state._replace(params=params, opt_state=program.init_optimizer(params))
+
+
+def label_names(program: Program) -> list[str]:
+    """The names of the values of a task's head: classes or tags; [] of another."""
+    labels, kind = program.data.vocab.labels, program.objective.predicts
+    names = {"class": labels, "tags": labels, "set": single_labels(labels)}
+    return [*names.get(kind, ())]
+
+
+def count_parameters(params: Any) -> int:
+    """The number of scalars in a tree of parameters."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def train_batches(program: Program, start: int, stop: int) -> Iterator[dict]:
+    """The batches of steps start to stop, prefetched to the devices."""
+    rows = sharding.rows_of_process(program.abstract_batch)
+    host_batches = program.data.train.batches(start, rows, stop)
+    return _prefetch_to_devices(program, host_batches)
+
+
+def eval_batches(program: Program) -> Iterator[dict]:
+    """Each example of the evaluation split once; the last batch is padded."""
+    rows = sharding.rows_of_process(program.abstract_batch)
+    return _prefetch_to_devices(program, program.data.eval.evaluation(rows))
+
+
+def _prefetch_to_devices(program: Program, host_batches: Iterator) -> Iterator[dict]:
+    """The batches with their rows on the devices, and with the constants."""
+    like, constants = program.abstract_batch, program.constants.arrays
+    return prefetch(
+        sharding.to_devices(batch, like) | constants for batch in host_batches
+    )
+
+
+def make_eval_zeros(program: Program) -> Callable[[], tuple[Any, Any]]:
+    """A function that makes the sums and the carry with which an evaluation starts."""
+    start = program.abstract_eval_sums, program.abstract_eval_carry
+
+    def zeros() -> tuple[Any, Any]:
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), start)
+
+    return jax.jit(zeros, out_shardings=jax.tree.map(lambda x: x.sharding, start))

@@ -1,0 +1,67 @@
+"""The run or the model whose parameters a run starts from, checked before it begins."""
+
+from typing import Any
+
+from etils import epath
+
+from research.checkpoints.checkpoint import FOLDER, finished_steps
+from research.config.identity import CONFIG_FILE, flatten, read_run_config
+from research.contract.errors import UserError
+from research.files.existence import exists
+from research.interop.huggingface import SOURCE
+from research.interop.partial_restore import check_source
+from research.program.position_buckets import check_buckets
+from research.program.restored import check_unchanged
+from research.program.setup import Program
+
+
+def check_start(program: Program, config: Any, workdir: epath.Path) -> None:
+    """Checks that a run that has not begun can start from train.init_from, and learn
+    from a teacher.
+
+    Raises:
+      UserError: there is no such run or model, its vocabulary or the shape of a
+        parameter is another, or its config.json was changed; names the keys of `model`
+        that differ. Also what `check_buckets` raises.
+    """
+    if any(finished_steps(workdir / FOLDER)):
+        return
+    if config.train.init_from:
+        _check_source(program, config)
+    check_buckets(program, config)
+
+
+def _check_source(program: Program, config: Any) -> None:
+    """`check_start` of the parameters and the config of train.init_from."""
+    source, scope = config.train.init_from, config.train.init_scope
+    params, facts = program.abstract_state.params, program.data.vocabulary_facts
+    try:
+        layers = config.train.init_layers
+        folder = check_source(
+            source,
+            scope,
+            params,
+            layers=layers,
+            of_vocabulary=program.of_vocabulary,
+            **facts,
+        )
+    except UserError as error:
+        raise UserError(f"{error}{_different_keys(source, config)}") from error
+    if folder and exists(folder.parent.parent / CONFIG_FILE):
+        check_unchanged(folder.parent.parent, folder)
+
+
+def _different_keys(source: str, config: Any) -> str:
+    """The keys of the network that another run has not, for the end of an error."""
+    path = epath.Path(source).expanduser()
+    runs = [p for p in (path, path.parent.parent) if exists(p / CONFIG_FILE)]
+    if source.startswith(SOURCE) or not runs:
+        return ""
+    there = flatten({"model": read_run_config(runs[0])["model"]})
+    here = flatten({"model": config.model.to_dict()})
+    found = [
+        f"; {key} is {there[key]} there and {value} here"
+        for key, value in here.items()
+        if key in there and there[key] != value and "dropout" not in key
+    ]
+    return "".join(found)

@@ -1,0 +1,231 @@
+"""The train step: terms to loss, loss to gradient, gradient to update."""
+
+# B batch, A micro-batches; leaves of a carry are batch-major
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from research import networks
+from research.contract.batch import CONSTANTS
+from research.contract.state import State, TermSums
+from research.objectives.losses.cross_entropy import Term
+
+GRADIENT_NORM = "gradient_norm"
+"""The metric that the step adds to the terms of the objective."""
+
+
+def weighted_loss(
+    terms: Mapping[str, Term], weights: Mapping[str, Any], *, xp: Any = jnp
+) -> Any:
+    """sum(coef * total / weight) over the terms; a term of weight 0 adds 0.
+
+    Args:
+      weights: by term name, of the whole global batch; `Term.weight` may be that of a
+        micro-batch.
+      xp: jnp in the step, np on the host.
+    """
+    return sum(
+        term.coef * _mean(term.total, weights[name], xp) for name, term in terms.items()
+    )
+
+
+def _mean(total: Any, weight: Any, xp: Any) -> Any:
+    mean = total / xp.where(weight > 0, weight, 1.0)
+    return xp.where(weight > 0, mean, 0.0)
+
+
+def term_sums(terms: Mapping[str, Term]) -> dict[str, tuple[jax.Array, ...]]:
+    """The `TermSums` of one batch; those of several batches are added leaf by leaf."""
+    return {
+        name: (term.total, term.weight, term.coef * term.weight)
+        for name, term in terms.items()
+    }
+
+
+def host_means(sums: TermSums) -> dict[str, float]:
+    """The mean of each term and `loss`, their weighted sum, from sums on the host.
+
+    A term that scored nothing has no mean, and without scored terms there is no loss.
+    """
+    terms = {}
+    for name, (total, weight, coef_weight) in sums.items():
+        if not weight:
+            continue
+        coef = _mean(float(coef_weight), float(weight), np)
+        terms[name] = Term(float(total), float(weight), coef)
+    weights = {name: term.weight for name, term in terms.items()}
+    means = {name: _mean(term.total, term.weight, np) for name, term in terms.items()}
+    if num_scored(sums):
+        means = {"loss": weighted_loss(terms, weights, xp=np)} | means
+    return {name: float(value) for name, value in means.items()}
+
+
+def num_scored(sums: TermSums) -> float:
+    """Scored tokens: the largest weight among the terms whose coef is not 0."""
+    weights = [float(weight) for _, weight, coef_weight in sums.values() if coef_weight]
+    return max(weights, default=0.0)
+
+
+def _split(tree: Any, num_parts: int) -> Any:
+    """[B, ...] to [A, B / A, ...]: micro-batch m takes rows m::A, none moves device."""
+
+    def split(x):
+        return jnp.swapaxes(x.reshape(-1, num_parts, *x.shape[1:]), 0, 1)
+
+    return jax.tree.map(split, tree)
+
+
+def _join(tree: Any) -> Any:
+    """The inverse of `_split`."""
+
+    def join(x):
+        return jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:])
+
+    return jax.tree.map(join, tree)
+
+
+def gradient(
+    objective: Any,
+    network: Any,
+    params: Any,
+    batch: dict,
+    *,
+    key: jax.Array,
+    dropout_key: jax.Array | None,
+    accumulate: int = 1,
+    stop_frozen: Callable[[Any], Any] = lambda params: params,
+) -> tuple[Any, dict, Any]:
+    """The gradient of the whole batch's loss, exact for any number of micro-batches.
+
+    Weights do not depend on parameters, so with accumulation a first pass computes the
+    weights alone (the network is dead code there); the second adds up one gradient.
+
+    Args:
+      batch: arrays [B, ...], `carry`, and `constants` if the objective has some.
+      key: of what the loss samples; the same for every micro-batch.
+      dropout_key: None without dropout.
+      accumulate: A, the number of micro-batches.
+      stop_frozen: the parameters with `stop_gradient` at those that do not learn, so
+        that no gradient is computed for these.
+
+    Returns:
+      the gradient, the `term_sums` of the batch, and the carry.
+    """
+    rows = {name: value for name, value in batch.items() if name != CONSTANTS}
+    constants = {name: value for name, value in batch.items() if name == CONSTANTS}
+
+    def loss_fn(params, rows, dropout_key, weights=None):
+        terms, carry = networks.apply(
+            network,
+            stop_frozen(params),
+            lambda net: objective.loss(net, rows | constants, key),
+            dropout_key,
+        )
+        if weights is None:
+            weights = {name: term.weight for name, term in terms.items()}
+        return weighted_loss(terms, weights), (term_sums(terms), carry)
+
+    grad_fn = jax.grad(loss_fn, has_aux=True)
+    if accumulate == 1:
+        grads, (sums, carry) = grad_fn(params, rows, dropout_key)
+        return grads, sums, carry
+
+    parts = _split(rows, accumulate)
+    part_sums = jax.lax.map(
+        lambda part: loss_fn(params, part, dropout_key)[1][0], parts
+    )
+    weights = {name: weight.sum() for name, (_, weight, _) in part_sums.items()}
+
+    def add_part(grads, part_and_index):
+        part, index = part_and_index
+        part_key = (
+            None if dropout_key is None else jax.random.fold_in(dropout_key, index)
+        )
+        more, aux = grad_fn(params, part, part_key, weights)
+        return jax.tree.map(jnp.add, grads, more), aux
+
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    indices = jnp.arange(accumulate)
+    grads, (sums, carry) = jax.lax.scan(add_part, zeros, (parts, indices))
+    return grads, jax.tree.map(lambda x: x.sum(0), sums), _join(carry)
+
+
+def make_step(
+    objective: Any,
+    network: Any,
+    optimizer: optax.GradientTransformation,
+    *,
+    accumulate: int,
+    dropout: bool,
+    log_every: int,
+    stop_frozen: Callable[[Any], Any] = lambda params: params,
+    draw: Callable[[Any, Any, jax.Array], tuple[Any, Any]] | None = None,
+) -> Callable[[State, dict, jax.Array], State]:
+    """The function of one update; `State.sums` restarts every `log_every` steps.
+
+    Its last argument is the data of the run's key: as a constant it would make the
+    compiled step that of one seed alone.
+
+    Args:
+      draw: a function (opt_state, params, key) -> opt_state, and the parameters of
+        which the gradient is computed; None: they are the state's.
+    """
+
+    def step(state: State, batch: dict, key_data: jax.Array) -> State:
+        key = jax.random.fold_in(jax.random.wrap_key_data(key_data), state.step)
+        sample_key, dropout_key = jax.random.split(key)
+        opt_state, drawn = state.opt_state, state.params
+        if draw is not None:
+            opt_state, drawn = draw(opt_state, drawn, jax.random.fold_in(key, 2))
+        grads, sums, carry = gradient(
+            objective,
+            network,
+            drawn,
+            batch | {"carry": state.carry},
+            key=sample_key,
+            dropout_key=dropout_key if dropout else None,
+            accumulate=accumulate,
+            stop_frozen=stop_frozen,
+        )
+        norm, one = optax.tree.norm(grads), jnp.ones((), jnp.float32)
+        sums = sums | {GRADIENT_NORM: (norm, one, 0.0 * one)}
+        updates, opt_state = optimizer.update(grads, opt_state, state.params)
+        restart = state.step % log_every == 0
+        add = lambda old, new: jnp.where(restart, new, old + new)  # noqa: E731
+        return State(
+            step=state.step + 1,
+            params=optax.apply_updates(state.params, updates),
+            opt_state=opt_state,
+            carry=carry,
+            sums=jax.tree.map(add, state.sums, sums),
+        )
+
+    return step
+
+
+def make_evaluate(objective: Any, network: Any, *, seed: int) -> Callable:
+    """The function that evaluates one batch, without dropout.
+
+    It returns the batch's `term_sums` added to those so far, the carry, and the arrays
+    [B, ...] that the objective predicts, if it does. XLA computes what loss and
+    predictions share once. What a loss samples depends on the seed and the example
+    alone.
+    """
+
+    def evaluate(params: Any, carry: Any, sums: dict, batch: dict):
+        def in_network(fn: Callable) -> Any:
+            return networks.apply(network, params, fn, None)
+
+        key = jax.random.key(seed)
+        terms, carry = in_network(
+            lambda net: objective.loss(net, batch | {"carry": carry}, key)
+        )
+        sums = jax.tree.map(jnp.add, sums, term_sums(terms))
+        return sums, carry, in_network(lambda net: objective.predictions(net, batch))
+
+    return evaluate

@@ -1,0 +1,1 @@
+"""The record of a run in its workdir: config, metrics, provenance, result."""

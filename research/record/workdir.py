@@ -1,0 +1,207 @@
+"""The workdir of a run: one run writes it, and a restart must have the same config."""
+
+import contextlib
+import os
+import platform
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+from etils import epath
+
+from research.config.identity import complete_config, flatten, identity
+from research.contract.errors import UserError
+from research.distributed import processes
+from research.distributed.file_lock import file_lock
+from research.files.existence import exists
+from research.files.json_files import digest, read_json, write_json
+from research.files.paths import is_in_bucket
+from research.record.claim_file import hold_claim
+
+LOCK_FILE = ".lock"
+"""File in the workdir that a run locks while it writes; names its host and process."""
+
+CLAIM_FILE = ".claim.json"
+"""File that replaces LOCK_FILE in a bucket."""
+
+CHANGEABLE_KEYS = (
+    "data.cache_dir",
+    "data.reader",
+    "mesh.data",
+    "mesh.fsdp",
+    "mesh.tensor",
+    "train.checkpoint_every",
+    "train.keep_checkpoints",
+    "train.profile_steps",
+    "train.wandb",
+)
+"""Config keys that a restart may change, since the numbers do not depend on them."""
+
+
+@contextlib.contextmanager
+def open_workdir(workdir: epath.Path, config: dict) -> Iterator[dict[str, Any] | None]:
+    """Makes the folder of a run and locks it until the block ends.
+
+    Yields:
+      the result of the run if it has ended, else None.
+
+    Raises:
+      UserError: it cannot be made, is of another config, or another run writes it.
+    """
+    check_reachable(workdir)
+    if exists(workdir / "config.json"):
+        remedy = "give another --workdir, or delete it: the next start makes it again"
+        old = read_json(workdir / "config.json", remedy)
+        check_same_config(workdir, old, config)
+    if processes.broadcast_from_process_0(exists(workdir / "result.json")):
+        processes.print_from_process_0(f"{workdir} has its result already")
+        yield read_result(workdir)
+        return
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"--workdir={workdir} cannot be made ({error.strerror}); give a folder "
+            "that can be written"
+        ) from error
+    with lock_workdir(workdir):
+        yield None
+
+
+@contextlib.contextmanager
+def lock_workdir(workdir: epath.Path) -> Iterator[None]:
+    """Makes process 0 the only writer of a workdir, until the block ends or it dies.
+
+    Buckets have no locks; there it holds a claim that it renews.
+
+    Raises:
+      UserError: another run holds the lock; names its host and process.
+    """
+    if jax.process_index() != 0:
+        yield
+        return
+    if is_in_bucket(workdir):
+        with hold_claim(workdir / CLAIM_FILE):
+            yield
+        return
+    path = workdir / LOCK_FILE
+    with file_lock(path, wait=False) as file:
+        if file is None:
+            holder = path.read_text("utf-8").strip()
+            raise UserError(
+                f"another run writes {workdir} ({holder}); stop it or give another "
+                "--workdir"
+            )
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}\n")
+        file.flush()
+        yield
+
+
+def check_reachable(path: epath.PathLike) -> None:
+    """Checks that a path in a bucket can be read from this machine.
+
+    Raises:
+      UserError: the path cannot be read.
+    """
+    text = os.fspath(path)
+    if not is_in_bucket(text):
+        return
+    try:
+        epath.Path(text).exists()
+    except Exception as error:  # its type depends on the library that reads the bucket
+        reason, *_ = [*str(error).splitlines(), type(error).__name__]
+        raise UserError(f"--workdir={text} cannot be read ({reason})") from error
+
+
+def check_same_config(path: epath.Path, old: dict, new: dict) -> None:
+    """Refuses to resume a workdir with another config than it was started with.
+
+    Raises:
+      UserError: a key differs; the first is named.
+    """
+    old, new = fixed_keys(complete_config(old, path / "config.json")), fixed_keys(new)
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key):
+            raise UserError(
+                f"{path} is of another run: {key} is {old.get(key)!r} there and "
+                f"{new.get(key)!r} now; give another --workdir, or delete this one"
+            )
+
+
+def read_result(workdir: epath.Path) -> dict[str, Any]:
+    """The content of result.json.
+
+    Raises:
+      UserError: it is damaged, or was edited.
+    """
+    path = workdir / "result.json"
+    remedy = "delete it: the command of the run makes it again"
+    result = read_json(path, remedy)
+    if result.pop("digest", None) != digest(result):
+        raise UserError(f"{path} was changed after the run wrote it; {remedy}")
+    return result
+
+
+def write_result(workdir: epath.Path, result: dict[str, Any]) -> None:
+    """Writes result.json with a digest of its content, in process 0."""
+    if jax.process_index() == 0:
+        write_json(workdir / "result.json", result | {"digest": digest(result)})
+
+
+def config_digest(config: dict) -> str:
+    """A hash, 12 hex digits, of the keys that a restart may not change."""
+    return digest(fixed_keys(config))
+
+
+def fixed_keys(config: dict) -> dict[str, Any]:
+    """The keys and values of the `identity` that a restart may not change."""
+    own = identity(flatten(config))
+    return {key: value for key, value in own.items() if key not in CHANGEABLE_KEYS}
+
+
+def check_same_run(
+    workdir: epath.Path, old: dict[str, Any], new: dict, earlier_data: str = ""
+) -> None:
+    """Refuses to resume from a checkpoint of another config or of other data.
+
+    Args:
+      old: facts of the checkpoint: `config` (a `config_digest`), `data` (a fingerprint)
+        and `constants` (their `origins`).
+      new: the same facts of the run.
+      earlier_data: the fingerprint of its data in runs of an earlier version.
+
+    Raises:
+      UserError: they differ.
+    """
+    if old.get("config") != new["config"]:
+        raise UserError(
+            f"{workdir} has a checkpoint of another config than the one given now; "
+            "bring its config.json back or give another --workdir"
+        )
+    if old["data"] not in (new["data"], earlier_data):
+        raise UserError(
+            f"{workdir} was trained on other data ({old['data']}) than data.* gives "
+            f"now ({new['data']}); bring that data back or give another --workdir"
+        )
+    check_same_constants(workdir, old, new["constants"])
+
+
+def check_same_constants(workdir: epath.Path, old: dict, origins: dict) -> None:
+    """Refuses to resume from a checkpoint of a run with other constants.
+
+    Args:
+      old: facts of the checkpoint, with `constants` (their `origins`).
+      origins: the `origins` of the constants now.
+
+    Raises:
+      UserError: the constants differ.
+    """
+    for name, origin in origins.items():
+        saved = old.get("constants", {}).get(name, {})
+        if saved.get("checksum") != origin["checksum"]:
+            raise UserError(
+                f"{workdir} was trained with objective.{name}={saved.get('source')} of "
+                f"checksum {saved.get('checksum')}, but {origin['source']} has "
+                f"{origin['checksum']} now; bring that back or give another --workdir"
+            )

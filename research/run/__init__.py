@@ -1,1 +1,0 @@
-"""What a run needs beside the step: setup, optimizer, cost, and what it writes."""

@@ -1,0 +1,1 @@
+"""The use of trained models: opened, exported, made smaller, served."""

@@ -1,0 +1,312 @@
+"""Writes a run in Hugging Face's layout: network, tokenizer and model card."""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from etils import epath
+
+from research import networks, objectives
+from research.checkpoints.checkpoint import FOLDER, finished_steps, path_name
+from research.config.identity import read_run_config
+from research.contract.errors import UserError
+from research.data.tokenize.export_tokenizer import write_tokenizer
+from research.data.tokenize.vocabulary import Vocabulary
+from research.files.json_files import read_json
+from research.files.output_files import new_folder
+from research.interop import int8_weights
+from research.interop.huggingface import SOURCE
+from research.interop.huggingface.export import Network, write_network
+from research.interop.huggingface.restore import DISCRIMINATOR, GENERATOR
+from research.interop.partial_restore import load_on_host
+from research.networks.shared.quantized import RANGES, SCALES
+from research.networks.transformer.electra import generator_options
+from research.objectives.tasks.task_input import ENCODER_FORMATS, HEADS, Task
+from research.program.restored import run_checkpoint, run_vocabulary
+from research.record.metric_writer import BEST_STEP, latest_metrics, read_metrics
+
+CARD = "README.md"
+WITHOUT_INTEGERS = {
+    "quantization": "none",
+    "quantization_scale": SCALES[0],
+    "quantization_range": RANGES[0],
+}
+"""Options of a network whose weights have the values of integers, as float32."""
+BY_TOKENIZER = {
+    "bytebpe": ("roberta",),
+    "unigram": ("xlm-roberta",),
+    "bpe": ("xlm-roberta",),
+}
+"""Tokenizer type -> the family to choose where several have the same network."""
+PROBLEM_TYPES = {
+    "class": "single_label_classification",
+    "set": "multi_label_classification",
+    "number": "regression",
+}
+"""What an objective predicts -> Hugging Face's word for it."""
+SHARED_WITH_GENERATOR = {
+    "none": (),
+    "token": ("token/",),
+    "embedding": ("token/", "embeddings/"),
+    "all": ("token/", "embeddings/", "stack/"),
+}
+"""`objective.tie` -> the parameters that discriminator and generator share."""
+
+
+def export_run(
+    workdir: epath.PathLike,
+    to: epath.PathLike,
+    *,
+    all_steps: bool = False,
+    licence: str = "",
+) -> list[str]:
+    """Exports the checkpoint that opens a run to a folder.
+
+    A run of ELECTRA becomes two folders, one for each network.
+
+    Args:
+      all_steps: every checkpoint is exported, each to a folder step_N in `to`.
+      licence: of the model, in Hugging Face's spelling, as in apache-2.0.
+
+    The folder appears once all is written.
+
+    Returns:
+      lines for the user: which class loads the model, and which parameters are left
+      out since the class does not have them.
+
+    Raises:
+      UserError: there is no run, Hugging Face has no such network, or `to` cannot be
+        written.
+    """
+    workdir, to = epath.Path(workdir).expanduser(), Path(to).expanduser()
+    config = read_run_config(workdir)
+    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+        raise UserError(f"--to={to} exists and is not an empty folder; give a new one")
+    checkpoints = {"": run_checkpoint(workdir)[0]}
+    if all_steps:
+        folder = workdir / FOLDER
+        steps = finished_steps(folder)
+        checkpoints = {f"step_{step}": folder / str(step) for step in steps}
+    lines = []
+    with new_folder(to) as unfinished:
+        for name, checkpoint in checkpoints.items():
+            at = workdir, checkpoint, unfinished / name
+            for part, (first, *others) in _export(*at, config, licence).items():
+                lines += [f"{to / name / part}: {first}", *others]
+    return lines
+
+
+def _export(
+    workdir: epath.Path, checkpoint: epath.Path, to: Path, config: dict, licence: str
+) -> dict[str, list[str]]:
+    """Writes the networks of a checkpoint; subfolder -> lines of `write_network`."""
+    saved = load_on_host(checkpoint, "params", "facts")
+    data = config["data"]
+    vocabulary = run_vocabulary(workdir, data)
+    options = networks.from_config(config["model"])
+    if options.name != "transformer":
+        raise UserError(f"Hugging Face has no model for model.network={options.name}")
+    kind, scales = options.quantization, options.quantization_scale
+    if kind != "none":
+        saved["params"] = int8_weights.values(saved["params"], kind, scales)
+        options = dataclasses.replace(options, **WITHOUT_INTEGERS)
+    leaves = jax.tree_util.tree_flatten_with_path(saved["params"])[0]
+    params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
+    labels = tuple(saved["facts"].get("labels", ()))
+    parts, lines = exported_networks(config, options, params, vocabulary, labels), {}
+    objective = objectives.make_objective(**config["objective"])
+    specials = objective.specials(vocabulary.vocab)
+    for part, network in parts.items():
+        start = start_ids(network, objective)
+        lines[part] = write_network(to / part, network, start)
+        if kind != "none":
+            lines[part].append("float32: inputs of dense layers are not rounded there")
+        write_tokenizer(
+            to / part,
+            vocabulary,
+            rows=(specials.row("A"), specials.row("A", "B")),
+            max_length=network.options.max_positions or data["length"],
+            token_types=network.options.token_types > 1,
+        )
+        card = model_card(workdir, config, saved["facts"], licence)
+        (to / part / CARD).write_text(card, encoding="utf-8")
+    return lines
+
+
+def _unknown_input(objective: Task, width: int) -> str:
+    """What a task's head reads, or computes first, that no class has; "": nothing."""
+    features = getattr(objective, "features", "last")
+    if objective.vectors:
+        return "objective.vectors: its networks read tokens alone"
+    if features != "last":
+        return f"objective.features={features}: its heads read the last layer"
+    if getattr(objective, "lstm_layers", 0):
+        return "objective.lstm_layers: its heads have no BiLSTM"
+    if (own := getattr(objective, "head_width", 0)) not in (0, width):
+        return f"objective.head_width={own}: its heads have model.width {width}"
+    return ""
+
+
+def _check_task(objective: Task, options: networks.Network) -> None:
+    """Raises UserError: Hugging Face's classes would compute something else."""
+    wrong = _unknown_input(objective, options.width)
+    head = getattr(objective, "head", "")
+    if (pool := getattr(objective, "pool", "token")) not in ("token", "mean"):
+        wrong = f"objective.pool={pool}: its classifiers read one token, or the mean"
+    elif head == "crf":
+        wrong = "objective.head=crf: its taggers choose each tag alone"
+    elif getattr(objective, "lm_coef", 0.0):
+        wrong = "objective.lm_coef: its classifiers have no readout beside their head"
+    elif objective.predicts in (*PROBLEM_TYPES, "choice"):
+        reads_last = options.position == "relative"
+        if (
+            reads_last != (objective.format == "xlnet")
+            and objective.format in ENCODER_FORMATS
+        ):
+            wrong = (
+                f"objective.format={objective.format}: its classifiers with "
+                f"model.position={options.position} read the "
+                f"{'last' if reads_last else 'first'} token"
+            )
+    if wrong:
+        raise UserError(f"Hugging Face has no class for {wrong}")
+
+
+def exported_networks(
+    config: Mapping[str, Any],
+    options: networks.Network,
+    params: Mapping[str, np.ndarray],
+    vocabulary: Vocabulary,
+    labels: tuple[str, ...] = (),
+) -> dict[str, Network]:
+    """Subfolder -> the network that is written there; "" for a single network.
+
+    Values of a regression are those of the labels: its last layer is multiplied by
+    `objective.label_scale`.
+
+    Args:
+      labels: `label_names` of the run.
+
+    Raises:
+      UserError: the network has a stack for each direction (biLM), or a head that
+        Hugging Face's classes do not have.
+    """
+    objective = objectives.make_objective(**config["objective"]).unwrapped
+    by_type = BY_TOKENIZER.get(vocabulary.tokenizer_type, ())
+
+    def part(name: str) -> dict[str, np.ndarray]:
+        start = f"{name}/"
+        return {
+            path.removeprefix(start): array
+            for path, array in params.items()
+            if path.startswith(start)
+        }
+
+    if any(path.startswith("forward/") for path in params):
+        raise UserError("Hugging Face has no architecture of two directions (biLM)")
+    if not any(path.startswith(f"{DISCRIMINATOR}/") for path in params):
+        is_pair = any(path.startswith("encoder/") for path in params)
+        prefers = ("bert",) if "head_nsp/out/kernel" in params else by_type
+        pattern, problem = "" if is_pair else objective.pattern, ""
+        if isinstance(objective, Task):
+            _check_task(objective, options)
+            problem = PROBLEM_TYPES.get(objective.predicts, "")
+        if problem == "regression":
+            out = {p for p in params if p.startswith("head_label/out/")}
+            scale = np.float32(objective.label_scale)
+            params = params | {path: params[path] * scale for path in out}
+        head = HEADS.get(getattr(objective, "head", ""), "")
+        pool = getattr(objective, "pool", "token")
+        rest = vocabulary.vocab, prefers, labels, problem, head, pool
+        return {"": Network(options, params, pattern, *rest)}
+    discriminator, generator = part(DISCRIMINATOR), part(GENERATOR)
+    tied = SHARED_WITH_GENERATOR[objective.tie]
+    generator |= {p: x for p, x in discriminator.items() if tied and p.startswith(tied)}
+    narrow = options
+    if objective.tie != "all":
+        narrow = generator_options(options, objective.generator_size)
+    rest = "full", vocabulary.vocab, ("electra",)
+    return {
+        DISCRIMINATOR: Network(options, discriminator, *rest),
+        GENERATOR: Network(narrow, generator, *rest),
+    }
+
+
+def start_ids(network: Network, objective: Any) -> dict[str, int]:
+    """The token with which a decoder starts, by the objective's own prompt; eos, as in
+    BART, where it writes no text."""
+    if network.pattern:
+        return {}
+    vocab, start = network.vocab, network.vocab.eos_id
+    for writer in objective.writers.values():
+        prompt = writer.prompt([[int(vocab.ordinary_ids[0])]], vocab)
+        start = int(prompt.group["token"][0, 0])
+    return {"decoder_start_token_id": start}
+
+
+def model_card(
+    workdir: epath.Path,
+    config: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    licence: str = "",
+) -> str:
+    """README.md of an exported model: objective, data, base model and its licence,
+    tokens, metrics and commit."""
+    origin = {}
+    if (workdir / "provenance.json").exists():
+        origin = read_json(workdir / "provenance.json", "delete it")
+    step = facts["step"]
+    metrics = latest_metrics(
+        [
+            line
+            for line in read_metrics(workdir)
+            if line.get(BEST_STEP, step) == step
+            and (line["step"] <= step or BEST_STEP in line)
+        ]
+    )
+    name = config["objective"]["name"]
+    base, hub_name = _base_model(config)
+    options = {k: v for k, v in config["objective"].items() if k != "name"}
+    rows = {
+        "objective": f"{name} ({', '.join(f'{k}={v}' for k, v in options.items())})",
+        "text": _text_of(config["data"]),
+        **base,
+        "fingerprint of the data": facts.get("data", origin.get("data")),
+        "step": step,
+        "tokens seen": metrics.pop("tokens_seen", None),
+        "tokens scored": facts.get("tokens_scored"),
+        "commit": origin.get("commit"),
+        **metrics,
+    }
+    table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    head = {"library_name": "transformers", "license": licence, "base_model": hub_name}
+    front = "\n".join(f"{key}: {value}" for key, value in head.items() if value)
+    return (
+        f"---\n{front}\n---\n\n"
+        f"# {workdir.name}\n\nTrained by Palimpsest.\n\n| | |\n|---|---|\n{table}\n"
+    )
+
+
+def _text_of(data: Mapping[str, Any]) -> str:
+    """The text that a run is trained on."""
+    mixture = ", ".join(f"{name} ({rate})" for name, rate in data["mixture"].items())
+    return data["task"] or data["train"] or mixture or data["corpus"]
+
+
+def _base_model(config: Mapping[str, Any]) -> tuple[dict[str, str], str]:
+    """Rows about the model that training began from, and its name on the hub if it is
+    of one."""
+    source = config["train"]["init_from"]
+    if not source:
+        return {}, ""
+    name = source.removeprefix(SOURCE)
+    is_hub = name != source and not Path(name).expanduser().exists()
+    card, licence = Path(name).expanduser() / CARD, "not known"
+    if card.is_file():
+        found = re.search(r"^license: *(.+)$", card.read_text("utf-8"), re.MULTILINE)
+        licence = found[1].strip() if found else licence
+    return {"base model": name, "its licence": licence}, name if is_hub else ""

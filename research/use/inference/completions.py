@@ -1,0 +1,200 @@
+"""Continues prompts, each with its own temperature, in shapes that are compiled before
+it is asked."""
+
+import bisect
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from research.contract.errors import UserError
+from research.generation.generate import Text, find_writer, make_generate
+from research.generation.next_token import Sampling
+from research.generation.options import Options
+from research.generation.text import decode_after, encode_prompt
+from research.use.inference.language_model import LanguageModel
+
+ROWS = 4
+"""Prompts that are continued at once."""
+PROMPT_WIDTHS, NEW_TOKENS = (64, 512), (16, 256)
+"""Positions of a prompt and new tokens at most: of each pair a function is compiled.
+A network with fewer positions has half of them for new tokens."""
+LEAST_TOP_P = 1e-6
+
+
+class CompletionRequest(NamedTuple):
+    """A text that is asked for."""
+
+    prompt: str
+    max_tokens: int
+    temperature: float = 1.0  # 0: the most probable token
+    top_p: float = 1.0
+    seed: int = 0
+    choice: int = 0  # its number among those of its prompt: another one, other samples
+    stop: tuple[str, ...] = ()  # texts before which it ends
+
+
+class Completed(NamedTuple):
+    """What was written after a prompt."""
+
+    text: str
+    finish_reason: str  # stop: by eos or a text of `stop`; length
+    prompt_tokens: int
+    new_tokens: int  # up to the one that ends it: eos, or that completes a stop
+
+
+class Completer:
+    """Continues prompts as OpenAI's completions ask.
+
+    Penalties and suppressed tokens are the model's own (`LanguageModel.writing`).
+
+    Raises:
+      UserError: the model does not continue its prompts (masked models,
+        encoder-decoders), or has no readout.
+    """
+
+    def __init__(self, model: LanguageModel):
+        model.check_readout()
+        self._run, self._vocabulary = model.run, model.run.vocabulary
+        self._objective = find_writer(self._run.objective, "")
+        layout = self._objective.prompt([[self._ordinary]], self._vocabulary.vocab)
+        if layout.encoder is not None or layout.appended == "mask":
+            raise UserError(
+                f"a model of objective {self._run.objective.name} does not continue "
+                "its prompts: a generator is a causal model, such as lm or hf:DIR of "
+                "a class ...ForCausalLM"
+            )
+        positions = self._run.network.options.max_positions or 2**20
+        length = min(positions, self._run.config.data.length)
+        # Position of a token appended to the prompt, where the objective has one.
+        length -= layout.appended != "nothing"
+        most = min(NEW_TOKENS[-1], length // 2)
+        self._new_tokens = *(n for n in NEW_TOKENS if n < most), most
+        widest = min(PROMPT_WIDTHS[-1], length - most)
+        self._widths = *(n for n in PROMPT_WIDTHS if n < widest), widest
+        if most < 1:
+            raise UserError(f"the model has {length} positions; a generator needs more")
+        self._generate = {
+            shape: self._make_generate(model.writing, *shape)
+            for shape in itertools.product(self._widths, self._new_tokens)
+        }
+
+    @property
+    def _ordinary(self) -> int:
+        return int(self._vocabulary.vocab.ordinary_ids[0])
+
+    def _make_generate(
+        self, writing: Mapping[str, Any], width: int, new_tokens: int
+    ) -> Callable[..., list[list[Text]]]:
+        taken = {"method": "greedy", "max_tokens": new_tokens, "min_tokens": 0}
+        run = self._run
+        return make_generate(
+            run.objective,
+            run.network,
+            run.params,
+            self._vocabulary.vocab,
+            run.mesh,
+            Options(**{**writing, **taken}),
+            batch=ROWS,
+            width=width,
+        )
+
+    def complete(
+        self, asked: Sequence[CompletionRequest]
+    ) -> list[Completed | UserError]:
+        """What is written for each, or why nothing is: a prompt is too long, or more
+        new tokens are asked for than there may be.
+
+        A text does not depend on the others.
+        """
+        results: list[Any] = [None] * len(asked)
+        by_shape: dict[tuple[int, int], list[tuple[int, _Row]]] = {}
+        for number, each in enumerate(asked):
+            try:
+                row = self._prepare(each)
+            except UserError as error:
+                results[number] = error
+            else:
+                by_shape.setdefault(row.shape, []).append((number, row))
+        for shape, rows in by_shape.items():
+            for first in range(0, len(rows), ROWS):
+                group = rows[first : first + ROWS]
+                texts = self._write(shape, [row for _, row in group])
+                for (number, _), text in zip(group, texts, strict=True):
+                    results[number] = text
+        return results
+
+    def _prepare(self, asked: CompletionRequest) -> "_Row":
+        token = encode_prompt(self._vocabulary, asked.prompt)
+        layout = self._objective.prompt([token], self._vocabulary.vocab)
+        length = layout.group["token"].shape[1]
+        if length > self._widths[-1]:
+            raise UserError(
+                f"a prompt has at most {self._widths[-1]} tokens, special ones "
+                f"included, not {length}"
+            )
+        if asked.max_tokens > self._new_tokens[-1]:
+            raise UserError(
+                f"max_tokens is at most {self._new_tokens[-1]}, not {asked.max_tokens}"
+            )
+        width = next(width for width in self._widths if length <= width)
+        count = next(n for n in self._new_tokens if asked.max_tokens <= n)
+        return _Row(asked, token, (width, count))
+
+    def _write(self, shape: tuple[int, int], rows: Sequence["_Row"]) -> list[Completed]:
+        """The texts of at most `ROWS` rows, filled up to as many."""
+        filled = [*rows, *[rows[-1]] * (ROWS - len(rows))]
+        asked = [row.asked for row in filled]
+        sampling = Sampling(
+            np.array([each.temperature for each in asked], np.float32),
+            np.array([max(each.top_p, LEAST_TOP_P) for each in asked], np.float32),
+            np.array([each.seed for each in asked], np.int32),
+        )
+        choices = [each.choice for each in asked]
+        found = self._generate[shape]([row.token for row in filled], sampling, choices)
+        return [
+            self._completed(row, texts[0])
+            for row, texts in zip(rows, found[: len(rows)], strict=True)
+        ]
+
+    def _completed(self, row: "_Row", text: Text) -> Completed:
+        kept = text.tokens[: row.asked.max_tokens]
+        # eos counts among the new tokens
+        ended = text.ended and len(text.tokens) < row.asked.max_tokens
+        written = decode_after(self._vocabulary, row.token, kept)
+        num_prompt, num_new = len(row.token), len(kept) + ended
+        if any(each in written for each in row.asked.stop):
+            written, num_new = self._before_stop(row, kept)
+            return Completed(written, "stop", num_prompt, num_new)
+        reason = "stop" if ended else "length"
+        return Completed(written, reason, num_prompt, num_new)
+
+    def _before_stop(self, row: "_Row", kept: Sequence[int]) -> tuple[str, int]:
+        """The text before the stop that is complete first, and the number of tokens
+        that complete it; one of them is in the text of `kept`."""
+
+        def written(count: int) -> str:
+            return decode_after(self._vocabulary, row.token, kept[:count])
+
+        def has_stop(count: int) -> bool:
+            return any(each in written(count) for each in row.asked.stop)
+
+        counts = range(len(kept))  # each of which has what those below have
+        count = bisect.bisect_left(counts, True, key=has_stop)
+        text = written(count)
+        cut = min(at for each in row.asked.stop if (at := text.find(each)) >= 0)
+        return text[:cut], count
+
+    def warm_up(self) -> None:
+        """Compiles all shapes that occur."""
+        for shape in self._generate:
+            self._write(
+                shape, [_Row(CompletionRequest("", 1), [self._ordinary], shape)]
+            )
+
+
+class _Row(NamedTuple):
+    asked: CompletionRequest
+    token: list[int]
+    shape: tuple[int, int]  # of the prompt, and new tokens

@@ -1,0 +1,398 @@
+"""A trained network and its vocabulary, on texts and NumPy arrays."""
+
+# B batch, L length, D width
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research import networks
+from research.contract.batch import input_group
+from research.contract.errors import UserError, unknown
+from research.data.tokenize.masked_text import encode_with_masks
+from research.evaluation.sentence_scores import Score, Scorer
+from research.evaluation.word_vectors import WordVectors
+from research.generation.fill import Candidate, make_fill
+from research.generation.options import Options
+from research.generation.rows import map_rows
+from research.generation.text import NewText, make_writer
+from research.objectives.layout import input_format
+from research.objectives.layout.prompt import pad_rows
+from research.objectives.layout.specials import Specials
+from research.program.restored import RestoredRun
+
+POOLS = ("mean", "class")
+"""What a vector is: the mean of the states of all tokens; that of the class token."""
+MIN_LENGTH = 16
+"""Positions of a row at least."""
+WIDTHS_AN_OCTAVE = 4
+"""Lengths of rows between one power of two and the next: each is compiled once, and a
+row of more than 32 tokens is at most a quarter longer than its text."""
+
+
+class Filled(NamedTuple):
+    """What may be in the place of a mask."""
+
+    text: str  # of the token, with the space before it if it starts a word
+    token: int
+    probability: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LanguageModel:
+    """What `open_run` gives.
+
+    Attributes:
+      run: the objective, its network and parameters, and the vocabulary.
+      needs: what the network was built for.
+      specials: the special tokens with which a text is read, but for those that the
+        network does not have.
+      missing: names of parameters that the model does not have: those of its readout.
+      writing: fields of `research.generation.options.Options` that `generate` has
+        unless it is told others; a folder of Hugging Face says them.
+      pool, normalize, max_length: what `encode` does unless it is told; a folder of
+        sentence-transformers says it. max_length 0: the model's length.
+    """
+
+    run: RestoredRun
+    needs: networks.Needs
+    specials: Specials
+    missing: tuple[str, ...] = ()
+    writing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    pool: str = "mean"
+    normalize: bool = False
+    max_length: int = 0
+
+    def __repr__(self) -> str:
+        run = self.run
+        size = sum(leaf.size for leaf in jax.tree.leaves(run.params))
+        return (
+            f"LanguageModel(objective={run.objective.name!r}, step={run.step}, "
+            f"parameters={size:,}, vocabulary={run.vocabulary.vocab.size:,})"
+        )
+
+    @functools.cached_property
+    def word_vectors(self) -> WordVectors:
+        """The words of the vocabulary and their vectors, the most frequent first; of
+        pairs (GloVe) those that meet the most others.
+
+        Words that the vocabulary lacks have vectors, too, if the network makes them of
+        n-grams (`model.buckets`).
+
+        Raises:
+          UserError: the vocabulary has other pieces than words, or the network has more
+            than one token table.
+        """
+        vocabulary, params = self.run.vocabulary, self.run.params
+        if vocabulary.tokenizer_type != "words":
+            raise UserError(
+                f"the vocabulary is {vocabulary.tokenizer_type}: its pieces are no "
+                "words; vectors of words need data.vocabulary=words"
+            )
+        spelling = vocabulary.vocab.spelling
+        rows = self.run.network.options.word_rows(params, spelling)
+        if rows is not None:
+            params = {"token": {"embedding": rows.vectors}}
+        table = self.run.objective.word_table(params)
+        if table is None:
+            raise UserError("the network has not one table with a vector for each word")
+        token = vocabulary.vocab.ordinary_ids
+        words = [vocabulary.piece_text(int(i)).strip(" ") for i in token]
+        return WordVectors(words, np.asarray(table)[token], rows)
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        pool: str = "",
+        *,
+        normalize: bool | None = None,
+        max_length: int = 0,
+        batch: int = 32,
+    ) -> np.ndarray:
+        """A vector of each text, float32 [texts, D]: of the last layer.
+
+        A text is read with its special tokens, and cut where the row is full; a line on
+        stderr says how many are. Of ELECTRA the vector is the discriminator's, of an
+        encoder-decoder the encoder's. `Specials` says which the class token is.
+
+        Args:
+          pool: one of `POOLS`; the mean is over special tokens as well. "": the
+            model's.
+          normalize: whether vectors have length 1; None: as the model's.
+          max_length: tokens of a text that are read, with its special ones; 0: as many
+            as the model's.
+          batch: texts that are read at once, those of like lengths together.
+
+        Raises:
+          UserError: an unknown `pool`, or the network has no class token or is one that
+            reads backward; `max_length` has no room for a token or is beyond the
+            model's; `texts` is no list of texts.
+        """
+        texts = _as_texts("texts", texts)
+        pool = pool or self.pool
+        if pool not in POOLS:
+            raise unknown("pool", pool, POOLS)
+        if pool == "class" and self._has_encoder:
+            raise UserError(
+                "pool is class, but an encoder-decoder has no class token; set mean"
+            )
+        if self.run.objective.reads_backward:
+            raise UserError("a network that reads backward gives texts no vectors")
+        length = self._row_length(max_length)
+        rows, num_cut = [], 0
+        for text in texts:
+            row, is_cut = self._with_specials(text, length)
+            rows.append(row)
+            num_cut += is_cut
+        if num_cut:
+            print(
+                f"{num_cut} of {len(rows)} texts have more than {length} tokens and "
+                "are cut",
+                file=sys.stderr,
+            )
+        vectors = np.zeros((len(rows), self._encoded_width), np.float32)
+        encode = functools.partial(self._encode, self.run.params)
+        order = np.argsort([len(row) for row in rows], kind="stable")[::-1]
+        for start in range(0, len(rows), batch):
+            at = order[start : start + batch]
+            size = min(batch, 1 << (len(at) - 1).bit_length())
+            filled = [rows[i] for i in np.pad(at, (0, size - len(at)), mode="edge")]
+            arrays = self._arrays(filled, pool)
+            found = map_rows(encode, arrays, batch=batch, mesh=self.run.mesh)
+            vectors[at] = found[: len(at)]
+        if self.normalize if normalize is None else normalize:
+            norm = np.linalg.norm(vectors, axis=1, keepdims=True)
+            vectors /= np.maximum(norm, np.finfo(np.float32).tiny)
+        return vectors
+
+    def num_tokens(self, texts: Sequence[str]) -> int:
+        """The tokens that `encode` reads of texts, special ones included."""
+        length = self._row_length(0)
+        return sum(len(self._with_specials(text, length)[0]) for text in texts)
+
+    def _row_length(self, max_length: int) -> int:
+        """The tokens of a text that are read, with its special ones.
+
+        Raises:
+          UserError: the length has no room for a token, or is beyond the model's.
+        """
+        most = self.run.config.data.length
+        length = max_length or min(self.max_length or most, most)
+        least = 1 + len(self.specials.before) + len(self.specials.after)
+        if not least <= length <= most:
+            raise UserError(
+                f"max_length is {length}, but the model reads {least} to {most} tokens"
+            )
+        return length
+
+    def texts_of_all_widths(self) -> list[str]:
+        """Texts of which each is read in another of the widths that rows have."""
+        length = self._row_length(0)
+        texts, widths = [], set()
+        for count in range(1, length + 1):
+            text = " ".join(["a"] * count)
+            row, _ = self._with_specials(text, length)
+            width = padded_width(len(row))
+            if width not in widths:
+                widths.add(width)
+                texts.append(text)
+        return texts
+
+    @property
+    def _has_encoder(self) -> bool:
+        return self.needs.stacks == "encoder_decoder"
+
+    @property
+    def _is_causal(self) -> bool:
+        return self.needs.pattern == "causal"
+
+    @property
+    def class_token_is_first(self) -> bool:
+        """Whether a text's class token stands before it, as in BERT's rows."""
+        return bool(self.specials.before) and not self._is_causal
+
+    @functools.cached_property
+    def _encoded_width(self) -> int:
+        """D of `encode`: that of the network, of both directions if an LSTM has two."""
+        arrays = self._arrays([[self.run.vocabulary.vocab.unk_id]], "mean")
+        return jax.eval_shape(self._encode, self.run.params, arrays).shape[1]
+
+    @functools.cached_property
+    def _encode(self) -> Any:
+        """(params, arrays) -> the weighted sum of states [B, D]."""
+        objective = self.run.objective
+        constants = self.run.input_constants(objective, self.needs)
+
+        def states(net, group):
+            net = objective.text_encoder(net)
+            return net.encode(group).states if self._has_encoder else net.states(group)
+
+        @jax.jit
+        def with_constants(params, constants, arrays):
+            group = objective.read_constants(input_group(arrays), constants)
+            fn = functools.partial(states, group=input_group(group))
+            states_BLD = networks.apply(self.run.network, params, fn)
+            weight_BL = arrays["weight"]
+            return jnp.einsum("bl,bld->bd", weight_BL, states_BLD.astype(jnp.float32))
+
+        return lambda params, arrays: with_constants(params, constants, arrays)
+
+    def _with_specials(self, text: str, length: int) -> tuple[list[int], bool]:
+        """At most `length` ids of a text and its special tokens, and whether the text
+        is cut."""
+        vocabulary, (before, after, *_) = self.run.vocabulary, self.specials
+        room = length - len(before) - len(after)
+        token = vocabulary.encode(text)[0]
+        row = [*before, *token[:room].tolist(), *after] or [vocabulary.vocab.unk_id]
+        return row, len(token) > room
+
+    def _arrays(self, rows: Sequence[Sequence[int]], pool: str) -> dict:
+        """The network's inputs [B, L], and how much each position counts.
+
+        L is one of few lengths, so that few shapes are compiled.
+        """
+        short, length = pad_rows(rows, self.run.vocabulary.vocab.pad_id)
+        width = min(self.run.config.data.length, padded_width(short.shape[1]))
+        pad = width - short.shape[1]
+        token = np.pad(short, ((0, 0), (0, pad)), mode="edge")
+        make = input_format.causal_input if self._is_causal else input_format.full_input
+        arrays = make(token, length)
+        position, length = np.arange(width), length[:, None]
+        arrays["token_type"] += self.specials.token_type * arrays["segment"]
+        if last_type := self.specials.last_type:
+            np.put_along_axis(arrays["token_type"], length - 1, last_type, axis=1)
+        at = 0 if self.class_token_is_first else length - 1
+        weight = (position < length) / length if pool == "mean" else position == at
+        shape = token.shape
+        return arrays | {"weight": np.broadcast_to(weight, shape).astype(np.float32)}
+
+    def fill(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[Filled]]]:
+        """What a masked model puts in the place of each mask: by text, by mask, the
+        `top_k` most probable tokens, best first.
+
+        Masks are spelled as the vocabulary's mask token, or as [MASK] or <mask>. They
+        are predicted independently of each other. Of ELECTRA the generator fills.
+
+        Raises:
+          UserError: the objective predicts no masked tokens, the model has no readout,
+            a text is too long or has no mask, or `texts` is no list of texts.
+        """
+        texts = _as_texts("texts", texts)
+        self.check_readout()
+        fill = self._kept(("fill", top_k), lambda: make_fill(*self._parts, top_k=top_k))
+        vocabulary = self.run.vocabulary
+        rows = [encode_with_masks(vocabulary, text) for text in texts]
+        for number, row in enumerate(rows, 1):
+            if vocabulary.vocab.mask_id not in row:
+                raise UserError(f"text {number} has no mask; write [MASK] where one is")
+        found = fill(rows)
+
+        def named(candidate: Candidate) -> Filled:
+            return Filled(vocabulary.piece_text(candidate.token), *candidate)
+
+        return [[list(map(named, mask)) for mask in masks] for masks in found]
+
+    def score(
+        self,
+        texts: Sequence[str],
+        contexts: Sequence[str] | None = None,
+        method: str = "",
+    ) -> list[Score]:
+        """The objective's own score of each text, given its context if there is one.
+
+        Of a causal model it is log p(text): see `sentence_scores.Scorer`.
+
+        Args:
+          method: one of the objective's `score_methods`; "": its first.
+
+        Raises:
+          UserError: the objective gives texts no score, or not by this method; a text
+            is blank; the model has no readout; `texts` is no list of texts,
+            or `contexts` not one of as many.
+        """
+        texts = _as_texts("texts", texts)
+        if contexts is not None:
+            contexts = _as_texts("contexts", contexts)
+            if len(contexts) != len(texts):
+                raise UserError(
+                    f"contexts: {len(contexts)} for {len(texts)} texts; give one for "
+                    "each"
+                )
+        self.check_readout()
+        scorer = self._kept(("score", method), lambda: Scorer(self.run, method))
+        return scorer(texts, contexts)
+
+    def generate(self, prompts: Sequence[str], **options: Any) -> list[list[NewText]]:
+        """New texts: by prompt one, or by beam search several, the best first.
+
+        Of an encoder-decoder the prompt is the encoder's text. Prompts may spell
+        sentinels and masks: see `research.generation.text.make_writer`.
+
+        Args:
+          options: fields of `research.generation.options.Options`, such as method,
+            max_tokens and seed.
+
+        Raises:
+          UserError: a field or value is wrong, the objective writes no text, the model
+            has no readout, a prompt is empty or too long, or `prompts` is no list of
+            texts.
+        """
+        prompts = _as_texts("prompts", prompts)
+        self.check_readout()
+        try:
+            chosen = Options(**{**self.writing, **options})
+        except (TypeError, ValueError) as error:
+            raise UserError(f"generate: {error}") from error
+        return self._kept(chosen, lambda: make_writer(self.run, chosen))(prompts)
+
+    @property
+    def _parts(self) -> tuple:
+        """What `research.generation` makes its functions of."""
+        run = self.run
+        return run.objective, run.network, run.params, run.vocabulary.vocab, run.mesh
+
+    def _kept(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` gives, made once for each key: it holds what was compiled."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    @functools.cached_property
+    def _made(self) -> dict[Any, Any]:
+        return {}
+
+    def check_readout(self) -> None:
+        """Raises UserError: the model predicts no tokens, or none without a prompt."""
+        if self.missing:
+            raise UserError(
+                f"the model has no readout: it lacks {', '.join(self.missing)}"
+            )
+        if self._is_causal and not self.specials.before:
+            raise UserError("the model has no token that begins a text, such as <s>")
+
+
+def padded_width(width: int) -> int:
+    """The next of `WIDTHS_AN_OCTAVE` lengths between powers of two."""
+    step = (1 << (max(MIN_LENGTH, width) - 1).bit_length()) // 2 // WIDTHS_AN_OCTAVE
+    step = max(8, step)
+    return max(MIN_LENGTH, -(-width // step) * step)
+
+
+def _as_texts(name: str, texts: Sequence[str]) -> list[str]:
+    """The texts; raises UserError: they are a single text, or one of them is none."""
+    if isinstance(texts, (str, bytes)):
+        raise UserError(f"{name} is a list of texts; of one text write [{texts!r}]")
+    texts = list(texts)
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise UserError(
+                f"{name} is a list of str, but its text {number} is of type "
+                f"{type(text).__name__}: {text!r:.40}"
+            )
+    return texts

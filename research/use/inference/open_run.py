@@ -1,0 +1,314 @@
+"""Opens a run, or a model in Hugging Face's layout, to use it from Python."""
+
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils import epath
+
+from research import networks, objectives
+from research.checkpoints.checkpoint import as_tree, path_name
+from research.config.identity import read_run_config
+from research.contract.batch import ArraySpec, VocabInfo
+from research.contract.errors import UserError
+from research.data.tokenize.vocabulary import load_vocabulary
+from research.distributed import sharding
+from research.generation.options import Options
+from research.interop.huggingface import SOURCE, restore
+from research.interop.huggingface.folder import read_json
+from research.interop.huggingface.generation_config import (
+    FILE,
+    START,
+    decoder_start,
+    read_generation_config,
+)
+from research.interop.huggingface.sentence_transformers import Recipe, read_recipe
+from research.interop.partial_restore import load_on_host
+from research.networks.transformer import transformer
+from research.objectives.layout.specials import Specials
+from research.program.restored import RestoredRun, run_checkpoint, run_vocabulary
+from research.program.setup import zero_batch
+from research.use.inference.language_model import LanguageModel
+
+OBJECTIVES = {
+    "full": ("mlm", {}),
+    "causal": ("lm", {}),
+    "general": ("plm", {"format": "pair"}),
+    "t5": ("dae", {}),
+    "mt5": ("dae", {}),
+    "bart": ("bart", {}),
+    "marian": ("sequence_to_sequence", {"target_length": 512}),
+}
+"""What a model of Hugging Face was trained by: by its attention mask or its family."""
+OTHER, OTHER_FORMATS = "sequence_to_sequence", ("t5", "bart")
+"""What an encoder-decoder was trained by whose decoder does not start as its family's
+do: the objective, and its formats."""
+READOUT = {"output", "query_embedding"}
+"""Parts of the parameters that a model without a readout lacks."""
+ONE_DEVICE = {name: 1 for name in sharding.MESH_AXES}
+
+
+def open_run(source: epath.PathLike, *, product_dtype: str = "") -> LanguageModel:
+    """A trained model, ready to be used on texts, on one device.
+
+    Args:
+      source: the workdir of a run, whose newest or best checkpoint is opened, or
+        hf:DIR, a folder in Hugging Face's layout with its tokenizer (hf:ORG/NAME: of a
+        hub).
+      product_dtype: in place of the run's model.product_dtype, "bfloat16" for products
+        that are twice as fast on some processors; "": the run's, and "dtype" of hf:DIR.
+
+    Raises:
+      UserError: there is no run or model, or it is not one that can be opened.
+    """
+    computation = {"product_dtype": product_dtype} if product_dtype else {}
+    if str(source).startswith(SOURCE):
+        return _open_folder(str(source), computation)
+    workdir = epath.Path(source).expanduser()
+    config = read_run_config(workdir)
+    checkpoint, _ = run_checkpoint(workdir)
+    data = config["data"]
+    vocabulary = run_vocabulary(workdir, data)
+    objective = objectives.make_objective(**config["objective"])
+    model = networks.from_config({**config["model"], **computation})
+    params = load_on_host(checkpoint, "params", keep_int8=True)["params"]
+    if objective.family == "tasks" and objective.predicts != "span":
+        needs = _without_heads(objective, vocabulary.vocab)
+    else:
+        needs = objective.needs(vocabulary.vocab)
+    network = networks.build(model, needs, vocabulary.vocab)
+    length, step = data["length"], int(checkpoint.name)
+    specials = objective.specials(vocabulary.vocab)
+    return _language_model(
+        objective, needs, specials, network, params, vocabulary, length, step
+    )
+
+
+def _without_heads(objective: Any, vocab: VocabInfo) -> networks.Needs:
+    """What a classifier needs, but for heads: they are as wide as its text has labels,
+    which is not open."""
+    any_label = vocab._replace(labels=("a label",))
+    return dataclasses.replace(objective.needs(any_label), heads={})
+
+
+def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
+    """The model of `hf:DIR`; of a folder of both of ELECTRA's networks, both."""
+    path = restore.find_folder(source)
+    recipe = read_recipe(path)
+    path = recipe.folder if recipe else path
+    has_two = (path / restore.DISCRIMINATOR).is_dir()
+    own = path / restore.DISCRIMINATOR if has_two else path
+    model = restore.open_model(own)
+    if not restore.has_vocabulary(own):
+        raise UserError(f"{own} has no tokenizer; put its tokenizer.json there")
+    restore.check_tokenizer(model)
+    vocabulary = load_vocabulary(own, model.family.sentinels)
+    rows = model.config["vocab_size"]
+    num_pieces = len(vocabulary.model.pieces)
+    vocab = _resize(vocabulary.vocab, rows)
+    if model.family.patterns == ("causal",):
+        vocab = _with_config_ends(vocab, model.config, vocabulary.model.is_control)
+    vocabulary = dataclasses.replace(vocabulary, vocab=vocab)
+    options = transformer.Network(**{"scan_unroll": 1} | model.options | computation)
+    objective = _folder_objective(model, options.max_length, vocab)
+    if has_two:
+        given = restore.config_overrides(source, "electra")
+        size = given.get("objective.generator_size", 1.0)
+        objective = objectives.make_objective("electra", generator_size=size)
+    needs = objective.needs(vocab)
+    network = networks.build(options, needs, vocab)
+    length = options.max_length
+    shapes = _shapes(objective, network, min(length, 128))
+    found = restore.restore(f"{SOURCE}{path}", "", shapes, num_pieces=num_pieces).params
+    for name, array in found.items():
+        if array.shape != shapes[name]:
+            raise UserError(
+                f"{path}: {name} has shape {array.shape}, but {shapes[name]} by "
+                "config.json"
+            )
+    missing = tuple(name for name in shapes if name not in found)
+    if body := [name for name in missing if not set(name.split("/")) & READOUT]:
+        raise UserError(f"{path} has no parameters {', '.join(body)}")
+    specials, params = _folder_specials(objective, options, vocab), as_tree(found)
+    opened = _language_model(
+        objective, needs, specials, network, params, vocabulary, length, 0, missing
+    )
+    if objective.writers:
+        writing = _writing(path, objective, vocab, model.config)
+        opened = dataclasses.replace(opened, writing=writing)
+    return _with_recipe(opened, recipe) if recipe else opened
+
+
+def _folder_objective(model: restore.Model, max_length: int, vocab: VocabInfo) -> Any:
+    """What a model was trained by, as far as its family and its files tell.
+
+    Raises:
+      UserError: its decoder starts with a token with which none here starts.
+    """
+    patterns = model.family.patterns
+    name, fields = OBJECTIVES[(*patterns, model.family.model_type)[0]]
+    classes = model.config.get("architectures") or [""]
+    if "ForQuestionAnswering" in classes[0]:
+        name, fields = "question_answering", {"format": _task_format(model)}
+        if model.family.head_activation == "gelu_norm":
+            fields["head"] = "gelu_norm"
+    own = objectives.make_objective(name, **fields)
+    start = None if patterns else decoder_start(model.path, model.config)
+    if start is None:
+        return own
+    starts = {}
+    others = (
+        objectives.make_objective(OTHER, format=each, target_length=max_length)
+        for each in OTHER_FORMATS
+    )
+    for each in (own, *others):
+        prompt = each.prompt([[int(vocab.ordinary_ids[0])]], vocab)
+        starts.setdefault(int(prompt.group["token"][0, 0]), each)
+    if start not in starts:
+        raise UserError(
+            f"{model.path}: the decoder starts with token {start!r} ({START}); known "
+            f"here: {' and '.join(map(str, starts))}"
+        )
+    return starts[start]
+
+
+def _folder_specials(
+    objective: Any, options: networks.Network, vocab: VocabInfo
+) -> Specials:
+    """Those of the objective that the model has; of T5's encoder alone, T5's."""
+    before, after, *others = objective.specials(vocab)
+    if options.position == "t5":
+        before = ()
+    before, after = (
+        tuple(token for token in side if token < vocab.size) for side in (before, after)
+    )
+    return Specials(before, after, *others)
+
+
+def _task_format(model: restore.Model) -> str:
+    """The rows of a task: XLNet's, RoBERTa's, whose tokenizers put two separators
+    between a pair, or BERT's."""
+    if model.family.model_type == "xlnet":
+        return "xlnet"
+    file, is_roberta = model.path / "tokenizer.json", model.family.after_pad
+    post = (read_json(file).get("post_processor") or {}) if file.is_file() else {}
+    if pair := post.get("pair"):
+        kinds = ["SpecialToken" in each for each in pair]
+        first, second = (n for n, special in enumerate(kinds) if not special)
+        is_roberta = second - first > 2
+    return "roberta" if is_roberta else "bert"
+
+
+def _writing(
+    path: epath.Path, objective: Any, vocab: VocabInfo, config: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What generation_config.json says of how the model writes, if it is there."""
+    writing, others = read_generation_config(path, objective, vocab, config)
+    if others:
+        names = ", ".join(others)
+        print(f"{path}/{FILE}: {names} is not read", file=sys.stderr)
+    try:
+        Options(**writing)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{path}/{FILE}: {error}") from error
+    return writing
+
+
+def _with_recipe(model: LanguageModel, recipe: Recipe) -> LanguageModel:
+    """The model that makes vectors as sentence-transformers does.
+
+    Raises:
+      UserError: a vector is the state of a token that no `pool` means.
+    """
+    own = "first" if model.class_token_is_first else "last"
+    if recipe.pool not in ("mean", own):
+        raise UserError(
+            f"{recipe.folder}: a vector is the state of the {recipe.pool} token, but "
+            f"the class token of this network is the {own} one"
+        )
+    return dataclasses.replace(
+        model,
+        pool="mean" if recipe.pool == "mean" else "class",
+        normalize=recipe.normalize,
+        max_length=recipe.max_length,
+    )
+
+
+def _language_model(
+    objective: Any,
+    needs: networks.Needs,
+    specials: Specials,
+    network: Any,
+    params: Any,
+    vocabulary: Any,
+    length: int,
+    step: int,
+    missing: tuple[str, ...] = (),
+) -> LanguageModel:
+    run = RestoredRun(
+        config=SimpleNamespace(data=SimpleNamespace(length=length)),
+        objective=objective,
+        network=network,
+        params=jax.tree.map(jnp.asarray, params),
+        vocabulary=vocabulary,
+        mesh=sharding.make_mesh(ONE_DEVICE, jax.devices()[:1]),
+        step=step,
+    )
+    return LanguageModel(run, needs, specials, missing)
+
+
+def _resize(vocab: VocabInfo, rows: int) -> VocabInfo:
+    """The vocabulary of a table with so many rows.
+
+    Ids behind them are of special tokens that the model does not have; rows behind the
+    vocabulary are of no token.
+    """
+    common = min(rows, vocab.size)
+    special, lowercase = np.ones(rows, bool), np.arange(rows, dtype=np.int32)
+    special[:common] = vocab.is_special[:common]
+    lowercase[:common] = vocab.lowercase_ids[:common]
+    return vocab._replace(
+        size=rows,
+        sentinel_ids=tuple(token for token in vocab.sentinel_ids if token < rows),
+        is_special=special,
+        ordinary_ids=vocab.ordinary_ids[vocab.ordinary_ids < rows],
+        lowercase_ids=lowercase,
+        spelling=None,
+    )
+
+
+def _with_config_ends(
+    vocab: VocabInfo, config: Mapping[str, Any], is_control: Sequence[bool]
+) -> VocabInfo:
+    """The vocabulary of a causal model, whose bos and eos, where they have none of the
+    spellings that are known, are those of config.json; eos alone is both (GPT-2)."""
+    special = vocab.is_special.copy()
+    for name in ("bos_id", "eos_id"):
+        given = config.get(name.replace("_", "_token_"))
+        own, *_ = [*given, None] if isinstance(given, list) else [given]
+        known = type(own) is int and 0 <= own < min(vocab.size, len(is_control))
+        if getattr(vocab, name) >= vocab.size and known and is_control[own]:
+            vocab, special[own] = vocab._replace(**{name: own}), True
+    if vocab.bos_id >= vocab.size > vocab.eos_id:
+        vocab = vocab._replace(bos_id=vocab.eos_id)
+    return vocab._replace(is_special=special)
+
+
+def _shapes(objective: Any, network: Any, length: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of the parameters that the objective's loss uses, by their paths."""
+
+    def loss(net: Any) -> Any:
+        spec = objective.batch_spec(length) | {"example": ArraySpec(())}
+        batch = zero_batch(spec, 1) | {"carry": None}
+        return objective.loss(net, batch, jax.random.key(0))[0]
+
+    def make() -> Any:
+        return networks.unbox(networks.init(network, loss, jax.random.key(0)))
+
+    leaves = jax.tree_util.tree_flatten_with_path(jax.eval_shape(make))[0]
+    return {path_name(path): leaf.shape for path, leaf in leaves}

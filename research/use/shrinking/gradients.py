@@ -1,0 +1,52 @@
+"""What gradients say of a trained network on some batches of its text."""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import jax
+
+from research import networks
+from research.contract.errors import UserError
+from research.distributed import sharding
+from research.program.setup import Program, make_eval_zeros, train_batches
+from research.program.step import weighted_loss
+
+
+def make_gradients(
+    program: Program, with_inputs: Callable[[Any, Any], Any]
+) -> Callable[[Any, Any, int], Iterator[Any]]:
+    """A function that is compiled once: parameters, inputs, number of batches of the
+    training text, from its first on -> for each batch the gradient of the loss that
+    evaluations have, of which the network alone is part, by the inputs.
+
+    Args:
+      with_inputs: parameters, inputs of the network -> the parameters with these.
+
+    Raises:
+      UserError: (the function) the training text has no batch.
+    """
+    objective = program.objective.for_evaluation()
+    key = jax.random.key(program.seed)
+
+    def loss(inputs: Any, params: Any, batch: Any, carry: Any) -> jax.Array:
+        terms, _ = networks.apply(
+            program.network,
+            with_inputs(params, inputs),
+            lambda net: objective.loss(net, batch | {"carry": carry}, key),
+        )
+        return weighted_loss(terms, {name: term.weight for name, term in terms.items()})
+
+    gradient = jax.jit(jax.grad(loss))
+
+    def gradients(params: Any, inputs: Any, batches: int) -> Iterator[Any]:
+        _, carry = make_eval_zeros(program)()
+        found = False
+        with sharding.context(program.mesh):
+            for batch in islice(train_batches(program, 0, batches), batches):
+                found = True
+                yield jax.device_get(gradient(inputs, params, batch, carry))
+        if not found:
+            raise UserError("the training text has no batch to measure the network on")
+
+    return gradients

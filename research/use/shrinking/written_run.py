@@ -1,0 +1,74 @@
+"""Writes a smaller network as a run, which is opened, evaluated and tuned as others."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from etils import epath
+
+from research.checkpoints.checkpoint import FOLDER, Checkpoints
+from research.config.identity import CONFIG_FILE
+from research.contract.state import State
+from research.files.json_files import write_json
+from research.interop import int8_weights
+from research.program.setup import Program, label_names
+from research.record.provenance import gather_provenance, write_provenance
+from research.record.workdir import config_digest
+
+
+def stored_params(program: Program, params: Any) -> Any:
+    """The parameters as they are saved: of integers if the network has them."""
+    options = program.network.options
+    if options.quantization == "none":
+        return params
+    kind, scales = options.quantization, options.quantization_scale
+    return int8_weights.stored(params, kind, scales)
+
+
+def write_run(
+    folder: Path, program: Program, config: Mapping[str, Any], params: Any, step: int
+) -> tuple[dict[str, Any], int]:
+    """Writes all of a run but its result, to a new folder.
+
+    Args:
+      config: the content of config.json.
+      params: as they are to be saved.
+      step: the checkpoint's.
+
+    Returns:
+      its provenance, and the bytes of its parameters on disk.
+    """
+    origins = program.constants.origins
+    origin = gather_provenance(program.data.fingerprint, origins)
+    write_provenance(epath.Path(folder), config, origin)
+    write_json(epath.Path(folder) / CONFIG_FILE, config)
+    if program.data.vocabulary:
+        program.data.vocabulary.save(folder)
+    facts = {
+        "config": config_digest(config),
+        "data": program.data.fingerprint,
+        "constants": origins,
+        "vocabulary": program.data.vocabulary_hash,
+        "labels": label_names(program),
+        "seconds": 0.0,
+        "tokens_scored": 0.0,
+    }
+    checkpoints = Checkpoints(folder, keep=1)
+    state = State(
+        step=jnp.int32(step),
+        params=jax.tree.map(jnp.asarray, params),
+        opt_state=((),),
+        carry=(),
+        sums={},
+    )
+    checkpoints.save(step, state, facts)
+    checkpoints.close()
+    return origin, params_bytes(folder, step)
+
+
+def params_bytes(workdir: Path, step: int) -> int:
+    """The size of the parameters of a checkpoint on disk."""
+    folder = Path(workdir) / FOLDER / str(step) / "params"
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,219 @@
+"""Corpora: documents are read unchanged, each in one split; no held-out text leaks."""
+
+import gzip
+import json
+import os
+from itertools import chain
+
+import pyarrow
+import pytest
+
+from research.contract.errors import UserError
+from research.data.read import files, stdlib_corpus
+from research.data.read.corpus import SPLITS
+from research.data.read.formats import txt
+from research.data.source.build import load_corpus
+
+TEXTS = [f"Text number {n}.\nIt has a second line, {n * n}." for n in range(1500)]
+
+
+def texts_of(corpus, split):
+    return [document.text.strip("\n") for document in corpus.documents(split)]
+
+
+def write_jsonl(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def write_texts(path, texts=TEXTS):
+    return write_jsonl(path, [{"text": text} for text in texts])
+
+
+def test_each_document_is_in_one_split_at_its_fraction(tmp_path):
+    corpus = load_corpus(write_texts(tmp_path / "a.jsonl"), 0.1)
+    found = {split: texts_of(corpus, split) for split in SPLITS}
+    assert sorted(chain(*found.values())) == sorted(TEXTS)
+    for split in ("valid", "test"):  # 150 +- 11.6: five standard deviations
+        assert 92 < len(found[split]) < 208
+    assert found["train"] == [text for text in TEXTS if text in set(found["train"])]
+
+
+def test_growth_and_copies_move_no_document_to_another_split(tmp_path):
+    few = load_corpus(write_texts(tmp_path / "few.jsonl", TEXTS[:700]), 0.1)
+    many = load_corpus(write_texts(tmp_path / "many.jsonl", TEXTS[::-1] * 2), 0.1)
+    for split in SPLITS:
+        kept = [text for text in texts_of(many, split) if text in set(TEXTS[:700])]
+        assert sorted(kept) == sorted(texts_of(few, split) * 2)
+
+
+@pytest.mark.parametrize(
+    "suffix",
+    [
+        suffix + end
+        for suffix in (".txt", ".jsonl", ".tsv")
+        for end in ("", ".gz", ".zst")
+    ],
+)
+def test_all_file_types_give_the_same_documents(tmp_path, suffix):
+    expected = TEXTS[:50]
+    text = "\n\n \n".join(expected) + "\n"
+    if "jsonl" in suffix:
+        text = "\n".join(json.dumps({"text": each}) for each in expected) + "\n\n"
+    if "tsv" in suffix:
+        text = "\r\n".join(each.replace("\n", "\t") for each in expected) + "\n\n"
+    data = text.encode()
+    path = tmp_path / f"a{suffix}"
+    if suffix.endswith("gz"):
+        data = gzip.compress(data)
+    if suffix.endswith("zst"):
+        data = pyarrow.compress(data, codec="zstd", asbytes=True)
+    path.write_bytes(data)
+    (tmp_path / "README.md").write_text("not text of the corpus")
+    for name in (path, tmp_path, tmp_path / "*a.*"):
+        corpus = load_corpus(str(name), 0.0)
+        assert texts_of(corpus, "train") == expected
+        last = list(corpus.documents("train"))[-1]
+        assert 0 < last.amount_read <= corpus.size == path.stat().st_size
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_line_may_end_as_on_any_system(tmp_path, end):
+    text = f"One.{end}Two.{end}{end}Three.{end}{end}{end}Four."
+    (tmp_path / "a.txt").write_bytes(text.encode())
+    found = texts_of(load_corpus(str(tmp_path), 0.0), "train")
+    assert [each.split() for each in found] == [["One.", "Two."], ["Three."], ["Four."]]
+
+
+def test_a_text_without_blank_lines_is_cut_into_documents(tmp_path, monkeypatch):
+    monkeypatch.setattr(txt, "MAX_DOCUMENT_BYTES", 100)
+    lines = [f"line {n}" for n in range(100)]
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    found = texts_of(load_corpus(str(tmp_path), 0.0), "train")
+    assert "\n".join(found).split("\n") == lines
+    assert max(map(len, found)) < 120
+
+
+def test_lone_surrogates_are_replaced_and_blank_documents_dropped(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "x\\ud800y"}\n{"text": " \\n"}\n')
+    assert texts_of(load_corpus(str(tmp_path), 0.0), "train") == ["x\ufffdy"]
+
+
+def test_the_fingerprint_depends_on_content_and_not_on_the_folder(tmp_path):
+    for folder in ("here", "there", "else"):
+        (tmp_path / folder).mkdir()
+        write_texts(tmp_path / folder / "a.jsonl", TEXTS[:20])
+    write_texts(tmp_path / "else" / "a.jsonl", TEXTS[1:20] + TEXTS[:1])
+    here, there, other = (
+        load_corpus(str(tmp_path / folder), 0.1).fingerprint()
+        for folder in ("here", "there", "else")
+    )
+    assert here == there != other
+    assert load_corpus(str(tmp_path / "here"), 0.2).fingerprint() != here
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", b'{"text": "x"}\n{"body": "y"}\n', "a.jsonl:2: a line is a JSON"),
+        ("a.jsonl", b'{"text": "x"}\n\n{"text": 3}\n', "a.jsonl:3:"),
+        ("a.jsonl", b'{"text": "x"\n', "a.jsonl:1: not a JSON object"),
+        (
+            "a.jsonl",
+            b'{"text": "\t"}\n',
+            "object (Invalid control character, column 11)",
+        ),
+        ("a.jsonl", b"[1]\n", "a.jsonl:1:"),
+        ("a.jsonl", b'{"text": "\xff"}\n', "a.jsonl:1:"),
+        ("a.tsv", b"one\ttwo\nthree\n", "a.tsv:2: a line of parallel text has two"),
+        ("a.tsv", b"one\ttwo\n\n\tfour\n", "a.tsv:3: a line of parallel text"),
+        ("a.tsv", b"one\ttwo\tthree\n", "a.tsv:1: a line of parallel text"),
+        ("a.tsv", b"\xff\ttwo\n", "a.tsv:1: not UTF-8"),
+        ("a.txt", b"fine\n\xff\xfe\n", "a.txt:2: not UTF-8"),
+        ("a.txt.gz", b"not gzip", "a.txt.gz: not a complete gzip file"),
+        (
+            "a.txt.gz",
+            gzip.compress(b"word " * 9999, mtime=0)[:40],
+            "a.txt.gz: not a complete",
+        ),
+    ],
+)
+def test_an_unreadable_file_gives_a_one_line_error(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError) as error:
+        list(load_corpus(str(tmp_path), 0.0).documents("train"))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["absent", "*.jsonl", "folder", "a.csv", "embeded"])
+def test_a_missing_corpus_gives_a_one_line_error(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a.csv").write_text("x")
+    with pytest.raises(UserError, match=r"data.corpus is .*\.jsonl\.gz"):
+        load_corpus(name, 0.1)
+
+
+def test_what_a_folder_leaves_out_is_told(tmp_path, capsys, monkeypatch):
+    (tmp_path / "a.txt").write_text("text")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "b.txt").write_text("text")
+    folder = tmp_path / "folder"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "c.txt").write_text("text")
+    (folder / "link").symlink_to(tmp_path / "elsewhere")
+    (folder / "link.txt").symlink_to(tmp_path / "a.txt")
+    found = files.load_file_corpus(str(folder), None).documents("train")
+    assert [document.id for document in found] == ["c.txt:1", "link.txt:1"]
+    said = capsys.readouterr().err
+    assert "links to 1 folder(s)" in said and str(folder / "link") in said
+    (folder / "gone.txt").symlink_to(tmp_path / "nowhere")
+    for corpus in (folder, folder / "*.txt"):
+        with pytest.raises(UserError, match=r"gone\.txt: no file"):
+            files.load_file_corpus(str(corpus), None)
+
+    def walk(folder, onerror):
+        onerror(PermissionError(13, "Permission denied", f"{folder}/secret"))
+
+    monkeypatch.setattr(files.os, "walk", walk)
+    with pytest.raises(UserError, match="secret: cannot be read"):
+        files.load_file_corpus(str(folder), None)
+
+
+def test_wrong_fractions_and_splits_are_refused():
+    with pytest.raises(UserError, match=r"data\.held_out"):
+        load_corpus("embedded", 0.5)
+    with pytest.raises(UserError, match="did you mean valid"):
+        load_corpus("embedded", 0.1).documents("validd")
+
+
+def test_no_held_out_docstring_is_in_the_training_text():
+    embedded, single = load_corpus("embedded", 0.02), load_corpus("docstrings", 0.02)
+    trained = " ".join(" ".join(texts_of(embedded, "train")).split())
+    train_docstrings = set(texts_of(single, "train"))
+    for split in ("valid", "test"):
+        for text in texts_of(single, split):
+            assert " ".join(text.split()) not in trained
+            assert text not in train_docstrings
+
+
+def test_docstring_classes_are_balanced_and_texts_are_distinct():
+    corpus = load_corpus("docstrings", 0.02)
+    documents = {split: list(corpus.documents(split)) for split in SPLITS}
+    labels = [document.label for document in documents["test"]]
+    assert len(set(labels)) == stdlib_corpus.NUM_CLASSES
+    assert max(map(labels.count, labels)) < 0.2 * len(labels)
+    assert {document.label for document in documents["train"]} == set(labels)
+    every = list(chain(*documents.values()))
+    assert len({document.text for document in every}) == len(every)
+    error = abs(len(labels) / len(every) - stdlib_corpus.TEST_FRACTION)
+    assert error < 5 * (0.25 * 0.75 / len(every)) ** 0.5 + 0.01
+    source = corpus.vocabulary_source
+    assert source.fingerprint() == load_corpus("embedded", 0.02).fingerprint()
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "texts.txt")
+    with pytest.raises(UserError, match=r"texts.txt is a pipe; write its lines to a"):
+        files.read_texts(tmp_path / "texts.txt", "--texts")

@@ -1,0 +1,171 @@
+"""curves: the points of a run's metrics over what they cost."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from etils import epath
+
+from launch.cli import DONE, MISTAKE, main
+from launch.commands import curves
+from launch.reports.bars import curve_bars
+from launch.reports.run_differences import read_run
+from research.record.workdir import read_result, write_result
+from tests.testing import earlier_runs
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return earlier_runs.extract(tmp_path_factory.mktemp("earlier"))
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    found = (path.parent for path in sorted(folder.glob("sweep/*/metrics.jsonl")))
+    return [str(path) for path in found if "train/loss" in _names(path)]
+
+
+def _names(run):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return {name for line in lines for name in json.loads(line)}
+
+
+def call(capsys, *words):
+    """The exit code, and what was printed."""
+    with pytest.raises(SystemExit) as caught:
+        main(curves.run, curves.parser(), list(words))
+    out, err = capsys.readouterr()
+    return caught.value.code, out + err
+
+
+def test_bars_share_one_scale_and_end_where_a_curve_ends():
+    long, short = curve_bars([{1.0: 8.0, 40.0: 1.0}, {20.0: 4.5}])
+    assert long.startswith("█") and long.endswith("▁ 8 to 1")
+    assert short == f"{19 * ' '}▅{20 * ' '} 4.5 to 4.5"
+
+
+def test_a_run_is_drawn_by_the_first_metric_that_it_has(runs, capsys):
+    texts = []
+    for metric in ("train/loss", "train/x,train/loss", "tokens_seen,train/loss"):
+        code, text = call(capsys, runs[0], f"--metric={metric}")
+        assert code == DONE
+        texts.append(text.splitlines()[1])
+    assert texts[0] == texts[1] != texts[2]
+    code, text = call(capsys, runs[0], "--metric=train/x,y")
+    assert code == MISTAKE and "train/x,y" in text
+
+
+@pytest.mark.parametrize("over", curves.AXES)
+def test_every_point_is_written(over, runs, capsys, tmp_path):
+    file = tmp_path / "points.csv"
+    flags = ["--metric=train/loss", f"--over={over}", f"--to={file}"]
+    code, text = call(capsys, *runs[:2], *flags)
+    assert code == DONE and f"train/loss over {curves.AXES[over]}" in text
+    header, *points = csv.reader(file.open())
+    assert header == ["run", curves.AXES[over], "train/loss"]
+    for path in runs[:2]:
+        name = curves.short_names(runs[:2])[runs.index(path)]
+        lines = [json.loads(x) for x in (Path(path) / "metrics.jsonl").open()]
+        expected = [line for line in lines if "train/loss" in line]
+        own = [(float(x), float(y)) for run, x, y in points if run == name]
+        assert [y for _, y in own] == [line["train/loss"] for line in expected]
+        if over == "tokens":
+            seen = [line["tokens_seen"] / 1e6 for line in expected]
+            assert [x for x, _ in own] == pytest.approx(seen)
+        if over == "flops":
+            result = json.loads((Path(path) / "result.json").read_text())
+            each = result["flops_per_step"] / 1e15
+            steps = [line["step"] for line in expected]
+            assert [x for x, _ in own] == pytest.approx([each * n for n in steps])
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")]
+)
+def test_a_figure_is_the_same_each_time(form, start, runs, capsys, tmp_path):
+    files = [tmp_path / f"{name}.{form}" for name in "ab"]
+    for file in files:
+        assert call(capsys, *runs[:2], "--metric=train/loss", f"--to={file}")[0] == DONE
+    one, two = (file.read_bytes() for file in files)
+    assert one == two and one.startswith(start)
+
+
+def test_trials_have_their_names_and_other_runs_their_paths(runs, tmp_path):
+    for name in ("one/x", "two"):
+        shutil.copytree(runs[0], tmp_path / name)
+    own = [str(tmp_path / "one" / "x"), str(tmp_path / "two")]
+    assert curves.short_names(own) == ["one/x", "two"]
+    assert curves.short_names(runs[:1]) == ["lm"]
+
+
+def test_trials_of_two_sweeps_with_one_name_have_their_sweeps_folder(
+    folder, runs, capsys, tmp_path
+):
+    for name in ("one", "two"):
+        shutil.copytree(folder / "sweep", tmp_path / name)
+    both = [str(tmp_path / name / Path(runs[0]).name) for name in ("one", "two")]
+    assert curves.short_names(both) == ["one/lm", "two/lm"]
+    code, text = call(capsys, *both, "--metric=train/loss")
+    assert code == DONE and [line[:6] for line in text.splitlines()[1:]] == [
+        "one/lm",
+        "two/lm",
+    ]
+
+
+def _with_result(run, folder, **changes):
+    """A copy of a run with changes of its result; None: without."""
+    shutil.copytree(run, folder)
+    result = read_result(epath.Path(folder)) | changes
+    known = {key: value for key, value in result.items() if value is not None}
+    write_result(epath.Path(folder), known)
+    return str(folder)
+
+
+def test_each_phase_has_its_own_flops(runs, tmp_path):
+    """A run of six steps, of which the last two cost ten times as much."""
+    lines = [json.loads(x) for x in (Path(runs[0]) / "metrics.jsonl").open()]
+    steps = [line["step"] for line in lines if "train/loss" in line]
+    flops = {"flops_to": [[4, 4e15], [6, 24e15]], "flops_per_step": 4e15}
+    run = _with_result(runs[0], tmp_path / "run", **flops)
+    points = curves.curve(read_run(run), "train/loss", "flops")
+    expected = [step if step <= 4 else 10 * step - 36 for step in steps]
+    assert [*points] == pytest.approx(expected) and steps == [3, 6]
+
+
+def test_an_earlier_run_with_phases_has_no_curve_over_flops(runs, tmp_path, capsys):
+    """But one whose phases end with it has."""
+    config = read_result(epath.Path(runs[0]))["config"]
+    for end, expected in ((1, DONE), (0.9, MISTAKE)):
+        train = config["train"] | {"phases": [[end, {"data.length": 8}]]}
+        changes = {"config": config | {"train": train}, "flops_to": None}
+        run = _with_result(runs[0], tmp_path / f"to {end}", **changes)
+        code, text = call(capsys, run, "--metric=train/loss", "--over=flops")
+        assert code == expected
+        assert ("does not say the FLOPs of each" in text) == (code == MISTAKE)
+
+
+def test_a_run_that_goes_on_has_no_flops_yet(runs, capsys, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(runs[0], run)
+    (run / "result.json").unlink()
+    words = [str(run), "--metric=train/loss"]
+    assert call(capsys, *words)[0] == DONE
+    code, text = call(capsys, *words, "--over=flops")
+    assert code == MISTAKE and "has not ended" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["{run}", "--metric=train/los"], "did you mean train/loss"),
+        (["{run}", "{run}"], "is named twice"),
+        (["{run}", "--to=x.gif"], "unknown ending of --to 'gif'"),
+        (["{run}", "--over=cost"], "--over"),
+        (["{run}/checkpoints"], "is no run"),
+    ],
+)
+def test_wrong_input_is_one_line(runs, capsys, words, reason):
+    code, text = call(capsys, *(word.format(run=runs[0]) for word in words))
+    assert code == MISTAKE and reason in text and text.count("\n") == 1

@@ -1,0 +1,129 @@
+"""generate: texts of prompts from everywhere, on a mesh, and one-line errors."""
+
+import io
+import json
+
+import pytest
+
+from launch.cli import DONE, MISTAKE, main
+from launch.commands.generate import _prompts, parser, run
+from research.contract.errors import UserError
+from research.data.read.files import load_file_corpus, read_texts
+from research.data.read.formats import FileOptions
+from research.data.tokenize.vocabulary import load_vocabulary
+from research.generation.options import Options
+from research.generation.text import (
+    decode_after,
+    encode_prompt,
+    make_writer,
+    spell,
+)
+from research.use.inference.open_run import open_run
+from tests.testing import tiny_runs
+
+PROMPTS = ["the old", "", "a small stone reads and"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A causal model, in `run`, and prompts."""
+    folder = tiny_runs.write_corpus(tmp_path_factory.mktemp("generate"))
+    tiny_runs.save_untrained(folder / "run", tiny_runs.tiny_config(folder, "lm"))
+    (folder / "prompts.txt").write_text("\n".join(PROMPTS) + "\n")
+    return folder
+
+
+def generate(*flags):
+    with pytest.raises(SystemExit) as stop:
+        main(run, parser(), list(flags))
+    return stop.value.code
+
+
+def test_texts_are_those_of_the_library_on_one_device(
+    folder, tmp_path, capsys, monkeypatch
+):
+    """The command's mesh has eight."""
+    options = Options(method="sample", seed=5, max_tokens=5)
+    write = make_writer(open_run(folder / "run").run, options, batch=2)
+    expected = write(PROMPTS)
+    flags = [f"--workdir={folder}/run", "--method=sample", "--seed=5", "--max_tokens=5"]
+    to = tmp_path / "new" / "out.jsonl"
+    assert generate(*flags, f"--texts={folder}/prompts.txt", f"--to={to}") == DONE
+    lines = [json.loads(line) for line in to.read_text().splitlines()]
+    assert [line["prompt"] for line in lines] == PROMPTS
+    for line, texts in zip(lines, expected, strict=True):
+        assert [text["text"] for text in line["texts"]] == [t.text for t in texts]
+        scores = [text["score"] for text in line["texts"]]
+        assert scores == pytest.approx([text.score for text in texts], rel=1e-4)
+    capsys.readouterr()
+    lines = io.BytesIO("".join(f"{prompt}\n" for prompt in PROMPTS).encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(lines))
+    assert generate(*flags) == DONE
+    printed = capsys.readouterr().out
+    assert printed.splitlines() == [texts[0].text for texts in expected]
+    # They are the side of a parallel text, of which a student learns: docs/smaller.md.
+    for side, text in (("src", "\n".join(PROMPTS)), ("tgt", printed)):
+        (tmp_path / f"told.{side}").write_text(text)
+    sides = FileOptions("auto", ("src", "tgt"))
+    corpus = load_file_corpus(str(tmp_path / "told.*"), None, sides)
+    found = {each.text for each in corpus.documents("train")}
+    pairs = zip(PROMPTS, printed.splitlines(), strict=True)
+    assert found == {f"{one}\n{other}" for one, other in pairs if one and other}
+
+
+def test_lines_of_standard_input_are_those_of_a_file(folder, tmp_path, monkeypatch):
+    lines = "the old\u2028stone\x0cby\x85a\n\n small river \r\nend".encode()
+    (tmp_path / "lines.txt").write_bytes(lines)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines), "latin-1"))
+    texts = _prompts(parser().parse_args(["--workdir=x"]))
+    assert texts == read_texts(tmp_path / "lines.txt", "") and len(texts) == 4
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\n\xff\n")))
+    with pytest.raises(UserError, match="standard input:2: not UTF-8"):
+        _prompts(parser().parse_args(["--workdir=x"]))
+
+
+def test_sentinels_and_the_space_before_a_text_are_spelled(folder):
+    vocabulary = load_vocabulary(folder / "run", sentinels=100)
+    first, second = vocabulary.vocab.sentinel_ids[:2]
+    ids = encode_prompt(vocabulary, "the <extra_id_0> river<extra_id_1>")
+    old, river = (vocabulary.encode(word)[0].tolist() for word in ("the", "river"))
+    assert ids == [*old, first, *river, second]
+    assert spell(vocabulary, ids) == "the <extra_id_0> river <extra_id_1>"
+    assert decode_after(vocabulary, old, river) == " river"
+    assert decode_after(vocabulary, [], river) == "river"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--prompt=a", "--top_p=2"], "--top_p is above 0 and at most 1, not 2.0"),
+        (["--prompt=a", "--method=best"], "--method is greedy, beam or sample"),
+        (["--prompt=a", "--beams=x"], "--beams: invalid int value"),
+        (["--prompt=a", "--languages=en"], "--languages are token types such as 0"),
+        (
+            ["--prompt=a", "--languages=0:1"],
+            "languages is 0:1, but the network has one",
+        ),
+        (
+            ["--prompt=a", "--batch=0"],
+            "--batch: it is a whole number of at least 1, not 0",
+        ),
+        (["--prompt=a", "--texts=F"], "--prompt and --texts exclude each other"),
+        (["--texts=/none"], "/none: cannot be read"),
+        (["--texts=/dev/null"], "--texts=/dev/null has no texts"),
+        (["--prompt=a", "--workdir=/none", "--to=/"], "--to=/ cannot be written (Is a"),
+        (["--prompt=a", "--workdir=/none"], "/none is no run"),
+        (["--prompt=a <extra_id_500>"], "numbered from 0"),
+        ([f"--prompt=a <extra_id_{'1' * 5000}>"], "<extra_id_11111111111111111111>: "),
+        (["--prompt=a", "--forced_bos=900000"], "forced_bos names token 900000, but"),
+        (
+            ["--prompt=a", "--workdir=hf:x", "--step=3", "--config.model.width=8"],
+            "error: --step, --config.model.width: hf:x is a model in Hugging Face's",
+        ),
+        (["--prompt=a", "--max_tokens=600"], "model.max_length is 512"),
+    ],
+)
+def test_a_mistake_gives_one_line(folder, capsys, flags, words):
+    assert generate(f"--workdir={folder}/run", *flags) == MISTAKE
+    error = capsys.readouterr().err
+    assert words in error.splitlines()[-1]
