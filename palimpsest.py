@@ -26,6 +26,13 @@ COMPARE = {
 }
 """What `compare` runs, as `make compare` does; its flags are those of the sweep."""
 
+OF_ITSELF = {
+    "compare": "Compares five objectives, as `make compare` does.",
+    "experiments": "Lists the experiments and what each is.",
+    "completion": "Prints a shell's completion of the commands: bash.",
+}
+"""Commands that are no modules of launch/."""
+
 COMPLETION = """_palimpsest() {{
     local word="${{COMP_WORDS[COMP_CWORD]}}"
     if [ "$COMP_CWORD" = 1 ]; then
@@ -60,9 +67,7 @@ def version() -> str:
 
 def commands() -> dict[str, str]:
     """The commands and what each does, found by listing launch/ and its commands/."""
-    found = {"compare": "Compares five objectives, as `make compare` does."}
-    found["experiments"] = "Lists the experiments and what each is."
-    found["completion"] = "Prints a shell's completion of the commands: bash."
+    found = dict(OF_ITSELF)
     for package in ("launch", "launch.commands"):
         for name, tree in _modules(package):
             if any(getattr(node, "name", "") == "parser" for node in tree.body):
@@ -130,9 +135,14 @@ def _compare(flags: list[str]) -> None:
 
 def _run(command: str, flags: list[str]) -> None:
     sys.argv = [f"palimpsest {command}", *flags]
-    is_above = importlib.util.find_spec(f"launch.{command}")
-    module = f"launch.{command}" if is_above else f"launch.commands.{command}"
-    runpy.run_module(module, run_name="__main__")
+    runpy.run_module(module_of(command), run_name="__main__")
+
+
+def module_of(command: str) -> str:
+    """The module that a command runs, in launch/ or in launch/commands/."""
+    above = f"launch.{command}"
+    is_above = importlib.util.find_spec(above)
+    return above if is_above else f"launch.commands.{command}"
 
 
 def _listed(lines: dict[str, str]) -> str:

@@ -35,11 +35,11 @@ WORKER_BYTES = 2 * 2**30
 KEPT_BYTES = 5 * 2**28
 """Memory of a worker, above which it frees its programs."""
 
-STARTS = ("test_", "run", "launch", "evaluation", "inference", "proofs", "distributed")
+STARTS = ("test_", "program", "launch", "evaluation", "use", "proofs", "distributed")
 """How the paths below tests/ begin of the files that start runs, most of which compile
 the programs of an earlier one."""
 
-FIRST = ("laws", "test_", "models", "proofs", "distributed", "launch", "data/seqio")
+FIRST = ("laws", "test_", "program", "proofs", "distributed", "launch", "data/seqio")
 """How the paths below tests/ begin of the files that take longest, in this order. They
 are started first, so that no worker is left with one of them at the end."""
 

@@ -46,7 +46,7 @@ def test_a_failed_test_is_reported(
     assert int(end.value.code) == code
     lines = capsys.readouterr().out.splitlines()
     assert [
-        line for line in lines if f"| {status} |" in line and "| `mlm` | MLM" in line
+        line for line in lines if f"| {status} |" in line and "| `mlm` | mlm" in line
     ]
 
 

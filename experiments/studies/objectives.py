@@ -79,15 +79,18 @@ def objective_rows(passed: dict, failed: dict) -> list[str]:
     """The table of research/objectives."""
     from research import objectives
 
-    names = objectives.names()
+    modules = {
+        name: f"{module.replace('.', '/')}.py"
+        for name, module in objectives.FOLDER.modules().items()
+    }
     header = ["objective", "family", "what it is", *LAW_TESTS.values(), "own", "status"]
     rows = [header, [":--", ":--", ":--", *["--:"] * (len(LAW_TESTS) + 1), ":--"]]
-    for name in names:
+    for name in modules:
         objective = objectives.make_objective(name)
         counts = [passed[module][name] for module in (*LAW_TESTS, "own")]
         broken = sum(failed[module][name] for module in (*LAW_TESTS, "own"))
         status = f"{broken} fail" if broken else "proven" if all(counts[:3]) else "open"
-        description = first_line(ROOT / "research" / "objectives" / f"{name}.py")
+        description = first_line(ROOT / modules[name])
         shown = [str(count or "–") for count in counts]
         rows.append([f"`{name}`", objective.family, description, *shown, status])
     return [f"| {' | '.join(row)} |" for row in rows]
@@ -99,7 +102,7 @@ def experiment_rows(passed: dict, failed: dict) -> list[str]:
     rows = [header, [":--", ":--", ":--", ":--", ":--"]]
     for path in sorted((ROOT / "experiments").glob("*.py")):
         name = path.stem
-        if name in ("__init__", "base"):
+        if name == "__init__":
             continue
         if failed["test_experiments"][name]:
             status = "fails"
@@ -133,7 +136,11 @@ def objective_and_sizes(path: Path) -> tuple[str, str]:
 
 def first_line(path: Path) -> str:
     """The first line of a module's docstring, without its full stop."""
-    return ast.get_docstring(ast.parse(path.read_text())).splitlines()[0].rstrip(".")
+    return (
+        ast.get_docstring(ast.parse(path.read_text("utf-8")))
+        .splitlines()[0]
+        .rstrip(".")
+    )
 
 
 if __name__ == "__main__":

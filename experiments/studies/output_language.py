@@ -104,7 +104,7 @@ def texts(args: argparse.Namespace) -> None:
         sides = zip(train["en"], train[language], strict=True)
         lines = "".join(f"{one}\t{other}\n" for one, other in sides)
         (folder / f"en-{language}.tsv").write_text(lines, "utf-8")
-    (folder / "tasks.toml").write_text(TASKS)
+    (folder / "tasks.toml").write_text(TASKS, "utf-8")
     write("train.jsonl", task(captions("train", "en")[NUM_PAIRS:]))
     write("valid.jsonl", task(captions("val", "en")[:NUM_VALID]))
     test = [captions("test_2016_flickr", each) for each in LANGUAGES]

@@ -57,8 +57,8 @@ def main() -> None:
 def write(header: str, rows: list[str]) -> None:
     """Replaces the table with this header."""
     table = re.escape(header) + r"(\|.*\n)*"
-    page = PAGE.read_text()
-    PAGE.write_text(re.sub(table, lambda _: header + "".join(rows), page))
+    page = PAGE.read_text("utf-8")
+    PAGE.write_text(re.sub(table, lambda _: header + "".join(rows), page), "utf-8")
 
 
 def tile_rows(label: str):

@@ -67,7 +67,7 @@ COLOURS = {"compute": "#222222", "memory": "#8a9bb4", "network": "#ffffff"}
 
 def main() -> int:
     failed = 0
-    records = json.loads(RECORDS.read_text()) if RECORDS.exists() else {}
+    records = json.loads(RECORDS.read_text("utf-8")) if RECORDS.exists() else {}
     draw(records)
     for name, case, topology in named_cases():
         if name not in records:
@@ -77,7 +77,7 @@ def main() -> int:
                 continue
             records[name] = record
             in_order = {name: records[name] for name, *_ in named_cases(records)}
-            RECORDS.write_text(json.dumps(in_order, indent=1) + "\n")
+            RECORDS.write_text(json.dumps(in_order, indent=1) + "\n", "utf-8")
             draw(in_order)
     return int(failed > 0)
 
@@ -162,8 +162,8 @@ def draw(records: dict[str, dict[str, Any]]) -> None:
     """Writes the table and the figure."""
     rows = "".join(row(name, record) for name, record in records.items())
     table = re.escape(HEADER) + r"(\|.*\n)*"
-    page = PAGE.read_text()
-    PAGE.write_text(re.sub(table, lambda _: HEADER + rows, page))
+    page = PAGE.read_text("utf-8")
+    PAGE.write_text(re.sub(table, lambda _: HEADER + rows, page), "utf-8")
     plt.rcParams.update({"svg.hashsalt": "palimpsest", "svg.fonttype": "none"})
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 0.42 * len(records) + 1.6))
     draw_times(left, records)

@@ -30,9 +30,9 @@ HEADER = (
 
 def main() -> None:
     rows = [row(*case) for case in cases()]
-    page = PAGE.read_text()
+    page = PAGE.read_text("utf-8")
     table = re.escape(HEADER) + r"(\|.*\n)+"
-    PAGE.write_text(re.sub(table, lambda _: HEADER + "".join(rows), page))
+    PAGE.write_text(re.sub(table, lambda _: HEADER + "".join(rows), page), "utf-8")
 
 
 def cases():

@@ -15,7 +15,7 @@ from launch.commands import evaluate, shrink
 from launch.commands.shrink import parser, run
 from launch.measure import network_cost, timing
 from launch.reports import shrink_page
-from launch.reports.shrink_page import frontier
+from launch.reports.figures import frontier
 from research import networks
 from research.checkpoints.checkpoint import path_name
 from research.contract.errors import UserError

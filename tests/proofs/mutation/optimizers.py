@@ -244,7 +244,7 @@ MUTANTS = [
     ),
     Mutant(
         "the moving average has the initial parameters in it",
-        "research/program/moving_average.py",
+        "research/optimize/moving_average.py",
         "return (1 - decay) / -jnp.expm1(count * math.log(decay))",
         "return 1 - decay",
         "tests/program/test_moving_average.py",

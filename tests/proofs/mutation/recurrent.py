@@ -60,7 +60,7 @@ MUTANTS = [
     ),
     Mutant(
         "the average of steps has the first iterate",
-        "research/program/moving_average.py",
+        "research/optimize/moving_average.py",
         "jnp.maximum(1, count - start - 1)",
         "jnp.maximum(1, count - start)",
         "tests/program/test_moving_average.py",
