@@ -3,15 +3,17 @@
 import argparse
 import errno
 import io
+import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from launch import signals
 from launch.signals import INTERRUPTED, PREEMPTED
 from research.contract.errors import NonFiniteError, PreemptedError, UserError, unknown
 from research.contract.fields import MAX_INT
+from research.files.paths import user_path
 from research.program.host_memory import keep_freed_memory
 
 DONE, FAILED, MISTAKE, NON_FINITE = 0, 1, 2, 3
@@ -79,6 +81,14 @@ def fraction(text: str, *, zero: bool = True) -> float:
     return value
 
 
+def path(text: str) -> str:
+    """The type of a flag that is a path, see `user_path`; hf:DIR stays."""
+    try:
+        return user_path(text)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 class Parser(argparse.ArgumentParser):
     """An argparse parser that also takes `--config.KEY=VALUE`.
 
@@ -93,6 +103,10 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self._takes_overrides = overrides
+
+    def add_path(self, *names: str, **options: Any) -> argparse.Action:
+        """Adds a flag, or a positional argument, that is a path or hf:DIR."""
+        return self.add_argument(*names, type=path, **options)
 
     def parse_args(self, args=None, namespace=None):
         arguments = list(sys.argv[1:] if args is None else args)
@@ -147,14 +161,20 @@ def main(
     parser: Parser,
     argv: list[str] | None = None,
     *,
+    resumes: bool = False,
     leave: Callable[[int], NoReturn] = sys.exit,
 ) -> NoReturn:
     """Runs a command and exits by `leave` with what `run` returns (None: 0).
+
+    Args:
+      resumes: the same command, given again, goes on from what the first has saved.
 
     An exception that `exit_code_for` knows is printed as one line and has its exit
     code. Any other exception is raised.
     """
     keep_freed_memory()
+    signals.set_resumes(resumes)
+    silence_orbax()
     for stream in (sys.stdout, sys.stderr):  # texts have any letters in any locale
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -169,6 +189,18 @@ def main(
             raise
         code = print_exit(*known)
     leave(code or DONE)
+
+
+def silence_orbax() -> None:
+    """Suppresses what Orbax's threads log when a disk is full; Orbax also raises it."""
+
+    def ignore_closed_event_loop(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            sys.__unraisablehook__(unraisable)
+
+    sys.unraisablehook = ignore_closed_event_loop
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def leave_stdout() -> None:
@@ -188,7 +220,7 @@ def exit_code_for(error: BaseException) -> tuple[int, str] | None:
     """The exit code of an error and its message in one line; None if it is a bug."""
     match error:
         case KeyboardInterrupt():
-            return INTERRUPTED, f"interrupted; {str(error) or signals.CONTINUES}"
+            return INTERRUPTED, signals.interrupted(str(error))
         case MemoryError():
             return MISTAKE, f"{NO_MEMORY} ({error or 'MemoryError'})"
         case RuntimeError() if "RESOURCE_EXHAUSTED" in str(error):

@@ -13,6 +13,7 @@ from research.config.identity import CONFIG_FILE, read_run_config
 from research.contract.errors import UserError
 from research.contract.parts import default_of
 from research.files.existence import exists
+from research.files.paths import user_path
 from research.interop.huggingface import SOURCE
 
 _UNKNOWN = object()
@@ -63,7 +64,7 @@ def start_of(
     """
     from research.data.tokenize.model_files import MODEL_FILES  # imports tokenizers
 
-    own, path = epath.Path(workdir).expanduser(), epath.Path(source).expanduser()
+    own, path = epath.Path(user_path(workdir)), epath.Path(user_path(source))
     begun = [own] if workdir and exists(own / CONFIG_FILE) else []
     others = [p for p in (path, path.parent.parent) if exists(p / CONFIG_FILE)]
     if not begun + others:
@@ -95,7 +96,7 @@ def teacher_keys(
     Raises:
       UserError: there is no run, or its config cannot be read.
     """
-    found, own = {}, epath.Path(workdir).expanduser()
+    found, own = {}, epath.Path(user_path(workdir))
     kind = objectives.objective_class(config.objective.name)
     for field in dataclasses.fields(kind):
         of, key = field.metadata.get("model_of"), f"objective.{field.name}"

@@ -8,12 +8,15 @@ import types
 PREEMPTED, INTERRUPTED = 75, 130
 """Exit codes: after SIGTERM, or the loss of another process; after Ctrl-C."""
 
-CONTINUES = "the same command goes on from what is saved"
+RESUMES = "; the same command goes on from what is saved"
+RESTARTS = "; the same command begins anew"
+"""What is said of a command that was ended, by whether it keeps parts of its work."""
 
 RETRY_S = 0.01
 """Seconds after which a Ctrl-C that would have been lost is raised again."""
 
 _at_once = True  # whether Ctrl-C ends the process, instead of raising an exception
+_remedy = ""  # RESUMES or RESTARTS, as soon as the command is known
 
 
 def install() -> None:
@@ -38,6 +41,17 @@ def raise_interrupts() -> None:
     _at_once = False
 
 
+def set_resumes(resumes: bool) -> None:
+    """Sets what a command does that is given again after a signal has ended it."""
+    global _remedy
+    _remedy = RESUMES if resumes else RESTARTS
+
+
+def interrupted(saved: str) -> str:
+    """The line after Ctrl-C; `saved` is what a command says itself of what it keeps."""
+    return f"interrupted; {saved}" if saved else f"interrupted{_remedy}"
+
+
 def ignore_interrupts() -> None:
     """Ignores Ctrl-C, so that the last line of a command is not printed twice."""
     if signal.getsignal(signal.SIGINT) is _on_interrupt:
@@ -47,7 +61,7 @@ def ignore_interrupts() -> None:
 def _on_interrupt(_: int, frame: types.FrameType | None) -> None:
     global _at_once
     if _at_once:
-        _exit(INTERRUPTED, f"interrupted; {CONTINUES}")
+        _exit(INTERRUPTED, interrupted(""))
     if frame and frame.f_code in [getattr(f, "__code__", None) for f in gc.callbacks]:
         # Python would print and forget an exception raised here; JAX has a callback.
         signal.signal(signal.SIGALRM, _on_interrupt)
@@ -58,7 +72,7 @@ def _on_interrupt(_: int, frame: types.FrameType | None) -> None:
 
 
 def _on_sigterm(*_: object) -> None:
-    _exit(PREEMPTED, f"stopped by SIGTERM; {CONTINUES}")
+    _exit(PREEMPTED, f"stopped by SIGTERM{_remedy}")
 
 
 def _exit(code: int, line: str) -> None:

@@ -38,8 +38,8 @@ from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import load_tasks
 from launch.sweeps.trial import Trial
 from research.contract.errors import UserError, unknown
+from research.files.existence import exists
 from research.files.paths import absolute_path
-from research.record.workdir import check_reachable
 
 LIMITS = tuple(f"--{name}" for name in submit.MIN_VALUES)
 READS = {
@@ -55,7 +55,7 @@ ACTIONS = ("run", *READS)
 
 def run(args: argparse.Namespace) -> int:
     """Runs one action of the command line."""
-    check_reachable(args.workdir)
+    exists(args.workdir)  # or this machine cannot read that bucket
     if args.action == "run":
         return _run(args)
     header = sweep_plan.read_header(args.workdir)
@@ -181,13 +181,13 @@ def _check_read(action: str, flag: str) -> None:
 
 def parser() -> Parser:
     parser = Parser(__doc__)
-    parser.add_argument("--sweep", help="a file of experiments/sweeps")
-    parser.add_argument("--workdir", required=True, help="folder of the trials")
+    parser.add_path("--sweep", help="a file of experiments/sweeps")
+    parser.add_path("--workdir", required=True, help="folder of the trials")
     parser.add_argument("--scale", default="smoke", help=" | ".join(SCALES))
     parser.add_argument(
         "--dry_run", action="store_true", help="run, resume: only show the trials"
     )
-    parser.add_argument("--tasks", default="", help="TOML file of tasks to tune on")
+    parser.add_path("--tasks", default="", help="TOML file of tasks to tune on")
     parser.add_argument(
         "--first_seed",
         type=cli.whole(0),
@@ -205,4 +205,4 @@ def parser() -> Parser:
 
 
 if __name__ == "__main__":
-    cli.main(run, parser())
+    cli.main(run, parser(), resumes=True)

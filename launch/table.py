@@ -34,12 +34,12 @@ def run(args: argparse.Namespace) -> int:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_argument("--table", required=True, help="a file of experiments/tables")
-    parser.add_argument("--workdir", required=True, help="folder of the sweep")
+    parser.add_path("--table", required=True, help="a file of experiments/tables")
+    parser.add_path("--workdir", required=True, help="folder of the sweep")
     help = "a row that all others are compared with, in place of the table's"
     parser.add_argument("--baseline", default="", help=help)
     parser.add_argument("--format", default="md", help=" | ".join(formats.FORMATS))
-    parser.add_argument("--output", default="", help="file to write; default: stdout")
+    parser.add_path("--output", default="", help="file to write; default: stdout")
     return parser
 
 

@@ -13,11 +13,10 @@ Ctrl-C. All processes of a run exit within ten seconds, with the code of the fir
 """
 
 import argparse
-import logging
 import os
 import sys
 import traceback
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from launch import cli, signals
 from launch.cli import Parser, main, whole
@@ -38,7 +37,6 @@ def run(args: argparse.Namespace) -> int:
         args.coordinator, args.num_processes, args.process_id
     )
     use_compilation_cache(config.data.cache_dir)
-    silence_orbax()
     peers = Peers(lost_exit_code=cli.PREEMPTED)
     if cluster:
         from research.distributed.cluster import join_cluster
@@ -69,18 +67,6 @@ def run(args: argparse.Namespace) -> int:
     return cli.DONE
 
 
-def silence_orbax() -> None:
-    """Suppresses what Orbax's threads log when a disk is full; Orbax also raises it."""
-
-    def ignore_closed_event_loop(unraisable: Any) -> None:
-        if str(unraisable.exc_value) != "Event loop is closed":
-            sys.__unraisablehook__(unraisable)
-
-    sys.unraisablehook = ignore_closed_event_loop
-    for name in ("absl", "asyncio"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-
-
 def exit_with_error(error: BaseException, peers) -> NoReturn:
     """Exits one process of several, after reporting the error to the others."""
     code, message = cli.exit_code_for(error) or (cli.FAILED, repr(error))
@@ -108,8 +94,8 @@ def exit_now(code: int) -> NoReturn:
 
 def parser() -> Parser:
     parser = Parser(__doc__)
-    parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
-    parser.add_argument("--workdir", required=True, help="folder of the run")
+    parser.add_path("--config", required=True, help="experiments/X.py[:size]")
+    parser.add_path("--workdir", required=True, help="folder of the run")
     parser.add_argument("--coordinator", help="HOST:PORT of process 0")
     parser.add_argument("--num_processes", type=whole(1), help="number of processes")
     parser.add_argument("--process_id", type=whole(0), help="of this process, from 0")
@@ -120,4 +106,4 @@ def parser() -> Parser:
 
 
 if __name__ == "__main__":
-    main(run, parser(), leave=exit_now)
+    main(run, parser(), resumes=True, leave=exit_now)

@@ -20,6 +20,7 @@ from research.distributed.peers import Peers
 from research.evaluation.best_evaluation import check_best_metric
 from research.evaluation.evaluations import Evaluations
 from research.files.json_files import write_json
+from research.files.paths import user_path
 from research.metrics import ranges
 from research.optimize.schedule import logged_rates
 from research.program.compiled_phases import (
@@ -73,7 +74,7 @@ def train(
       NonFiniteError: the loss is infinite or not a number.
       PreemptedError: the run was requested to stop, and is saved.
     """
-    workdir = epath.Path(workdir)
+    workdir = epath.Path(user_path(workdir))
     with open_workdir(workdir, config.to_dict()) as result:
         return result or _train(config, workdir, devices, peers or Peers())
 

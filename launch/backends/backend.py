@@ -16,6 +16,7 @@ from etils import epath
 from launch.backends.attempt_log import Budget
 from launch.backends.resources import Resources
 from research.contract.errors import UserError, unknown
+from research.files.paths import absolute_path
 
 BACKENDS = ("local", "ray", "slurm")
 """Backends that start jobs from this process; each is a module of this folder."""
@@ -84,10 +85,8 @@ class ManifestBackend(Protocol):
 
 def wave_folders(folder: epath.PathLike) -> dict[int, epath.Path]:
     """Number -> folder, of the waves of files that were written to a folder."""
-    found = {
-        int(f.name.removeprefix("wave-")): f for f in epath.Path(folder).glob("wave-*")
-    }
-    return dict(sorted(found.items()))
+    waves = absolute_path(folder).glob("wave-*")
+    return dict(sorted((int(w.name.removeprefix("wave-")), w) for w in waves))
 
 
 def flag(default: Any, help: str) -> Any:

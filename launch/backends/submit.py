@@ -19,6 +19,7 @@ from launch.backends.backend import (
     backend_flags,
     backend_names,
     load_backend,
+    wave_folders,
 )
 from launch.backends.progress import JobProgress
 from launch.backends.resources import Resources
@@ -174,7 +175,7 @@ def _write_manifests(
 ) -> None:
     """Writes the backend's files, and prints the commands that run them."""
     files = backend.render(dependency_waves(jobs), budget)
-    for old in folder.glob("wave-*"):
+    for old in wave_folders(folder).values():
         old.rmtree()
     for file, text in files.items():
         path = folder / file

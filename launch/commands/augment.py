@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> None:
     from research.files.output_files import write_output
     from research.files.vector_files import read_vectors
 
-    texts, to = Path(args.texts).expanduser(), Path(args.to).expanduser()
+    texts, to = Path(args.texts), Path(args.to)
     fields = tuple(filter(None, args.fields.split(",")))
     if to.is_file() or to.is_dir():
         raise UserError(f"--to={to} exists; give a new file")
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
             f"--to={to} does not end in {file_suffixes(texts)[0]}, as --texts does"
         )
     table = whole_rows.read_whole_rows(texts, fields)
-    words, vectors = read_vectors(Path(args.vectors).expanduser())
+    words, vectors = read_vectors(Path(args.vectors))
 
     from research.evaluation.word_vectors import WordVectors
     from research.use.inference import augmentation
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
 
     stop_words = augmentation.STOP_WORDS
     if args.stop_words:
-        lines = iter_texts(Path(args.stop_words).expanduser())
+        lines = iter_texts(Path(args.stop_words))
         stop_words = frozenset(line.strip().lower() for line in lines)
     augmenter = augmentation.Augmenter(
         open_run(args.workdir),
@@ -94,10 +94,14 @@ def run(args: argparse.Namespace) -> None:
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
     add = parser.add_argument
-    add("--workdir", required=True, help="folder of a run, or hf:DIR")
-    add("--vectors", required=True, help="file of word2vec, GloVe or fastText")
-    add("--texts", required=True, help="file of a task, .tsv or .jsonl")
-    add("--to", required=True, help="a new file of the same kind")
+    parser.add_path("--workdir", required=True, help="folder of a run, or hf:DIR")
+    parser.add_path(
+        "--vectors",
+        required=True,
+        help="file of word2vec, GloVe or fastText",
+    )
+    parser.add_path("--texts", required=True, help="file of a task, .tsv or .jsonl")
+    parser.add_path("--to", required=True, help="a new file of the same kind")
     add("--fields", default="", help="columns that are texts, as in data.fields")
     add("--passes", type=cli.whole(1), default=20, help="over each text, N (20)")
     help = "words that may stand in the place of one, M (15)"
@@ -107,7 +111,7 @@ def parser() -> cli.Parser:
     help = "first words of the vectors that are read (100000); 0: all"
     add("--limit", type=cli.whole(0), default=100_000, help=help)
     help = "file, a word on each line, in place of a list of English ones"
-    add("--stop_words", default="", help=help)
+    parser.add_path("--stop_words", default="", help=help)
     add("--seed", type=cli.whole(0), default=0)
     return parser
 

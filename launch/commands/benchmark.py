@@ -215,7 +215,7 @@ def processor_figures(flops_per_second: float) -> dict:
 
 def parser() -> Parser:
     parser = Parser(__doc__)
-    parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
+    parser.add_path("--config", required=True, help="experiments/X.py[:size]")
     parser.add_argument(
         "--turns", type=whole(1), default=8, help="turns of the step and of the loop"
     )

@@ -52,7 +52,7 @@ def _batches_per_second(pipeline) -> float:
 
 def parser() -> Parser:
     parser = Parser(__doc__)
-    parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
+    parser.add_path("--config", required=True, help="experiments/X.py[:size]")
     parser.add_argument("--rounds", type=whole(1), default=5)
     return parser
 

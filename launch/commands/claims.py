@@ -322,14 +322,12 @@ def _verdict(
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_argument("--folder", default=str(published.FOLDER), help="of the claims")
-    parser.add_argument("--figure", default="", help="SVG of those that were run")
+    parser.add_path("--folder", default=str(published.FOLDER), help="of the claims")
+    parser.add_path("--figure", default="", help="SVG of those that were run")
     parser.add_argument("--claim", default="", help="record its result")
     parser.add_argument("--scale", default="smoke", help=" | ".join(SCALES))
-    parser.add_argument("--table", default="", help="of the claim: another file")
-    parser.add_argument(
-        "--workdir", default="", help="of the claim: folder of the sweep"
-    )
+    parser.add_path("--table", default="", help="of the claim: another file")
+    parser.add_path("--workdir", default="", help="of the claim: folder of the sweep")
     parser.add_argument("--repeat", action="store_true", help="runs with other seeds")
     parser.add_argument("--better", default="", help="of the claim: another row")
     parser.add_argument("--worse", default="", help="of the claim: another row")

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 def parser() -> Parser:
     parser = Parser(__doc__)
-    parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
+    parser.add_path("--config", required=True, help="experiments/X.py[:size]")
     parser.add_argument("--topology", required=True, help="cpu:N, gpu or v5e:4x4, ...")
     parser.add_argument(
         "--search", action="store_true", help="look for mesh, remat and batch that fit"

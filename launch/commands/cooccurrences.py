@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> None:
     from research.data.read.files import iter_texts
     from research.files.output_files import folder_beside, write_output
 
-    to = Path(args.to).expanduser()
+    to = Path(args.to)
     if to.suffix != ".cooccurrences":
         raise UserError(f"--to={args.to}: its name ends in .cooccurrences; give such")
     source = Path(args.texts)
@@ -65,8 +65,8 @@ def _lines(parts, words: list[str]):
 
 def parser() -> Parser:
     parser = Parser(__doc__, overrides=False)
-    parser.add_argument("--texts", required=True, help="file, a text on each line")
-    parser.add_argument("--to", required=True, help="NAME.cooccurrences, written")
+    parser.add_path("--texts", required=True, help="file, a text on each line")
+    parser.add_path("--to", required=True, help="NAME.cooccurrences, written")
     parser.add_argument("--window", type=whole(1), default=15, help="words")
     parser.add_argument("--min-count", type=whole(1), default=5, help="of a word")
     parser.add_argument("--max-words", type=whole(0), default=0, help="0: all")

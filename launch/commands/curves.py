@@ -108,10 +108,10 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="folder of a run")
+    parser.add_path("runs", nargs="+", metavar="RUN", help="folder of a run")
     parser.add_argument("--metric", default="valid/loss", help="default: valid/loss")
     parser.add_argument("--over", choices=AXES, default="tokens")
-    parser.add_argument("--to", default="", help="file to write: .svg .png .pdf .csv")
+    parser.add_path("--to", default="", help="file to write: .svg .png .pdf .csv")
     return parser
 
 

@@ -130,8 +130,8 @@ def _curve_lines(curves: Sequence[dict[int, float]]) -> Iterator[str]:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_argument("runs", nargs=2, metavar="RUN", help="folder of a run")
-    parser.add_argument("--to", default="", help="figure to write: .svg or .png")
+    parser.add_path("runs", nargs=2, metavar="RUN", help="folder of a run")
+    parser.add_path("--to", default="", help="figure to write: .svg or .png")
     return parser
 
 

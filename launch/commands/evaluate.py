@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 def parser() -> Parser:
     parser = Parser(__doc__)
-    parser.add_argument("--workdir", required=True, help="folder of the run")
+    parser.add_path("--workdir", required=True, help="folder of the run")
     parser.add_argument("--step", type=whole(0), default=0, help="of the checkpoint")
     return parser
 

@@ -21,8 +21,8 @@ def run(args: argparse.Namespace) -> None:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_argument("--workdir", required=True, help="folder of the run")
-    parser.add_argument("--to", required=True, help="a new folder")
+    parser.add_path("--workdir", required=True, help="folder of the run")
+    parser.add_path("--to", required=True, help="a new folder")
     parser.add_argument("--all", action="store_true", help="every checkpoint")
     help = "the model's licence, as in apache-2.0, which the card says"
     parser.add_argument("--license", default="", help=help)

@@ -134,13 +134,13 @@ def _open(args: argparse.Namespace) -> tuple[Any, Mapping[str, Any]]:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__)
-    parser.add_argument("--workdir", required=True, help="folder of the run, or hf:DIR")
+    parser.add_path("--workdir", required=True, help="folder of the run, or hf:DIR")
     parser.add_argument(
         "--step", type=cli.whole(0), default=0, help="of the checkpoint"
     )
     parser.add_argument("--prompt", help="a prompt")
-    parser.add_argument("--texts", default="", help="file, a prompt on each line")
-    parser.add_argument("--to", default="", help=".jsonl that is written; else printed")
+    parser.add_path("--texts", default="", help="file, a prompt on each line")
+    parser.add_path("--to", default="", help=".jsonl that is written; else printed")
     parser.add_argument(
         "--batch", type=cli.whole(1), default=32, help="prompts at once"
     )

@@ -141,21 +141,22 @@ def _print_counts(counts: dict[str, int]) -> None:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__)
-    parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
+    parser.add_path("--config", required=True, help="experiments/X.py[:size]")
     parser.add_argument(
         "--batches", type=cli.whole(1), help="steps whose batches are saved"
     )
-    parser.add_argument("--output", help="folder for the saved batches")
+    parser.add_path("--output", help="folder for the saved batches")
     parser.add_argument(
         "--shards", type=cli.whole(1, MAX_SHARDS), help="processes that share the work"
     )
-    parser.add_argument("--workdir", help="folder for the logs of the shards")
-    parser.add_argument(
-        "--shard", help="folder of one of these processes; --shards gives it"
+    parser.add_path("--workdir", help="folder for the logs of the shards")
+    parser.add_path(
+        "--shard",
+        help="folder of one of these processes; --shards gives it",
     )
     submit.add_flags(parser)
     return parser
 
 
 if __name__ == "__main__":
-    cli.main(run, parser())
+    cli.main(run, parser(), resumes=True)

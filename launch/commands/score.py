@@ -166,9 +166,9 @@ def parser() -> Parser:
 
     tasks = (f"{name}: {task.what}" for name, task in TASKS.items())
     parser = Parser(__doc__)
-    parser.add_argument("--workdir", required=True, help="of a run or a sweep")
+    parser.add_path("--workdir", required=True, help="of a run or a sweep")
     parser.add_argument("--task", required=True, help="; ".join(tasks))
-    parser.add_argument("--data", required=True, help="a file, folder or glob")
+    parser.add_path("--data", required=True, help="a file, folder or glob")
     parser.add_argument("--fields", default="", help="columns in place of the task's")
     parser.add_argument("--label", default="", help="the column of the label, likewise")
     parser.add_argument("--groups", default="", help="patterns, as in *agreement*")
@@ -181,4 +181,4 @@ def parser() -> Parser:
 
 
 if __name__ == "__main__":
-    main(run, parser())
+    main(run, parser(), resumes=True)

@@ -56,13 +56,13 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
       UserError: the port is taken, or the address none of this machine.
     """
-    from research.contract.errors import UserError
+    from research.contract.errors import UserError, os_reason
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        reason = error.strerror or error
+        reason = os_reason(error)
         raise UserError(f"--host={host} --port={port}: {reason}") from error
 
 
@@ -140,13 +140,17 @@ def serve_until_asked_to_end(
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_argument(
-        "--documents", required=True, help="folder of .txt and .md, or a corpus"
+    parser.add_path(
+        "--documents",
+        required=True,
+        help="folder of .txt and .md, or a corpus",
     )
-    parser.add_argument("--reader", default="", help="run, or hf:DIR, that reads spans")
-    parser.add_argument("--encoder", default="", help="run, or hf:DIR, for vectors")
-    parser.add_argument(
-        "--generator", default="", help="run, or hf:DIR, that continues prompts"
+    parser.add_path("--reader", default="", help="run, or hf:DIR, that reads spans")
+    parser.add_path("--encoder", default="", help="run, or hf:DIR, for vectors")
+    parser.add_path(
+        "--generator",
+        default="",
+        help="run, or hf:DIR, that continues prompts",
     )
     parser.add_argument(
         "--threshold",

@@ -51,7 +51,7 @@ READ_BY = {
 
 
 def run(args: argparse.Namespace) -> int:
-    to = Path(args.to).expanduser()
+    to = Path(args.to)
     request = _request(args)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UserError(f"--to={to} exists and is not an empty folder; give a new one")
@@ -151,7 +151,7 @@ def _configs(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     from research.config.identity import read_run_config
 
     if not args.workdir.startswith(SOURCE):
-        workdir = epath.Path(args.workdir).expanduser()
+        workdir = epath.Path(args.workdir)
         config, content = run_config(workdir, args.overrides), read_run_config(workdir)
         content["train"] |= {"init_from": args.workdir, "init_layers": []}
         return config.copy_and_resolve_references().unlock(), content
@@ -187,7 +187,7 @@ def _read(workdir: str, program: Any, config: Any) -> tuple[Any, int, list[str],
             seed=config.seed,
             vocabulary=program.data.vocabulary_hash,
         )
-        return params, step, [], params_bytes(Path(workdir).expanduser(), step)
+        return params, step, [], params_bytes(Path(workdir), step)
     with sharding.context(program.mesh):
         initial = initial_state(program, config.seed).params
         params, missing = restore_params(
@@ -261,7 +261,7 @@ def _records(workdir: str, may_lack: bool = False) -> list[dict[str, Any]]:
     Raises:
       UserError: it was not, or shrink.json is damaged.
     """
-    path = epath.Path(workdir).expanduser() / FILE
+    path = epath.Path(workdir) / FILE
     if not path.exists():
         if may_lack:
             return []
@@ -302,9 +302,9 @@ def parser() -> cli.Parser:
     from research.use.shrinking.recipes import RECIPES
 
     parser = cli.Parser(__doc__)
-    parser.add_argument("--workdir", required=True, help="folder of a run, or hf:DIR")
+    parser.add_path("--workdir", required=True, help="folder of a run, or hf:DIR")
     parser.add_argument("--recipe", required=True, choices=RECIPES)
-    parser.add_argument("--to", required=True, help="a new folder")
+    parser.add_path("--to", required=True, help="a new folder")
     add = parser.add_argument
     add(
         "--kept",
@@ -318,7 +318,7 @@ def parser() -> cli.Parser:
     add("--range", choices=RANGES, help="of the inputs of dense layers (as in the run)")
     add("--batches", type=cli.whole(1), help="of training text to measure on (8)")
     help = "a smaller run to show, too; can be given several times"
-    add("--beside", action="append", default=[], help=help)
+    parser.add_path("--beside", action="append", default=[], help=help)
     return parser
 
 

@@ -155,7 +155,7 @@ def _step_jobs(size: Size) -> Iterator[Any]:
 
 def parser() -> Parser:
     parser = Parser(__doc__, overrides=False)
-    parser.add_argument("--folder", default="runs/speed", help="of what is written")
+    parser.add_path("--folder", default="runs/speed", help="of what is written")
     parser.add_argument("--size", choices=SIZES, help="base, unless this is a CPU")
     parser.add_argument(
         "--only", choices=("steps", "attention"), help="what is timed; default: both"

@@ -22,6 +22,7 @@ def run(args: argparse.Namespace) -> None:
     from research.contract.errors import UserError
     from research.evaluation.word_vectors import WordVectors, sums
     from research.files.output_files import write_output
+    from research.files.paths import user_path
     from research.files.vector_files import SUFFIXES, encode_vectors, read_vectors
 
     if bool(args.workdir) == bool(args.source):
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> None:
 
         vectors = open_run(args.workdir).word_vectors
     else:
-        vectors = WordVectors(*read_vectors(Path(args.source).expanduser()))
+        vectors = WordVectors(*read_vectors(Path(args.source)))
     first = vectors.first(args.limit)
     if args.to:
         content = encode_vectors(first.words, first.vectors, form)
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
         found = ", ".join(f"{near} {cos:.3f}" for near, cos in vectors.nearest(word))
         print(f"{word}: {found}")
     if args.analogies:
-        counts = first.answer_analogies(Path(args.analogies).expanduser())
+        counts = first.answer_analogies(Path(args.analogies))
         totals = {f"total, {name}": count for name, count in sums(counts).items()}
         for name, count in [*counts.items(), *totals.items()]:
             print(
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
                 f"{count.known} known of {count.total})"
             )
     for name in filter(None, args.similarity.split(",")):
-        found = first.compare_similarities(Path(name).expanduser())
+        found = first.compare_similarities(Path(user_path(name)))
         print(
             f"{Path(name).name}: Spearman {found.spearman:.4f} ({found.known} of "
             f"{found.total} pairs known)"
@@ -69,12 +70,12 @@ def parser() -> Parser:
     from research.files.vector_files import FORMATS
 
     parser = Parser(__doc__, overrides=False)
-    parser.add_argument("--workdir", default="", help="folder of a run")
-    parser.add_argument("--from", dest="source", default="", help="file of vectors")
-    parser.add_argument("--to", default="", help="file that is written")
+    parser.add_path("--workdir", default="", help="folder of a run")
+    parser.add_path("--from", dest="source", default="", help="file of vectors")
+    parser.add_path("--to", default="", help="file that is written")
     parser.add_argument("--format", default="", choices=("", *FORMATS))
     parser.add_argument("--nearest", default="", help="words, as in river,king")
-    parser.add_argument("--analogies", default="", help="file: a b c d on each line")
+    parser.add_path("--analogies", default="", help="file: a b c d on each line")
     parser.add_argument("--similarity", default="", help="files: word word number")
     parser.add_argument("--limit", type=whole(0), default=0, help="words; 0: all")
     return parser

@@ -19,7 +19,6 @@ from research.contract.errors import UserError, unknown
 from research.files.existence import exists
 from research.files.json_files import check_object, digest, read_json, write_json
 from research.files.paths import absolute_path
-from research.record.workdir import check_reachable
 
 KEYS_OUTSIDE_ID = ("data.cache_dir",)
 """Keys of paths, on which results and so the ids of trials do not depend."""
@@ -270,7 +269,6 @@ def read_tasks(workdir: epath.PathLike) -> dict[str, Task]:
 
 def _read(workdir: epath.PathLike, fields: Mapping[str, Any]) -> dict[str, Any]:
     path = absolute_path(workdir) / "sweep.json"
-    check_reachable(path)
     if not exists(path):
         raise UserError(
             f"{workdir} holds no sweep (sweep.json): launch.sweep --workdir={workdir}"

@@ -8,7 +8,6 @@ data.fields = "premise,hypothesis"
 data.label = "label"
 """
 
-import glob
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 from research.contract.errors import UserError
 from research.data.read.corpus import TFDS_PREFIX
+from research.files.paths import find_paths
 
 FILES = ("data.train", "data.valid", "data.test")
 
@@ -64,7 +64,7 @@ def _task(name: str, entry: Any, path: str) -> Task:
     for key in FILES:
         if key in keys and not str(keys[key]).startswith(TFDS_PREFIX):
             keys[key] = os.path.join(os.path.dirname(path), str(keys[key]))
-            if "://" not in keys[key] and not glob.glob(keys[key]):
+            if "://" not in keys[key] and not find_paths(keys[key]):
                 raise UserError(f"--tasks={path}: {name}: no file {keys[key]}")
     return Task(stand_in, keys)
 

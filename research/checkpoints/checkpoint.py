@@ -60,6 +60,7 @@ class Checkpoints:
         self.keep = keep
         self.best = 0  # a step that is kept however old it is
         self.saving: int | None = None  # the step that may not be finished yet
+        self.saved_shapes: dict[str, tuple[int, ...]] = {}  # of its arrays
         self.is_process_0 = jax.process_index() == 0
         if self.is_process_0:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -75,7 +76,7 @@ class Checkpoints:
                 facts=ocp.JsonCheckpointHandler(),
             ),
             async_options=ocp.options.AsyncOptions(
-                post_finalization_callback=self._write_checksums
+                post_finalization_callback=self._finish
             ),
         )
 
@@ -97,6 +98,7 @@ class Checkpoints:
         self.wait()
         self.saving = step
         state = exchange_average(state)
+        self.saved_shapes = _shapes(state._asdict())
         rest = {k: v for k, v in state._asdict().items() if k != "params"}
         with self._name_write_errors():
             self.checkpointer.save(
@@ -193,12 +195,24 @@ class Checkpoints:
         state = State(params=params, **rest)
         return Restored(step, exchange_average(state), restored.facts)
 
-    def _write_checksums(self) -> None:
+    def _finish(self) -> None:
         """Called when all files are written, before Orbax renames or marks the folder,
-        which in a bucket has its final name."""
+        which in a bucket has its final name: reads what arrays it has, and writes the
+        checksums.
+
+        Raises:
+          UserError: an array that was saved is not there.
+        """
         for path in self.folder.iterdir():
             is_temporary = path.name.startswith(f"{self.saving}{TEMPORARY}")
             if is_temporary or path.name == str(self.saving):
+                items = checksums.item_metadata(self.checkpointer, path)
+                written = _shapes({"params": items["params"], **items["rest"]})
+                if written != self.saved_shapes:
+                    raise UserError(
+                        f"{self.folder}: step {self.saving} is not saved: its files "
+                        f"have {len(written)} arrays of {len(self.saved_shapes)}"
+                    )
                 checksums.write_checksums(path)
 
     def _newest_undamaged(self) -> int:
@@ -237,10 +251,10 @@ class Checkpoints:
                     f"step {self.saving} is not saved"
                 ) from error
             last = self.latest()
-            kept = "none is saved" if last is None else f"step {last} is saved"
+            start = "begins anew" if last is None else f"goes on from step {last}"
             raise UserError(
                 f"{self.folder}: step {self.saving} could not be saved ({reason}); "
-                f"{kept}; with room to write, the same command goes on from there"
+                f"with room to write, the same command {start}"
             ) from error
 
 

@@ -30,6 +30,12 @@ MAX_NAMES = 100
 """The most known names that an error lists; of more it says how many there are."""
 
 
+def os_reason(error: Exception) -> str:
+    """The system's message; of an error without one its text, or its type."""
+    text = str(error) if any(error.args) else ""
+    return getattr(error, "strerror", None) or text or type(error).__name__
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> UserError:
     """An error for a name that is not among the known ones.
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from etils import epath
 
-from research.contract.errors import UserError
+from research.contract.errors import UserError, os_reason
 from research.distributed.file_lock import file_lock
 from research.files import checksums
-from research.files.paths import is_in_bucket
+from research.files.paths import is_in_bucket, user_path
 
 META_FILE = "meta.json"
 LARGE_BYTES = 2**32
@@ -37,7 +37,10 @@ def resolve_cache_dir(cache_dir: str) -> Path:
             f"data.cache_dir is {cache_dir!r}, but the cache is memory-mapped; "
             "give a local folder"
         )
-    return Path(cache_dir or "~/.cache/palimpsest").expanduser()
+    try:
+        return Path(user_path(cache_dir or "~/.cache/palimpsest"))
+    except UserError as error:
+        raise UserError(f"data.cache_dir={cache_dir}: {error}") from error
 
 
 def fingerprint(value: Any) -> str:
@@ -100,7 +103,7 @@ def get_or_create(
                 _record_check(path, _file_states(path))
     except OSError as error:
         raise UserError(
-            f"data.cache_dir: cannot write to {cache_dir} ({error.strerror}); "
+            f"data.cache_dir: cannot write to {cache_dir} ({os_reason(error)}); "
             "give a folder that can be written"
         ) from error
     return path

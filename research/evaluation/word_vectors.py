@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from research.contract.errors import UserError, unknown
+from research.contract.errors import UserError, os_reason, unknown
 
 QUESTIONS_PER_CALL = 256
 SYNTACTIC = ("gram", "syntactic")
@@ -233,7 +233,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read ({error})") from error
+        raise UserError(f"{path} cannot be read ({os_reason(error)})") from error
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             yield number, line.strip()

@@ -59,10 +59,10 @@ def find_damage(folder: epath.Path) -> str:
 
 
 def item_metadata(checkpointer: Any, folder: epath.Path) -> Any:
-    """What a verified checkpoint holds, item by item, as Orbax describes it.
+    """What a checkpoint holds, item by item, as Orbax describes it.
 
     Raises:
-      UserError: a file that has no checksum is damaged.
+      UserError: an array is missing, or a file that has no checksum is damaged.
     """
     path = folder / UNCHECKED_FILES[0]
     try:
@@ -70,7 +70,11 @@ def item_metadata(checkpointer: Any, folder: epath.Path) -> Any:
             raise OSError("a pipe, a device or a folder")
         return checkpointer.metadata(folder).item_metadata
     except Exception as error:  # its type depends on what the damage is
-        raise UserError(f"{path} is damaged; delete it: nothing needs it") from error
+        reason, *_ = [*str(error).splitlines(), type(error).__name__]
+        raise UserError(
+            f"{folder} cannot be read ({reason[:200]}); if its {path.name} is damaged, "
+            "delete it: nothing needs it"
+        ) from error
 
 
 def _size_and_hash(path: epath.Path) -> list:

@@ -5,6 +5,7 @@ import stat
 
 from etils import epath
 
+from research.contract.errors import UserError
 from research.files.paths import is_in_bucket
 
 
@@ -14,10 +15,11 @@ def exists(path: epath.PathLike) -> bool:
     Raises:
       OSError: that cannot be told, such as for lack of permission. `Path.exists` of
         `epath` says false then.
+      UserError: this machine cannot read the bucket.
     """
     text = os.fspath(path)
     if is_in_bucket(text):
-        return epath.Path(text).exists()
+        return _ask_bucket(text, "exists")
     try:
         os.stat(text)
     except (FileNotFoundError, NotADirectoryError):
@@ -31,10 +33,11 @@ def is_file(path: epath.PathLike) -> bool:
 
     Raises:
       PermissionError: that cannot be told.
+      UserError: this machine cannot read the bucket.
     """
     text = os.fspath(path)
     if is_in_bucket(text):
-        return epath.Path(text).is_file()
+        return _ask_bucket(text, "is_file")
     try:
         return stat.S_ISREG(os.stat(text).st_mode)
     except PermissionError:
@@ -53,3 +56,16 @@ def files_in(folder: epath.PathLike, suffix: str) -> list[epath.Path]:
     if not exists(folder):
         return []
     return sorted(path for path in folder.iterdir() if path.name.endswith(suffix))
+
+
+def _ask_bucket(url: str, question: str) -> bool:
+    """The answer of `epath.Path` to a question about a URL, by its name.
+
+    Raises:
+      UserError: this machine cannot read the bucket.
+    """
+    try:
+        return getattr(epath.Path(url), question)()
+    except Exception as error:  # its type depends on the library that reads the bucket
+        reason, *_ = [*str(error).splitlines(), type(error).__name__]
+        raise UserError(f"{url} cannot be read ({reason})") from error

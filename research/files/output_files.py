@@ -14,7 +14,7 @@ from pathlib import Path
 
 from etils import epath
 
-from research.contract.errors import UserError
+from research.contract.errors import UserError, os_reason
 from research.files.paths import is_in_bucket
 
 SPECIAL_FOLDERS = ("/dev/", "/proc/")
@@ -58,13 +58,13 @@ def write_output(
             with open(text, "wb") as file:
                 file.writelines(parts)
         else:
-            target = Path(os.path.realpath(Path(text).expanduser()))
+            target = Path(os.path.realpath(text))
             target.parent.mkdir(parents=True, exist_ok=True)
             delete_unfinished(target)
             _replace(epath.Path(target), parts)
     except OSError as error:
         raise UserError(
-            f"{flag}={text} cannot be written ({error.strerror or error})"
+            f"{flag}={text} cannot be written ({os_reason(error)})"
         ) from error
 
 
@@ -77,12 +77,12 @@ def check_output(path: epath.PathLike, flag: str) -> None:
     text = os.fspath(path)
     if is_in_bucket(text) or text.startswith(SPECIAL_FOLDERS) or _is_special(text):
         return
-    target = Path(os.path.realpath(Path(text).expanduser()))
+    target = Path(os.path.realpath(text))
     reason = ""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = os_reason(error)
     if target.is_dir():
         reason = os.strerror(errno.EISDIR)
     elif not reason and not os.access(target.parent, os.W_OK):
@@ -167,7 +167,7 @@ def folder_beside(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror})") from error
+        raise UserError(f"{path} cannot be written ({os_reason(error)})") from error
     delete_unfinished(path)
     unfinished, lock = path.with_name(f".{path.name}.{secrets.token_hex(8)}"), -1
     try:
@@ -177,9 +177,9 @@ def folder_beside(path: Path) -> Iterator[Path]:
     except BaseException as error:
         own = str(unfinished)
         if isinstance(error, OSError) and str(error.filename or own).startswith(own):
-            raise UserError(
-                f"{path} cannot be written ({error.strerror or error})"
-            ) from error
+            raise UserError(f"{path} cannot be written ({os_reason(error)})") from error
+        if isinstance(error, UserError):
+            raise UserError(str(error).replace(own, str(path))) from error
         raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from research.contract.errors import UserError
+from research.contract.errors import UserError, os_reason
 
 FORMATS = ("word2vec", "bin", "glove", "vec")
 SUFFIXES = {".bin": "bin", ".vec": "vec", ".txt": "word2vec"}
@@ -53,7 +53,7 @@ def read_vectors(path: str | os.PathLike) -> tuple[list[str], np.ndarray]:
             else:
                 words, vectors = _read_text(file, name)
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{name} cannot be read ({error})") from error
+        raise UserError(f"{name} cannot be read ({os_reason(error)})") from error
     wrong = ~np.isfinite(vectors).all(axis=1)
     if wrong.any():
         word = words[int(wrong.argmax())]

@@ -411,7 +411,7 @@ def find_checkpoint(
     Raises:
       UserError: there is none that can be read.
     """
-    path = absolute_path(epath.Path(source).expanduser())
+    path = absolute_path(source)
     best, last = _steps_of_result(path)
     if best:
         source = path = path / FOLDER / str(best)

@@ -25,6 +25,7 @@ from research.contract.errors import UserError
 from research.distributed import processes, sharding
 from research.files import vector_files
 from research.files.existence import exists
+from research.files.paths import user_path
 from research.interop.huggingface import SOURCE
 
 
@@ -187,7 +188,7 @@ def _with_word_table(
         return found
     from research.checkpoints.checkpoint import as_tree  # imports Orbax
 
-    path = epath.Path(spec.source).expanduser()
+    path = epath.Path(user_path(spec.source))
     run = path if exists(path / CONFIG_FILE) else path.parent.parent
     config, params = read_run_config(run), as_tree(found)
     rows = networks.from_config(config["model"]).word_rows(params, spec.spelling)

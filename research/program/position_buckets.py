@@ -12,6 +12,7 @@ from research.config.identity import CONFIG_FILE, read_run_config
 from research.contract.batch import CONSTANTS
 from research.contract.errors import UserError
 from research.files.existence import exists
+from research.files.paths import user_path
 from research.interop.huggingface import SOURCE, restore
 from research.interop.partial_restore import IN_ONE_STACK, find_checkpoint, saved_shapes
 from research.networks.transformer import transformer
@@ -80,7 +81,7 @@ def _biases_of(source: str, scope: str, key: str) -> Biases | None:
         names = [path for row in model.family.rows() for path in row.paths]
         options = transformer.Network(**model.options)
         return Biases(options, "".join(model.family.patterns[:1]), names)
-    path = epath.Path(source).expanduser()
+    path = epath.Path(user_path(source))
     runs = [p for p in (path, path.parent.parent) if exists(p / CONFIG_FILE)]
     if not runs:
         return None

@@ -18,6 +18,7 @@ from research.data.tokenize.model_files import MODEL_FILES
 from research.data.tokenize.vocabulary import Vocabulary, load_vocabulary
 from research.distributed import sharding
 from research.files.existence import is_file
+from research.files.paths import user_path
 from research.interop.partial_restore import (
     find_checkpoint,
     load_on_host,
@@ -63,7 +64,7 @@ def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> Restored
     Raises:
       UserError: the vocabulary or the checkpoint is missing, or has other parameters.
     """
-    workdir = epath.Path(workdir).expanduser()
+    workdir = epath.Path(user_path(workdir))
     vocabulary = run_vocabulary(workdir, config.data)
     program = build_program(config, vocab=vocabulary.vocab)
     params, step, facts = run_params(
@@ -97,7 +98,7 @@ def run_vocabulary(workdir: epath.Path, data: Mapping[str, Any]) -> Vocabulary:
             "does without"
         )
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
-    if not data["lexicon"] or not Path(data["lexicon"]).expanduser().is_file():
+    if not data["lexicon"] or not Path(user_path(data["lexicon"])).is_file():
         return vocabulary
     entries = load_lexicon(data["lexicon"], vocabulary)
     vocab = vocabulary.vocab._replace(lexicon=entries)
@@ -115,7 +116,7 @@ def run_checkpoint(
     Raises:
       UserError: there is none that can be read, or config.json has changed since.
     """
-    workdir = epath.Path(workdir).expanduser()
+    workdir = epath.Path(user_path(workdir))
     read_run_config(workdir)  # before its checkpoints: the folder may be no run
     source = workdir / FOLDER / str(step) if step else workdir
     folder = find_checkpoint(source, "--workdir")

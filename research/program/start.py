@@ -8,6 +8,7 @@ from research.checkpoints.checkpoint import FOLDER, finished_steps
 from research.config.identity import CONFIG_FILE, flatten, read_run_config
 from research.contract.errors import UserError
 from research.files.existence import exists
+from research.files.paths import user_path
 from research.interop.huggingface import SOURCE
 from research.interop.partial_restore import check_source
 from research.program.position_buckets import check_buckets
@@ -53,7 +54,7 @@ def _check_source(program: Program, config: Any) -> None:
 
 def _different_keys(source: str, config: Any) -> str:
     """The keys of the network that another run has not, for the end of an error."""
-    path = epath.Path(source).expanduser()
+    path = epath.Path(user_path(source))
     runs = [p for p in (path, path.parent.parent) if exists(p / CONFIG_FILE)]
     if source.startswith(SOURCE) or not runs:
         return ""

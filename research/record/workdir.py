@@ -10,7 +10,7 @@ import jax
 from etils import epath
 
 from research.config.identity import complete_config, flatten, identity
-from research.contract.errors import UserError
+from research.contract.errors import UserError, os_reason
 from research.distributed import processes
 from research.distributed.file_lock import file_lock
 from research.files.existence import exists
@@ -48,7 +48,6 @@ def open_workdir(workdir: epath.Path, config: dict) -> Iterator[dict[str, Any] |
     Raises:
       UserError: it cannot be made, is of another config, or another run writes it.
     """
-    check_reachable(workdir)
     if exists(workdir / "config.json"):
         remedy = "give another --workdir, or delete it: the next start makes it again"
         old = read_json(workdir / "config.json", remedy)
@@ -57,14 +56,15 @@ def open_workdir(workdir: epath.Path, config: dict) -> Iterator[dict[str, Any] |
         processes.print_from_process_0(f"{workdir} has its result already")
         yield read_result(workdir)
         return
-    try:
-        workdir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"--workdir={workdir} cannot be made ({error.strerror}); give a folder "
-            "that can be written"
-        ) from error
-    with lock_workdir(workdir):
+    with contextlib.ExitStack() as stack:
+        try:
+            workdir.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(lock_workdir(workdir))
+        except OSError as error:
+            raise UserError(
+                f"--workdir={workdir} cannot be written ({os_reason(error)}); "
+                "give a folder that can be written"
+            ) from error
         yield None
 
 
@@ -96,22 +96,6 @@ def lock_workdir(workdir: epath.Path) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {platform.node()}\n")
         file.flush()
         yield
-
-
-def check_reachable(path: epath.PathLike) -> None:
-    """Checks that a path in a bucket can be read from this machine.
-
-    Raises:
-      UserError: the path cannot be read.
-    """
-    text = os.fspath(path)
-    if not is_in_bucket(text):
-        return
-    try:
-        epath.Path(text).exists()
-    except Exception as error:  # its type depends on the library that reads the bucket
-        reason, *_ = [*str(error).splitlines(), type(error).__name__]
-        raise UserError(f"--workdir={text} cannot be read ({reason})") from error
 
 
 def check_same_config(path: epath.Path, old: dict, new: dict) -> None:

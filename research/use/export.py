@@ -18,6 +18,7 @@ from research.data.tokenize.export_tokenizer import write_tokenizer
 from research.data.tokenize.vocabulary import Vocabulary
 from research.files.json_files import read_json
 from research.files.output_files import new_folder
+from research.files.paths import user_path
 from research.interop import int8_weights
 from research.interop.huggingface import SOURCE
 from research.interop.huggingface.export import Network, write_network
@@ -82,7 +83,7 @@ def export_run(
       UserError: there is no run, Hugging Face has no such network, or `to` cannot be
         written.
     """
-    workdir, to = epath.Path(workdir).expanduser(), Path(to).expanduser()
+    workdir, to = epath.Path(user_path(workdir)), Path(user_path(to))
     config = read_run_config(workdir)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UserError(f"--to={to} exists and is not an empty folder; give a new one")
@@ -304,8 +305,8 @@ def _base_model(config: Mapping[str, Any]) -> tuple[dict[str, str], str]:
     if not source:
         return {}, ""
     name = source.removeprefix(SOURCE)
-    is_hub = name != source and not Path(name).expanduser().exists()
-    card, licence = Path(name).expanduser() / CARD, "not known"
+    is_hub = name != source and not Path(user_path(name)).exists()
+    card, licence = Path(user_path(name)) / CARD, "not known"
     if card.is_file():
         found = re.search(r"^license: *(.+)$", card.read_text("utf-8"), re.MULTILINE)
         licence = found[1].strip() if found else licence

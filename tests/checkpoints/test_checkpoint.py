@@ -20,11 +20,13 @@ from research.checkpoints.checkpoint import Checkpoints, finished_steps
 from research.contract.errors import UserError
 from research.contract.state import State
 from research.files import checksums
+from research.files.paths import LiteralPath
 from research.interop.partial_restore import (
     check_source,
     find_checkpoint,
     restore_params,
 )
+from tests.files.test_paths import FOLDERS
 from tests.testing import fake_bucket
 from tests.testing.alarm import ends_within
 
@@ -83,6 +85,30 @@ def test_the_newest_is_restored_bit_for_bit(workdir):
     found = restore(workdir)
     assert found.step == 3 and found.facts == FACTS | {"step": 3}
     assert_equal(found.state, make_state(3))
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_any_name_of_a_folder_above_keeps_all_arrays(name, tmp_path):
+    with open_checkpoints(tmp_path / name) as checkpoints:
+        checkpoints.save(1, make_state(1), FACTS)
+    assert_equal(restore(tmp_path / name).state, make_state(1))
+    params, _ = restore_params(
+        str(tmp_path / name), "", make_state(9).params, vocabulary="v"
+    )
+    assert_equal(params, make_state(1).params)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_checkpoint_whose_arrays_cannot_be_read_back_is_not_saved(
+    workdir, monkeypatch
+):
+    """As where Orbax joins nothing, since it finds no parts of the arrays."""
+    checkpoints = Checkpoints(workdir, keep=3)
+    monkeypatch.setattr(LiteralPath, "glob", lambda self, pattern: iter(()))
+    checkpoints.save(4, make_state(4), FACTS)
+    with pytest.raises(UserError, match=r"checkpoints/4.* cannot be read \("):
+        checkpoints.wait()
+    assert next(finished_steps(workdir / "checkpoints")) == 3
 
 
 @pytest.fixture
@@ -210,7 +236,7 @@ def test_checksums_that_are_none_are_damage(workdir, content):
 def test_a_damaged_file_without_checksum_is_named(workdir, content):
     path = workdir / "checkpoints" / "3" / checksums.UNCHECKED_FILES[0]
     path.write_text(content)
-    with pytest.raises(UserError, match=f"{path.name} is damaged; delete it"):
+    with pytest.raises(UserError, match=f"{path.name} is damaged, delete it"):
         restore(workdir)
 
 
@@ -219,7 +245,7 @@ def test_a_pipe_in_place_of_a_file_without_checksum_is_not_waited_for(workdir):
     path.unlink()
     os.mkfifo(path)
     with (
-        pytest.raises(UserError, match=f"{path.name} is damaged; delete it"),
+        pytest.raises(UserError, match=f"{path.name} is damaged, delete it"),
         ends_within(30),
     ):
         restore(workdir)
@@ -330,7 +356,7 @@ def limited_file_size(limit):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_full_disk_is_a_user_error_and_loses_nothing(workdir):
     checkpoints = Checkpoints(workdir, keep=3)
-    words = r"step 4 could not be saved .*; step 3 is saved"
+    words = r"step 4 could not be saved .* goes on from step 3"
     with limited_file_size(4096), pytest.raises(UserError, match=words):
         checkpoints.save(4, make_state(4), FACTS)
         checkpoints.wait()

@@ -82,6 +82,24 @@ def test_each_whole_number_of_a_command_has_bounds(module):
         assert action.type is not int or is_field, action.dest
 
 
+WORDS = {
+    *("against", "baseline", "better", "caption", "claim", "columns", "coordinator"),
+    *("fields", "format", "groups", "host", "label", "license", "method", "metric"),
+    *("nearest", "on", "panels", "prompt", "scale", "similarity", "slice", "spread"),
+    *("task", "topology", "trial", "verdicts", "worse"),
+}
+"""Flags of text that are no paths; --similarity has several."""
+
+
+@pytest.mark.parametrize("module", commands())
+def test_each_path_of_a_command_may_begin_with_a_tilde(module):
+    """By `add_path`: a flag of text is a path unless it is known to be none."""
+    for action in module.parser()._actions:
+        is_text = action.type is None and action.nargs != 0 and not action.choices
+        is_field = "." in action.dest or action.dest in DECLARED
+        assert not is_text or is_field or action.dest in WORDS, action.dest
+
+
 def test_a_misspelt_flag_is_told_before_the_one_that_is_missing():
     parser = Parser("A command.", overrides=False)
     parser.add_argument("--workdir", required=True)

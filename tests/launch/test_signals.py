@@ -36,9 +36,19 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("code", [AGAIN, IN_A_CALLBACK], ids=["again", "in a callback"])
-def test_an_interrupt_ends_the_process_with_one_line(code):
+@pytest.mark.parametrize(
+    "command, remedy",
+    [
+        ("", ""),  # during its imports
+        ("signals.set_resumes(True)", "; the same command goes on from what is saved"),
+        ("signals.set_resumes(False)", "; the same command begins anew"),
+    ],
+)
+def test_an_interrupt_ends_the_process_with_one_line(code, command, remedy):
     done = subprocess.run(
-        [sys.executable, "-c", INSTALL + code], capture_output=True, text=True
+        [sys.executable, "-c", f"{INSTALL}{command}\n{code}"],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 130
-    assert done.stderr == "interrupted; the same command goes on from what is saved\n"
+    assert done.stderr == f"interrupted{remedy}\n"

@@ -52,7 +52,7 @@ def test_a_bucket_that_cannot_be_reached_is_one_line(monkeypatch):
         raise RuntimeError("no network\nat all")
 
     monkeypatch.setattr(type(epath.Path("gs://bucket")), "exists", exists)
-    words = r"--workdir=gs://bucket/run cannot be read \(no network\)"
+    words = r"gs://bucket/run/config.json cannot be read \(no network\)"
     with (
         pytest.raises(UserError, match=words),
         open_workdir(epath.Path("gs://bucket/run"), {}),

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import glob
 import gzip
 import hashlib
 import itertools
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from research.contract.errors import UserError
+from research.contract.errors import UserError, os_reason
 from research.data import cache, work_shards
 from research.data.documents import ArrayType, Document
 from research.data.read import formats, parallel_text
@@ -32,6 +31,7 @@ from research.data.read.formats import (
 )
 from research.data.read.formats.parsing.lines import parse_lines
 from research.data.read.formats.txt import MAX_DOCUMENT_BYTES
+from research.files.paths import find_paths, user_path
 
 OTHER_SOURCES = {"data.corpus": "embedded, docstrings, tfds:NAME, or ", "--data": ""}
 """Key -> what it may name besides files and data sets of TFDS, for errors."""
@@ -156,7 +156,7 @@ class _Reader:
                 )
             if found and self.has_file_label(found):
                 by_label.setdefault(_file_label(first, label), first)
-                parent = Path(name).expanduser()
+                parent = Path(user_path(name))
                 is_beside = parent.is_dir() and first.parent.parent != parent
                 if label == "folder" and is_beside:
                     raise UserError(
@@ -231,13 +231,13 @@ def _corpus(
 
 def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
     """The files of a path or a glob, sorted, with the sides of a text grouped."""
-    path = Path(name).expanduser()
+    path = Path(user_path(name))
     if path.is_dir():
         found = _files_below(path, reader.folder_suffixes())
     elif path.is_file():
         found = [path]
     else:
-        found = [Path(file) for file in glob.glob(str(path), recursive=True)]
+        found = find_paths(path)
     found.sort()
     texts = [(file,) for file in found if reader.format_of(file)]
     others = (file for file in found if not reader.format_of(file))
@@ -289,7 +289,7 @@ def _files_below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
     """
 
     def refuse(error: OSError) -> NoReturn:
-        raise UserError(f"{error.filename}: cannot be read ({error.strerror})")
+        raise UserError(f"{error.filename}: cannot be read ({os_reason(error)})")
 
     found, links = [], []
     for parent, folders, names in os.walk(folder, onerror=refuse):
@@ -380,7 +380,7 @@ def _parse_file(
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{file}: not a complete gzip file ({error})") from error
     except OSError as error:
-        reason = error.strerror or error
+        reason = os_reason(error)
         raise UserError(f"{file}: cannot be read ({reason})") from error
 
 

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from research.contract.batch import DOCUMENT, WORD, Lexicon
-from research.contract.errors import UserError
+from research.contract.errors import UserError, os_reason
 from research.data.read import sentences, word_boundaries
+from research.files.paths import user_path
 
 
 def load_lexicon(path: str, vocabulary: Any) -> Lexicon:
@@ -33,7 +34,7 @@ def load_lexicon(path: str, vocabulary: Any) -> Lexicon:
     Raises:
       UserError: there is no such file, a line has another form, or no entry is left.
     """
-    entries, entry_types = zip(*_read_entries(Path(path).expanduser()), strict=True)
+    entries, entry_types = zip(*_read_entries(Path(user_path(path))), strict=True)
     units = [_units(entry) for entry in entries]
     encoded = vocabulary.encode_units([unit for each in units for unit in each])
     ends = np.cumsum(encoded.count)[np.cumsum([len(each) for each in units]) - 1]
@@ -200,7 +201,7 @@ def _read_entries(file: Path) -> Iterator[tuple[str, str]]:
         raise UserError(f"data.lexicon: {file} cannot be read ({error})") from error
     except OSError as error:
         raise UserError(
-            f"data.lexicon is {str(file)!r}: {error.strerror}; give a file of lines "
+            f"data.lexicon is {str(file)!r}: {os_reason(error)}; give a file of lines "
             "entry<TAB>type"
         ) from error
     rows = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]

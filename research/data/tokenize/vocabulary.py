@@ -28,6 +28,7 @@ from research.data.tokenize import (
     tokenizer_sample,
     train_tokenizer,
 )
+from research.files.paths import user_path
 
 SPELLINGS = {
     "pad": ("<pad>", "[PAD]"),
@@ -296,7 +297,7 @@ def load_vocabulary(
         space is to be kept and the vocabulary cannot spell it.
     """
     try:
-        model = model_files.read_model(epath.Path(path).expanduser())
+        model = model_files.read_model(epath.Path(user_path(path)))
     except FileNotFoundError as error:
         raise UserError(
             f"data.vocabulary is {str(path)!r}: no such file; give "

@@ -12,6 +12,7 @@ from research.contract import fields
 from research.contract.errors import UserError
 from research.data.tokenize.model_files import MODEL_FILES
 from research.data.tokenize.vocabulary import load_vocabulary
+from research.files.paths import user_path
 from research.interop.huggingface import SOURCE, rows
 from research.interop.huggingface import folder as folders
 from research.interop.huggingface.families import family_of
@@ -58,7 +59,7 @@ def find_folder(source: str) -> Path:
       UserError: there is no such folder, and it cannot be fetched.
     """
     name = source.removeprefix(SOURCE)
-    path = Path(name).expanduser()
+    path = Path(user_path(name))
     if path.is_dir():
         return path
     if name.count("/") != 1 or name.startswith((".", "/", "~")):

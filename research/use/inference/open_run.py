@@ -18,6 +18,7 @@ from research.contract.batch import ArraySpec, VocabInfo
 from research.contract.errors import UserError
 from research.data.tokenize.vocabulary import load_vocabulary
 from research.distributed import sharding
+from research.files.paths import user_path
 from research.generation.options import Options
 from research.interop.huggingface import SOURCE, restore
 from research.interop.huggingface.folder import read_json
@@ -69,7 +70,7 @@ def open_run(source: epath.PathLike, *, product_dtype: str = "") -> LanguageMode
     computation = {"product_dtype": product_dtype} if product_dtype else {}
     if str(source).startswith(SOURCE):
         return _open_folder(str(source), computation)
-    workdir = epath.Path(source).expanduser()
+    workdir = epath.Path(user_path(source))
     config = read_run_config(workdir)
     checkpoint, _ = run_checkpoint(workdir)
     data = config["data"]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from research.contract.errors import UserError
 from research.data.source.build import load_corpus
+from research.files.paths import user_path
 
 SUFFIXES = (".txt", ".md")
 
@@ -20,7 +21,7 @@ def read_documents(source: str) -> list[tuple[str, str]]:
       UserError: there is no such folder or corpus, it has no text, or a file is no
         UTF-8.
     """
-    folder = Path(source).expanduser()
+    folder = Path(user_path(source))
     files = sorted(
         path
         for path in (folder.rglob("*") if folder.is_dir() else ())

@@ -240,7 +240,7 @@ def replaced(*kept_names: str) -> list[Any]:
     stopped = [mock.patch(name, command.stop_here) for name in names]
     kept = [
         mock.patch.object(jax.config, "update"),
-        mock.patch(f"{train.__name__}.silence_orbax"),
+        mock.patch("launch.cli.silence_orbax"),
         mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a prompt\n"))),
     ]
     return [*stopped, *kept]

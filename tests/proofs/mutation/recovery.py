@@ -497,8 +497,8 @@ MUTANTS = [
     Mutant(
         "an interrupt does not say from which step a run goes on",
         "launch/cli.py",
-        "{str(error) or signals.CONTINUES}",
-        "{signals.CONTINUES}",
+        "signals.interrupted(str(error))",
+        'signals.interrupted("")',
         "tests/launch/test_cli.py",
         "person_can_mend",
     ),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from research.contract.errors import UserError, unknown
+from research.contract.errors import UserError, os_reason, unknown
 from research.data.read.compression import decompressed, file_suffixes
 from research.data.read.formats import FileOptions, LineError
 from research.data.read.formats.parsing.lines import (
@@ -59,7 +59,7 @@ def read_whole_rows(file: Path, fields: Sequence[str]) -> WholeRows:
     except LineError as error:
         raise UserError(f"{file}:{error.args[0]}: {error.args[1]}") from error
     except (EOFError, OSError, zlib.error) as error:
-        raise UserError(f"{file}: cannot be read ({error})") from error
+        raise UserError(f"{file}: cannot be read ({os_reason(error)})") from error
 
 
 def _read_json(content: Any, fields: list[str]) -> WholeRows:
