@@ -3,10 +3,7 @@
 import json
 from pathlib import Path
 
-import jax
-import numpy as np
 import pytest
-from flax import linen as nn
 
 from research.config.identity import identity
 from research.contract.parameter_names import (
@@ -16,8 +13,6 @@ from research.contract.parameter_names import (
     earlier_name,
     rename_keys,
 )
-from research.networks.shared.dense import Module, dropout
-from tests.testing.model_options import model_options
 
 TREES = Path(__file__).parent / "goldens" / "compile"
 
@@ -51,37 +46,3 @@ def test_both_names_in_a_config_are_one_identity(key):
     today = config | {key: "token,embeddings/token_type,head_nsp"}
     assert identity(config) == identity(today)
     assert identity(config) != identity(config | {key: "token,place"})
-
-
-class Noise(Module):
-    """A parameter and dropout, which draw by the module's name."""
-
-    options: nn.Module
-
-    @nn.compact
-    def __call__(self):
-        x = self.param("x", nn.initializers.normal(), (4, 8))
-        return dropout(self, x, "head")
-
-
-class Parent(nn.Module):
-    options: nn.Module
-    child: str
-
-    def setup(self):
-        self.noise = Noise(self.options, name=self.child)
-
-    def __call__(self):
-        return self.noise()
-
-
-def test_a_renamed_module_draws_the_noise_that_it_always_drew():
-    options = model_options(head_dropout=0.5)
-
-    def run(name):
-        rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
-        return Parent(options, name).init_with_output(rngs)[0]
-
-    today = run("head_nsp")
-    np.testing.assert_array_equal(today, run("answer_nsp"))
-    assert np.any(today == 0) and np.any(today != run("head_sop"))

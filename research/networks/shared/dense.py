@@ -8,10 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from flax.core.scope import LazyRng
 from jax.ad_checkpoint import checkpoint_name
 
-from research.contract.parameter_names import earlier_name
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.networks.shared.options import Options
 from research.networks.shared.products import dense_matmul
@@ -97,18 +95,7 @@ def bias_init(options: Options, fan_in: int, *names: str | None):
 
 
 class Module(nn.Module):
-    """The base of modules with parameters.
-
-    Flax derives random keys from the names of modules. A renamed module uses its
-    earlier name for them, so that the runs of a config do not change.
-    """
-
-    def __post_init__(self):
-        super().__post_init__()
-        if isinstance(self.parent, nn.Module) and self.scope is not None:
-            rngs = self.parent.scope.rngs
-            name = earlier_name(self.name)
-            self.scope.rngs = {k: LazyRng.create(rng, name) for k, rng in rngs.items()}
+    """The base of modules with parameters."""
 
     @nn.nowrap
     def param(self, name: str, init: Callable, *args: Any) -> Any:
