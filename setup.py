@@ -6,7 +6,7 @@ from setuptools import find_namespace_packages, setup
 
 setup(
     name="palimpsest",
-    version="0.1.0",
+    version="0.2.0",
     description="One train loop, every language-model pretraining objective.",
     long_description=Path(__file__).with_name("README.md").read_text("utf-8"),
     long_description_content_type="text/markdown",
@@ -20,7 +20,6 @@ setup(
     package_data={
         "experiments": ["claims/*.toml", "claims/results/*.json", "tables/*.toml"],
         "launch": ["serving/page.html"],
-        "research": ["config/first_keys.json"],
     },
     install_requires=[
         "absl-py>=2.1",

@@ -57,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
     if peers.index == 0:
         for name, value in result["metrics"].items():
             print(f"{name} {value:.6g}", flush=True)
-        if line := ranges_line(result.get("ranges", {})):  # none in earlier versions
+        if line := ranges_line(result["ranges"]):
             print(line, file=sys.stderr)
-        entropy = result.get("token_entropy", 0.0)  # of results of earlier versions
+        entropy = result["token_entropy"]
         for line in learning_warnings(result["metrics"], config, entropy):
             print(f"warning: {line}", file=sys.stderr)
     if peers.num_processes > 1:

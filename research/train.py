@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from etils import epath
 
 from research.checkpoints.checkpoint import Checkpoints
-from research.config.identity import flatten
+from research.config.identity import flatten, write_run_config
 from research.config.phases import Phase
 from research.contract.errors import NonFiniteError, PreemptedError
 from research.data.progress import progress
@@ -19,7 +19,6 @@ from research.distributed import processes, sharding
 from research.distributed.peers import Peers
 from research.evaluation.best_evaluation import check_best_metric
 from research.evaluation.evaluations import Evaluations
-from research.files.json_files import write_json
 from research.files.paths import user_path
 from research.metrics import ranges
 from research.optimize.schedule import logged_rates
@@ -106,7 +105,7 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
     with sharding.context(program.mesh):
         loop = Loop(program, phases, config, workdir, peers)
         if jax.process_index() == 0:  # now that the run is that of its checkpoints
-            write_json(workdir / "config.json", config_dict)
+            write_run_config(workdir, config_dict)
             if program.data.vocabulary:
                 program.data.vocabulary.save(workdir)
         loop.run()
@@ -160,8 +159,7 @@ class Loop:
         }
         if restored:
             facts, where = restored.facts, f"goes on from step {restored.step}"
-            earlier = program.data.earlier_fingerprint
-            check_same_run(workdir, facts, self.origin, earlier)
+            check_same_run(workdir, facts, self.origin)
             self.seconds, self.tokens_scored = facts["seconds"], facts["tokens_scored"]
             processes.print_from_process_0(f"{workdir}: {where}")
         self.state = restored.state if restored else first_state(program, config)
@@ -199,7 +197,7 @@ class Loop:
         batches = steps_and_batches(self.phases, self.steps_done)
         try:
             if self.steps_done:
-                self._check_finite()  # an earlier version may have saved what is not
+                self._check_finite()  # an evaluation may have saved what is not
             if self.steps_done and self._is_due(self.config.train.eval_every):
                 lacks = self.evaluations.lacks(self.steps_done)
                 if processes.broadcast_from_process_0(lacks):

@@ -92,8 +92,6 @@ RECORD_FIELDS = {
     "step": (int, type(None)),
 }
 """The JSON type of each field in the file of a `ProcessRecord`."""
-LATER_FIELDS = {"process_start": "", "step": None}
-"""Fields that files of earlier versions lack -> their values for these."""
 
 
 def process_start(pid: int) -> str:
@@ -160,7 +158,7 @@ def read_attempts(folder: epath.Path) -> list[Attempt]:
     groups: dict[str, list[ProcessRecord]] = {}
     for file in files_in(folder / FOLDER, ".json"):
         remedy = "delete it: this attempt is then not counted"
-        read = read_json(file, remedy, RECORD_FIELDS, defaults=LATER_FIELDS)
+        read = read_json(file, remedy, RECORD_FIELDS)
         record = ProcessRecord(**read)
         groups.setdefault(record.attempt, []).append(record)
     attempts = [

@@ -1,9 +1,9 @@
 """Shows what two runs differ in: `palimpsest diff RUN RUN [--to=FILE]`.
 
-A RUN is its folder. Shown are the keys of their configs that differ (one that a run's
-version did not have is neutral), what they come from (commit, packages, device, data),
-the first step whose metrics differ and by how much, and the latest metrics. --to writes
-a figure of their losses, .svg or .png.
+A RUN is its folder. Shown are the keys of their configs that differ (one that a run
+lacks has its default), what they come from (commit, packages, device, data), the first
+step whose metrics differ and by how much, and the latest metrics. --to writes a figure
+of their losses, .svg or .png.
 
 The exit code is 0 if nothing differs but what may (the mesh, when a run was started,
 how often it saves), and 1 if something does.

@@ -5,7 +5,6 @@ from typing import Any
 
 from etils import epath
 
-from research.config.identity import flatten
 from research.contract.errors import UserError
 from research.files.existence import exists
 from research.record.metric_writer import read_speed
@@ -28,8 +27,7 @@ def cost_of_steps(
       over: a key of UNITS.
 
     Raises:
-      UserError: FLOPs are asked of a run that has not ended, or that has phases and is
-        of a version which did not say theirs.
+      UserError: FLOPs are asked of a run that has not ended.
     """
     result = read_result(workdir) if exists(workdir / "result.json") else {}
     if over == "flops":
@@ -38,7 +36,7 @@ def cost_of_steps(
                 f"{workdir} has no result.json, which says its FLOPs: the run has not "
                 "ended"
             )
-        steps, flops = zip([0, 0], *_flops_to(workdir, result), strict=True)
+        steps, flops = zip([0, 0], *result["flops_to"], strict=True)
         return [*steps], [each / 1e15 for each in flops]
     if over == "time":
         known = [{"step": 0, "seconds": 0}, *read_speed(workdir)]
@@ -48,23 +46,6 @@ def cost_of_steps(
     if result:
         known.append(result | {"step": result["steps"]})
     return _column(known, "step", 1), _column(known, "tokens_seen", 1e-6)
-
-
-def _flops_to(workdir: epath.Path, result: Mapping[str, Any]) -> list[Sequence[float]]:
-    """(step, FLOPs of all steps up to it) where a phase ends.
-
-    Raises:
-      UserError: they are not known.
-    """
-    if "flops_to" in result:
-        return result["flops_to"]
-    if any(end < 1 for end, _ in flatten(result["config"]).get("train.phases", ())):
-        raise UserError(
-            f"{workdir}/result.json, of an earlier version, does not say the FLOPs of "
-            "each of train.phases: draw its curves over tokens or time"
-        )
-    steps = result["steps"]
-    return [(steps, result["flops_per_step"] * steps)]
 
 
 def _column(lines: Sequence[Mapping[str, Any]], name: str, factor: float) -> list:

@@ -27,7 +27,7 @@ class Run(NamedTuple):
     """The content of the files of a run's workdir."""
 
     name: str
-    config: dict[str, Any]  # dotted key -> value; keys that it lacks are neutral
+    config: dict[str, Any]  # dotted key -> value; missing keys have defaults
     provenance: dict[str, Any]  # dotted key -> value
     lines: list[dict[str, Any]]  # the lines of metrics.jsonl
 

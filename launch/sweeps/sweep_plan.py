@@ -14,7 +14,7 @@ from launch.sweeps import shared_keys
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
-from research.config.identity import identity, neutral_values, with_current_keys
+from research.config.identity import default_values, identity
 from research.contract.errors import UserError, unknown
 from research.files.existence import exists
 from research.files.json_files import check_object, digest, read_json, write_json
@@ -229,9 +229,8 @@ def read_plan(workdir: epath.PathLike) -> list[Trial]:
                 raise ValueError(f"parents of {row['id']} are not those of its config")
             parents = {key: trials[parent] for key, parent in row["parents"].items()}
             folder = absolute_path(workdir) / row["id"]
-            own = with_current_keys(row["config"])
-            neutral = neutral_values(own)
-            own |= {key: neutral[key] for key in neutral if key not in own}
+            own = row["config"]
+            own |= {k: v for k, v in default_values(own).items() if k not in own}
             more = {"parents": parents, "folder": folder, "config": own}
             trials[row["id"]] = Trial(**row | more)
     except (KeyError, TypeError, ValueError) as error:

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import optax
 import orbax.checkpoint as ocp
 from etils import epath
 
 from research.contract.errors import UserError
-from research.contract.parameter_names import current_name, earlier_name, rename_keys
 from research.contract.state import State
 from research.distributed import processes
 from research.files import checksums
@@ -177,8 +175,6 @@ class Checkpoints:
         saved = checksums.item_metadata(self.checkpointer, folder)
         _check_same_shapes(folder, saved["params"], params)
         _check_same_shapes(folder, saved["rest"], rest)
-        if any(current_name(name) != name for name in _shapes(saved["params"])):
-            params, rest = (rename_keys(tree, earlier_name) for tree in (params, rest))
         restored = self.checkpointer.restore(
             folder,
             args=ocp.args.Composite(
@@ -189,10 +185,7 @@ class Checkpoints:
         )
         if (own := restored.facts["step"]) != step:
             raise UserError(f"{folder} holds step {own}; rename it back, or delete it")
-        params, rest = (
-            rename_keys(tree, current_name) for tree in (restored.params, restored.rest)
-        )
-        state = State(params=params, **rest)
+        state = State(params=restored.params, **restored.rest)
         return Restored(step, exchange_average(state), restored.facts)
 
     def _finish(self) -> None:
@@ -375,25 +368,9 @@ def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _masked_names(tree: Any) -> set[str]:
-    """The names of the parameters that have no moments in an optimizer's state."""
-
-    def is_masked(node: Any) -> bool:
-        return isinstance(node, optax.MaskedNode)
-
-    nodes = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_masked)[0]
-    return {path_name(path) for path, node in nodes if is_masked(node)}
-
-
 def _check_same_shapes(folder: epath.Path, saved: Any, wanted: Any) -> None:
-    """Raises UserError: a checkpoint has other arrays than are wanted.
-
-    Moments of frozen parameters, which earlier versions saved, are not read.
-    """
-    masked = _masked_names(wanted)
-    saved = {current_name(name): shape for name, shape in _shapes(saved).items()}
-    saved = {name: shape for name, shape in saved.items() if name not in masked}
-    wanted = _shapes(wanted)
+    """Raises UserError: a checkpoint has other arrays than are wanted."""
+    saved, wanted = _shapes(saved), _shapes(wanted)
     for name in sorted(saved.keys() | wanted.keys()):
         if saved.get(name) != wanted.get(name):
             raise UserError(

@@ -32,17 +32,11 @@ def number(
     most: float | None = None,
     above: float | None = None,
     below: float | None = None,
-    neutral: float | None = None,
 ) -> Any:
-    """A numeric dataclass field with bounds; `least` and `most` are legal values.
-
-    Args:
-      neutral: as in `research.config.identity`, where it is not the default.
-    """
+    """A numeric dataclass field with bounds; `least` and `most` are legal values."""
     bounds = {"least": least, "above": above, "most": most, "below": below}
     given = {name: bound for name, bound in bounds.items() if bound is not None}
-    metadata = {"bounds": given} | ({} if neutral is None else {"neutral": neutral})
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata={"bounds": given})
 
 
 def free_text(default: str) -> Any:

@@ -165,7 +165,6 @@ class Data(NamedTuple):
     task: Any = None  # the `TaskSource` of the eval split, if it has inputs and targets
     classes: tuple[str, ...] = ()  # `vocab.labels` in the order of the data set: of two
     # classes the second is the positive one
-    earlier_fingerprint: str = ""  # of the same data in runs of an earlier version
 
     @property
     def has_gold(self) -> bool:
@@ -231,11 +230,7 @@ def open_data(config: Any, objective: Any) -> Data:
 
         vocab, train, held_out = open_tasks.open_user_task(config, objective)
         opened = _make_data(config, objective, vocab, train, held_out, {})
-        earlier = [each.earlier_fingerprint for each in (train, held_out)]
-        return opened._replace(
-            task=held_out if held_out.has_inputs else None,
-            earlier_fingerprint=cache.fingerprint(earlier),
-        )
+        return opened._replace(task=held_out if held_out.has_inputs else None)
     text = open_text(config, objective)
     train, held_out = text.train, text.eval
     counts = {

@@ -70,7 +70,6 @@ def read_json(
     fields: Mapping[str, Any] | None = None,
     *,
     values: Any = None,
-    defaults: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The object in a JSON file.
 
@@ -78,15 +77,12 @@ def read_json(
       remedy: the end of the error's line: what to do about a damaged file.
       fields: names that the object must have -> type, or types, of their values.
       values: type, or types, of all values; None: any.
-      defaults: values of names that files of earlier versions do not have.
 
     Raises:
       UserError: the file holds something else; the line ends with `remedy`.
     """
     try:
         content = parse_json(read_file(path))
-        if defaults and isinstance(content, dict):
-            content = {**defaults, **content}
         check_object(content, fields or {}, values=values)
     except ValueError as error:
         raise UserError(f"{path} is damaged ({error}); {remedy}") from error

@@ -18,7 +18,6 @@ from research.checkpoints.checkpoint import (
     path_name,
 )
 from research.contract.errors import UserError
-from research.contract.parameter_names import current_name, rename_keys
 from research.distributed import processes
 from research.files import checksums
 from research.files.existence import exists
@@ -151,7 +150,7 @@ def saved_shapes(folder: epath.Path, scope: str, source: str) -> Mapping[str, An
     """
     with ocp.Checkpointer(_handler()) as checkpointer:
         tree = checksums.item_metadata(checkpointer, folder)["params"].tree
-    tree = int8_weights.float_shapes(rename_keys(tree, current_name))
+    tree = int8_weights.float_shapes(tree)
     return _part(tree, scope, source)
 
 
@@ -278,7 +277,7 @@ def _part(saved: Mapping[str, Any], scope: str, source: str) -> Mapping[str, Any
     Raises:
       UserError: there is none.
     """
-    for part in filter(None, current_name(scope).split("/")):
+    for part in filter(None, scope.split("/")):
         if not isinstance(saved, Mapping) or part not in saved:
             known = sorted(saved) if isinstance(saved, Mapping) else []
             raise UserError(
@@ -337,8 +336,6 @@ def load_on_host(
 ) -> dict[str, Any]:
     """The content of a checkpoint as NumPy arrays: its devices may not be here.
 
-    Parameters that an earlier version saved have today's names.
-
     Args:
       items: of "params", "rest" and "facts".
       keep_int8: parameters that are stored as integers stay so (`int8_weights`); else
@@ -359,7 +356,7 @@ def load_on_host(
             for item in items
         }
         restored = checkpointer.restore(folder, args=ocp.args.Composite(**args))
-    restored = {item: rename_keys(restored[item], current_name) for item in items}
+    restored = {item: restored[item] for item in items}
     if "params" in items:
         check_finite(folder, restored["params"])
         if not keep_int8:
@@ -441,7 +438,6 @@ def _steps_of_result(workdir: epath.Path) -> tuple[int, int]:
     if not exists(workdir / "result.json"):
         return 0, 0
     remedy = "delete it: the command of the run makes it again"
-    defaults = {"best_step": 0, "steps": 0}  # of results of earlier versions
-    fields = dict.fromkeys(defaults, int)
-    result = read_json(workdir / "result.json", remedy, fields, defaults=defaults)
+    fields = {"best_step": int, "steps": int}
+    result = read_json(workdir / "result.json", remedy, fields)
     return result["best_step"], result["steps"]

@@ -10,7 +10,6 @@ import numpy as np
 import optax
 
 from research.contract.errors import UserError
-from research.contract.parameter_names import current_name
 from research.optimize import l0_gates
 from research.optimize.layer_rates import (
     depths_and_top,
@@ -39,7 +38,7 @@ def is_frozen(params: Any, parts: str) -> Any:
     if parts == NETWORK:
         depths, top = depths_and_top(params)
         return jax.tree.map(lambda depth: bool(np.all(depth < top)), depths)
-    names = [part.strip() for part in current_name(parts).split(",")]
+    names = [part.strip() for part in parts.split(",")]
     leaves = jax.tree_util.tree_leaves_with_path(params)
     paths = ["/".join(str(key.key) for key in path) + "/" for path, _ in leaves]
     for name in names:

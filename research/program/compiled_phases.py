@@ -59,11 +59,10 @@ def _build_each(
         _check_same_state(built, program)
         built = built._replace(constants=program.constants)  # read once
         phases[number] = phase._replace(program=built)
-    for name in ("fingerprint", "earlier_fingerprint"):
-        read = sorted({getattr(phase.program.data, name) for phase in phases})
-        if len(read) > 1:
-            data = program.data._replace(**{name: cache.fingerprint(read)})
-            program = program._replace(data=data)
+    read = sorted({phase.program.data.fingerprint for phase in phases})
+    if len(read) > 1:
+        data = program.data._replace(fingerprint=cache.fingerprint(read))
+        program = program._replace(data=data)
     return program, phases
 
 

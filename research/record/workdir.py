@@ -144,16 +144,13 @@ def fixed_keys(config: dict) -> dict[str, Any]:
     return {key: value for key, value in own.items() if key not in CHANGEABLE_KEYS}
 
 
-def check_same_run(
-    workdir: epath.Path, old: dict[str, Any], new: dict, earlier_data: str = ""
-) -> None:
+def check_same_run(workdir: epath.Path, old: dict[str, Any], new: dict) -> None:
     """Refuses to resume from a checkpoint of another config or of other data.
 
     Args:
       old: facts of the checkpoint: `config` (a `config_digest`), `data` (a fingerprint)
         and `constants` (their `origins`).
       new: the same facts of the run.
-      earlier_data: the fingerprint of its data in runs of an earlier version.
 
     Raises:
       UserError: they differ.
@@ -163,7 +160,7 @@ def check_same_run(
             f"{workdir} has a checkpoint of another config than the one given now; "
             "bring its config.json back or give another --workdir"
         )
-    if old["data"] not in (new["data"], earlier_data):
+    if old["data"] != new["data"]:
         raise UserError(
             f"{workdir} was trained on other data ({old['data']}) than data.* gives "
             f"now ({new['data']}); bring that data back or give another --workdir"

@@ -111,64 +111,24 @@ def test_a_checkpoint_whose_arrays_cannot_be_read_back_is_not_saved(
     assert next(finished_steps(workdir / "checkpoints")) == 3
 
 
-@pytest.fixture
-def earlier(tmp_path):
-    """The workdir of a run of a version in which parameters had other names."""
-    with open_checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(3, _named("place", "kind"), FACTS | {"step": 3})
-    return tmp_path
-
-
-def _named(module, name):
-    state = make_state(3)
-    params = {"token": {"scale": state.params["bias"]}, module: {name: state.params}}
-    moments = ({"mu": params}, state.opt_state)
-    return state._replace(params=params, opt_state=moments)
-
-
-def test_parameters_and_moments_of_an_earlier_version_have_names_of_today(earlier):
-    wanted = _named("embeddings", "token_type")
-    with open_checkpoints(earlier) as checkpoints:
-        found = checkpoints.restore(abstract(wanted))
-        assert_equal(found.state, wanted)
-        checkpoints.save(4, wanted, FACTS | {"step": 4})
-        checkpoints.wait()
-        found = checkpoints.restore(abstract(wanted))
-        assert found.step == 4
-        assert_equal(found.state, wanted)
-    for scope in ("place/kind", "embeddings/token_type"):
-        initial = make_state(9).params
-        params, missing = restore_params(str(earlier), scope, initial, vocabulary="v")
-        assert_equal(params, make_state(3).params)
-        assert not missing
-
-
-def test_another_vocabulary_is_refused_where_a_parameter_has_its_rows(earlier):
+def test_another_vocabulary_is_refused_where_a_parameter_has_its_rows(tmp_path):
     """The names are those of this run, of which the source gives some."""
-    initial = make_state(9).params
+    state = make_state(3)
+    params = {"token": {"scale": state.params["bias"]}, "stack": {"one": state.params}}
+    with open_checkpoints(tmp_path) as checkpoints:
+        saved = state._replace(params=params, opt_state=({"mu": params},))
+        checkpoints.save(3, saved, FACTS | {"step": 3})
+    source, scope, initial = str(tmp_path), "stack/one", make_state(9).params
     name, *_ = initial
-    restore = partial(restore_params, str(earlier), "place/kind", initial)
+    restore = partial(restore_params, source, scope, initial)
     for of_vocabulary in (None, {name}):
         with pytest.raises(UserError, match="trained on another vocabulary"):
             restore(vocabulary="w", of_vocabulary=of_vocabulary)
-    params, _ = restore(vocabulary="w", of_vocabulary={"token/scale", "other"})
-    assert_equal(params, make_state(3).params)
-    assert check_source(
-        str(earlier), "place/kind", initial, vocabulary="w", of_vocabulary=()
-    )
+    found, _ = restore(vocabulary="w", of_vocabulary={"token/scale", "other"})
+    assert_equal(found, state.params)
+    assert check_source(source, scope, initial, vocabulary="w", of_vocabulary=())
     with pytest.raises(UserError, match="trained on another vocabulary"):
-        check_source(str(earlier), "place/kind", initial, vocabulary="w")
-
-
-def test_another_shape_in_an_earlier_version_is_named_as_of_today(earlier):
-    wanted = _named("embeddings", "token_type")
-    wanted.params["embeddings"]["token_type"]["table"] = wanted.sums["a"]
-    words = r"token_type/table has shape \(64, 80\) there, here \(5,\)"
-    with (
-        open_checkpoints(earlier) as checkpoints,
-        pytest.raises(UserError, match=words),
-    ):
-        checkpoints.restore(abstract(wanted))
+        check_source(source, scope, initial, vocabulary="w")
 
 
 @pytest.mark.parametrize(("before", "after"), [(8, 4), (4, 2), (1, 8)])
@@ -387,7 +347,8 @@ def test_what_a_failed_save_left_is_deleted_while_its_threads_end(
 def test_a_missing_last_checkpoint_of_a_finished_run_is_told(
     last, words, workdir, capsys
 ):
-    (workdir / "result.json").write_text(json.dumps({"steps": last}))
+    result = {"steps": last, "best_step": 0}
+    (workdir / "result.json").write_text(json.dumps(result))
     assert find_checkpoint(workdir).name == "3"
     told = capsys.readouterr().err
     assert words in told and bool(told) == bool(words)

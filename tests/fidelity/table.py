@@ -39,7 +39,7 @@ from launch.config_values import flatten
 from launch.user_code import module_at
 from research import objectives
 from research.config import base
-from research.config.identity import neutral_values
+from research.config.identity import default_values
 
 ROOT = Path(__file__).parents[2]
 FACTS = Path(__file__).with_name("facts")
@@ -258,7 +258,7 @@ def _set_keys(config, size: str) -> set[str]:
         if not isinstance(value, dict) and key in ours
     }
     default = flatten(load_config(str(ROOT / "experiments" / "base.py"), values))
-    default = neutral_values(ours) | default  # of another optimizer's keys
+    default = default_values(ours) | default  # of another optimizer's keys
     changed = {key for key in ours if not agrees(ours[key], default[key])}
     return changed - set(TECHNICAL)
 

@@ -23,7 +23,6 @@ import docs
 from research import networks
 from research.contract.batch import FEATURE, attention_mask
 from research.contract.errors import UserError
-from research.contract.parameter_names import current_name
 from research.distributed import sharding
 from research.networks import FOLDER, Ability, HeadSpec, Needs
 from research.networks.shared.needs import STACKS
@@ -203,21 +202,6 @@ def test_each_ability_is_served_by_a_variant_and_others_are_refused(name):
             expected = f"model.network {name} has no {ability}, which"
             assert all(error.startswith(expected) for error in errors), ability
             assert len(errors) == len(variants(name)), ability
-
-
-@cases()
-def test_no_parameter_has_a_name_of_an_earlier_version(network, needs):
-    needs = dataclasses.replace(needs, heads={"label": HeadSpec(2)})
-    module = networks.build(network, needs, VOCAB)
-
-    def use(net):
-        states = net.states(make_group(needs.pattern))
-        return net.readout(states).feature, net.head("label", states)
-
-    shapes = jax.eval_shape(lambda: networks.init(module, use, fast_key.key(0)))
-    for path, _ in jax.tree_util.tree_leaves_with_path(networks.unbox(shapes)):
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
-        assert current_name(name) == name
 
 
 @pytest.mark.parametrize("stacks", STACKS)

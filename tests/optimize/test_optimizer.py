@@ -165,14 +165,6 @@ def test_frozen_parameters_stay_and_count_for_no_norm():
         make_optimizer(section(frozen="stac"), 500).init(params)
 
 
-def test_frozen_takes_the_names_of_earlier_versions():
-    params = {"embeddings": PARAMS, "stack": PARAMS}
-    for parts in ("place", "embeddings"):
-        frozen = is_frozen(params, f"{parts}/dense")
-        assert frozen["embeddings"]["dense"]["kernel"]
-        assert not any(jax.tree.leaves(frozen["stack"]))
-
-
 @pytest.mark.parametrize("name", OPTIMIZERS.names())
 def test_frozen_parameters_have_no_moments_and_change_no_other_update(name):
     """Updates are those of an optimizer of all, given zeros where nothing learns."""

@@ -8,10 +8,9 @@ import pytest
 
 from research import train as loop
 from research.contract.errors import PreemptedError, UserError
-from research.data import cache, pipeline
 from research.distributed import sharding
 from research.objectives.losses import softmax
-from research.program import compiled_phases, setup
+from research.program import compiled_phases
 from research.program.flops import step_flops
 from research.record.metric_writer import read_metrics
 from tests.testing import tiny_runs
@@ -52,19 +51,6 @@ def test_each_phase_reads_the_batches_of_a_run_of_its_own_length(folder):
         )
     both = {phase.program.data.fingerprint for phase in phases}
     assert len(both) == 2 and program.data.fingerprint not in both
-
-
-def test_the_fingerprint_of_an_earlier_version_covers_all_phases_too(
-    folder, monkeypatch
-):
-    def open_data(config, objective):
-        data = pipeline.open_data(config, objective)
-        return data._replace(earlier_fingerprint=f"of {config.data.length}")
-
-    monkeypatch.setattr(setup, "open_data", open_data)
-    program, _ = compiled_phases.build_phases(tiny_config(folder, **PHASES))
-    both = cache.fingerprint(["of 16", "of 32"])
-    assert program.data.earlier_fingerprint == both
 
 
 @pytest.mark.parametrize("cutoffs", [[], [50]])

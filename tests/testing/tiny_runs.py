@@ -9,8 +9,8 @@ import orbax.checkpoint as ocp
 from launch.config import load_config
 from research import train as loop
 from research.checkpoints.checkpoint import Checkpoints, finished_steps
+from research.config.identity import write_run_config
 from research.distributed.peers import Peers
-from research.files.json_files import write_json
 from research.program.setup import build_program, label_names
 from research.record.workdir import config_digest
 
@@ -29,9 +29,9 @@ def write_corpus(folder):
     return folder
 
 
-def tiny_config(folder, objective="mlm", **overrides):
-    """An experiment's config; an override None leaves out a key of ours."""
-    settings = {
+def tiny_settings(folder):
+    """Dotted key -> value: a network and a run of seconds on the corpus of a folder."""
+    return {
         "data.corpus": str(folder / "corpus"),
         "data.cache_dir": str(folder / "cache"),
         "data.held_out": 0.1,
@@ -51,7 +51,12 @@ def tiny_config(folder, objective="mlm", **overrides):
         "train.eval_every": 6,
         "train.checkpoint_every": 5,
     }
-    given = {k: v for k, v in (settings | overrides).items() if v is not None}
+
+
+def tiny_config(folder, objective="mlm", **overrides):
+    """An experiment's config; an override None leaves out a key of ours."""
+    settings = tiny_settings(folder) | overrides
+    given = {key: value for key, value in settings.items() if value is not None}
     return load_config(f"experiments/{objective}.py", given)
 
 
@@ -82,7 +87,7 @@ def save_untrained(workdir, config):
     facts["config"] = config_digest(config.to_dict())
     checkpoints.save(3, state, facts)
     checkpoints.close()
-    write_json(workdir / "config.json", config.to_dict())
+    write_run_config(workdir, config.to_dict())
     program.data.vocabulary.save(workdir)
     return workdir, state, program.data.vocabulary
 

@@ -55,8 +55,7 @@ class TaskSource:
 
     The fingerprint of a user's task covers the names of the task, its split and its
     features, data.length, special ids and the size of the vocabulary, and of each of
-    the tasks its name, its rate in the mixture and its first HASHED_ROWS examples;
-    `earlier_fingerprint`, of runs before it had the examples, the first four.
+    the tasks its name, its rate in the mixture and its first HASHED_ROWS examples.
     """
 
     def __init__(
@@ -114,7 +113,6 @@ class TaskSource:
         self._begin = 0  # the counter of the chunk's first row
         self._warnings: set[str] = set()
         made_of = [provider.name, self._split, sorted(provider.output_features), length]
-        self.earlier_fingerprint = cache.fingerprint(made_of)
         self.fingerprint = (
             text.fingerprint if text else cache.fingerprint([*made_of, *self._facts()])
         )

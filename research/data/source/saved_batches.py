@@ -11,7 +11,6 @@ from etils import epath
 
 from research.contract.batch import Lexicon, VocabInfo
 from research.contract.errors import UserError
-from research.contract.parts import default_of
 from research.data.cache import fingerprint
 from research.data.progress import progress
 
@@ -30,14 +29,6 @@ BATCH_KEYS = (
     "eval_split",
 )
 """Keys of config.data on which batches depend, besides those of the text."""
-
-LATER_SETTINGS = {
-    "data.pairs": "once",
-    "data.mixing": "rows",
-    "data.train_split": "train",
-    "data.eval_split": "valid",
-}
-"""Keys of config.data that older folders lack -> their values for these."""
 
 VOCAB_ARRAYS = {
     "is_special": bool,
@@ -162,11 +153,10 @@ def open_saved_batches(
     settings = json.loads(json.dumps(_batch_settings(config)))
     made_of = meta["made_of"]
     for key in made_of | settings:
-        saved = made_of[key] if key in made_of else _earlier_value(key, objective)
-        if settings.get(key) != saved:
+        if settings.get(key) != made_of.get(key):
             raise UserError(
-                f"data.task {folder} was saved with {key}={saved!r}, but the config "
-                f"has {settings.get(key)!r}; set that, or save the batches again"
+                f"data.task {folder} was saved with {key}={made_of.get(key)!r}, but "
+                f"the config has {settings.get(key)!r}; set that, or save them again"
             )
     needed = config.train.steps * config.train.batch
     if needed > meta["rows"]["train"]:
@@ -205,14 +195,6 @@ def _batch_settings(config: Any) -> dict[str, Any]:
     objective = {f"objective.{key}": value for key, value in values.items()}
     data = {f"data.{key}": config.data[key] for key in BATCH_KEYS}
     return {"seed": config.seed} | data | objective
-
-
-def _earlier_value(key: str, objective: Any) -> Any:
-    """What folders are made with that are older than a key: its neutral value."""
-    if key in LATER_SETTINGS:
-        return LATER_SETTINGS[key]
-    field = type(objective).__dataclass_fields__[key.removeprefix("objective.")]
-    return field.metadata.get("neutral", default_of(field))
 
 
 def _vocab_to_json(vocab: VocabInfo) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Network(networks.Network):
 
     filter_widths: list = dataclasses.field(default_factory=lambda: [3, 4, 5])  # words
     filter_range: float = number(0.01, above=0)  # filters begin uniform within it
-    table_range: float = number(0.0, least=0, neutral=0.25)  # likewise the token table,
+    table_range: float = number(0.0, least=0)  # likewise the token table,
     # where it is not added to given vectors; 0: as model.init says
     channels: str = choice("one", ("one", "two"))  # two: the given vectors are read a
     # second time, as they are, by the same filters (CNN-multichannel)

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 from etils import epath
 
 from research.checkpoints.checkpoint import FOLDER, Checkpoints
-from research.config.identity import CONFIG_FILE
+from research.config.identity import write_run_config
 from research.contract.state import State
-from research.files.json_files import write_json
 from research.interop import int8_weights
 from research.program.setup import Program, label_names
 from research.record.provenance import gather_provenance, write_provenance
@@ -43,7 +42,7 @@ def write_run(
     origins = program.constants.origins
     origin = gather_provenance(program.data.fingerprint, origins)
     write_provenance(epath.Path(folder), config, origin)
-    write_json(epath.Path(folder) / CONFIG_FILE, config)
+    write_run_config(epath.Path(folder), config)
     if program.data.vocabulary:
         program.data.vocabulary.save(folder)
     facts = {

@@ -9,7 +9,6 @@ import tensorflow as tf
 from research.config import base
 from research.contract.batch import EVALUATION_STEP, ArraySpec
 from research.contract.errors import UserError
-from research.data import cache
 from research.data.pipeline import open_data
 from research.data.seqio import open_tasks
 from tests.testing import small_data, toy_objectives
@@ -129,15 +128,6 @@ def test_the_fingerprint_depends_on_special_ids_and_on_rates(make):
             seqio.MixtureRegistry.add("theirs", rates)
             found.add(small_data.open_small(config)[0].fingerprint)
     assert len(found) == 4
-
-
-def test_the_fingerprint_of_an_earlier_version_has_no_texts(texts_config):
-    splits = [
-        cache.fingerprint(["their_texts", split, ["targets"], 32])
-        for split in ("train", "validation")
-    ]
-    data, _ = small_data.open_small(texts_config)
-    assert data.earlier_fingerprint == cache.fingerprint(splits) != data.fingerprint
 
 
 @seqio.map_over_dataset(num_seeds=1)

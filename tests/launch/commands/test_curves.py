@@ -12,24 +12,15 @@ from launch.cli import DONE, MISTAKE, main
 from launch.commands import curves
 from launch.reports.bars import curve_bars
 from launch.reports.run_differences import read_run
+from launch.sweeps import sweep_plan
 from research.record.workdir import read_result, write_result
-from tests.testing import earlier_runs
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return earlier_runs.extract(tmp_path_factory.mktemp("earlier"))
-
-
-@pytest.fixture(scope="module")
-def runs(folder):
-    found = (path.parent for path in sorted(folder.glob("sweep/*/metrics.jsonl")))
-    return [str(path) for path in found if "train/loss" in _names(path)]
-
-
-def _names(run):
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    return {name for line in lines for name in json.loads(line)}
+def runs(trained_sweep):
+    """The folders of lm and mlm."""
+    trials = sweep_plan.read_plan(trained_sweep / "sweep")
+    return [str(trial.folder) for trial in reversed(trials)]
 
 
 def call(capsys, *words):
@@ -101,10 +92,10 @@ def test_trials_have_their_names_and_other_runs_their_paths(runs, tmp_path):
 
 
 def test_trials_of_two_sweeps_with_one_name_have_their_sweeps_folder(
-    folder, runs, capsys, tmp_path
+    trained_sweep, runs, capsys, tmp_path
 ):
     for name in ("one", "two"):
-        shutil.copytree(folder / "sweep", tmp_path / name)
+        shutil.copytree(trained_sweep / "sweep", tmp_path / name)
     both = [str(tmp_path / name / Path(runs[0]).name) for name in ("one", "two")]
     assert curves.short_names(both) == ["one/lm", "two/lm"]
     code, text = call(capsys, *both, "--metric=train/loss")
@@ -132,18 +123,6 @@ def test_each_phase_has_its_own_flops(runs, tmp_path):
     points = curves.curve(read_run(run), "train/loss", "flops")
     expected = [step if step <= 4 else 10 * step - 36 for step in steps]
     assert [*points] == pytest.approx(expected) and steps == [3, 6]
-
-
-def test_an_earlier_run_with_phases_has_no_curve_over_flops(runs, tmp_path, capsys):
-    """But one whose phases end with it has."""
-    config = read_result(epath.Path(runs[0]))["config"]
-    for end, expected in ((1, DONE), (0.9, MISTAKE)):
-        train = config["train"] | {"phases": [[end, {"data.length": 8}]]}
-        changes = {"config": config | {"train": train}, "flops_to": None}
-        run = _with_result(runs[0], tmp_path / f"to {end}", **changes)
-        code, text = call(capsys, run, "--metric=train/loss", "--over=flops")
-        assert code == expected
-        assert ("does not say the FLOPs of each" in text) == (code == MISTAKE)
 
 
 def test_a_run_that_goes_on_has_no_flops_yet(runs, capsys, tmp_path):

@@ -8,13 +8,11 @@ import pytest
 from launch.cli import DONE, FAILED, main
 from launch.commands import diff
 from research.record.workdir import CHANGEABLE_KEYS
-from tests.testing import earlier_runs
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    folder = earlier_runs.extract(tmp_path_factory.mktemp("earlier"))
-    return [path.parent for path in sorted(folder.glob("sweep/*/metrics.jsonl"))]
+def runs(trained_sweep):
+    return [path.parent for path in trained_sweep.glob("sweep/*/metrics.jsonl")]
 
 
 @pytest.fixture
@@ -46,12 +44,12 @@ def test_a_copy_does_not_differ(pair, capsys):
     assert "metrics: equal in the 2 steps that both logged" in text
 
 
-def test_a_neutral_key_that_one_lacks_and_what_may_differ_do_not_count(pair, capsys):
+def test_a_default_that_one_lacks_and_what_may_differ_do_not_count(pair, capsys):
     _, two = pair
 
     def change(config):
-        assert "profile_steps" not in config["train"]
-        config["train"] |= {"profile_steps": [], "checkpoint_every": 77}
+        del config["train"]["profile_steps"]
+        config["train"]["checkpoint_every"] = 77
 
     edit(two / "config.json", change)
     edit(two / "provenance.json", lambda x: x.update(started="now", devices=64))
@@ -91,7 +89,6 @@ def test_what_has_changed_behind_an_equal_key_is_said(runs, capsys, tmp_path):
         shutil.copytree(runs[0], path)
     one, two = (path / "provenance.json" for path in pair)
     edit(two, lambda content: content.update(code="abc", data="def"))
-    assert "  code  " not in call(capsys, *pair)[1]  # an earlier version has none
     edit(one, lambda content: content.update(code="ghi"))
     code, text = call(capsys, *pair)
     assert code == FAILED

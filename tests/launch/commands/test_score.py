@@ -6,6 +6,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+from research.run.identity import write_run_config
 
 from launch.cli import DONE, FAILED, MISTAKE, main
 from launch.commands.score import parser, run
@@ -29,7 +30,7 @@ def folder(tmp_path_factory):
     tiny_runs.train(config, folder / "run")
     (folder / "other").mkdir()
     other = tiny_runs.tiny_config(folder, "finetune")
-    (folder / "other" / "config.json").write_text(json.dumps(other.to_dict()))
+    write_run_config(folder / "other", other.to_dict())
     rows = [
         {"sentence_good": good, "sentence_bad": bad, "UID": "x"} for good, bad in PAIRS
     ]
