@@ -16,7 +16,7 @@ from launch.config_values import flatten
 from launch.sweeps import sweep_plan
 from launch.train import parser
 from research import networks, train
-from research.config.identity import CONFIG_FILE
+from research.config.identity import CONFIG_FILE, write_run_config
 from research.contract.errors import UserError
 from research.optimize import l0_gates
 from research.optimize.optimizer import make_optimizer
@@ -99,7 +99,7 @@ def test_every_key_of_a_network_is_taken_or_says_how_it_is_computed(name):
 
 def test_a_run_of_another_network_chooses_it(tmp_path):
     config = load_config("experiments/lstm.py", {"model.cell_width": 48})
-    (tmp_path / CONFIG_FILE).write_text(json.dumps(config.to_dict()))
+    write_run_config(tmp_path, config.to_dict())
     loaded = load(tmp_path, experiment="lm")
     assert loaded.model.network == "lstm" and loaded.model.cell_width == 48
     assert loaded.data.vocabulary == "unigram"  # that run has no file of one
@@ -160,7 +160,7 @@ def test_a_run_that_prunes_starts_from_the_weights_of_another(folder, method):
 def test_a_run_that_has_begun_keeps_its_config(folder, tmp_path):
     """Whatever has become of the run it started from since."""
     old = load_config("experiments/finetune.py", {"model.width": 64})
-    (tmp_path / CONFIG_FILE).write_text(json.dumps(old.to_dict()))
+    write_run_config(tmp_path, old.to_dict())
     for source in (folder / "run", folder / "gone"):
         again = load(source, tmp_path, **{"model.width": 64})
         expected = flatten(old) | {"train.init_from": str(source)}
@@ -195,9 +195,8 @@ def test_a_trial_has_the_config_of_its_plan_before_and_after_its_parent(
             folders = {key: str(p.folder) for key, p in trial.parents.items()}
             assert loaded == trial.config | folders
         config = load_config(parent.experiment, parent.overrides)
-        save = json.dumps(config.to_dict())
         parent.folder.mkdir(exist_ok=True)
-        (parent.folder / CONFIG_FILE).write_text(save)
+        write_run_config(parent.folder, config.to_dict())
         (parent.folder / "tokenizer.model").touch()
     assert [t.id for t in plans[0]] == [t.id for t in plans[1]]
     (child,) = children  # with its parent's network, whether it sets that or not
