@@ -6,12 +6,12 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from research.run.identity import write_run_config
 
 from launch.cli import DONE, FAILED, MISTAKE, main
 from launch.commands.score import parser, run
 from launch.reports import scored_columns
 from launch.sweeps import sweep_plan
+from research.config.identity import write_run_config
 from research.data.tokenize.vocabulary import load_vocabulary
 from research.evaluation.score_windows import encode
 from tests.testing import tiny_runs
