@@ -257,7 +257,7 @@ def _set_keys(config, size: str) -> set[str]:
         for key, value in flatten(default).items()
         if not isinstance(value, dict) and key in ours
     }
-    default = flatten(load_config(str(ROOT / "experiments" / "base.py"), values))
+    default = flatten(load_config(str(ROOT / "research/config/base.py"), values))
     default = default_values(ours) | default  # of another optimizer's keys
     changed = {key for key in ours if not agrees(ours[key], default[key])}
     return changed - set(TECHNICAL)
