@@ -21,8 +21,7 @@ There is no released code for training; values are the paper's, and those of a
 reimplementation (Bloomberg's), whose own results are 0.9 below the paper's on five
 tasks of GLUE.
 
-Departs (docs/fidelity.md has the values): objective.base.format; weight of a short row;
-rate of the second step, in parts of peak / warm-up.
+Departs (docs/fidelity.md has the values): objective.base.format; weight of a short row.
 """
 
 from experiments import bert
@@ -50,6 +49,7 @@ def get_config(size: str = "small"):
     config.objective.layer_map = (*last, teacher["layers"] - 1)
     config.model.init = "normal"
     config.optimizer.update(bias_correction=True, decay_from="warmup")
+    config.optimizer.warmup = "from_zero"
     config.optimizer.epsilon_place = "before"
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 30_522

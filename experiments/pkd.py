@@ -20,7 +20,7 @@ over rows and classes, and that of states over rows, layers and elements; here i
 summed over classes and over layers, so that factors are .7 / 2 classes and 500 / 5
 layers.
 
-Departs (docs/fidelity.md has the values): clipping.
+Departs (docs/fidelity.md has the values): clipping; order of texts.
 """
 
 from experiments import bert
@@ -48,7 +48,7 @@ def get_config(size: str = "small"):
     config.objective.update(hidden_from="blocks", projection="none")
     config.model.update(layers=len(layer_map), token_types=2)
     config.train.init_layers = [*range(len(layer_map))]
-    config.optimizer.decay_from = "warmup"
+    config.optimizer.update(decay_from="warmup", warmup="from_zero")
     if size in base.PUBLISHED:
         config.data.update(length=128, vocabulary_size=30_522)
         config.train.update(steps=308, batch=32)

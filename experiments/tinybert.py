@@ -16,13 +16,18 @@ next stages are the same on a task, then the teacher's classes:
         --config.objective.base_objective=sequence_classification \
         --config.objective.teacher=runs/teacher --config.objective.soft=0 \
         --config.objective.hard=0 --config.objective.hidden=1 \
-        --config.objective.attention=1
+        --config.objective.attention=1 --config.optimizer.learning_rate=5e-5 \
+        --config.optimizer.schedule=constant --config.optimizer.warmup_steps=0
     python -m launch.train --config=experiments/finetune.py --workdir=runs/student \
         --config.train.init_from=runs/layers --config.objective.name=distill \
         --config.objective.base_objective=sequence_classification \
-        --config.objective.teacher=runs/teacher --config.objective.hard=0
+        --config.objective.teacher=runs/teacher --config.objective.hard=0 \
+        --config.objective.soft=0.5 --config.optimizer.learning_rate=3e-5 \
+        --config.optimizer.decay_from=warmup --config.optimizer.warmup=from_zero \
+        --config.train.best_metric=accuracy
 
-Both of these read, as data.train, the task's text and copies of it, in which
+objective.soft is 1 / classes, since the released loss is a mean over classes, too. Both
+of these read, as data.train, the task's text and copies of it, in which
 palimpsest augment has replaced words (docs/smaller.md):
 
     palimpsest augment --workdir=runs/bert --vectors=glove.6B.50d.txt \
@@ -34,8 +39,8 @@ same network trained as experiments/bert.py, and beside that of the second stage
 The released text has no masks, as its authors say, but for one chosen token a row: its
 code rounds the number up to 1.
 
-Departs (docs/fidelity.md has the values): attention of padding; dropout of the
-teacher; clipping.
+Departs (docs/fidelity.md has the values): attention of padding; states of padding;
+dropout of the teacher; clipping; steps of the stages on a task.
 """
 
 from experiments import bert
@@ -61,6 +66,7 @@ def get_config(size: str = "small"):
     config.data.update(dupe_factor=3, pairs="each_copy")
     config.model.update(token_types=2, **THIN[size])
     config.model.init = "normal"
+    config.optimizer.update(decay_from="warmup", warmup="from_zero")
     if size in base.PUBLISHED:
         config.data.update(length=128, vocabulary_size=30_522)
         config.train.update(steps=300_000, batch=256)

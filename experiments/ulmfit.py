@@ -12,8 +12,8 @@ experiments/awd_lstm.py is --config.train.init_from.
 Look at: accuracy beside that without --config.train.init_from, and without stage two.
 
 Departs (docs/fidelity.md has the values): data.length; objective.tail; train.steps;
-objective.format; model.init; rate of the last layer; gradient of a long text; layers of
-the head; penalties of states.
+objective.format; model.init; gradient of a long text; layers of the head; penalties of
+states; L2 penalty.
 """
 
 from research.config import base
@@ -27,9 +27,14 @@ CUT, RATIO = 0.1, 32
 
 
 def slanted(steps: int) -> dict:
-    """Keys of slanted triangular and discriminative rates for so many steps."""
+    """Keys of the optimizer: slanted triangular rates over this number of steps."""
     keys = {"schedule": "linear", "warmup": "slanted", "final_fraction": 1 / RATIO}
-    return keys | {"warmup_steps": round(CUT * steps), "layer_decay": 1 / LAYER_FACTOR}
+    return keys | {"warmup_steps": round(CUT * steps)}
+
+
+def layer_rates(layers: int) -> list[float]:
+    """Discriminative rates of a classifier, from its embeddings to its head."""
+    return [LAYER_FACTOR**-above for above in range(layers + 1, -1, -1)]
 
 
 def get_config(size: str = "small"):
@@ -40,7 +45,7 @@ def get_config(size: str = "small"):
     model.update(network="lstm", cell="pytorch", layers=3, output_head="bias")
     model.update(table_range=0.1, dropout_mask="locked", word_dropout=0.05)
     model.update(embedding_dropout=0.4, hidden_dropout=0.3, weight_dropout=0.5)
-    model.update(output_dropout=0.4, head_dropout=0.1)
+    model.update(head_input_dropout=0.4, head_dropout=0.1)
     config.objective.update(name="sequence_classification", format="gpt")
     config.objective.update(pool="concat", head="relu", head_width=50)
     optim.update(name="adam", beta1=0.7, beta2=0.99, learning_rate=0.01, clip_norm=25.0)
@@ -56,6 +61,6 @@ def get_config(size: str = "small"):
         config.train.batch = 64
         epochs, in_epoch = 50, 391
     config.train.steps = epochs * in_epoch
-    optim.update(slanted(config.train.steps))
+    optim.update(slanted(config.train.steps), layer_rates=layer_rates(model.layers))
     optim.unfreeze_every = in_epoch
     return config

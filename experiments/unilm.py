@@ -13,9 +13,8 @@ others 0), which is lower the more a mode attends to.
 A batch of 330 is divisible by 2, 3, 5, 6, 10, 11, ... devices. The pretraining code is
 not released; the fine-tuning code (unilm-v1, seq2seq_loader.py) has its masking.
 
-Departs (docs/fidelity.md has the values): model.init; optimizer.learning_rate; rate of
-the first step, in parts of peak / warm-up; clipping; initial parameters; tokens that 15
-% are taken of.
+Departs (docs/fidelity.md has the values): model.init; optimizer.learning_rate;
+clipping; initial parameters; tokens that 15 % are taken of.
 """
 
 from experiments import bert
@@ -31,7 +30,7 @@ def get_config(size: str = "small"):
     config = base.get_config(size)
     bert.use_bert_settings(config)
     config.data.update(normalizer="none", pairs="each_copy")
-    config.optimizer.decay_from = "warmup"
+    config.optimizer.update(decay_from="warmup", warmup="from_zero")
     config.objective.update(name="unilm", random_tokens="all", surplus="random")
     config.objective.other_documents = "bidirectional"
     config.objective.last_separators = "forward"

@@ -13,9 +13,9 @@ direction=forward: rows 5 to 7 of the paper's table 6.
 Base follows BERT-base, as in table 6. Large has the paper's batch of 8192 (the README's
 command: 2048).
 
-Departs (docs/fidelity.md has the values): rate of the first step, in parts of peak /
-warm-up; clipping; end of a document; sentence that fills a backward row; second segment
-of a nonadjacent pair; dropout of relative positions.
+Departs (docs/fidelity.md has the values): clipping; end of a document; sentence that
+fills a backward row; second segment of a nonadjacent pair; dropout of relative
+positions.
 """
 
 from research.config import base
@@ -38,7 +38,7 @@ def get_config(size: str = "small"):
     config.model.update(position_dropout=-1, feedforward_dropout=-1, output_dropout=-1)
     config.optimizer.update(name="adamw", beta2=0.999, epsilon=1e-6, weight_decay=0.01)
     config.optimizer.update(bias_correction=False, decay_params="query_biases")
-    config.optimizer.final_fraction = 1e-3
+    config.optimizer.update(warmup="from_zero", final_fraction=1e-3)
     if size == "base":
         config.train.update(steps=1_000_000, batch=256)
         config.optimizer.update(learning_rate=1e-4, warmup_steps=10_000)

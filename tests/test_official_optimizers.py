@@ -88,7 +88,8 @@ OFFICIAL = {
     "xlm:base": f"{XLM} train.batch=1024",
     "xlmr:large": f"{ROBERTA} train.steps=1500000 train.batch=8192",
     # Yang et al. 2019, table 8; zihangdai/xlnet: model_utils.py, train.py
-    "xlnet:large": f"""{BERT} decay_from=warmup decay_params=query_biases
+    "xlnet:large": f"""{BERT} decay_from=warmup warmup=from_zero
+        decay_params=query_biases
         final_fraction=0.001 learning_rate=4e-4 warmup_steps=40000 train.steps=500000
         train.batch=8192""",
 }

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from experiments.sweeps import babylm as babylm_sweep
-from experiments.sweeps import xnlg
+from experiments.sweeps import ulmfit, xnlg
 from launch.config import load_config
 from launch.measure.placeholder_vocab import placeholder_vocab
 from launch.reports import cells, scored_columns, tables
@@ -157,11 +157,28 @@ def test_ulmfit_has_three_stages_and_lacks_the_first_two_one_by_one():
     assert found["no pretraining"].parents["data.vocabulary"] == general
     assert tuned.config["data.train"] == "a.tsv" and not general.config["data.train"]
     alone = found["no pretraining"].config
-    assert (alone["optimizer.unfreeze_every"], alone["optimizer.layer_decay"]) == (0, 1)
+    assert not alone["optimizer.unfreeze_every"] and not alone["optimizer.layer_rates"]
     own = ("train.init_from", "data.vocabulary", "optimizer.unfreeze_every")
-    own += ("optimizer.layer_decay", "optimizer.learning_rate")
+    own += ("optimizer.layer_rates", "optimizer.learning_rate")
     same = [_without(own, trial) for trial in found.values()]
     assert same[0] == same[1] == same[2]
+
+
+@pytest.mark.parametrize("scale", ["paper", "quick"])
+def test_ulmfits_language_models_have_the_released_rates_and_dropouts(scale):
+    """fastai, imdb_scripts/pretrain_lm.py and finetune_lm.py; quick underfits."""
+    trials = [t for t in _plan("ulmfit", scale) if t.config["seed"] == 0]
+    (tuned,) = (t for t in trials if t.group == "pretraining")
+    general = tuned.parents["train.init_from"].config
+    keys = ("clip_norm", "beta1", "beta2", "warmup", "final_fraction", "learning_rate")
+    found = [tuned.config[f"optimizer.{key}"] for key in keys]
+    assert found == [0.3, 0.8, 0.99, "slanted", 1 / 32, 4e-3]
+    below = [1 / 6, 1 / 3] if scale == "paper" else [1 / 3]
+    assert tuned.config["optimizer.layer_rates"] == [1 / 2, *below, 1, 1 / 2]
+    if scale == "paper":
+        assert general["optimizer.layer_rates"] == [1, *below, 1, 1]
+        for key, rate in ulmfit.DROPOUT.items():
+            assert (general[key], tuned.config[key]) == (rate / 2, rate)
 
 
 def test_xnlg_tunes_an_encoder_or_all_and_lacks_the_first_stages_one_by_one():

@@ -133,13 +133,19 @@ class Optimizer:
     learning_rate: float = number(1e-3, least=0)  # at its peak
     schedule: str = part("linear", SCHEDULES)  # how the rate decays
     warmup_steps: int = number(100, least=0)  # fewer than train.steps
-    warmup: str = choice("linear", ("linear", "slanted", "factor", "constant"))
-    # linear: up to the peak; slanted: likewise, from final_fraction of it (ULMFiT);
-    # factor: linear, times the decay (ELECTRA); constant: at the peak (T5)
+    warmup: str = choice(
+        "linear", ("linear", "from_zero", "slanted", "factor", "constant")
+    )  # linear: up to the peak; from_zero: also from 0 with decay_from=warmup
+    # (transformers); slanted: from final_fraction of the peak (ULMFiT); factor: linear,
+    # times the decay (ELECTRA); constant: at the peak (T5)
     decay_from: str = choice("warmup", ("warmup", "start"))  # where the decay counts
     # from: the end of the warm-up, or step 0 (BERT)
     layer_decay: float = number(1.0, above=0, most=1)  # factor of the rate from one
-    # layer to the layer below it; 1: none
+    # layer to the layer below it; 1: none. Heads have the full rate, the last block
+    # layer_decay^2 (ELECTRA), and a token table, also one that is the readout, least
+    layer_rates: list = dataclasses.field(default_factory=list)  # factors of the rates
+    # of embeddings, of each layer from the lowest on, and of heads, as in [0.5, 0.1667,
+    # 0.3333, 1, 0.5] (ULMFiT's language model); []: those of layer_decay
     unfreeze_every: int = number(0, least=0)  # steps after which the next layer begins
     # to learn: heads at once, then the last block, ..., embeddings (gradual
     # unfreezing, ULMFiT); 0: all at once
@@ -173,6 +179,16 @@ class Optimizer:
     # (ASGD, Polyak and Juditsky 1992); 1: none
 
     def __post_init__(self):
+        if not all(type(r) in (int, float) and r >= 0 for r in self.layer_rates):
+            raise ValueError(
+                "optimizer.layer_rates must have numbers of at least 0, as in [0.5, 1, "
+                f"1]; got {[*self.layer_rates]!r}"
+            )
+        if self.layer_rates and self.layer_decay < 1:
+            raise ValueError(
+                "optimizer.layer_rates and optimizer.layer_decay both scale the rates "
+                "of layers; set layer_rates to [] or layer_decay to 1"
+            )
         if self.ema_decay and self.average_from < 1:
             raise ValueError(
                 "optimizer.ema_decay and optimizer.average_from are two averages; set "

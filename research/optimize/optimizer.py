@@ -14,6 +14,7 @@ from research.optimize import l0_gates
 from research.optimize.layer_rates import (
     depths_and_top,
     scale_by_depth,
+    scale_by_layer,
     unfreeze_gradually,
 )
 from research.optimize.max_norm import limit_norms
@@ -80,6 +81,8 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
     chain.append(rate)
     if config.layer_decay < 1:
         chain.append(optax.stateless(partial(scale_by_depth, config.layer_decay)))
+    if config.layer_rates:
+        chain.append(scale_by_layer(config.layer_rates))
     if config.unfreeze_every:
         chain.append(unfreeze_gradually(config.unfreeze_every, steps))
     if config.max_norm:  # of the parameters after the step, so it comes last

@@ -1,5 +1,6 @@
 """The learning rate by step: a warm-up to the peak, then the chosen decay."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -20,8 +21,9 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
     linear schedule peak x (1 - step / steps) from there on (google-research/bert,
     optimization.py; openai/finetune-transformer-lm, opt.py, with a cosine). With
     "warmup" the decay counts from the end of the warm-up, and the rate at step s of the
-    warm-up is peak x (s + 1) / warmup_steps, so that step 0 already learns; fairseq,
-    XLNet and XLM are one step behind this.
+    warm-up is peak x (s + 1) / warmup_steps, so that step 0 already learns; fairseq and
+    XLM are one step behind this. With warmup "from_zero" it is peak x s / warmup_steps
+    (transformers, optimization.py; pytorch_pretrained_bert, BertAdam; XLNet).
 
     With warmup "slanted" the rate rises from the value at which the decay ends; with a
     linear schedule and a final_fraction of 1/32 it is the slanted triangular rate of
@@ -47,11 +49,14 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
     decay = schedule.decay(config, steps - origin)
     if not warmup:
         return decay
-    first = 0 if from_start else 1  # rate at step 0 x warmup_steps / peak
+    zero_first = from_start or config.warmup == "from_zero"
+    first = 0 if zero_first else 1  # rate at step 0 x warmup_steps / peak
+    linear = partial(
+        optax.linear_schedule, first * peak / warmup, peak, max(warmup - first, 1)
+    )
     rises = {
-        "linear": lambda: optax.linear_schedule(
-            first * peak / warmup, peak, max(warmup - first, 1)
-        ),
+        "linear": linear,
+        "from_zero": linear,
         "slanted": lambda: optax.linear_schedule(
             peak * _final_fraction(schedule, config.schedule), peak, warmup
         ),

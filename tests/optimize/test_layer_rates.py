@@ -1,4 +1,4 @@
-"""Learning rates by layer: ELECTRA's decay, ULMFiT's gradual unfreezing."""
+"""Learning rates by layer: ELECTRA's decay, ULMFiT's factors and unfreezing."""
 
 import jax
 import jax.numpy as jnp
@@ -62,6 +62,14 @@ def test_layer_decay_reduces_the_updates_of_lower_layers(params):
     """ELECTRA's factors: 1 for heads, then decay^2, and one more power per layer."""
     (found,) = moves(params, 1, layer_decay=0.5)
     assert found == [1.0, 0.5, 0.5**2, 0.5**3, 0.5**4, 0.5**5]
+
+
+def test_layer_rates_are_factors_from_the_embeddings_up(params):
+    """The final norm has the last block's."""
+    (found,) = moves(params, 1, layer_rates=[0.5, 0.125, 0.25, 1, 2])
+    assert found == [2.0, 1.0, 1.0, 0.25, 0.125, 0.5]
+    with pytest.raises(UserError, match=r"layer_rates must have 5 .*; got 2"):
+        list(moves(params, 1, layer_rates=[1, 0.5]))
 
 
 def test_layers_begin_to_learn_one_after_the_other_from_the_top(params):

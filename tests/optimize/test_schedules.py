@@ -84,6 +84,14 @@ def test_berts_decay_counts_from_step_0_and_the_warm_up_replaces_its_start():
     assert cosine(5) == pytest.approx(0.5) and cosine(10) == pytest.approx(0, abs=1e-6)
 
 
+def test_a_warm_up_from_zero_ends_where_the_decay_begins():
+    """10 steps, 4 of them warm-up (transformers, get_linear_schedule_with_warmup)."""
+    keys = dict(decay_from="warmup", warmup="from_zero", warmup_steps=4)
+    rate = make_schedule(section(schedule="linear", learning_rate=1.0, **keys), 10)
+    expected = [0, 0.25, 0.5, 0.75, *(np.arange(6, -1, -1) / 6)]
+    np.testing.assert_allclose([rate(step) for step in range(11)], expected, atol=1e-6)
+
+
 def test_electras_warm_up_is_a_factor_of_the_decay():
     """google-research/electra, model/optimization.py."""
     keys = dict(decay_from="start", warmup="factor", warmup_steps=4, learning_rate=1.0)

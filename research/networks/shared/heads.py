@@ -55,7 +55,8 @@ class HeadSpec:
     activation: str = ""  # of the hidden layer; "": model.activation; none: no hidden
     # layer; tanh: it is the pooler, unless `hidden` is given
     hidden: int = 0  # width of the hidden layer; 0: model.width
-    dropout: bool = False  # before the last layer, at rate model.head_dropout
+    dropout: bool = False  # before the last layer, at rate model.head_dropout, and
+    # before a hidden one, at rate model.head_input_dropout
     norm: bool = False  # after the activation of the hidden layer
     shares_pooler: bool = True  # with tanh; False: the head has a new hidden layer
     bias: bool | None = None  # of the last layer; None: there is one with model.bias
@@ -92,6 +93,8 @@ class Head(Module):
         options, spec = self.options, self.spec
         axes = ("embed", None)
         x = states
+        if spec.dropout and spec.activation != "none":
+            x = dropout(self, x, "head_input")
         if spec.is_pooled:
             x = jnp.tanh(self.pooler(x))
         elif spec.activation != "none":

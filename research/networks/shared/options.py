@@ -103,13 +103,17 @@ class Options:
     embedding_dropout: float = dropout_rate(-1.0)  # of embeddings
     output_dropout: float = dropout_rate(0.0)  # of the output of a stack
     head_dropout: float = dropout_rate(-1.0)  # before the last layer of a classifier
+    head_input_dropout: float = dropout_rate(0.0)  # of what a classifier with a hidden
+    # layer reads (ULMFiT: of the pooled states)
     dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
     # parameters are float32
     product_dtype: str = choice("dtype", ("dtype", "bfloat16"))  # of the operands of
     # matrix products, whose sums are float32, but for a BiLSTM on top of features,
     # which is float32 throughout; dtype: that of activations
 
-    dropout_places: ClassVar[tuple[str, ...]] = ("embedding", "output", "head")
+    dropout_places: ClassVar[tuple[str, ...]] = (
+        *("embedding", "output", "head", "head_input"),
+    )
     """Places of dropout; each has a key NAME_dropout for its rate."""
 
     quantization: ClassVar[str] = "none"

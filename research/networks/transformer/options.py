@@ -132,6 +132,7 @@ class TransformerOptions(networks.Network):
         "layer",
         "output",
         "head",
+        "head_input",
     )
 
     computation_keys: ClassVar = (

@@ -2,11 +2,20 @@
 
 # B batch, L length
 
+import ast
+import shlex
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from launch.config import load_config
+from research import objectives
+from research.data.order.permutation import permute
+from research.objectives.taught.distillation import class_divergence
+from research.optimize.schedule import make_schedule
+from tests.fidelity import table
 from tests.fidelity.guards.networks import Small, by_path, small
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import batch_of
@@ -53,6 +62,91 @@ def attention_of_padding(system: System):
         {
             "left out": terms["attention"].weight == pairs / segment.shape[1],
             "counted": terms["attention"].weight == segment.size,
+        }
+    )
+
+
+@guard("states of padding")
+def states_of_padding(system: System):
+    own = small(system.name)
+    segment = padded(own)
+    term = terms_of(own, segment=jnp.asarray(segment))["hidden"]
+    return phrase(
+        {
+            "left out": term.weight == (segment > 0).sum(),
+            "counted": term.weight == segment.size,
+        }
+    )
+
+
+def stages_on_a_task(system: System) -> list[Any]:
+    """The configs of the docstring's last two commands."""
+    path = table.ROOT / "experiments" / f"{system.name}.py"
+    text = ast.get_docstring(ast.parse(path.read_text())).replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if "python -m launch.train" in line]
+    configs = []
+    for line in lines[-2:]:
+        flags = dict(word[2:].split("=", 1) for word in shlex.split(line)[3:])
+        spec = table.ROOT / flags.pop("config")
+        values = {k.removeprefix("config."): v for k, v in flags.items()}
+        values.pop("workdir")
+        configs.append(load_config(str(spec), values))
+    return configs
+
+
+@guard("rates of the second stage")
+def second_stage_rates(system: System):
+    config, _ = stages_on_a_task(system)
+    rate = make_schedule(config.optimizer, config.train.steps)
+    flat = np.isclose([rate(0), rate(config.train.steps - 1)], 5e-5).all()
+    return phrase({"5e-5 in all steps": flat})
+
+
+@guard("rates of the third stage")
+def third_stage_rates(system: System):
+    _, config = stages_on_a_task(system)
+    steps = config.train.steps
+    rate = make_schedule(config.optimizer, steps)
+    found = [float(rate(step)) for step in (0, steps // 10, steps)]
+    words = "up to 3e-5 for a tenth of the steps, then down to 0"
+    return phrase({words: np.allclose(found, [0, 3e-5, 0], atol=1e-9)})
+
+
+@guard("loss of the third stage")
+def third_stage_loss(system: System):
+    """Of the golden logits: the gradient of the soft term, whatever its constant."""
+    _, config = stages_on_a_task(system)
+    objective = objectives.make_objective(**config.objective.to_dict())
+    other, own = jnp.array([[2.0, -2.0]]), jnp.array([[1.0, -1.0]])
+
+    def ours(logits):
+        term = class_divergence(logits, other, jnp.ones(1), objective.temperature)
+        return objective.soft * term.total / term.weight
+
+    def released(logits):
+        return -(jax.nn.softmax(other) * jax.nn.log_softmax(logits)).mean()
+
+    same = np.allclose(jax.grad(ours)(own), jax.grad(released)(own))
+    alone = not (objective.hard or objective.hidden or objective.attention)
+    words = "cross-entropy with the teacher's classes, a mean over rows and classes"
+    return phrase({words: same and alone})
+
+
+@guard("steps of the stages on a task")
+def stage_steps(system: System):
+    steps = {config.train.steps for config in stages_on_a_task(system)}
+    (num,) = steps
+    return f"{num} each, as many as experiments/finetune.py has"
+
+
+@guard("order of texts")
+def order_of_texts(system: System):
+    """Of a hundred rows in two epochs."""
+    first, second = (permute(np.arange(100), 100, seed=0, epoch=n) for n in (0, 1))
+    return phrase(
+        {
+            "of the file, in all passes": (first == np.arange(100)).all(),
+            "another in each pass": (first != second).any(),
         }
     )
 

@@ -1,34 +1,15 @@
-"""Guards of ULMFiT's classifier: rates of layers and of steps, gradients, its head."""
+"""Guards of ULMFiT's classifier: gradients, penalties, its head, rates of steps."""
 
 import jax
 import numpy as np
 
 from research import networks
-from research.optimize.layer_rates import scale_by_depth
 from research.optimize.schedule import make_schedule
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, objective_of
 from tests.fidelity.table import System
 from tests.testing.optimizer_section import section
 from tests.testing.trees import make_params, parameter_shapes
-
-
-@guard("rate of the last layer")
-def rate_of_the_last_layer(system: System):
-    decay = system.config(system.sizes[0]).optimizer.layer_decay
-    names = [f"block_{n}" for n in range(3)]
-    params = {"stack": {n: {"bias": np.ones(1, np.float32)} for n in names}}
-    params["head_label"] = {"bias": np.ones(1, np.float32)}
-    scaled = scale_by_depth(decay, params, None)
-    last = float(
-        scaled["stack"]["block_2"]["bias"][0] / scaled["head_label"]["bias"][0]
-    )
-    return phrase(
-        {
-            "1 / 2.6 of the head's": np.isclose(last, 1 / 2.6),
-            "1 / 2.6 ** 2 of the head's": np.isclose(last, 2.6**-2),
-        }
-    )
 
 
 def small_network(system: System):
@@ -74,6 +55,12 @@ def penalties_of_states(system: System):
     (objective, _) = objective_of(system)
     fields = [name for name in vars(objective) if "penalty" in name]
     return phrase({"none": not fields and not objective.needs(VOCAB).undropped})
+
+
+@guard("L2 penalty")
+def l2_penalty(system: System):
+    optim = system.config(system.sizes[0]).optimizer
+    return phrase({"none": not {"l2_penalty", "weight_decay"} & set(optim)})
 
 
 @guard("slanted triangular rates")
