@@ -11,9 +11,8 @@ import pytest
 
 from launch.config import load_config
 from launch.config_values import flatten
-from research.config import base
 
-FOLDER = Path(base.__file__).parent
+FOLDER = Path(__file__).parents[1] / "experiments"
 
 BERT = """name=adamw beta1=0.9 beta2=0.999 epsilon=1e-6 bias_correction=false
     weight_decay=0.01 decay_params=matrices clip_norm=1.0 layer_decay=1.0
