@@ -60,6 +60,45 @@ class Score(NamedTuple):
         return self.log_prob / self.num_bytes
 
 
+class RowScorer:
+    """Gives rows their losses; compiles once for each shape of a batch.
+
+    Args:
+      run: has network, params, vocabulary and mesh, such as a
+        `research.run.restored.RestoredRun`.
+      objective: its loss is computed, and its constants are read.
+      best: whether to find out if all that a row scores is most likely.
+    """
+
+    def __init__(self, run: Any, objective: Any, *, best: bool = False):
+        self.params, self._mesh = run.params, run.mesh
+        self._score_batch = jax.jit(make_score_batch(objective, run.network, best=best))
+        vocabulary = run.vocabulary
+        self.constants = Constants(
+            objective.constants(vocabulary.vocab), run.mesh, vocabulary.facts
+        )
+
+    def __call__(self, rows: Iterator[ScoreRows], length: int) -> Iterator[tuple]:
+        """(text [n], loss [n] float64, all_best [n]) of the rows of each batch.
+
+        Args:
+          length: of a row; a batch has as many rows as fit in BATCH_POSITIONS.
+        """
+        mesh, running = self._mesh, collections.deque()
+        rows_sharding = sharding.batch_sharding(mesh)
+        num_shards = mesh.shape["data"] * mesh.shape["fsdp"]
+        size = max(1, BATCH_POSITIONS // length // num_shards) * num_shards
+        with sharding.context(mesh):
+            for text, arrays in row_batches(rows, size):
+                batch = jax.device_put(arrays, rows_sharding)
+                result = self._score_batch(self.params, batch, self.constants.arrays)
+                running.append((text, arrays, result))
+                if len(running) > 1:  # the host makes rows while the device computes
+                    yield _collect(*running.popleft())
+            while running:
+                yield _collect(*running.popleft())
+
+
 class Scorer:
     """Gives texts their scores; compiles once for each length of rows.
 
@@ -78,11 +117,11 @@ class Scorer:
         self.method = check_method(run.objective, method)
         self.meaning = run.objective.score_methods[self.method]
         self._objective, self._own_method = run.objective.scored_part(self.method)
-        objective, vocabulary = self._objective.for_scoring(), run.vocabulary
-        self._score_batch = jax.jit(make_score_batch(objective, run.network, best=best))
-        self.constants = Constants(
-            objective.constants(vocabulary.vocab), run.mesh, vocabulary.facts
-        )
+        self._rows = RowScorer(run, self._objective.for_scoring(), best=best)
+
+    @property
+    def constants(self) -> Constants:
+        return self._rows.constants
 
     def __call__(
         self,
@@ -117,7 +156,8 @@ class Scorer:
                 num_windows[number] += 1
         log_prob, right = np.zeros(len(texts)), np.ones(len(texts), bool)
         for length, windows in sorted(by_length.items()):
-            for text, loss, all_best in self._score_rows(windows, length):
+            rows = self._make_rows(windows, length)
+            for text, loss, all_best in self._rows(rows, length):
                 np.subtract.at(log_prob, text, loss)
                 np.logical_and.at(right, text, all_best)
         return [
@@ -137,24 +177,6 @@ class Scorer:
         while length < num_tokens + NUM_SPECIALS:
             length *= 2
         return min(length, self.run.config.data.length)
-
-    def _score_rows(self, windows: Sequence[Window], length: int) -> Iterator[tuple]:
-        """(text [n], loss [n] float64, all_best [n]) of the rows of each batch."""
-        mesh, running = self.run.mesh, collections.deque()
-        rows_sharding = sharding.batch_sharding(mesh)
-        num_shards = mesh.shape["data"] * mesh.shape["fsdp"]
-        size = max(1, BATCH_POSITIONS // length // num_shards) * num_shards
-        with sharding.context(mesh):
-            for text, arrays in row_batches(self._make_rows(windows, length), size):
-                batch = jax.device_put(arrays, rows_sharding)
-                result = self._score_batch(
-                    self.run.params, batch, self.constants.arrays
-                )
-                running.append((text, arrays, result))
-                if len(running) > 1:  # the host makes rows while the device computes
-                    yield _collect(*running.popleft())
-            while running:
-                yield _collect(*running.popleft())
 
     def _make_rows(self, windows: Sequence[Window], length: int) -> Iterator[ScoreRows]:
         """The rows of the windows, some windows at a time."""

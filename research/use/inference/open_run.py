@@ -54,7 +54,13 @@ READOUT = {"output", "query_embedding"}
 ONE_DEVICE = {name: 1 for name in sharding.MESH_AXES}
 
 
-def open_run(source: epath.PathLike, *, product_dtype: str = "") -> LanguageModel:
+def open_run(
+    source: epath.PathLike,
+    *,
+    product_dtype: str = "",
+    step: int = 0,
+    any_start: bool = False,
+) -> LanguageModel:
     """A trained model, ready to be used on texts, on one device.
 
     Args:
@@ -63,16 +69,19 @@ def open_run(source: epath.PathLike, *, product_dtype: str = "") -> LanguageMode
         hub).
       product_dtype: in place of the run's model.product_dtype, "bfloat16" for products
         that are twice as fast on some processors; "": the run's, and "dtype" of hf:DIR.
+      step: the checkpoint of a workdir that is opened; 0: its newest or best.
+      any_start: a decoder of hf:DIR may start with any token, for callers that give it
+        its tokens.
 
     Raises:
       UserError: there is no run or model, or it is not one that can be opened.
     """
     computation = {"product_dtype": product_dtype} if product_dtype else {}
     if str(source).startswith(SOURCE):
-        return _open_folder(str(source), computation)
+        return _open_folder(str(source), computation, any_start)
     workdir = epath.Path(user_path(source))
     config = read_run_config(workdir)
-    checkpoint, _ = run_checkpoint(workdir)
+    checkpoint, _ = run_checkpoint(workdir, step)
     data = config["data"]
     vocabulary = run_vocabulary(workdir, data)
     objective = objectives.make_objective(**config["objective"])
@@ -83,10 +92,10 @@ def open_run(source: epath.PathLike, *, product_dtype: str = "") -> LanguageMode
     else:
         needs = objective.needs(vocabulary.vocab)
     network = networks.build(model, needs, vocabulary.vocab)
-    length, step = data["length"], int(checkpoint.name)
+    length, opened_step = data["length"], int(checkpoint.name)
     specials = objective.specials(vocabulary.vocab)
     return _language_model(
-        objective, needs, specials, network, params, vocabulary, length, step
+        objective, needs, specials, network, params, vocabulary, length, opened_step
     )
 
 
@@ -97,7 +106,9 @@ def _without_heads(objective: Any, vocab: VocabInfo) -> networks.Needs:
     return dataclasses.replace(objective.needs(any_label), heads={})
 
 
-def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
+def _open_folder(
+    source: str, computation: dict[str, str], any_start: bool
+) -> LanguageModel:
     """The model of `hf:DIR`; of a folder of both of ELECTRA's networks, both."""
     path = restore.find_folder(source)
     recipe = read_recipe(path)
@@ -116,7 +127,7 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
         vocab = _with_config_ends(vocab, model.config, vocabulary.model.is_control)
     vocabulary = dataclasses.replace(vocabulary, vocab=vocab)
     options = transformer.Network(**{"scan_unroll": 1} | model.options | computation)
-    objective = _folder_objective(model, options.max_length, vocab)
+    objective = _folder_objective(model, options.max_length, vocab, any_start)
     if has_two:
         given = restore.config_overrides(source, "electra")
         size = given.get("objective.generator_size", 1.0)
@@ -145,7 +156,9 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
     return _with_recipe(opened, recipe) if recipe else opened
 
 
-def _folder_objective(model: restore.Model, max_length: int, vocab: VocabInfo) -> Any:
+def _folder_objective(
+    model: restore.Model, max_length: int, vocab: VocabInfo, any_start: bool
+) -> Any:
     """What a model was trained by, as far as its family and its files tell.
 
     Raises:
@@ -159,7 +172,8 @@ def _folder_objective(model: restore.Model, max_length: int, vocab: VocabInfo) -
         if model.family.head_activation == "gelu_norm":
             fields["head"] = "gelu_norm"
     own = objectives.make_objective(name, **fields)
-    start = None if patterns else decoder_start(model.path, model.config)
+    is_free = patterns or any_start
+    start = None if is_free else decoder_start(model.path, model.config)
     if start is None:
         return own
     starts = {}

@@ -1,0 +1,1 @@
+"""The BabyLM Challenge's evaluation: tasks, rules, scores and files."""

@@ -1,0 +1,100 @@
+"""The two rule sets of the evaluation, and the checkpoints that the tracks name."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from research.contract.errors import UserError, unknown
+
+MAIN = "main"
+"""The revision of the last checkpoint."""
+
+MILLION = 10**6
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """What differs between the pipeline of 2025 (babylm-org/babylm-eval 45fe2c1) and
+    that of 2026 (3d57ddc)."""
+
+    name: str
+    ties: str  # first: the first of equal candidates, which is the right one in all
+    # tasks but Global PIQA; random: one that is drawn
+    ewok_differs: str  # target: one context and two targets; context: two contexts and
+    # one target
+    entity_nothing: bool  # whether rows with an option of nothing are read
+    pooled: str  # the token that fine-tuning reads: first or last
+    aoa_bounded: bool  # the fit of a word's curve has bounds and reads the means of
+    # contexts, its ceiling is that of chance, and a correlation of p > .1 counts 0
+    entity_key: str  # the name of entity tracking in a collated file
+    aoa_keys: tuple[str, ...]  # names there of AoA's surprisals, and of its score
+
+
+RULES = {
+    rules.name: rules
+    for rules in (
+        Rules(
+            name="babylm_2025",
+            ties="first",
+            ewok_differs="target",
+            entity_nothing=True,
+            pooled="first",
+            aoa_bounded=False,
+            entity_key="entity_tracking",
+            aoa_keys=("aoa",),
+        ),
+        Rules(
+            name="babylm_2026",
+            ties="random",
+            ewok_differs="context",
+            entity_nothing=False,
+            pooled="last",
+            aoa_bounded=True,
+            entity_key="entity_tracking_filtered",
+            aoa_keys=("aoa_surprisals", "aoa"),
+        ),
+    )
+}
+
+TRACKS = {"strict_small": 100, "strict": 1000}
+"""Track -> the millions of words that may be seen: ten epochs of 10 and 100 million."""
+
+
+def find_rules(name: str) -> Rules:
+    """Raises UserError: there are no rules of this name."""
+    if name not in RULES:
+        raise unknown("--rules", name, RULES)
+    return RULES[name]
+
+
+def checkpoint_words(most: int) -> list[int]:
+    """The words seen of a track's checkpoints: each million up to ten, each ten up to
+    a hundred, each hundred up to `most` (strict-small: 19, strict: 28)."""
+    millions = [*range(1, 10), *range(10, 100, 10), *range(100, 1001, 100)]
+    return [million * MILLION for million in millions if million * MILLION <= most]
+
+
+def checkpoint_name(words: int) -> str:
+    """The revision of a checkpoint at so many words, as chck_10M."""
+    return f"chck_{words // MILLION}M"
+
+
+def checkpoint_number(name: str) -> int | None:
+    """The words seen of a revision; None: it is not one of a checkpoint."""
+    found = re.fullmatch(r"chck_(\d+)M", name)
+    return int(found[1]) * MILLION if found else None
+
+
+def check_covered(names: Sequence[str], seen: int, what: str) -> None:
+    """Checks that a model has all checkpoints up to the words that it has seen.
+
+    Raises:
+      UserError: names those that are missing.
+    """
+    wanted = [checkpoint_name(words) for words in checkpoint_words(seen)]
+    if missing := [name for name in wanted if name not in names]:
+        raise UserError(
+            f"{what} has seen {seen:,} words but has no checkpoint "
+            f"{', '.join(missing[:5])}{', ...' * (len(missing) > 5)}; train with "
+            "train.checkpoint_words, or choose --checkpoints=main"
+        )

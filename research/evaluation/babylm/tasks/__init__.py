@@ -1,0 +1,5 @@
+"""The challenge's tasks, each a class Task of its module, found by listing."""
+
+from research.contract.parts import Folder
+
+TASKS = Folder("research.evaluation.babylm.tasks", "Task")

@@ -1,0 +1,8 @@
+"""Global PIQA, nonparallel: which of two solutions a prompt goes on with, per token."""
+
+from research.evaluation.babylm.tasks import global_piqa_parallel
+
+
+class Task(global_piqa_parallel.Task):
+    official = full = fast = "global_piqa_nonparallel"
+    solutions = 2

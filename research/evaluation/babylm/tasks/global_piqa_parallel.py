@@ -1,0 +1,16 @@
+"""Global PIQA, parallel: which of four solutions a prompt goes on with, per token."""
+
+from research.evaluation.babylm.backends import Candidate
+from research.evaluation.babylm.choices import Choices, Item
+
+
+class Task(Choices):
+    official, rules = "global_piqa_parallel", ("babylm_2026",)
+    full = fast = "global_piqa_parallel"
+    normalised, solutions = True, 4
+
+    def items(self, row, stem, rules):
+        prompt = row["prompt"]
+        shown = tuple(f" {row[f'solution{n}']}" for n in range(self.solutions))
+        candidates = tuple(Candidate(prompt + each, each, prompt) for each in shown)
+        yield Item({"UID": row["example_id"]}, candidates, shown, int(row["label"]))

@@ -1,0 +1,7 @@
+"""Past tenses of invented verbs (Weissweiler et al. 2023), as people choose them."""
+
+from research.evaluation.babylm.tasks import wug_adj
+
+
+class Task(wug_adj.Task):
+    official, full, fast = "wug_past", "wug_past_tense", "wug_past_tense"
