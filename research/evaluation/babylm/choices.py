@@ -1,5 +1,4 @@
-"""Tasks of candidates: the likelier one is chosen, or their odds compared with people's.
-"""
+"""Tasks of candidates: the likelier one is chosen, or its odds are compared."""
 
 import json
 import zlib

@@ -19,9 +19,9 @@ from research.evaluation.sentence_scores import (
     Scorer,
     check_method,
 )
-from research.objectives.noise.scoring import ScoreRows
 from research.objectives.layout import input_format
 from research.objectives.losses.cross_entropy import masked_cross_entropy
+from research.objectives.noise.scoring import ScoreRows
 
 ROWS_PER_CALL = 4096
 """Rows of one shape that are made into arrays at once."""

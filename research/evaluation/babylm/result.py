@@ -24,7 +24,7 @@ class Result(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Its fields; null where there is no number."""
-        fields = self._asdict() | {"groups": {k: dict(v) for k, v in self.groups.items()}}
+        fields = self._asdict()
         ends = {name: _finite(fields[name]) for name in ("value", "low", "high")}
         return fields | ends | {"more": {k: _finite(v) for k, v in self.more.items()}}
 
@@ -98,9 +98,7 @@ def rho_result(model: Sequence[float], human: Sequence[float]) -> Result:
     return Result(rho, low, high, len(human), {"UID": {"avg": rho}})
 
 
-def fisher_interval(
-    r: float, count: int, factor: float = 1.0
-) -> tuple[float, float]:
+def fisher_interval(r: float, count: int, factor: float = 1.0) -> tuple[float, float]:
     """The interval of a correlation, by Fisher's z with variance factor / (n - 3);
     nan of too few items, or where |r| is 1."""
     if count < 4 or not abs(r) < 1:

@@ -1,4 +1,4 @@
-"""A folder's tokenizer.json, read as Hugging Face's PreTrainedTokenizerFast reads it."""
+"""A tokenizer.json, read as Hugging Face's PreTrainedTokenizerFast reads it."""
 
 import json
 import tempfile
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
-from research.data.tokenize.export_tokenizer import CONFIG, TOKENIZER, write_tokenizer
 from research.contract.errors import UserError
+from research.data.tokenize.export_tokenizer import CONFIG, TOKENIZER, write_tokenizer
 
 SPECIALS = "special_tokens_map.json"
 ROLES = ("bos", "eos", "cls", "sep", "mask", "pad", "unk")

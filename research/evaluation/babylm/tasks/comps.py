@@ -18,7 +18,5 @@ class Task(Choices):
         said = row["property_phrase"]
         prefixes = row["prefix_acceptable"], row["prefix_unacceptable"]
         texts = tuple(f"{prefix} {said}" for prefix in prefixes)
-        candidates = tuple(
-            Candidate(text, said, prefix) for text, prefix in zip(texts, prefixes)
-        )
+        candidates = tuple(map(Candidate, texts, [said] * 2, prefixes))
         yield Item({"UID": GROUPS[stem]}, candidates, texts)

@@ -16,16 +16,13 @@ class Task(Choices):
         read, said = contexts, targets[:1] * 2
         if rules.ewok_differs == "target":  # whose prefixes are both contexts there
             read, said = contexts[:1] * 2, targets
-        texts = tuple(f"{context} {target}" for context, target in zip(read, said))
+        texts = tuple(map("{} {}".format, read, said))
+        completions = tuple(map(" {}".format, said))
         groups = {
             "UID": row["Domain"],
             "context_type": row["ContextType"],
             "context_contrast": row["ContextDiff"],
             "target_contrast": row["TargetDiff"],
         }
-        candidates = tuple(
-            Candidate(text, f" {target}", context)
-            for text, target, context in zip(texts, said, contexts)
-        )
-        shown = tuple(f" {target}" for target in targets)
-        yield Item(groups, candidates, texts if said[0] == said[1] else shown)
+        candidates = tuple(map(Candidate, texts, completions, contexts))
+        yield Item(groups, candidates, texts if said[0] == said[1] else completions)

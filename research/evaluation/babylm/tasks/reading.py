@@ -1,4 +1,4 @@
-"""Reading times (de Varda et al. 2023): how much of them a word's surprisal explains."""
+"""Reading times (de Varda et al. 2023): what of them a word's surprisal explains."""
 
 # n words
 
@@ -26,8 +26,9 @@ SPILLOVER = (*BASE, "prev_length", "prev_pred")
 """Predictors beside surprisal; the second are also of the word before."""
 
 MISSING = frozenset(
-    "#N/A,#N/A N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QNAN,<NA>,N/A,NA,NULL,NaN,"
-    "None,n/a,nan,null,".split(",")
+    ["", "#N/A", "#N/A N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "None", "n/a", "null"]
+    + [sign + name for sign in ("", "-") for name in ("NaN", "nan")]
+    + [sign + name for sign in ("", "-") for name in ("1.#IND", "1.#QNAN")]
 )
 """Cells that pandas.read_csv reads as missing; a context that is one is "None"."""
 
@@ -69,8 +70,9 @@ class Task:
         found = {p: -s.total for p, s in zip(pairs, scores, strict=True)}
         table["pred"] = np.array([found[pair] for pair in asked])
         table["prev_pred"] = np.array([found.get(pair, np.nan) for pair in before])
-        more = dict(zip(("eye tracking, spaced", "self-paced, spaced"), gains(table)))
-        return result._replace(more=result.more | more)
+        eye, self_paced = gains(table)
+        more = {"eye tracking, spaced": eye, "self-paced, spaced": self_paced}
+        return result._replace(more={**result.more, **more})
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
