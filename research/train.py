@@ -19,6 +19,7 @@ from research.distributed import processes, sharding
 from research.distributed.peers import Peers
 from research.evaluation.best_evaluation import check_best_metric
 from research.evaluation.evaluations import Evaluations
+from research.files.json_files import write_json
 from research.files.paths import user_path
 from research.metrics import ranges
 from research.optimize.schedule import logged_rates
@@ -34,6 +35,8 @@ from research.program.setup import Program, count_parameters, first_state, label
 from research.program.start import check_start
 from research.program.step import host_means, num_scored
 from research.program.step_trace import StepTrace
+from research.program.words_seen import FILE as WORDS_FILE
+from research.program.words_seen import UNCOUNTED, WordPlan, make_plan
 from research.record import provenance
 from research.record.metric_writer import MetricWriter
 from research.record.workdir import (
@@ -85,6 +88,7 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
     if config.train.best_metric:
         check_best_metric(program, config)
     check_start(program, config, workdir)
+    words = make_plan(phases, config.train)
     origin = provenance.gather_provenance(
         program.data.fingerprint, program.constants.origins
     )
@@ -94,6 +98,9 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
     compile_seconds = time.monotonic() - compile_start
     compiled = f"compiled in {compile_seconds:.1f} s"
     lines = [*run_lines(program, phases, config), compiled]
+    if len(words.seen):
+        at = (f"{n:,} words after step {step:,}" for n, step in words.steps.items())
+        lines.append(", ".join([f"{words.seen[-1]:,} words are seen", *at]))
     if config.train.minutes:
         lines.append(
             f"the run ends after {config.train.minutes:g} minutes of steps, or after "
@@ -103,9 +110,11 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
     for line in lines:
         processes.print_from_process_0(line)
     with sharding.context(program.mesh):
-        loop = Loop(program, phases, config, workdir, peers)
+        loop = Loop(program, phases, config, workdir, peers, words)
         if jax.process_index() == 0:  # now that the run is that of its checkpoints
             write_run_config(workdir, config_dict)
+            if len(words.seen):
+                write_json(workdir / WORDS_FILE, words.to_json())
             if program.data.vocabulary:
                 program.data.vocabulary.save(workdir)
         loop.run()
@@ -144,10 +153,13 @@ class Loop:
         config: Any,
         workdir: Any,
         peers: Any,
+        words: WordPlan = UNCOUNTED,
     ):
         self.program, self.phases, self.config = program, phases, config
         self.workdir, self.peers = epath.Path(workdir), peers
+        self.words = words
         self.checkpoints = Checkpoints(workdir, keep=config.train.keep_checkpoints)
+        self.checkpoints.kept_steps = set(words.steps.values())
         restored = self.checkpoints.restore(program.abstract_state)
         self.steps_done = restored.step if restored else 0
         self.seconds = self.tokens_scored = 0.0  # seconds: in steps alone
@@ -244,6 +256,7 @@ class Loop:
                 pending = self.steps_done, self.copy(self.state.sums)
             evaluates = self._is_due(train.eval_every)
             saves = self._is_due(train.checkpoint_every)
+            saves |= self.steps_done in self.checkpoints.kept_steps
             if evaluates or saves:
                 self._log(*(pending or self._sums()), partial=not pending)
                 pending = None
@@ -317,6 +330,8 @@ class Loop:
         line["learning_rate"] = self._learning_rate(step)
         line["tokens_seen"] = seen
         line["tokens_scored"] = self.tokens_scored
+        if len(self.words.seen):
+            line["words_seen"] = self.words.seen_by(step)
         self.writer.write(step, line)
         speed = {"seconds": self.seconds, "tokens_per_second": tokens_per_second}
         self.writer.write_speed(step, speed)

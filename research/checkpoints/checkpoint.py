@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -57,6 +57,7 @@ class Checkpoints:
         self.folder = absolute_path(workdir) / FOLDER
         self.keep = keep
         self.best = 0  # a step that is kept however old it is
+        self.kept_steps: Collection[int] = ()  # more of these
         self.saving: int | None = None  # the step that may not be finished yet
         self.saved_shapes: dict[str, tuple[int, ...]] = {}  # of its arrays
         self.is_process_0 = jax.process_index() == 0
@@ -119,7 +120,7 @@ class Checkpoints:
         if self.is_process_0 and _is_finished(self.folder / str(self.saving)):
             self.saving = None
             old = list(finished_steps(self.folder))[self.keep :]
-            for step in (step for step in old if step != self.best):
+            for step in set(old) - {self.best, *self.kept_steps}:
                 _delete_checkpoint(self.folder / str(step))
 
     def wait(self) -> None:

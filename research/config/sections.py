@@ -242,6 +242,11 @@ class Train:
     eval_every: int = number(200, least=0)  # steps; 0: only at the end
     checkpoint_every: int = number(200, least=0)  # steps; 0: only at the end
     keep_checkpoints: int = number(2, least=1)  # newest checkpoints that stay
+    checkpoint_words: list = dataclasses.field(default_factory=list)  # words seen after
+    # which a checkpoint is saved, and stays, as in [1000000, 2000000]; a text that is
+    # read twice counts twice (BabyLM's checkpoints). []: none
+    max_words: int = number(0, least=0, most=2**50)  # that training may see; a run with
+    # more steps is refused. 0: any
     best_metric: str = free_text("")  # of evaluations, see research/metrics: the
     # checkpoint of the best one stays, too; it is tested at the end, and is what opens
     # the run. "": the newest is
@@ -262,6 +267,13 @@ class Train:
             raise ValueError(
                 "train.init_layers has whole numbers from 0, as in [0, 2], not "
                 f"{[*self.init_layers]!r}"
+            )
+        words = [*self.checkpoint_words]
+        whole = all(type(n) is int and n > 0 for n in words)
+        if not whole or words != sorted({*words}):
+            raise ValueError(
+                "train.checkpoint_words must be ascending whole numbers above 0, as in "
+                f"[1000000, 2000000], got {words!r}"
             )
         match self.profile_steps:
             case [] | ():

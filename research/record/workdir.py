@@ -31,7 +31,9 @@ CHANGEABLE_KEYS = (
     "mesh.fsdp",
     "mesh.tensor",
     "train.checkpoint_every",
+    "train.checkpoint_words",
     "train.keep_checkpoints",
+    "train.max_words",
     "train.profile_steps",
     "train.wandb",
 )

@@ -126,11 +126,23 @@ class TextSource:
 
         step: that reads them, if length buckets moved them to another one.
         """
+        *places, backward = self._training_places(counter, step)
+        order = {"seed": self.seed, "shuffle": not self.contiguous, "length": length}
+        return self.make_rows(*places, **order, backward=backward)
+
+    def texts(self, counter: np.ndarray) -> Example:
+        """The text of training rows of the counters g [n] int64, before corruption."""
+        *places, _ = self._training_places(counter, None)
+        order = {"seed": self.seed, "shuffle": not self.contiguous}
+        return self.raw_examples(*places, **order)[0]
+
+    def _training_places(self, counter: np.ndarray, step: int | None) -> tuple:
+        """corpus, position, epoch, step and whether they are read backward, each [n],
+        of training rows."""
         own_step, row = np.divmod(counter, self.batch_size)
         step = own_step if step is None else np.full_like(counter, step)
         if not self.contiguous:
-            order = {"seed": self.seed, "shuffle": True, "length": length}
-            return self.make_rows(*self._locate(counter), step, **order)
+            return *self._locate(counter), step, False
         corpus = self._contiguous_rows.corpus[row]
         number = self._contiguous_rows.number[row]
         epoch, position = np.empty((2, len(counter)), np.int64)
@@ -144,8 +156,7 @@ class TextSource:
                 reverse=self.reverse,
             )
         backward = reads_backward(number, epoch) & self.reverse
-        order = {"seed": self.seed, "shuffle": False, "backward": backward}
-        return self.make_rows(corpus, position, epoch, step, **order)
+        return corpus, position, epoch, step, backward
 
     def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
         """Each example once, corpus by corpus, `size` rows at a time.

@@ -39,6 +39,11 @@ SPELLINGS = {
 }
 
 
+SPELLS_SPACE = ("unigram", "bpe", "bytebpe")
+"""Types of vocabularies in which the first piece of a word, and no other, begins with a
+space; WordPiece's do not say whether a full stop follows one."""
+
+
 class Encoded(NamedTuple):
     """The tokens of several units, concatenated."""
 
@@ -195,6 +200,25 @@ class Vocabulary:
         characters = [sum(b & 0xC0 != 0x80 for b in each) for each in self._piece_bytes]
         spaces = self._starts_with_space.astype(int) + self._ends_word
         return np.array(characters, np.int64) - spaces
+
+    @functools.cached_property
+    def begins_word(self) -> np.ndarray:
+        """[V] bool: pieces that begin what `str.split` yields, of which a text thus has
+        as many words as such pieces.
+
+        Raises:
+          UserError: the pieces do not say where white space is, or there may be several
+            in a run.
+        """
+        if self.keep_whitespace or self.tokenizer_type not in SPELLS_SPACE:
+            own = "keep" if self.keep_whitespace else self.tokenizer_type
+            raise UserError(
+                f"words are counted by pieces that begin with a space, but data."
+                f"{'whitespace' if self.keep_whitespace else 'vocabulary'} is {own}; "
+                f"set data.vocabulary to one of {', '.join(SPELLS_SPACE)}, and "
+                "data.whitespace=collapse"
+            )
+        return np.array([text[:1] == b" " for text in self._piece_bytes])
 
     @functools.cached_property
     def _starts_with_space(self) -> np.ndarray:
