@@ -10,7 +10,7 @@ def config_objective(config: Any) -> objectives.Objective:
     """The objective of a config, on packed rows if data.packing is best_fit.
 
     Raises:
-      UserError: as `make_objective`; or data.length is too small for it, its rows
+      UserError: as `make_objective`; or data.length is not legal for it, its rows
         cannot be packed, they cannot have the lengths of data.length_buckets, or a
         vocabulary that is to be trained has too few sentinels.
     """
@@ -28,6 +28,11 @@ def config_objective(config: Any) -> objectives.Objective:
         raise UserError(
             f"data.length is {length}, but objective {config.objective.name} needs at "
             f"least {objective.min_length} for its specials and something to score"
+        )
+    if length % objective.length_multiple:
+        raise UserError(
+            f"data.length must be a multiple of {objective.length_multiple}, which "
+            f"objective {config.objective.name} reads at once, got {length}"
         )
     if config.data.packing == "best_fit":
         objective.batch_spec(length)  # raises if it cannot be packed
