@@ -3,10 +3,10 @@
 The score of a text is minus the loss of the run's objective: log p(text) for lm, fim
 and plm; a pseudo-log-likelihood for mlm and others that mask tokens (each token, or
 each and the later ones of its word, hidden in turn) and for dae, bart and mass (each
-word hidden, and written by the decoder); for masked_diffusion a lower bound of
-log p(text) by 128 draws of masks, whose standard error is beside it; for electra the
-sum of log P(original), minus its discriminator's energy. For joint and mix it is that of a part:
---method=PART.METHOD. A text for tlm is in its first language, or in that of
+word hidden, and written by the decoder); for masked_diffusion a lower bound of log
+p(text) by 128 draws of masks, whose standard error is beside it; for electra the sum of
+log P(original), minus its discriminator's energy. For joint and mix it is that of a
+part: --method=PART.METHOD. A text for tlm is in its first language, or in that of
 --config.objective.languages.
 
 Prints a table with 95 % intervals, and writes it to table.json and the scores of each

@@ -79,7 +79,7 @@ def score_rows(
             axis=1,
         )
         draw = (part + draw) / STRATA
-    if method == "independent":
+    if method == "independent" and not exact:
         t = MIN_T + (1 - MIN_T) * draw
         rate = np.repeat(t, size, axis=1)[:, :length]
         chosen = candidate & (counter_rng.uniform(key, "mask", length) < rate)

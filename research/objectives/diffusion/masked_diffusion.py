@@ -18,7 +18,6 @@ import numpy as np
 
 from research import networks, objectives
 from research.contract.batch import ArraySpec, Example, VocabInfo, input_specs
-from research.contract.errors import UserError
 from research.contract.fields import choice, fraction, number
 from research.data import counter_rng
 from research.data.rows import TextSpec

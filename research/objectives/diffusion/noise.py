@@ -1,4 +1,4 @@
-"""Masks of discrete diffusion: rates, the weights of a bound on log p, and who is hidden.
+"""Masks of discrete diffusion: rates, weights of a bound on log p, masked tokens.
 
 The bound on -log p(text) of a model that predicts masked tokens is the mean, over t in
 (0, 1) and masks of independent tokens at rate 1 - alpha(t), of
