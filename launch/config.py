@@ -13,12 +13,11 @@ from launch.config_starts import folder_keys, set_layers, start_of, teacher_keys
 from launch.config_values import flatten, override, pair, plain
 from research import networks
 from research.config import base, sections
+from research.config.config import Config
 from research.config.identity import read_run_config
-from research.config.objective import config_objective
 from research.config.phases import run_phases
 from research.config.sections import SECTIONS
 from research.contract.errors import UserError, unknown
-from research.contract.parts import check_section
 from research.files.json_files import digest
 from research.interop.huggingface import SOURCE
 
@@ -51,8 +50,8 @@ def load_config(
     *,
     workdir: epath.PathLike = "",
     reads_start: bool = True,
-) -> ConfigDict:
-    """The locked config of an experiment.
+) -> Config:
+    """The config of an experiment, checked.
 
     A run whose parameters it starts from (train.init_from) sets the keys of
     `start_keys` that are not given; so does a model hf:DIR.
@@ -88,18 +87,16 @@ def load_config(
     for key, value in overrides.items():
         override(config, key, value)
     set_layers(config, given)
-    _check_sections(config)
     if reads_start:
-        sections.check_split(config.data)
         _tell_unread(config, overrides)
-    pattern = config_objective(config).pattern
-    network = networks.from_config(config.model)
-    networks.check_abilities(network, networks.Needs(pattern=pattern))
-    if config.train.phases:
-        for phase in run_phases(config):
-            _check_sections(phase.config, where="train.phases: ")
-            config_objective(phase.config)
-    return config
+    typed = Config.of(config)
+    if reads_start:
+        sections.check_split(typed.data)
+    needs = networks.Needs(pattern=typed.objective.pattern)
+    networks.check_abilities(typed.model, needs)
+    if typed.train.phases:
+        run_phases(typed)
+    return typed
 
 
 def _tell_unread(config: ConfigDict, overrides: Mapping[str, Any]) -> None:
@@ -117,7 +114,7 @@ def _tell_unread(config: ConfigDict, overrides: Mapping[str, Any]) -> None:
             )
 
 
-def run_config(workdir: epath.Path, overrides: Mapping[str, str]) -> ConfigDict:
+def run_config(workdir: epath.Path, overrides: Mapping[str, str]) -> Config:
     """A run's config with some other values, and the run's vocabulary.
 
     Raises:
@@ -131,7 +128,7 @@ def run_config(workdir: epath.Path, overrides: Mapping[str, str]) -> ConfigDict:
     return load_config(base.__file__, flat, reads_start=False)
 
 
-def changes_suffix(workdir: epath.Path, config: ConfigDict) -> str:
+def changes_suffix(workdir: epath.Path, config: Config) -> str:
     """A suffix for the folder of an evaluation whose config differs from the run's.
 
     Args:
@@ -143,9 +140,7 @@ def changes_suffix(workdir: epath.Path, config: ConfigDict) -> str:
     """
     from research.record.workdir import fixed_keys  # imports JAX
 
-    own, given = (
-        fixed_keys(each.to_dict()) for each in (run_config(workdir, {}), config)
-    )
+    own, given = (fixed_keys(each.values) for each in (run_config(workdir, {}), config))
     changed = {
         key: value
         for key, value in given.items()
@@ -233,26 +228,3 @@ def _set_section(config: ConfigDict, name: str, values: Mapping[str, Any]) -> No
             for key, value in values.items()
         }
     )
-
-
-def _check_sections(config: ConfigDict, *, where: str = "") -> None:
-    """Checks all keys except the objective's against their declarations.
-
-    Args:
-      where: the beginning of the error's line.
-
-    Raises:
-      UserError: a key is unknown, or a value is not legal.
-    """
-    flat = flatten(config)
-    for name in SECTIONS.keys() - {"objective"}:
-        prefix = sections.dotted(name)
-        values = {
-            key.removeprefix(prefix): value
-            for key, value in flat.items()
-            if (key.startswith(prefix) if name else "." not in key)
-        }
-        try:
-            check_section(SECTIONS[name], values, prefix, keys=flat)
-        except UserError as error:
-            raise UserError(f"{where}{error}") from error

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         if line := ranges_line(result["ranges"]):
             print(line, file=sys.stderr)
         entropy = result["token_entropy"]
-        for line in learning_warnings(result["metrics"], config, entropy):
+        for line in learning_warnings(result["metrics"], config.values, entropy):
             print(f"warning: {line}", file=sys.stderr)
     if peers.num_processes > 1:
         exit_now(cli.DONE)

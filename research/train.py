@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from etils import epath
 
 from research.checkpoints.checkpoint import Checkpoints
+from research.config.config import Config
 from research.config.identity import flatten, write_run_config
 from research.config.phases import Phase
 from research.contract.errors import NonFiniteError, PreemptedError
@@ -48,7 +49,7 @@ from research.record.workdir import (
 
 
 def train(
-    config: Any,
+    config: Config,
     workdir: epath.PathLike,
     *,
     devices: Sequence[jax.Device] | None = None,
@@ -77,13 +78,18 @@ def train(
       PreemptedError: the run was requested to stop, and is saved.
     """
     workdir = epath.Path(user_path(workdir))
-    with open_workdir(workdir, config.to_dict()) as result:
+    with open_workdir(workdir, config.values) as result:
         return result or _train(config, workdir, devices, peers or Peers())
 
 
-def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict:
+def _train(
+    config: Config,
+    workdir: epath.Path,
+    devices: Sequence[jax.Device] | None,
+    peers: Peers,
+) -> dict[str, Any]:
     """`train`, as the one writer of the workdir."""
-    start_time, config_dict = time.monotonic(), config.to_dict()
+    start_time, config_dict = time.monotonic(), config.values
     program, phases = build_phases(config, devices)
     if config.train.best_metric:
         check_best_metric(program, config)
@@ -150,7 +156,7 @@ class Loop:
         self,
         program: Program,
         phases: list[Phase],
-        config: Any,
+        config: Config,
         workdir: Any,
         peers: Any,
         words: WordPlan = UNCOUNTED,
@@ -163,7 +169,7 @@ class Loop:
         restored = self.checkpoints.restore(program.abstract_state)
         self.steps_done = restored.step if restored else 0
         self.seconds = self.tokens_scored = 0.0  # seconds: in steps alone
-        digest = config_digest(config.to_dict())
+        digest = config_digest(config.values)
         self.origin = {
             "config": digest,
             "data": program.data.fingerprint,
@@ -178,7 +184,7 @@ class Loop:
         self.writer = MetricWriter(
             workdir,
             step=self.steps_done,
-            config=flatten(config.to_dict()),
+            config=flatten(config.values),
             write_files=jax.process_index() == 0,
         )
         self.learning_rates = logged_rates(

@@ -9,6 +9,7 @@ import pytest
 
 from launch.config import load_config
 from research import networks, objectives
+from research.config.config import Config
 from research.distributed import sharding
 from research.program.setup import build_program, train_batches
 from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
@@ -44,10 +45,10 @@ def test_it_learns(name, copied, tmp_path, monkeypatch):
         keys["model.heads"] = None  # which a network need not have
     config = tiny_config(folder, f"../docs/examples/experiments/{name}", **keys)
     small = load_config("experiments/lm.py", {})
-    teacher = {f"model.{key}": small.model[key] for key in SIZES}
+    teacher = {f"model.{key}": small.values["model"][key] for key in SIZES}
     save_untrained(tmp_path / "runs" / "lm", tiny_config(folder, "lm", **teacher))
     monkeypatch.chdir(tmp_path)  # where an example that reads a run finds it
-    program = build_program(config, jax.devices()[:1])
+    program = build_program(Config.of(config), jax.devices()[:1])
     losses = []
     with sharding.context(program.mesh):
         state = program.init(program.key_data())

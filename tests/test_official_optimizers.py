@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from launch.config import load_config
-from launch.config_values import flatten
 
 FOLDER = Path(__file__).parents[1] / "experiments"
 
@@ -100,5 +99,5 @@ def test_it_is_the_official_optimizer(spec):
     path = f"{FOLDER / name}.py:{size}"
     pairs = dict(pair.split("=") for pair in OFFICIAL[spec].split())
     official = {k if "." in k else f"optimizer.{k}": v for k, v in pairs.items()}
-    ours, expected = flatten(load_config(path)), flatten(load_config(path, official))
+    ours, expected = load_config(path).flat, load_config(path, official).flat
     assert ours == expected

@@ -25,6 +25,7 @@ from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.user_code import module_at
 from research import objectives
+from research.config.config import Config
 from research.contract.errors import UserError
 from research.program import flops
 from research.program.setup import build_program
@@ -280,7 +281,7 @@ def test_perplexities_are_of_one_text_in_one_order():
         own = trial.config | budgets.ON_ONE_DEVICE | {"data.vocabulary": "unigram"}
         config = load_config(trial.experiment, own)
         vocab = placeholder_vocab(config)
-        program = build_program(config, jax.devices()[:1], vocab=vocab)
+        program = build_program(Config.of(config), jax.devices()[:1], vocab=vocab)
         shapes = jax.tree.leaves(program.abstract_state.params)
         parameters = sum(math.prod(leaf.shape) for leaf in shapes)
         size[name] = parameters, flops.step_flops(program)[0]

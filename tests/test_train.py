@@ -11,6 +11,7 @@ from etils import epath
 
 from research import train as loop
 from research.checkpoints.checkpoint import finished_steps
+from research.config.config import Config
 from research.contract.errors import PreemptedError, UserError
 from research.optimize import optimizer
 from research.optimize.schedule import logged_rates
@@ -93,7 +94,7 @@ def train_until_killed(config, workdir, monkeypatch):
 
     monkeypatch.setattr(loop.Loop, "_log", log_or_die)
     with pytest.raises(KilledError):
-        train(config, workdir)
+        train(Config.of(config), workdir)
     assert not (workdir / "result.json").exists()
     monkeypatch.setattr(loop.Loop, "_log", log)
 
@@ -137,7 +138,7 @@ def test_an_interrupt_says_from_where_a_run_goes_on(
     monkeypatch.setattr(loop.Loop, "_log", log_or_stop)
     config = tiny_config(folder, **{"train.checkpoint_every": 4})
     with pytest.raises(KeyboardInterrupt, match=words):
-        train(config, tmp_path)
+        train(Config.of(config), tmp_path)
 
 
 def test_a_resumed_stream_goes_on_from_its_state(folder, tmp_path, monkeypatch):
@@ -146,9 +147,9 @@ def test_a_resumed_stream_goes_on_from_its_state(folder, tmp_path, monkeypatch):
     shape = {"model.width": 8, "model.inner_width": 12, "model.layers": 2}
     others = {"model.heads": None, "model.feedforward": None, "train.eval_every": 0}
     config = tiny_config(folder, "awd_lstm", **words, **shape, **others)
-    train(config, tmp_path / "whole")
+    train(Config.of(config), tmp_path / "whole")
     train_until_killed(config, tmp_path / "killed", monkeypatch)
-    train(config, tmp_path / "killed")
+    train(Config.of(config), tmp_path / "killed")
     workdirs = tmp_path / "whole", tmp_path / "killed"
     jax.tree.map(np.testing.assert_array_equal, *map(last_params, workdirs))
     assert read_metrics(workdirs[0]) == read_metrics(workdirs[1])
@@ -160,7 +161,7 @@ def test_a_run_ends_when_its_minutes_are_used(folder, tmp_path, monkeypatch, cap
     fake = SimpleNamespace(monotonic=lambda: 60.0 * next(clock))
     monkeypatch.setattr(loop, "time", fake)
     config = tiny_config(folder, **{"train.minutes": 2.0, "train.checkpoint_every": 2})
-    result = train(config, tmp_path)
+    result = train(Config.of(config), tmp_path)
     steps = result["steps"]
     assert steps == 4 and [x["step"] for x in read_metrics(tmp_path)] == [3, 4, 4]
     logged = [x for x in read_metrics(tmp_path) if "train/loss" in x]
@@ -169,7 +170,7 @@ def test_a_run_ends_when_its_minutes_are_used(folder, tmp_path, monkeypatch, cap
     assert f"the run ends after step {steps} of 12" in capsys.readouterr().err
     before = read_metrics(tmp_path)
     (tmp_path / "result.json").unlink()
-    again = train(config, tmp_path)
+    again = train(Config.of(config), tmp_path)
     assert again["steps"] == steps and again["metrics"] == result["metrics"]
     assert again["train_seconds"] == result["train_seconds"] >= 120
     assert read_metrics(tmp_path) == before
@@ -190,8 +191,8 @@ def test_a_run_whose_minutes_end_between_logged_steps_counts_all_its_tokens(
     if stopped:
         with pytest.raises(PreemptedError, match="after step 5"):
             devices, peers = jax.devices()[:1], StoppingPeers(6)
-            loop.train(config, tmp_path, devices=devices, peers=peers)
-    result = train(config, tmp_path)
+            loop.train(Config.of(config), tmp_path, devices=devices, peers=peers)
+    result = train(Config.of(config), tmp_path)
     logged, _ = read_metrics(tmp_path)
     assert logged["step"] == result["steps"] == 5 and "train/loss" in logged
     assert result["tokens_scored"] == logged["tokens_scored"] > 0
@@ -230,7 +231,7 @@ def test_it_resumes_on_other_devices_and_meshes(uninterrupted, folder, tmp_path)
             if nth:
                 words = f"stopped after step {step}, which is saved"
                 stack.enter_context(pytest.raises(PreemptedError, match=words))
-            loop.train(config, tmp_path, devices=devices, peers=peers)
+            loop.train(Config.of(config), tmp_path, devices=devices, peers=peers)
         assert next(finished_steps(tmp_path / "checkpoints")) == step
     expected, found = read_metrics(uninterrupted[0]), before + read_metrics(tmp_path)
     assert [line.keys() for line in found] == [line.keys() for line in expected]
@@ -243,11 +244,13 @@ def test_a_frozen_run_that_is_stopped_goes_on(folder, tmp_path):
     keys = {"optimizer.frozen": "token,stack", "mesh.data": 1, "mesh.fsdp": 2}
     keys |= {"train.steps": 6, "train.eval_every": 0, "train.checkpoint_every": 0}
     config, devices = tiny_config(folder, **keys), jax.devices()[:2]
-    loop.train(config, tmp_path / "whole", devices=devices)
+    loop.train(Config.of(config), tmp_path / "whole", devices=devices)
     with pytest.raises(PreemptedError, match="after step 3"):
-        loop.train(config, tmp_path / "run", devices=devices, peers=StoppingPeers(4))
+        loop.train(
+            Config.of(config), tmp_path / "run", devices=devices, peers=StoppingPeers(4)
+        )
     stopped = last_params(tmp_path / "run")
-    loop.train(config, tmp_path / "run", devices=devices)
+    loop.train(Config.of(config), tmp_path / "run", devices=devices)
     whole, resumed = (last_params(tmp_path / name) for name in ("whole", "run"))
     jax.tree.map(np.testing.assert_array_equal, whole, resumed)
     for part in ("token", "stack"):
@@ -298,7 +301,10 @@ def test_a_loss_that_is_not_finite_stops_the_run(folder, tmp_path):
     diverging = {"optimizer.learning_rate": 1e30, "optimizer.clip_norm": 0.0}
     with pytest.raises(loop.NonFiniteError, match=r"train/loss is .* by step"):
         train(
-            tiny_config(folder, **diverging, **{"train.checkpoint_every": 0}), tmp_path
+            Config.of(
+                tiny_config(folder, **diverging, **{"train.checkpoint_every": 0})
+            ),
+            tmp_path,
         )
     assert not (tmp_path / "result.json").exists()
 
@@ -329,7 +335,7 @@ def test_fine_tuning_starts_from_the_other_run(uninterrupted, folder, tmp_path, 
     }
     start["train.steps"] = 3
     config = tiny_config(folder, **start, **{"optimizer.learning_rate": 0.0})
-    train(config, tmp_path)
+    train(Config.of(config), tmp_path)
     jax.tree.map(
         np.testing.assert_array_equal, *map(last_params, (uninterrupted[0], tmp_path))
     )
@@ -394,7 +400,7 @@ def test_losses_do_not_depend_on_mesh_or_accumulation(
     losses, calls = [], []
 
     def recording_build(config, devices):
-        program = build_program(config, devices)
+        program = build_program(Config.of(config), devices)
 
         def evaluate(params, carry, sums, batch):
             calls.append(all(leaf.is_ready() for leaf in jax.tree.leaves(sums)))
@@ -406,7 +412,11 @@ def test_losses_do_not_depend_on_mesh_or_accumulation(
         if devices > 1:
             monkeypatch.setattr(compiled_phases, "build_program", recording_build)
         workdir = tmp_path / str(devices)
-        train(tiny_config(folder, objective, **short, **changes), workdir, devices)
+        train(
+            tiny_config(folder, objective, **short, **changes),
+            workdir,
+            devices,
+        )
         lines = read_metrics(workdir)
         losses.append([v for line in lines for k, v in line.items() if "/loss" in k])
     assert len(calls) > 50 and all(calls)

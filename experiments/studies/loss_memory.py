@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from launch.measure.tpu_topology import set_environment, topology_devices
+from research.distributed.options import MeshOptions
 
 ROWS, LENGTH, WIDTH = 32, 512, 768
 SIZES = (32768, 131072)
@@ -42,7 +43,7 @@ def figures(devices: Sequence[Any], size: int, form: str) -> list[str]:
     from research.program.flops import peak_bytes
 
     sizes = {"data": 1, "fsdp": 1, "tensor": len(devices)}
-    mesh = sharding.make_mesh(sizes, devices)
+    mesh = sharding.make_mesh(MeshOptions(**sizes), devices)
 
     def loss(feature, table, bias, target, weight):
         readout = SimpleNamespace(feature=feature, table=table, bias=bias, size=size)

@@ -11,10 +11,9 @@ import numpy as np
 
 from launch.cli import Parser, main
 from launch.config import load_config
-from research.config.objective import config_objective
 from research.contract.batch import NEVER
-from research.data.pipeline import open_data
 from research.data.rows.packing.documents import text_sizes
+from research.program.setup import open_run_data
 
 LENGTHS = (128, 512, 2048)
 OBJECTIVES = ("lm", "mlm", "plm", "electra", "dae", "bart", "mass")
@@ -49,7 +48,7 @@ def print_row(label: str, cells: list[str]) -> None:
 def open_train(config: str, overrides: dict):
     """The training pipeline of a config."""
     loaded = load_config(config, overrides)
-    return open_data(loaded, config_objective(loaded)).train
+    return open_run_data(loaded).train
 
 
 def padding(pipeline) -> str:

@@ -43,7 +43,7 @@ def reads(experiment: str, overrides: dict[str, Any], pattern: str) -> np.ndarra
     keys = {"model.width": 16} if experiment != "textcnn" else {}
     config = load_config(f"experiments/{experiment}.py:tiny", {**keys, **overrides})
     vocab, length = vocab_info(len(TEXT.split())), len(WORDS)
-    options = networks.from_config(config.model)
+    options = config.model
     network = networks.build(options, networks.Needs(pattern=pattern), vocab)
     first = vocab.ordinary_ids[0]
     texts = np.tile(first + np.arange(length), (length + 1, 1))

@@ -20,10 +20,10 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from launch.cli import Parser, main, whole
 from launch.config import load_config
+from research.config.config import Config
 from research.contract.errors import UserError
 
 BOOLEANS = {"true": True, "false": False}
@@ -45,19 +45,23 @@ def run(args: argparse.Namespace) -> None:
     print(json.dumps(figures, indent=2))
 
 
-def _timed_config(args: argparse.Namespace, overrides: dict[str, str]) -> Any:
+def _timed_config(args: argparse.Namespace, overrides: dict[str, str]) -> Config:
     """The config, with the steps that are timed and nothing else."""
     config = load_config(args.config, overrides)
-    with config.unlocked():
-        config.train.steps = args.turns * args.steps + config.optimizer.warmup_steps + 1
-        config.train.eval_every = config.train.checkpoint_every = 0
-        config.train.log_every = args.steps
-        config.data.length_buckets = []
-    return config
+    steps = args.turns * args.steps + config.optimizer.warmup_steps + 1
+    return config.with_values(
+        {
+            "train.steps": steps,
+            "train.eval_every": 0,
+            "train.checkpoint_every": 0,
+            "train.log_every": args.steps,
+            "data.length_buckets": [],
+        }
+    )
 
 
 def compare(
-    config: Any, other: Any, turns: int, steps: int, flags: Mapping[str, str] = {}
+    config: Config, other: Config, turns: int, steps: int, flags: Mapping[str, str] = {}
 ) -> dict:
     """Times the compiled steps of two configs in `turns` alternating turns.
 

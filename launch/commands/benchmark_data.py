@@ -15,9 +15,8 @@ import time
 from launch.cli import Parser, main, whole
 from launch.config import load_config
 from research import objectives
-from research.config.objective import config_objective
 from research.contract.errors import UserError
-from research.data.pipeline import open_data
+from research.program.setup import open_run_data
 
 MIN_ROUND_S = 0.5
 
@@ -30,7 +29,7 @@ def run(args) -> None:
         try:
             config = load_config(args.config, {**args.overrides, **one_length})
             tokens = config.train.batch * config.data.length
-            data = open_data(config, config_objective(config))
+            data = open_run_data(config)
             rates[name] = max(
                 tokens * _batches_per_second(data.train) for _ in range(args.rounds)
             )

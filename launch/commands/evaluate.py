@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     name = f"{split}-{step}-{program.data.eval.fingerprint[:8]}"
     name += changes_suffix(workdir, config)
     folder = workdir / "evaluations" / name
-    facts = {"config": config.to_dict(), "data": program.data.eval.fingerprint}
+    facts = {"config": config.values, "data": program.data.eval.fingerprint}
     found = {"metrics": scores.metrics, "margins": dict(scores.margins)}
     for metric, value in scores.metrics.items():
         margin = scores.margins.get(metric)
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     if line := ranges_line(facts["ranges"]):
         print(line, file=sys.stderr)
     named = {f"{split}/{name}": value for name, value in scores.metrics.items()}
-    for line in learning_warnings(named, config, program.data.token_entropy):
+    for line in learning_warnings(named, config.values, program.data.token_entropy):
         print(f"warning: {line}", file=sys.stderr)
     write_json(folder / "metrics.json", found | facts)
     if scores.items:

@@ -18,15 +18,14 @@ from launch import cli
 from launch.backends import attempt_log, run_attempt, scheduler, submit
 from launch.config import load_config
 from research.config.identity import CONFIG_FILE
-from research.config.objective import config_objective
 from research.config.phases import run_phases
 from research.contract.errors import UserError
-from research.data.pipeline import open_data
 from research.data.source import saved_batches
 from research.data.source.build import with_test_split
 from research.files.existence import exists
 from research.files.json_files import read_json, write_json
 from research.files.paths import absolute_path
+from research.program.setup import open_run_data
 
 MAX_SHARDS = 256
 """The most processes of --shards; each has at least a gigabyte of text to do."""
@@ -82,16 +81,21 @@ def run(args) -> int:
             "is in data.cache_dir"
         )
     for phase in run_phases(config):
-        # The index of its length.
-        open_data(phase.config, config_objective(phase.config))
-    objective = config_objective(config)
-    if (tested := with_test_split(config, objective)) is not None:
-        open_data(tested, objective)
-    data = open_data(config, objective)
+        open_run_data(phase.config)  # the index of its length
+    if (tested := with_test_split(config.data, config.objective)) is not None:
+        open_run_data(dataclasses.replace(config, data=tested))
+    data = open_run_data(config)
     _print_counts(data.counts)
     if args.output:
         folder = epath.Path(args.output)
-        saved_batches.save_batches(config, data, folder, args.batches)
+        saved_batches.save_batches(
+            config.data,
+            config.objective,
+            data,
+            folder,
+            seed=config.seed,
+            steps=args.batches,
+        )
         print(f"{args.batches} batches in {folder}: --config.data.task={folder}")
     if args.shard:
         write_json(epath.Path(args.shard) / run_attempt.RESULT, data.counts)

@@ -3,10 +3,9 @@
 The score of a text is minus the loss of the run's objective: log p(text) for lm, fim
 and plm; a pseudo-log-likelihood for mlm and others that mask tokens (each token, or
 each and the later ones of its word, hidden in turn) and for dae, bart and mass (each
-word hidden, and written by the decoder); for masked_diffusion a lower bound of log
-p(text) by 128 draws of masks, whose standard error is beside it; for electra the sum of
-log P(original), minus its discriminator's energy. For joint and mix it is that of a
-part: --method=PART.METHOD. A text for tlm is in its first language, or in that of
+word hidden, and written by the decoder); for electra the sum of log P(original), minus
+its discriminator's energy. For joint and mix it is that of a part:
+--method=PART.METHOD. A text for tlm is in its first language, or in that of
 --config.objective.languages.
 
 Prints a table with 95 % intervals, and writes it to table.json and the scores of each
@@ -27,7 +26,6 @@ from etils import epath
 
 from launch.cli import DONE, FAILED, Parser, main, whole
 from launch.config import changes_suffix, run_config
-from research.config.objective import config_objective
 from research.contract.errors import unknown
 from research.files.existence import exists
 
@@ -101,7 +99,7 @@ def _score_run(
     from research.record.workdir import check_same_constants
 
     config, task = run_config(workdir, args.overrides), TASKS[args.task]
-    method = check_method(config_objective(config), args.method)
+    method = check_method(config.objective, args.method)
     hash = files_hash[:8] + changes_suffix(workdir, config)
     if args.groups or args.limit:  # as of changed keys: no score of a table
         hash += f".{digest([args.groups, args.limit])[:4]}"
@@ -142,13 +140,12 @@ def _score(scorer: Any, items: Sequence[Any]) -> list[list[Any]]:
     """The scores of the texts of each item; shows how far it is."""
     texts = [text for item in items for text in item.texts]
     contexts = [context for item in items for context in item.contexts]
-    draws = [item.id for item in items for _ in item.texts]
     found: list[Any] = []
     for begin in range(0, len(texts), TEXTS_PER_LINE):
         if begin:
             print(f"{begin:,} of {len(texts):,} texts are scored", flush=True)
         own = slice(begin, begin + TEXTS_PER_LINE)
-        found += scorer(texts[own], contexts[own], draws=draws[own])
+        found += scorer(texts[own], contexts[own])
     scores = iter(found)
     return [[next(scores) for _ in item.texts] for item in items]
 

@@ -15,6 +15,7 @@ came from and those of --beside. E/shrink.json has the same figures.
 """
 
 import argparse
+import copy
 import json
 import sys
 from functools import partial
@@ -26,7 +27,6 @@ from etils import epath
 from experiments import lm, mlm
 from launch import cli
 from launch.config import load_config, run_config
-from launch.config_values import override
 from research.contract.errors import UserError
 from research.files.json_files import check_object, read_json, write_json
 from research.files.output_files import new_folder
@@ -72,14 +72,15 @@ def run(args: argparse.Namespace) -> int:
     params, step, missing, num_bytes = _read(args.workdir, program, config)
     asked = recipes.Request(**request)
     shrunk = recipes.RECIPES[args.recipe](program, params, asked)
+    changes: dict[str, Any] = {}
     for key, value in shrunk.keys.items():
-        override(config, f"model.{key}", value)
+        changes[f"model.{key}"] = value
         content["model"][key] = value
     if taught := shrunk.layers and content["objective"].get("layer_map"):
         taught = [taught[layer] for layer in shrunk.layers]  # each keeps its teacher
-        override(config, "objective.layer_map", taught)
+        changes["objective.layer_map"] = taught
         content["objective"]["layer_map"] = taught
-    smaller = build_program(config)
+    smaller = build_program(config.with_values(changes))
     own = recipes.fit(smaller, shrunk.params, asked)
     stored = stored_params(smaller, own)
     before = stored_params(program, params)
@@ -154,7 +155,7 @@ def _configs(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
         workdir = epath.Path(args.workdir)
         config, content = run_config(workdir, args.overrides), read_run_config(workdir)
         content["train"] |= {"init_from": args.workdir, "init_layers": []}
-        return config.copy_and_resolve_references().unlock(), content
+        return config, content
     from research.interop.huggingface import restore  # imports all families
 
     model = restore.open_model(restore.find_folder(args.workdir))
@@ -167,7 +168,7 @@ def _configs(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
         )
     keys = {**args.overrides, "train.init_from": args.workdir}
     config = load_config(EXPERIMENTS[pattern].__file__, keys)
-    return config.copy_and_resolve_references().unlock(), config.to_dict()
+    return config, copy.deepcopy(config.values)
 
 
 def _read(workdir: str, program: Any, config: Any) -> tuple[Any, int, list[str], int]:

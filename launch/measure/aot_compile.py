@@ -60,7 +60,7 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
         "parameters": count_parameters(program.abstract_state.params),
         "batch": config.train.batch,
         "length": config.data.length,
-        "remat": config.model.get("remat", "none"),
+        "remat": config.values["model"].get("remat", "none"),
         "fits": compiled is not None and (not chip or peak <= chip.hbm),
         "peak_bytes_per_device": peak,
         "hbm_bytes_per_device": chip.hbm if chip else None,

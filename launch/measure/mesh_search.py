@@ -5,25 +5,24 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from launch.config_values import override
 from launch.measure import accelerators
 from launch.measure.accelerators import Chip
 from launch.measure.aot_compile import compile_facts
 from launch.measure.roofline import step_times
-from research import networks
+from research.config.config import Config
 
 NO_DATA_SHEET = Chip(flops=1e12, hbm=0, hbm_rate=1e11, link_rate=1e11)
 """Stands for an unknown chip. Only the order of meshes depends on it."""
 
 
-def search(config: Any, topology: str, devices: Sequence[Any]) -> list[dict]:
+def search(config: Config, topology: str, devices: Sequence[Any]) -> list[dict]:
     """Facts about every compiled step, best first (`_cost`).
 
     Each mesh is tried with the config's batch, which is halved while no remat policy
     fits; each device has as many rows of each micro-batch.
     """
     tried = []
-    unit = networks.from_config(config.model).mesh_unit
+    unit = config.model.mesh_unit
     for mesh in meshes(len(devices), unit):
         least_batch = mesh["data"] * mesh["fsdp"] * config.train.accumulate
         rows = max(1, config.train.batch // least_batch)  # of a device's micro-batch
@@ -54,7 +53,9 @@ def _try_remat_policies(config, topology, devices, mesh, batch, tried) -> dict:
 
     Facts about all compiled steps are appended to `tried`.
     """
-    for remat in ("none", "dots", "full") if "remat" in config.model else ("none",):
+    for remat in (
+        ("none", "dots", "full") if "remat" in config.values["model"] else ("none",)
+    ):
         trial = _with_mesh(config, mesh, remat, batch)
         facts = compile_facts(trial, topology, devices)
         tried.append({key: value for key, value in facts.items() if key != "tree"})
@@ -64,15 +65,12 @@ def _try_remat_policies(config, topology, devices, mesh, batch, tried) -> dict:
     return facts
 
 
-def _with_mesh(config: Any, mesh: dict[str, int], remat: str, batch: int) -> Any:
-    """A copy of the config with another mesh, remat policy and batch."""
-    trial = config.copy_and_resolve_references()
-    for axis, size in mesh.items():
-        override(trial, f"mesh.{axis}", size)
-    if "remat" in trial.model:
-        override(trial, "model.remat", remat)
-    override(trial, "train.batch", batch)
-    return trial
+def _with_mesh(config: Config, mesh: dict[str, int], remat: str, batch: int) -> Config:
+    """The config with another mesh, remat policy and batch."""
+    changes = {f"mesh.{axis}": size for axis, size in mesh.items()}
+    if "remat" in config.values["model"]:
+        changes["model.remat"] = remat
+    return config.with_values({**changes, "train.batch": batch})
 
 
 def _cost(facts: dict) -> tuple[bool, float]:

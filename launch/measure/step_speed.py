@@ -6,13 +6,14 @@ from typing import Any
 
 import jax
 
-from launch.config_values import override
 from launch.measure import accelerators
 from launch.measure.attention_speed import FLOPS_PER_PAIR
 from launch.measure.placeholder_vocab import placeholder_vocab
 from launch.measure.random_batch import random_batch
 from launch.measure.timing import DOES_NOT_FIT, Job, best_seconds, is_out_of_memory
+from research.config.config import Config
 from research.distributed import sharding
+from research.objectives import Objective
 from research.program.compiled_phases import compile_step
 from research.program.flops import Cost
 from research.program.setup import build_program, initial_state
@@ -86,14 +87,14 @@ def _prepare(
     return measure
 
 
-def _compile_what_fits(config: Any) -> tuple | None:
+def _compile_what_fits(config: Config) -> tuple | None:
     """The config with as many rows as fit, and its program; None if no row fits."""
-    config, limit = config.copy_and_resolve_references(), device_memory()
+    limit = device_memory()
     least_batch = jax.device_count() * config.train.accumulate
     rows = max(1, config.train.batch // least_batch)  # of a device's micro-batch
     vocab = placeholder_vocab(config)
     while rows:
-        override(config, "train.batch", rows * least_batch)
+        config = config.with_values({"train.batch": rows * least_batch})
         program = build_program(config, vocab=vocab)
         try:
             step, cost = compile_step(program)
@@ -115,13 +116,13 @@ def device_memory() -> int | None:
     return stats.get("bytes_limit", chip.hbm if chip else None)
 
 
-def causal_flops(config: Any, objective: Any) -> float:
+def causal_flops(config: Config, objective: Objective) -> float:
     """FLOPs of a step's causal self-attention, of all pairs, forward and backward.
 
     Attention of a decoder is causal; of other stacks, if the objective's pattern is.
     """
     specs, model = objective.batch_spec(config.data.length), config.model
-    if "heads" not in model:  # a network without attention
+    if not hasattr(model, "heads"):  # a network without attention
         return 0.0
     pairs = 0
     if "decoder_token" in specs:

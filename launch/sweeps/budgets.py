@@ -10,7 +10,7 @@ from typing import Any
 
 from launch import config
 from launch.sweeps.shared_keys import with_shared
-from research.config.objective import config_objective
+from research.config.config import Config
 from research.contract.errors import UserError
 
 ON_ONE_DEVICE = {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}
@@ -59,7 +59,7 @@ def tokens_per_step(experiment: str, keys: Mapping[str, Any]) -> float:
     many as it reads of the text if noise makes that shorter."""
     resolved = _load(experiment, keys)
     length = resolved.data.length
-    read = config_objective(resolved).tokens_read(length)
+    read = resolved.objective.tokens_read(length)
     return resolved.train.batch * max(length, read)
 
 
@@ -85,7 +85,7 @@ def step_flops(experiment: str, keys: Mapping[str, Any]) -> float:
     return flops.step_flops(program)[0]
 
 
-def _load(experiment: str, keys: Mapping[str, Any]) -> Any:
+def _load(experiment: str, keys: Mapping[str, Any]) -> Config:
     resolved = config.load_config(experiment, with_shared(keys))
     if resolved.train.phases:
         raise UserError(

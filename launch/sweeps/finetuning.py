@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from launch import user_code
 from launch.config import load_config
-from launch.config_values import flatten
 from launch.sweeps import benchmarks
 from launch.sweeps.published import TABLES, Arm, read_published
 from launch.sweeps.scales import SCALES, Scale
@@ -347,7 +346,7 @@ def flat_config(arm: Arm) -> dict[str, Any]:
 
 @functools.cache
 def _flat_config(experiment: str, keys: str) -> dict[str, Any]:
-    return flatten(load_config(experiment, json.loads(keys)))
+    return load_config(experiment, json.loads(keys)).flat
 
 
 def network_keys(start: Arm) -> dict[str, Any]:

@@ -320,7 +320,7 @@ def _add_trial(
     }
     keys = overrides | parent_ids
     loaded = config.load_config(experiment, keys, reads_start=False)
-    resolved = config_values.flatten(loaded)
+    resolved = loaded.flat
     ids[pair] = own_id = trial_id(resolved)
     trial = Trial(
         id=own_id,

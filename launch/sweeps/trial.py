@@ -13,7 +13,7 @@ from launch.cli import NON_FINITE
 from launch.config import load_config
 from launch.config_starts import start_keys
 from research.config import base
-from research.config.objective import config_objective
+from research.config.identity import default_values, flatten
 from research.contract.errors import UserError
 from research.evaluation.learning import knows_no_context
 from research.files.existence import exists
@@ -70,7 +70,7 @@ class Trial:
         """The objective that its config describes."""
         prefixes = ("objective.", "data.length", "data.sentinels", "data.vocabulary")
         own = {k: v for k, v in self.config.items() if k.startswith(prefixes)}
-        return config_objective(load_config(base.__file__, own))
+        return load_config(base.__file__, own).objective
 
     @property
     def gives_scores(self) -> bool:
@@ -132,7 +132,10 @@ class Trial:
           UserError: a value differs; the first is named.
         """
         path, result = self.folder / "result.json", self.result
-        own, found = fixed_keys(self.config), fixed_keys(result["config"])
+        defaults = default_values(flatten(result["config"]))
+        own, found = (
+            defaults | fixed_keys(config) for config in (self.config, result["config"])
+        )
         for key in self.parents:
             found[key] = epath.Path(found.get(key, "")).name
         for source, expected, got in (

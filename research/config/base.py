@@ -62,8 +62,8 @@ def get_config(size: str = "small") -> ConfigDict:
 
 def every_key() -> ConfigDict:
     """All keys with their defaults; `objective` gets its own from its module."""
-    config = ConfigDict(dataclasses.asdict(sections.Run()))
+    config = ConfigDict(dataclasses.asdict(sections.RunSection()))
     for name in sections.SECTIONS.keys() - {"", "objective"}:
         config[name] = ConfigDict(sections.section_defaults(name, {}))
-    config.objective = ConfigDict(dataclasses.asdict(sections.Objective()))
+    config.objective = ConfigDict(dataclasses.asdict(sections.ObjectiveSection()))
     return config

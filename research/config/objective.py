@@ -1,48 +1,48 @@
 """The objective of a config, checked against its text and its lengths."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from research import objectives
 from research.contract.errors import UserError
+from research.data.options import DataOptions
 
 
-def config_objective(config: Any) -> objectives.Objective:
-    """The objective of a config, on packed rows if data.packing is best_fit.
+def make_run_objective(
+    section: Mapping[str, Any], data: DataOptions
+) -> objectives.Objective:
+    """The objective of a run, on packed rows if data.packing is best_fit.
+
+    Args:
+      section: the config's objective section.
 
     Raises:
-      UserError: as `make_objective`; or data.length is not legal for it, its rows
+      UserError: as `make_objective`; or data.length is too small for it, its rows
         cannot be packed, they cannot have the lengths of data.length_buckets, or a
         vocabulary that is to be trained has too few sentinels.
     """
-    objective, length = (
-        objectives.make_objective(**config.objective),
-        config.data.length,
-    )
-    if config.data.packing == "best_fit":
-        from research.objectives.combined.packed_rows import (
-            PackedRows,
-        )  # of few configs
+    objective, name = objectives.make_objective(**section), section["name"]
+    if data.packing == "best_fit":
+        # Few configs pack their rows.
+        from research.objectives.combined.packed_rows import PackedRows
 
         objective = PackedRows(objective)
-    if length < objective.min_length:
+    if data.length < objective.min_length:
         raise UserError(
-            f"data.length is {length}, but objective {config.objective.name} needs at "
+            f"data.length is {data.length}, but objective {name} needs at "
             f"least {objective.min_length} for its specials and something to score"
         )
-    if length % objective.length_multiple:
-        raise UserError(
-            f"data.length must be a multiple of {objective.length_multiple}, which "
-            f"objective {config.objective.name} reads at once, got {length}"
-        )
-    if config.data.packing == "best_fit":
-        objective.batch_spec(length)  # raises if it cannot be packed
-    if config.data.length_buckets:
-        _check_length_buckets(config.data, objective, config.objective.name)
-    _check_sentinels(config.data, objective, config.objective.name)
+    if data.packing == "best_fit":
+        objective.batch_spec(data.length)  # raises if it cannot be packed
+    if data.length_buckets:
+        _check_length_buckets(data, objective, name)
+    _check_sentinels(data, objective, name)
     return objective
 
 
-def _check_sentinels(data: Any, objective: objectives.Objective, name: str) -> None:
+def _check_sentinels(
+    data: DataOptions, objective: objectives.Objective, name: str
+) -> None:
     """Raises UserError: a vocabulary that is to be trained will have too few; one of a
     file may have more than data.sentinels."""
     needed = objective.num_sentinels(data.length)
@@ -58,7 +58,7 @@ def _check_sentinels(data: Any, objective: objectives.Objective, name: str) -> N
 
 
 def _check_length_buckets(
-    data: Any, objective: objectives.Objective, name: str
+    data: DataOptions, objective: objectives.Objective, name: str
 ) -> None:
     lengths = [*data.length_buckets]
     if data.mixing == "batches":

@@ -14,6 +14,7 @@ after a restart in any phase.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from research.config.config import Config
 from research.contract.errors import UserError, unknown
 
 PHASE_KEYS = ("data.length", "train.batch", "train.accumulate")
@@ -25,13 +26,13 @@ class Phase(NamedTuple):
     """Steps that share one config, and what they need (see `compiled_phases`)."""
 
     stop: int  # the first step after the phase
-    config: Any  # the run's config with the values of this phase
+    config: Config  # the run's config with the values of this phase
     program: Any = None  # `research.program.setup.Program`
     step: Any = None  # the compiled step
     costs: Any = None  # length of the batch -> cost of the step
 
 
-def run_phases(config: Any) -> list[Phase]:
+def run_phases(config: Config) -> list[Phase]:
     """The phases of config.train.phases, and one with the config as it is after them.
 
     A phase without changes has `config` itself; phases without steps are left out.
@@ -66,25 +67,24 @@ def _checked_items(items: Any) -> Iterator[tuple[float, dict[str, Any]]]:
                 )
 
 
-def _with(config: Any, changes: dict[str, Any]) -> Any:
+def _with(config: Config, changes: dict[str, Any]) -> Config:
     """A copy of the config with the changes; the config itself if there are none."""
     if not changes:
         return config
-    rates = (f"model.{key}" for key in config.model if "dropout" in key)
+    sections = config.values
+    rates = (f"model.{key}" for key in sections["model"] if "dropout" in key)
     numbers = (
         f"objective.{key}"
-        for key, value in config.objective.items()
+        for key, value in sections["objective"].items()
         if isinstance(value, float)
     )
     legal = [*PHASE_KEYS, *rates, *numbers]
     for key in changes:
         if key not in legal:
             raise unknown("key of train.phases", key, legal)
-    copy = config.copy_and_resolve_references()
+    length = changes.get("data.length", config.data.length)
+    shorter = [n for n in config.data.length_buckets if n < length]
     try:
-        copy.update_from_flattened_dict(changes)
-    except TypeError as error:
+        return config.with_values({**changes, "data.length_buckets": shorter})
+    except UserError as error:
         raise UserError(f"train.phases: {error}") from error
-    shorter = [n for n in config.data.length_buckets if n < copy.data.length]
-    copy.data.length_buckets = shorter
-    return copy

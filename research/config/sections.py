@@ -11,214 +11,43 @@ from typing import Any
 
 from research import objectives
 from research.contract.errors import UserError, unknown
-from research.contract.fields import RATES, choice, fraction, free_text, number
-from research.contract.parts import Folder, default_of, part, section_fields
+from research.contract.fields import choice, free_text, number
+from research.contract.parts import (
+    Folder,
+    chosen,
+    default_of,
+    key_fields,
+    part,
+    section_fields,
+)
+from research.data.options import DataOptions
 from research.data.read.corpus import SPLITS, split_fractions
-from research.data.read.formats import FORMATS, check_encoding
-from research.data.tokenize.normalization import NORMALIZERS
+from research.distributed.options import MeshOptions
 from research.metrics import signs
-from research.optimize import pruning
-from research.optimize.rules import OPTIMIZERS
-from research.optimize.schedules import SCHEDULES
+from research.optimize.options import OptimizerOptions
 
 NETWORKS = Folder("research.networks", "Network")  # whose package imports Flax
 
 dim = partial(number, most=2**20)  # the size of a dim of an array
 
 
-@dataclass
-class Run:
+@dataclass(frozen=True)
+class RunSection:
     """The keys outside all sections."""
 
     seed: int = number(0, least=0, below=2**31)  # of parameters, order, noise, dropout
 
 
-@dataclass
-class Data:
-    """The text, its vocabulary, and the order in which it is read."""
-
-    corpus: str = free_text("embedded")  # embedded | docstrings | files, a folder or a
-    # glob of .txt, .jsonl, .tsv (parallel text), each also as .gz and .zst |
-    # tfds:NAME, or tfds:NAME/split=SPLIT; documents belong to splits by their hash
-    train: str = free_text("")  # files of this split alone, or tfds:NAME, whose own
-    valid: str = free_text("")  # split it is: in place of data.corpus and its hash
-    test: str = free_text("")  # split
-    split: str = free_text("")  # fractions of data.train in train, valid and test, as
-    # in 0.8,0.1,0.1: by the hash of a text, so that equal texts are in one part. A
-    # split with files of its own has 0. "": data.train is all for training
-    encoding: str = free_text("utf-8")  # of text files; any of Python's, as in latin-1
-    format: str = part(
-        "auto", FORMATS
-    )  # of files, a module of research/data/read/formats;
-    # auto: by their suffix
-    fields: str = free_text("")  # columns, keys or suffixes (of a.en and a.de) that are
-    # an example's parts, as in en,de; without a header numbers from 0, -1 for the last
-    label: str = free_text("")  # column or key of the label; "": that of the format,
-    # if it has one. Files of data.test may lack it. Of files without columns (lines,
-    # txt): file, suffix or folder, a part of their paths; of lines also prefix, the
-    # text before the first space, or coarse_prefix, that before its first colon
-    mixture: dict = dataclasses.field(default_factory=dict, metadata=RATES)  # corpus ->
-    # rate; when not empty, replaces corpus
-    mixing: str = choice("rows", ("rows", "batches"))  # what is of one corpus of the
-    # mixture; batches: all rows of a batch are (XLM, MASS: one language a batch)
-    task: str = free_text("")  # replaces corpus: a seqio task or mixture (its module
-    # before a colon if it must be imported), or a folder of saved batches
-    reader: str = choice("native", ("native", "seqio"))  # seqio: through its registry;
-    # both give the same bytes
-    length: int = dim(128, least=1)  # tokens of the network's input
-    length_buckets: list = dataclasses.field(default_factory=list)  # of a task: lengths
-    # below data.length, as in [32, 64]; texts of like lengths share a batch, which has
-    # the shortest that holds them, so that less is padded (tokens are counted as if
-    # all had data.length). []: all have data.length
-    stride: int = number(0, least=0)  # tokens from one example's start to the next; 0:
-    # the number that an example reads
-    train_split: str = choice("train", SPLITS)
-    eval_split: str = choice("valid", SPLITS)
-    held_out: float = number(0.02, least=0, below=0.5)  # fraction of documents in
-    # valid, and the same again in test, by hash
-    vocabulary: str = free_text("unigram")  # or bpe, wordpiece, bytebpe, words (text
-    # between white space), a model file, a run's workdir
-    vocabulary_size: int = dim(8192, least=1)  # pieces, including special ones
-    vocabulary_sample: int = number(10**9, least=1, most=2**40)  # bytes of text that a
-    # vocabulary is trained on, at most: the lines with the smallest hashes
-    whitespace: str = choice("auto", ("auto", "keep", "collapse"))  # collapse: a run
-    # of it becomes one space, also between lines; only bytebpe can keep it (auto)
-    normalizer: str = choice("none", NORMALIZERS)  # of text before a vocabulary that is
-    # trained here cuts it: none; Unicode's NFKC; lower case; without accents; both
-    # (uncased)
-    sentinels: int = dim(100, least=0)  # special pieces that stand for hidden spans
-    packing: str = choice("none", ("none", "best_fit"))  # of documents into rows
-    separator: str = choice("eos", ("eos", "lines", "none"))  # joins documents of the
-    # stream; lines: eos ends each line, and so each document
-    alpha: float = fraction(0.0)  # 0: mixture rates as given; else a corpus has rate
-    # (its tokens) ** alpha, also among the lines that train the vocabulary
-    dupe_factor: int = number(0, least=0)  # epoch e is corrupted as epoch
-    # e % dupe_factor (static masking); 0: every epoch anew
-    pairs: str = choice("once", ("once", "each_copy"))  # when sentences are packed into
-    # pairs or halves, with random cuts, lengths and second segments; each_copy: anew
-    # for each of dupe_factor copies (BERT), or for each epoch if that is 0
-    lexicon: str = free_text("")  # a file of words, phrases, ...: entry<TAB>type a line
-    cache_dir: str = free_text("")  # vocabularies, ...; "": ~/.cache/palimpsest
-
-    def __post_init__(self):
-        check_encoding(self.encoding)
-        if not self.split:
-            return
-        fractions = dict(zip(SPLITS, split_fractions(self.split), strict=True))
-        if not self.train:
-            raise ValueError(
-                "data.split divides the files of data.train, which names none; "
-                "data.held_out divides data.corpus"
-            )
-        for split in (self.train_split, self.eval_split):
-            if not fractions[split] and not getattr(self, split):
-                raise ValueError(
-                    f"data.split={self.split} has nothing in {split}, and data.{split} "
-                    "names no files"
-                )
-
-
-@dataclass
-class Model:
+@dataclass(frozen=True)
+class ModelSection:
     """The network; a module of research/networks."""
 
     network: str = part("transformer", NETWORKS)
+    chosen: Any = chosen("network")  # the network
 
 
-@dataclass
-class Optimizer:
-    """What all optimizers share; each has keys of its own, as each schedule has."""
-
-    name: str = part("adamw", OPTIMIZERS)
-    learning_rate: float = number(1e-3, least=0)  # at its peak
-    schedule: str = part("linear", SCHEDULES)  # how the rate decays
-    warmup_steps: int = number(100, least=0)  # fewer than train.steps
-    warmup: str = choice(
-        "linear", ("linear", "from_zero", "slanted", "factor", "constant")
-    )  # linear: up to the peak; from_zero: also from 0 with decay_from=warmup
-    # (transformers); slanted: from final_fraction of the peak (ULMFiT); factor: linear,
-    # times the decay (ELECTRA); constant: at the peak (T5)
-    decay_from: str = choice("warmup", ("warmup", "start"))  # where the decay counts
-    # from: the end of the warm-up, or step 0 (BERT)
-    layer_decay: float = number(1.0, above=0, most=1)  # factor of the rate from one
-    # layer to the layer below it; 1: none. Heads have the full rate, the last block
-    # layer_decay^2 (ELECTRA), and a token table, also one that is the readout, least
-    layer_rates: list = dataclasses.field(default_factory=list)  # factors of the rates
-    # of embeddings, of each layer from the lowest on, and of heads, as in [0.5, 0.1667,
-    # 0.3333, 1, 0.5] (ULMFiT's language model); []: those of layer_decay
-    unfreeze_every: int = number(0, least=0)  # steps after which the next layer begins
-    # to learn: heads at once, then the last block, ..., embeddings (gradual
-    # unfreezing, ULMFiT); 0: all at once
-    clip_norm: float = number(1.0, least=0)  # global norm of the gradient; 0: none
-    max_norm: float = number(0.0, least=0)  # of the weights of each output of a head,
-    # which are scaled down to it after each step (Kim 2014, section 2.1); 0: any
-    frozen: str = free_text("")  # paths of parameters that do not change and take no
-    # gradient, as in token,embeddings,stack/blocks/attention; network: all but heads
-    prune: str = choice("none", pruning.METHODS)  # which weights of the kernels of
-    # blocks, but for frozen ones, become 0: small ones for good, those that training
-    # moves towards 0, or those whose gate it closes (l0, which reads none of the next
-    # four keys)
-    prune_scope: str = choice("matrix", pruning.SCOPES)  # of what prune_kept is left:
-    # of each matrix, or of all together
-    prune_kept: float = number(0.15, above=0, most=1)  # fraction of these weights that
-    # is left at the end
-    prune_begin: float = fraction(0.1)  # of the steps, after which pruning begins
-    prune_end: float = fraction(0.8)  # of the steps, after which prune_kept is left
-    prune_score_rate: float = number(1e-2, above=0)  # peak learning rate of scores and
-    # gates, on the schedule of the others (of l0 0.1 in the released code)
-    prune_threshold: float = number(0.1, above=0, below=1)  # of soft_movement, which
-    # does not read prune_kept and prune_scope: of the sigmoids of scores, at the end
-    prune_penalty: float = number(400.0, least=0)  # of it, too: the factor of their
-    # mean in the loss, at the end; of l0 that of the mean probability that a gate is
-    # not 0, in all steps (125 in the released code); more of it leaves less
-    ema_decay: float = number(0.0, least=0, below=1)  # of an exponential moving average
-    # of the parameters, a step, as in 0.999: it is evaluated, and is what opens a run;
-    # 0: none
-    average_from: float = fraction(1.0)  # of the steps: parameters of all steps from
-    # there on have the same weight in an average, which is evaluated and opens a run
-    # (ASGD, Polyak and Juditsky 1992); 1: none
-
-    def __post_init__(self):
-        if not all(type(r) in (int, float) and r >= 0 for r in self.layer_rates):
-            raise ValueError(
-                "optimizer.layer_rates must have numbers of at least 0, as in [0.5, 1, "
-                f"1]; got {[*self.layer_rates]!r}"
-            )
-        if self.layer_rates and self.layer_decay < 1:
-            raise ValueError(
-                "optimizer.layer_rates and optimizer.layer_decay both scale the rates "
-                "of layers; set layer_rates to [] or layer_decay to 1"
-            )
-        if self.ema_decay and self.average_from < 1:
-            raise ValueError(
-                "optimizer.ema_decay and optimizer.average_from are two averages; set "
-                "ema_decay to 0 or average_from to 1"
-            )
-        if self.prune != "none" and (self.ema_decay or self.average_from < 1):
-            raise ValueError(
-                "optimizer.prune leaves weights of 0, and an average with earlier "
-                "steps, which is evaluated and saved, has none; set ema_decay to 0 and "
-                "average_from to 1"
-            )
-        if self.prune != "none" and self.unfreeze_every:
-            raise ValueError(
-                "optimizer.prune takes weights of all layers, and "
-                "optimizer.unfreeze_every keeps most from learning at first; set one "
-                "of them to its default, none or 0"
-            )
-
-
-@dataclass
-class Mesh:
-    """Sizes of the mesh axes; their product is the number of devices."""
-
-    data: int = number(-1, least=-1)  # -1: the rest
-    fsdp: int = number(1, least=-1)
-    tensor: int = number(1, least=-1)
-
-
-@dataclass
-class Train:
+@dataclass(frozen=True)
+class TrainOptions:
     """The loop."""
 
     steps: int = number(1000, least=1)
@@ -299,21 +128,21 @@ class Train:
             )
 
 
-@dataclass
-class Objective:
+@dataclass(frozen=True)
+class ObjectiveSection:
     """What is hidden and scored; a module of research/objectives."""
 
     name: str = part("mlm", objectives.FOLDER)
 
 
 SECTIONS = {
-    "": Run,
-    "data": Data,
-    "objective": Objective,
-    "model": Model,
-    "optimizer": Optimizer,
-    "mesh": Mesh,
-    "train": Train,
+    "": RunSection,
+    "data": DataOptions,
+    "objective": ObjectiveSection,
+    "model": ModelSection,
+    "optimizer": OptimizerOptions,
+    "mesh": MeshOptions,
+    "train": TrainOptions,
 }
 """Section -> the keys that it always has; the parts that it chooses add theirs."""
 
@@ -326,18 +155,15 @@ OPEN_SECTIONS = (
 """Sections whose keys the user names; JSON replaces one as a whole."""
 
 
-def check_split(data: Any) -> None:
+def check_split(data: DataOptions) -> None:
     """Checks that a split is not both a part of data.train and in files of its own.
-
-    Args:
-      data: the section of a config.
 
     Raises:
       UserError: one is.
     """
     fractions = split_fractions(data.split) if data.split else ()
     for split, rate in zip(SPLITS[1:], fractions[1:], strict=False):
-        if rate and data[split]:
+        if rate and getattr(data, split):
             raise UserError(
                 f"data.{split} names files, and data.split={data.split} takes its "
                 f"{split} split from data.train; give that split the fraction 0"
@@ -371,7 +197,7 @@ def is_open(section: str, key: str) -> bool:
 def choices() -> Iterator[tuple[str, str, Folder]]:
     """(section, key, folder) of each key that chooses a part."""
     for name, section in SECTIONS.items():
-        for field in dataclasses.fields(section):
+        for field in key_fields(section):
             if folder := field.metadata.get("folder"):
                 yield name, field.name, folder
 
@@ -389,6 +215,6 @@ def with_part(
     if values[key] == part_name:
         return dict(values)
     folder = SECTIONS[name].__dataclass_fields__[key].metadata["folder"]
-    own = {field.name for field in dataclasses.fields(SECTIONS[name])}
+    own = {field.name for field in key_fields(SECTIONS[name])}
     kept = values if folder.share_keys else {k: values[k] for k in own}
     return section_defaults(name, {**kept, key: part_name})

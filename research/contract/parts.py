@@ -39,7 +39,9 @@ class Folder:
 
     def modules(self) -> dict[str, str]:
         """Name of each part -> its module, sorted by name. Imports none of them."""
-        return dict(_part_modules(self.package, self.class_name))
+        spec = importlib.util.find_spec(self.package)
+        locations = tuple(spec.submodule_search_locations)
+        return dict(_part_modules(self.package, locations, self.class_name))
 
     def names(self) -> list[str]:
         """The parts' names, sorted. Imports none of them."""
@@ -59,19 +61,21 @@ class Folder:
             raise unknown(key, name, [*modules, *self.more])
         return getattr(importlib.import_module(modules[name]), self.class_name)
 
-    def make(self, section: Any, key: str) -> Any:
+    def make(self, section: Mapping[str, Any], key: str, prefix: str = "") -> Any:
         """The part that a section of a config chooses by `key`, with its values."""
-        cls = self.part_class(section[key], key)
+        cls = self.part_class(section[key], f"{prefix}{key}")
         names = (field.name for field in dataclasses.fields(cls))
         return cls(**{name: section[name] for name in names if name in section})
 
 
 @functools.cache
-def _part_modules(package: str, class_name: str) -> tuple[tuple[str, str], ...]:
+def _part_modules(
+    package: str, locations: tuple[str, ...], class_name: str
+) -> tuple[tuple[str, str], ...]:
     """(name, module) of the modules below a package that define the class, sorted."""
     defines_class = re.compile(rf"^class {class_name}\b", re.MULTILINE)
     modules: dict[str, str] = {}
-    for location in importlib.util.find_spec(package).submodule_search_locations:
+    for location in locations:
         for file in Path(location).rglob("*.py"):
             if file.stem == "__init__" or not defines_class.search(
                 file.read_text("utf-8")
@@ -89,6 +93,17 @@ def part(default: str, folder: Folder) -> Any:
     return dataclasses.field(default=default, metadata={"folder": folder})
 
 
+def chosen(key: str) -> Any:
+    """A dataclass field with the part that the section's key names; no config key."""
+    return dataclasses.field(default=None, compare=False, metadata={"chosen_by": key})
+
+
+def key_fields(section: type) -> list[dataclasses.Field]:
+    """The fields of a section that are config keys."""
+    fields = dataclasses.fields(section)
+    return [field for field in fields if "chosen_by" not in field.metadata]
+
+
 def section_fields(
     section: type, values: Mapping[str, Any], prefix: str = ""
 ) -> dict[str, dataclasses.Field]:
@@ -102,7 +117,7 @@ def section_fields(
     Raises:
       UserError: it chooses a part that does not exist.
     """
-    found = {field.name: field for field in dataclasses.fields(section)}
+    found = {field.name: field for field in key_fields(section)}
     for field in [*found.values()]:
         for cls in _chosen_class(field, values, prefix):
             for own in dataclasses.fields(cls):
@@ -129,14 +144,15 @@ def default_of(field: dataclasses.Field) -> Any:
     return field.default
 
 
-def check_section(
-    section: type, values: Mapping[str, Any], prefix: str, *, keys: Collection[str]
-) -> None:
-    """Checks the values of a section, and those of the parts that it chooses.
+def make_section(
+    section: type, values: Mapping[str, Any], prefix: str, *, keys: Collection[str] = ()
+) -> Any:
+    """A section with its values and the parts that it chooses, all checked.
 
     Args:
       values: by key, all keys of `section_fields`.
-      keys: those that may be named as near ones of a wrong key.
+      keys: those that may be named as near ones of a wrong key; by default the
+        section's.
 
     Raises:
       UserError: a key is unknown, or a value is not legal; names it.
@@ -144,15 +160,17 @@ def check_section(
     known = section_fields(section, values, prefix)
     for key in values:
         if key not in known:
-            raise unknown("config key", f"{prefix}{key}", keys)
-    own = {field.name for field in dataclasses.fields(section)}
+            near = keys or [f"{prefix}{name}" for name in known]
+            raise unknown("config key", f"{prefix}{key}", near)
     try:
         fields.check_values(known.values(), values, prefix=prefix)
-        section(**{key: value for key, value in values.items() if key in own})
+        made = {field.name: values[field.name] for field in key_fields(section)}
         for field in dataclasses.fields(section):
-            for cls in _chosen_class(field, values, prefix):
-                names = {each.name for each in dataclasses.fields(cls)}
-                cls(**{key: values[key] for key in values if key in names})
+            if key := field.metadata.get("chosen_by"):
+                folder = section.__dataclass_fields__[key].metadata["folder"]
+                if values[key] not in folder.more:
+                    made[field.name] = folder.make(values, key, prefix)
+        return section(**made)
     except UserError:
         raise
     except ValueError as error:

@@ -4,17 +4,21 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from research.contract.batch import VocabInfo
 from research.contract.errors import UserError
 from research.data import cache
+from research.data.options import DataOptions
 from research.data.read.corpus import SPLITS
 from research.data.source import length_buckets
 from research.data.source.build import corpus_rates, open_text
 from research.data.source.prefetch import prefetch
+
+if TYPE_CHECKING:
+    from research.objectives import Objective
 
 # n rows requested, N examples of an epoch
 
@@ -194,7 +198,14 @@ class Data(NamedTuple):
         return self.vocabulary.facts if self.vocabulary else {"vocabulary": ""}
 
 
-def open_data(config: Any, objective: Any) -> Data:
+def open_data(
+    data: DataOptions,
+    objective: "Objective",
+    *,
+    seed: int,
+    batch_size: int,
+    num_steps: int,
+) -> Data:
     """Opens what config.data names: corpus, vocabulary, stream, index, batches.
 
     Whatever takes long is cached in data.cache_dir. `data.task`, if it is not empty, is
@@ -211,15 +222,17 @@ def open_data(config: Any, objective: Any) -> Data:
     Raises:
       UserError: a name, split or value of config.data is wrong.
     """
-    data = config.data
+    numbers = {"seed": seed, "batch_size": batch_size}
     if data.task:
         from research.data.source import saved_batches  # of few runs
 
         if saved_batches.has_saved_batches(data.task):
             _refuse_named_splits(data)
-            opened = saved_batches.open_saved_batches(config, objective)
-            return _make_data(config, objective, *opened)
-    if not corpus_rates(config) or _is_user_task(data.task):
+            opened = saved_batches.open_saved_batches(
+                data, objective, num_steps=num_steps, **numbers
+            )
+            return _make_data(data, objective, batch_size, *opened)
+    if not corpus_rates(data, objective) or _is_user_task(data.task):
         if "/" in data.task:
             raise UserError(
                 f"data.task {data.task!r} has no complete batches of palimpsest prepare"
@@ -228,10 +241,10 @@ def open_data(config: Any, objective: Any) -> Data:
         objective.check_corpora(1)
         from research.data.seqio import open_tasks  # imports TensorFlow
 
-        vocab, train, held_out = open_tasks.open_user_task(config, objective)
-        opened = _make_data(config, objective, vocab, train, held_out, {})
+        vocab, train, held_out = open_tasks.open_user_task(data, objective, **numbers)
+        opened = _make_data(data, objective, batch_size, vocab, train, held_out, {})
         return opened._replace(task=held_out if held_out.has_inputs else None)
-    text = open_text(config, objective)
+    text = open_text(data, objective, **numbers)
     train, held_out = text.train, text.eval
     counts = {
         f"{split}/{name}": count
@@ -241,17 +254,19 @@ def open_data(config: Any, objective: Any) -> Data:
     if data.reader == "seqio":
         from research.data.seqio import open_tasks
 
-        train, held_out = open_tasks.open_own_task(config, objective, text)
-    opened = _make_data(config, objective, text.vocab, train, held_out, counts)
+        train, held_out = open_tasks.open_own_task(data, objective, text, **numbers)
+    opened = _make_data(
+        data, objective, batch_size, text.vocab, train, held_out, counts
+    )
     return opened._replace(
         vocabulary=text.vocabulary, documents=text.documents, classes=text.classes
     )
 
 
-def _refuse_named_splits(data: Any) -> None:
+def _refuse_named_splits(data: DataOptions) -> None:
     """Raises UserError: a split has files beside data.task, which has its own text."""
     for split in SPLITS:
-        if data[split]:
+        if getattr(data, split):
             raise UserError(
                 f"data.task and data.{split} name two texts; {data.task} has splits of "
                 "its own: set one of the two keys to nothing"
@@ -268,8 +283,9 @@ def _is_user_task(task: str) -> bool:
 
 
 def _make_data(
-    config: Any,
-    objective: Any,
+    data: DataOptions,
+    objective: "Objective",
+    size: int,
     vocab: VocabInfo,
     train: Source,
     held_out: Source,
@@ -279,12 +295,11 @@ def _make_data(
     # What its objective cannot hide is told before long work.
     objective.needs(vocab)
     train.empty_rows(1)
-    size = config.train.batch
     pipelines = []
     for source in (train, held_out):
         buckets = None
-        if lengths := [*config.data.length_buckets]:
-            lengths.append(config.data.length)
+        if lengths := [*data.length_buckets]:
+            lengths.append(data.length)
             buckets = length_buckets.LengthBuckets(
                 source, objective, lengths=lengths, rows=size
             )

@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from research import networks
 from research.contract.errors import UserError
+from research.distributed.options import MeshOptions
 
 MESH_AXES = ("data", "fsdp", "tensor")
 BATCH_AXES = ("data", "fsdp")
@@ -28,7 +29,7 @@ LOGICAL_AXIS_RULES = (
 """Logical axis name -> the mesh axes that shard it; None: replicated."""
 
 
-def make_mesh(sizes: Any, devices: Sequence[jax.Device] | None = None) -> Mesh:
+def make_mesh(sizes: MeshOptions, devices: Sequence[jax.Device] | None = None) -> Mesh:
     """A mesh of axes data, fsdp, tensor over all devices.
 
     Args:
@@ -39,7 +40,7 @@ def make_mesh(sizes: Any, devices: Sequence[jax.Device] | None = None) -> Mesh:
       UserError: the sizes' product is not the number of devices.
     """
     devices = jax.devices() if devices is None else devices
-    shape = {name: int(sizes[name]) for name in MESH_AXES}
+    shape = {name: int(getattr(sizes, name)) for name in MESH_AXES}
     text = ", ".join(f"mesh.{name}={size}" for name, size in shape.items())
     if any(size == 0 or size < -1 for size in shape.values()):
         raise UserError(f"{text}: a size is a positive number, or -1 for the rest")

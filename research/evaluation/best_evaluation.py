@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from research import metrics
+from research.config.config import Config
 from research.contract.errors import UserError, unknown
 from research.distributed import processes
 from research.program.setup import Program
@@ -20,7 +21,7 @@ class BestEvaluation(NamedTuple):
     # the last train.early_stopping_patience that came before it
 
 
-def find_best(lines: Sequence[Mapping[str, float]], config: Any) -> BestEvaluation:
+def find_best(lines: Sequence[Mapping[str, float]], config: Config) -> BestEvaluation:
     """The best evaluation in the lines of metrics.jsonl; the same in all processes.
 
     Process 0, which has all lines, decides by these alone. They end at the step that a
@@ -48,7 +49,7 @@ def find_best(lines: Sequence[Mapping[str, float]], config: Any) -> BestEvaluati
     return BestEvaluation(*map(processes.broadcast_from_process_0, best))
 
 
-def check_best_metric(program: Program, config: Any) -> None:
+def check_best_metric(program: Program, config: Config) -> None:
     """Checks that the objective's evaluations have train.best_metric.
 
     Raises:
@@ -58,7 +59,7 @@ def check_best_metric(program: Program, config: Any) -> None:
     predicted = metrics.values_of(program.objective.predicts)
     known = metrics.signs().keys() & {*measured, *predicted}
     if name not in known:
-        raise unknown(f"train.best_metric of {config.objective.name}", name, known)
+        raise unknown(f"train.best_metric of {config.objective_name}", name, known)
     if name not in measured and not program.data.has_gold:
         raise UserError(
             f"train.best_metric={name} is of predictions, which are not scored, since "

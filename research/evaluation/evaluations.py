@@ -1,16 +1,16 @@
 """The evaluations of a run: of its evaluation split, and at its end of data.test."""
 
+import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 from etils import epath
 
+from research.config.config import Config
 from research.contract.errors import NonFiniteError, UserError
 from research.contract.state import State
 from research.data.documents import single_labels
-from research.data.pipeline import open_data
 from research.data.source.build import with_test_split
 from research.distributed import processes
 from research.evaluation.best_evaluation import BestEvaluation, find_best
@@ -18,7 +18,7 @@ from research.evaluation.evaluate import NOTHING_SCORED, evaluate
 from research.evaluation.prediction_files import write_predictions
 from research.metrics import Item, values_of
 from research.optimize.moving_average import exchange_average
-from research.program.setup import Program, make_eval_zeros
+from research.program.setup import Program, make_eval_zeros, open_run_data
 from research.record.metric_writer import BEST_STEP, MetricWriter
 
 NUM_SAMPLES = 8
@@ -51,7 +51,7 @@ class Evaluations:
     def __init__(
         self,
         program: Program,
-        config: Any,
+        config: Config,
         workdir: epath.Path,
         writer: MetricWriter,
         before_batch: Callable[[], None],
@@ -68,8 +68,9 @@ class Evaluations:
         self._predictions: dict[str, list[Item]] = {}  # to be written in process 0
         self._samples: dict[str, list[Item]] = {}  # of each split the first items
         self._predicts = bool(program.objective.predicts)
-        if (tested := with_test_split(config, program.objective)) is not None:
-            self._programs["test"] = _with_test_split(program, tested)
+        if (tested := with_test_split(config.data, program.objective)) is not None:
+            tested_config = dataclasses.replace(config, data=tested)
+            self._programs["test"] = _with_test_split(program, tested_config)
             data = self._programs["test"].data
             self.origin = {"test_data": data.fingerprint}
 
@@ -171,13 +172,13 @@ class Evaluations:
         return metrics
 
 
-def _with_test_split(program: Program, tested: Any) -> Program:
+def _with_test_split(program: Program, tested: Config) -> Program:
     """The program with the data of a `with_test_split`.
 
     Raises:
       UserError: it has labels that the other splits have not.
     """
-    data = open_data(tested, program.objective)
+    data = open_run_data(tested)
     labels, known = data.vocab.labels, program.data.vocab.labels
     kind = program.objective.predicts
     if kind not in ("number", "choice") and single_labels(labels) != single_labels(

@@ -36,6 +36,9 @@ from research.networks.shared.needs import TIE_CHOICES, Ability, Needs, merge_ne
 from research.networks.shared.options import Options
 from research.networks.shared.protocol import BoundNetwork, Layers
 
+Module = nn.Module
+"""An unbound network, which `apply` binds to parameters."""
+
 FOLDER = Folder("research.networks", "Network")
 
 
@@ -156,6 +159,7 @@ __all__ = [
     "BoundNetwork",
     "HeadSpec",
     "Layers",
+    "Module",
     "Needs",
     "Network",
     "Options",

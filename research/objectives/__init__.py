@@ -38,9 +38,6 @@ class Objective(abc.ABC):
     min_length: int
     """The least data.length at which a row has text and something that is scored."""
 
-    length_multiple: int = 1
-    """What data.length must be a multiple of."""
-
     shown_answers: Mapping[str, str] = types.MappingProxyType({})
     """Terms of the loss some of whose targets the input shows or makes easier to guess
     -> why that is intended. The input must tell nothing about targets of other terms
@@ -104,6 +101,11 @@ class Objective(abc.ABC):
     def name(self) -> str:
         """The config's objective.name."""
         return type(self).__module__.rpartition(".")[-1]
+
+    @property
+    def field_values(self) -> dict[str, Any]:
+        """Name -> value of the fields, which are the config keys."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     @property
     def family(self) -> str:

@@ -19,8 +19,8 @@ from research.optimize.layer_rates import (
 )
 from research.optimize.max_norm import limit_norms
 from research.optimize.moving_average import with_average_of_steps, with_moving_average
+from research.optimize.options import OptimizerOptions
 from research.optimize.pruning import Pruner
-from research.optimize.rules import OPTIMIZERS
 from research.optimize.schedule import make_schedule
 
 NETWORK = "network"
@@ -64,7 +64,9 @@ def stop_frozen(params: Any, parts: str) -> Any:
     )
 
 
-def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
+def make_optimizer(
+    config: OptimizerOptions, steps: int
+) -> optax.GradientTransformation:
     """Clipping by global norm, then the chosen optimizer on its schedule, then the
     average of the parameters.
 
@@ -75,7 +77,7 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
       UserError: see `make_schedule`.
     """
     rate = optax.scale_by_learning_rate(make_schedule(config, steps))
-    chain = OPTIMIZERS.make(config, "name").transforms()
+    chain = config.rule.transforms()
     if config.frozen:
         chain = [_without_frozen(each, config.frozen) for each in chain]
     chain.append(rate)
@@ -109,7 +111,7 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
     return optimizer
 
 
-def _make_pruner(config: Any, steps: int) -> Pruner:
+def _make_pruner(config: OptimizerOptions, steps: int) -> Pruner:
     """Raises UserError: pruning ends before it begins."""
     if config.prune_end < config.prune_begin:
         raise UserError(
@@ -128,7 +130,7 @@ def _make_pruner(config: Any, steps: int) -> Pruner:
     )
 
 
-def _score_rate(config: Any, steps: int) -> Callable[[jax.Array], Any]:
+def _score_rate(config: OptimizerOptions, steps: int) -> Callable[[jax.Array], Any]:
     """The learning rate of scores by step, on the schedule of the others."""
     rate, peak = make_schedule(config, steps), config.learning_rate or 1.0
     return lambda count: config.prune_score_rate * rate(count) / peak

@@ -9,11 +9,11 @@ import numpy as np
 import optax
 
 from research.contract.errors import UserError
+from research.optimize.options import OptimizerOptions
 from research.optimize.rules.shared.ending_schedule import EndingSchedule
-from research.optimize.schedules import SCHEDULES
 
 
-def make_schedule(config: Any, steps: int) -> optax.Schedule:
+def make_schedule(config: OptimizerOptions, steps: int) -> optax.Schedule:
     """The learning rate by step: a warm-up to the peak, then the chosen decay.
 
     With decay_from "start" the decay counts from step 0, and the warm-up replaces its
@@ -45,7 +45,7 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
         )
     from_start = config.decay_from == "start"
     origin = 0 if from_start else warmup  # the step from which the decay counts
-    schedule = SCHEDULES.make(config, "schedule")
+    schedule = config.decay
     decay = schedule.decay(config, steps - origin)
     if not warmup:
         return decay
@@ -71,7 +71,7 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
     )
 
 
-def logged_rates(config: Any, steps: int, log_every: int) -> np.ndarray:
+def logged_rates(config: OptimizerOptions, steps: int, log_every: int) -> np.ndarray:
     """The learning rates [N] of the steps that are logged, on the host.
 
     Step n of a run, counted from 1, has the schedule's rate at n - 1.

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from research.checkpoints.checkpoint import path_name
+from research.config.config import Config
 from research.config.phases import Phase, run_phases
 from research.contract.batch import CONSTANTS
 from research.contract.errors import UserError
@@ -29,7 +30,9 @@ MAX_LABELS = 50
 """The most names of classes that are printed."""
 
 
-def build_phases(config: Any, devices: Any = None) -> tuple[Program, list[Phase]]:
+def build_phases(
+    config: Config, devices: Sequence[jax.Device] | None = None
+) -> tuple[Program, list[Phase]]:
     """The program of the config itself, for evaluations, and the phases of the run.
 
     Raises:
@@ -42,7 +45,7 @@ def build_phases(config: Any, devices: Any = None) -> tuple[Program, list[Phase]
 
 
 def _build_each(
-    config: Any, program: Program, devices: Any
+    config: Config, program: Program, devices: Sequence[jax.Device] | None
 ) -> tuple[Program, list[Phase]]:
     """The phases with their programs; the fingerprint covers the data of all phases."""
     phases = run_phases(config)
@@ -50,7 +53,7 @@ def _build_each(
     rows = {(own.data.length, own.train.batch) for own in configs}
     if len(rows) > 1 and program.data.train.source.contiguous:
         raise UserError(
-            f"train.phases: rows of objective {config.objective.name} continue from "
+            f"train.phases: rows of objective {config.objective_name} continue from "
             "step to step; data.length and train.batch cannot change"
         )
     for number, phase in enumerate(phases):
@@ -190,7 +193,9 @@ def cost_facts(phases: Sequence[Phase], last_step: int) -> dict[str, Any]:
     }
 
 
-def run_lines(program: Program, phases: Sequence[Phase], config: Any) -> Iterator[str]:
+def run_lines(
+    program: Program, phases: Sequence[Phase], config: Config
+) -> Iterator[str]:
     """The lines that are printed about a run before its first step.
 
     Args:
@@ -200,7 +205,7 @@ def run_lines(program: Program, phases: Sequence[Phase], config: Any) -> Iterato
     mesh = " x ".join(f"{name} {size}" for name, size in program.mesh.shape.items())
     parameters = count_parameters(program.abstract_state.params)
     yield (
-        f"{config.objective.name}: {parameters:,} parameters, "
+        f"{config.objective_name}: {parameters:,} parameters, "
         f"{_gflop(cost['flops_per_step'], cost['skippable_flops_per_step'])}, "
         f"{cost['flops_per_token'] / 1e6:,.1f} MFLOP a token, "
         f"{cost['peak_bytes'] / 2**20:,.0f} MiB a device on mesh {mesh}"

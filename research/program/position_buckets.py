@@ -8,6 +8,7 @@ from etils import epath
 
 from research import networks, objectives
 from research.checkpoints.checkpoint import path_name
+from research.config.config import Config
 from research.config.identity import CONFIG_FILE, read_run_config
 from research.contract.batch import CONSTANTS
 from research.contract.errors import UserError
@@ -39,7 +40,7 @@ class Biases(NamedTuple):
         return self.options.buckets(pattern)
 
 
-def check_buckets(program: Program, config: Any) -> None:
+def check_buckets(program: Program, config: Config) -> None:
     """Checks the tables of T5's bias that come from other runs or models.
 
     Raises:
@@ -50,11 +51,12 @@ def check_buckets(program: Program, config: Any) -> None:
     own = Biases(program.network.options, pattern, names)
     _check(config.train.init_from, config.train.init_scope, own, "train.init_from")
     constants = program.constants.abstract.get(CONSTANTS, {})
-    if "teacher_model" in config.objective and "teacher" in constants:
-        keys = {"network": "transformer", **config.objective.teacher_model}
+    section = config.values["objective"]
+    if "teacher_model" in section and "teacher" in constants:
+        keys = {"network": "transformer", **section["teacher_model"]}
         names = _names(constants["teacher"])
         teacher = Biases(networks.from_config(keys), pattern, names)
-        _check(config.objective.teacher, "", teacher, "objective.teacher")
+        _check(section["teacher"], "", teacher, "objective.teacher")
 
 
 def _check(source: str, scope: str, own: Biases, key: str) -> None:

@@ -10,7 +10,9 @@ import jax
 from etils import epath
 from jax.sharding import Mesh
 
+from research import networks, objectives
 from research.checkpoints.checkpoint import FOLDER
+from research.config.config import Config
 from research.config.identity import read_run_config
 from research.contract.errors import UserError
 from research.data.read.lexicon import load_lexicon
@@ -32,16 +34,18 @@ from research.record.workdir import config_digest
 class RestoredRun(NamedTuple):
     """What scores and predictions need of a run; its text is not opened."""
 
-    config: Any
-    objective: Any
-    network: Any  # unbound, see `research.networks.apply`
+    config: Config
+    objective: objectives.Objective
+    network: networks.Module  # unbound, see `research.networks.apply`
     params: Any  # sharded over the mesh
     vocabulary: Vocabulary
     mesh: Mesh
     step: int  # the checkpoint's step
     facts: Mapping[str, Any] = MappingProxyType({})  # the checkpoint's
 
-    def input_constants(self, objective: Any, needs: Any) -> dict[str, Any]:
+    def input_constants(
+        self, objective: objectives.Objective, needs: networks.Needs
+    ) -> dict[str, Any]:
         """What `Objective.read_constants` needs: the constants, if positions have
         vectors beside their tokens, else {}.
 
@@ -55,7 +59,7 @@ class RestoredRun(NamedTuple):
         return Constants(specs, self.mesh, self.vocabulary.facts).arrays
 
 
-def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> RestoredRun:
+def restore_run(config: Config, workdir: epath.PathLike, step: int = 0) -> RestoredRun:
     """The run of a workdir at a step, by default that of `find_checkpoint`.
 
     Args:
@@ -65,7 +69,7 @@ def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> Restored
       UserError: the vocabulary or the checkpoint is missing, or has other parameters.
     """
     workdir = epath.Path(user_path(workdir))
-    vocabulary = run_vocabulary(workdir, config.data)
+    vocabulary = run_vocabulary(workdir, config.values["data"])
     program = build_program(config, vocab=vocabulary.vocab)
     params, step, facts = run_params(
         program, workdir, step, seed=config.seed, vocabulary=vocabulary.sha256

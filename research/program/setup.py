@@ -1,6 +1,6 @@
 """Builds what a run needs from its config: data, network, mesh, jitted functions."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,14 +10,14 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from research import networks
-from research.config.objective import config_objective
+from research import networks, objectives
+from research.config.config import Config
 from research.contract.batch import ArraySpec, VocabInfo
 from research.contract.errors import UserError
 from research.contract.state import State
 from research.data.cache import resolve_cache_dir
 from research.data.documents import single_labels
-from research.data.pipeline import open_data
+from research.data.pipeline import Data, open_data
 from research.data.source.prefetch import prefetch
 from research.distributed import processes, sharding
 from research.objectives.losses.cross_entropy import Term
@@ -32,9 +32,9 @@ class Program(NamedTuple):
     """What `build_program` builds from a config, without allocating device memory."""
 
     seed: int
-    objective: Any
-    network: Any  # unbound, see `research.networks.apply`
-    data: Any  # `research.data.pipeline.Data`; None without text
+    objective: objectives.Objective
+    network: networks.Module  # unbound, see `research.networks.apply`
+    data: Data  # None without text
     mesh: Mesh
     init: Callable[[jax.Array], State]
     init_optimizer: Callable[[Any], Any]  # the optimizer's state of parameters, jitted
@@ -70,7 +70,9 @@ class Program(NamedTuple):
 
 
 def build_program(
-    config: Any, devices: Any = None, vocab: VocabInfo | None = None
+    config: Config,
+    devices: Sequence[jax.Device] | None = None,
+    vocab: VocabInfo | None = None,
 ) -> Program:
     """Everything a run needs, from shapes alone.
 
@@ -82,12 +84,11 @@ def build_program(
     Raises:
       UserError: the config has a value with which no run is possible.
     """
-    objective = config_objective(config)
+    objective, model = config.objective, config.model
     mesh = sharding.make_mesh(config.mesh, devices)
-    _check_batch(config, objective, mesh)
-    model = networks.from_config(config.model)
+    _check_batch(config, mesh)
     optimizer = make_optimizer(config.optimizer, config.train.steps)
-    data = None if vocab else open_data(config, objective)
+    data = None if vocab else open_run_data(config)
     vocab = vocab or data.vocab
     network = networks.build(model, objective.needs(vocab), vocab)
     batch_specs = {
@@ -108,7 +109,7 @@ def build_program(
     state, shardings = networks.unbox(boxed), state_shardings(boxed, optimizer, mesh)
     if (method := config.optimizer.prune) != "none":
         check_prunable(model, state.params, f"optimizer.prune={method}")
-    step = partial(_jit_step, config, objective, optimizer, shardings)
+    step = partial(_jit_step, config, optimizer, shardings)
     step_with_remat = step_without_remat = step(network)
     if (no_remat := model.without_remat()) != model:
         step_without_remat = step(
@@ -157,6 +158,17 @@ def build_program(
     )
 
 
+def open_run_data(config: Config) -> Data:
+    """The text of a config, its vocabulary and its batches."""
+    return open_data(
+        config.data,
+        config.objective,
+        seed=config.seed,
+        batch_size=config.train.batch,
+        num_steps=config.train.steps,
+    )
+
+
 def _of_vocabulary(boxed: Any) -> frozenset[str]:
     """Names of the parameters, of which one dim is the vocabulary."""
     axes = jax.tree_util.tree_leaves_with_path(
@@ -178,22 +190,25 @@ def _with_shardings(shapes: Any, shardings: Any) -> Any:
     )
 
 
-def _check_batch(config: Any, objective: Any, mesh: Mesh) -> None:
+def _check_batch(config: Config, mesh: Mesh) -> None:
     """Raises UserError: the batch cannot be divided among devices or micro-batches."""
     sharding.check_batch_divides(mesh, config.train.batch, config.train.accumulate)
-    if config.train.accumulate > 1 and not objective.supports_accumulation:
+    if config.train.accumulate > 1 and not config.objective.supports_accumulation:
         raise UserError(
             f"train.accumulate={config.train.accumulate}: objective "
-            f"{config.objective.name} compares the examples of a batch and cannot be "
+            f"{config.objective_name} compares the examples of a batch and cannot be "
             "split; set train.accumulate=1"
         )
 
 
 def _jit_step(
-    config: Any, objective: Any, optimizer: Any, shardings: State, network: Any
+    config: Config,
+    optimizer: optax.GradientTransformation,
+    shardings: State,
+    network: networks.Module,
 ) -> Callable[[State, dict, jax.Array], State]:
     step = make_step(
-        objective,
+        config.objective,
         network,
         optimizer,
         accumulate=config.train.accumulate,
@@ -324,7 +339,7 @@ def initial_state(program: Program, seed: int) -> State:
     )
 
 
-def first_state(program: Program, config: Any) -> State:
+def first_state(program: Program, config: Config) -> State:
     """`initial_state`; if train.init_from is set, with its parameters, and with the
     optimizer's state of these: pruning keeps weights there."""
     state = initial_state(program, config.seed)

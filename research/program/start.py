@@ -1,10 +1,9 @@
 """The run or the model whose parameters a run starts from, checked before it begins."""
 
-from typing import Any
-
 from etils import epath
 
 from research.checkpoints.checkpoint import FOLDER, finished_steps
+from research.config.config import Config
 from research.config.identity import CONFIG_FILE, flatten, read_run_config
 from research.contract.errors import UserError
 from research.files.existence import exists
@@ -16,7 +15,7 @@ from research.program.restored import check_unchanged
 from research.program.setup import Program
 
 
-def check_start(program: Program, config: Any, workdir: epath.Path) -> None:
+def check_start(program: Program, config: Config, workdir: epath.Path) -> None:
     """Checks that a run that has not begun can start from train.init_from, and learn
     from a teacher.
 
@@ -32,7 +31,7 @@ def check_start(program: Program, config: Any, workdir: epath.Path) -> None:
     check_buckets(program, config)
 
 
-def _check_source(program: Program, config: Any) -> None:
+def _check_source(program: Program, config: Config) -> None:
     """`check_start` of the parameters and the config of train.init_from."""
     source, scope = config.train.init_from, config.train.init_scope
     params, facts = program.abstract_state.params, program.data.vocabulary_facts
@@ -52,14 +51,14 @@ def _check_source(program: Program, config: Any) -> None:
         check_unchanged(folder.parent.parent, folder)
 
 
-def _different_keys(source: str, config: Any) -> str:
+def _different_keys(source: str, config: Config) -> str:
     """The keys of the network that another run has not, for the end of an error."""
     path = epath.Path(user_path(source))
     runs = [p for p in (path, path.parent.parent) if exists(p / CONFIG_FILE)]
     if source.startswith(SOURCE) or not runs:
         return ""
     there = flatten({"model": read_run_config(runs[0])["model"]})
-    here = flatten({"model": config.model.to_dict()})
+    here = flatten({"model": config.values["model"]})
     found = [
         f"; {key} is {there[key]} there and {value} here"
         for key, value in here.items()

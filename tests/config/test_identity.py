@@ -15,7 +15,7 @@ from research.contract.errors import UserError
 from research.contract.parts import default_of, section_fields
 from research.record.workdir import CHANGEABLE_KEYS, check_same_config, config_digest
 
-CONFIG = load_config("experiments/bert.py:tiny").to_dict()
+CONFIG = load_config("experiments/bert.py:tiny").values
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_an_added_key_changes_the_identity_only_where_it_differs(
 ):
     digest, trial = config_digest(CONFIG), trial_id(identity.flatten(CONFIG))
 
-    @dataclasses.dataclass
+    @dataclasses.dataclass(frozen=True)
     class Longer(sections.SECTIONS[name]):
         added_key: float = fields.number(0.5, least=0)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from launch.config import load_config
+from research.config.config import Config
 from research.config.phases import run_phases
 from research.contract.errors import UserError
 
@@ -11,7 +12,7 @@ BUCKETS = "data.length_buckets=[32, 64]"
 
 def values(spec, *overrides):
     """(stop, length, batch, dropout) of each phase."""
-    phases = run_phases(load_config(f"experiments/{spec}", overrides))
+    phases = run_phases(Config.of(load_config(f"experiments/{spec}", overrides)))
     return [
         (
             phase.stop,
@@ -36,7 +37,7 @@ def test_published_phases():
 
 def test_a_run_without_phases_has_its_own_config():
     config = load_config("experiments/mlm.py")
-    assert [phase.config is config for phase in run_phases(config)] == [True]
+    assert [phase.config is config for phase in run_phases(Config.of(config))] == [True]
 
 
 def test_phases_are_fractions_of_any_number_of_steps():
@@ -49,7 +50,9 @@ def test_phases_are_fractions_of_any_number_of_steps():
 def test_length_buckets_of_a_phase_are_those_below_its_length():
     phases = 'train.phases=[[0.5, {"data.length": 48}]]'
     config = load_config("experiments/finetune.py", [phases, BUCKETS])
-    found = [[*phase.config.data.length_buckets] for phase in run_phases(config)]
+    found = [
+        [*phase.config.data.length_buckets] for phase in run_phases(Config.of(config))
+    ]
     assert found == [[32], [32, 64]]
 
 

@@ -7,10 +7,9 @@ from etils import epath
 
 from launch.config import load_config
 from research import train as loop
-from research.config.objective import config_objective
+from research.config.config import Config
 from research.config.phases import Phase
 from research.contract.errors import UserError
-from research.data.pipeline import open_data
 from research.data.source.saved_batches import save_batches
 from research.distributed import sharding
 from research.evaluation.best_evaluation import (
@@ -23,7 +22,7 @@ from research.evaluation.evaluations import Evaluations
 from research.interop.partial_restore import find_checkpoint, load_on_host
 from research.program import compiled_phases
 from research.program.restored import run_params
-from research.program.setup import make_eval_zeros
+from research.program.setup import make_eval_zeros, open_run_data
 from research.record.metric_writer import latest_metrics, read_metrics
 from research.record.workdir import read_result
 from tests.testing import small_data, tiny_runs
@@ -87,9 +86,11 @@ def runs(folder, program, tmp_path_factory):
         patch.setattr(Evaluations, "run_best", run_best_and_die)
         for cause in ("step 6", "end"):
             with pytest.raises(KilledError, match=cause):
-                train(config, killed)
+                train(Config.of(config), killed)
             assert not (killed / "result.json").exists()
-        return {workdir: train(config, workdir) for workdir in (killed, whole)}
+        return {
+            workdir: train(Config.of(config), workdir) for workdir in (killed, whole)
+        }
 
 
 def test_it_stops_early_and_keeps_the_newest_and_the_best_checkpoint(runs):
@@ -156,7 +157,9 @@ def test_the_average_of_the_best_step_opens_the_run(runs, program):
 
 def test_the_average_is_sharded_like_the_parameters(folder):
     config = tiny_config(folder, **{"optimizer.ema_decay": 0.5, "mesh.fsdp": 4})
-    state = compiled_phases.build_program(config, jax.devices()[:4]).abstract_state
+    state = compiled_phases.build_program(
+        Config.of(config), jax.devices()[:4]
+    ).abstract_state
     assert state.opt_state[-1].average == state.params
     assert not all(leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(state))
 
@@ -295,11 +298,11 @@ def test_a_metric_of_predictions_that_are_not_scored_is_refused(folder, tmp_path
     corpus = small_data.write_corpus(tmp_path, "text", seed=1)
     keys = {"data.corpus": corpus, "train.best_metric": "f1"}
     config = tiny_config(folder, "finetune", **keys)
-    data = open_data(config, config_objective(config))
+    data = open_run_data(Config.of(config))
     save_batches(config, data, epath.Path(tmp_path / "saved"), config.train.steps)
     keys["data.task"] = f"{tmp_path}/saved"
     config = tiny_config(folder, "finetune", **keys)
-    program = compiled_phases.build_program(config, jax.devices()[:1])
+    program = compiled_phases.build_program(Config.of(config), jax.devices()[:1])
     words = r"f1 is of predictions, which are not scored.* it can be accuracy, loss$"
     with pytest.raises(UserError, match=words):
         check_best_metric(program, config)

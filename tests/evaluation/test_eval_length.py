@@ -8,6 +8,7 @@ import pytest
 
 from launch.config import load_config
 from research import networks
+from research.config.config import Config
 from research.contract.errors import UserError
 from research.evaluation.evaluate import evaluate
 from research.objectives.losses.cross_entropy import masked_cross_entropy
@@ -42,7 +43,7 @@ def make_program(folder):
         if model:
             keys = {k: v for k, v in keys.items() if "model" not in k} | model
         config = load_config("experiments/lm.py", keys)
-        return build_program(config, jax.devices()[:1])
+        return build_program(Config.of(config), jax.devices()[:1])
 
     return make
 
@@ -143,4 +144,4 @@ def test_keys_of_an_evaluation_that_mean_nothing_are_refused(folder, make_progra
     with pytest.raises(UserError, match="lstm has no limits of distances to mems"):
         keys = {"objective.mem_len": 4, "objective.eval_clamp_len": 3}
         config = load_config("experiments/lstm.py", keys | {"data.length": 16})
-        build_program(config, jax.devices()[:1])
+        build_program(Config.of(config), jax.devices()[:1])

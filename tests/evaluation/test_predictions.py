@@ -11,8 +11,8 @@ import sentencepiece
 from etils import epath
 
 from research import objectives
+from research.config.config import Config
 from research.data.documents import Document
-from research.data.pipeline import open_data
 from research.distributed import sharding
 from research.evaluation.evaluate import evaluate
 from research.evaluation.prediction_files import write_predictions
@@ -26,7 +26,7 @@ from research.evaluation.predictions import (
 from research.evaluation.statistics import estimate, wilson_interval
 from research.evaluation.written_texts import write_texts
 from research.metrics import Item, measure
-from research.program.setup import build_program, make_eval_zeros
+from research.program.setup import build_program, make_eval_zeros, open_run_data
 from tests.testing import fake_tfds, small_data
 from tests.testing.tiny_runs import random_state
 
@@ -93,7 +93,7 @@ def task_config(folder, name, file, keys, **fields):
 def open_task(folder, name, file, keys, **fields):
     config = task_config(folder, name, file, keys, **fields)
     objective = objectives.make_objective(**config.objective)
-    return objective, open_data(config, objective)
+    return objective, open_run_data(Config.of(config))
 
 
 def one_hot(index, size):
@@ -257,7 +257,7 @@ def test_losses_and_items_do_not_depend_on_the_length_of_a_batch(
         config.data.length_buckets = lengths
         config.optimizer.warmup_steps = 1
         config.model.update({"layers": 1, "width": 32, "heads": 2, "feedforward": 64})
-        program = build_program(config, jax.devices()[:1])
+        program = build_program(Config.of(config), jax.devices()[:1])
         with sharding.context(program.mesh):
             if params is None:
                 params = random_state(program).params
@@ -280,7 +280,7 @@ def program_that_writes(folder, format, layout):
     config.model.update({"layers": 1, "width": 32, "heads": 2, "feedforward": 64})
     config.model.position = "learned"
     config.model.max_length = 4 + 6 if layout == "decoder" else 6
-    return build_program(config, jax.devices()[:1])
+    return build_program(Config.of(config), jax.devices()[:1])
 
 
 @pytest.mark.parametrize(

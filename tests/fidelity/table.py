@@ -34,6 +34,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ml_collections import ConfigDict
+
 from launch.config import load_config
 from launch.config_values import flatten
 from launch.user_code import module_at
@@ -113,7 +115,8 @@ class System:
 
 @functools.cache
 def _config(name: str, size: str):
-    return load_config(f"{ROOT / 'experiments' / name}.py:{size}")
+    config = load_config(f"{ROOT / 'experiments' / name}.py:{size}")
+    return ConfigDict(dict(config.values), allow_dotted_keys=True)
 
 
 def published_experiments() -> dict[str, tuple[str, ...]]:
@@ -257,7 +260,7 @@ def _set_keys(config, size: str) -> set[str]:
         for key, value in flatten(default).items()
         if not isinstance(value, dict) and key in ours
     }
-    default = flatten(load_config(str(ROOT / "research/config/base.py"), values))
+    default = load_config(str(ROOT / "research/config/base.py"), values).flat
     default = default_values(ours) | default  # of another optimizer's keys
     changed = {key for key in ours if not agrees(ours[key], default[key])}
     return changed - set(TECHNICAL)

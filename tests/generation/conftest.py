@@ -6,6 +6,7 @@ import pytest
 
 from research import networks
 from research.distributed import sharding
+from research.distributed.options import MeshOptions
 from research.program.setup import zero_batch
 from tests.testing.objective_cases import make_constants, make_network
 
@@ -19,7 +20,7 @@ def mesh():
 def mesh_of(**axes):
     sizes = {"data": 1, "fsdp": 1, "tensor": 1} | axes
     count = int(np.prod(list(sizes.values())))
-    return sharding.make_mesh(sizes, jax.devices()[:count])
+    return sharding.make_mesh(MeshOptions(**sizes), jax.devices()[:count])
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launch import config, config_values
-from research import networks, objectives
+from research import objectives
 from research.config import sections
 from research.contract import fields
 from research.contract.errors import UserError
@@ -44,14 +44,14 @@ def test_a_value_of_another_kind_is_refused(data, like):
 
 
 def test_every_key_can_be_overridden_by_its_own_value():
-    flat = config_values.flatten(config.load_config(MLM))
+    flat = config.load_config(MLM).flat
     texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in flat.items()}
     again = config.load_config(MLM, texts)
-    assert config_values.flatten(again) == flat
+    assert again.flat == flat
 
 
 def test_digest_changes_with_every_key():
-    flat = config_values.flatten(config.load_config(MLM))
+    flat = config.load_config(MLM).flat
     digests = {digest(flat | {key: "other"}) for key in flat}
     assert len(digests) == len(flat)
     assert digest(dict(reversed(flat.items()))) == digest(flat)
@@ -59,12 +59,13 @@ def test_digest_changes_with_every_key():
 
 @pytest.mark.parametrize("name", objectives.names())
 def test_another_objective_brings_its_own_fields(name):
-    section = config.load_config(MLM, {"objective.name": name}).objective
+    loaded = config.load_config(MLM, {"objective.name": name})
+    section = loaded.values["objective"]
     fields = {
         field.name for field in dataclasses.fields(objectives.objective_class(name))
     }
     assert set(section) == fields | {"name"}
-    assert objectives.make_objective(**section) == objectives.objective_class(name)()
+    assert loaded.objective == objectives.objective_class(name)()
 
 
 def test_fields_of_the_file_stay_when_the_objective_stays(tmp_path):
@@ -79,14 +80,13 @@ def test_fields_of_the_file_stay_when_the_objective_stays(tmp_path):
     assert (
         config.load_config(str(file), {"objective.name": "mlm"}).objective.rate == 0.5
     )
-    assert (
-        "rate" not in config.load_config(str(file), {"objective.name": "lm"}).objective
-    )
+    lm = config.load_config(str(file), {"objective.name": "lm"})
+    assert "rate" not in lm.values["objective"]
 
 
 def test_a_mixture_is_overridden_as_a_whole():
     loaded = config.load_config(MLM, ['data.mixture={"tfds:a/b": 1, "x.txt": 2.5}'])
-    assert loaded.data.mixture.to_dict() == {"tfds:a/b": 1, "x.txt": 2.5}
+    assert loaded.data.mixture == {"tfds:a/b": 1, "x.txt": 2.5}
 
 
 def test_parts_of_an_objective_are_overridden_as_a_whole(tmp_path):
@@ -94,12 +94,10 @@ def test_parts_of_an_objective_are_overridden_as_a_whole(tmp_path):
     parts = {"first": stages, "last": {"unit": "word"}}
     text = json.dumps(parts)
     loaded = config.load_config(MLM, ["objective.name=mix", f"objective.parts={text}"])
-    assert loaded.objective.parts.to_dict() == parts
-    assert config_values.flatten(loaded)["objective.parts"] == parts
+    assert loaded.values["objective"]["parts"] == parts
+    assert loaded.flat["objective.parts"] == parts
     again = config.load_config(MLM, {"objective.name": "mix", "objective.parts": parts})
-    assert objectives.make_objective(**again.objective) == objectives.make_objective(
-        **loaded.objective
-    )
+    assert again.objective == loaded.objective
 
     file = tmp_path / "staged.py"
     file.write_text(
@@ -111,9 +109,9 @@ def test_parts_of_an_objective_are_overridden_as_a_whole(tmp_path):
         "    return config\n"
     )
     staged = config.load_config(str(file))
-    assert config_values.flatten(staged) == config_values.flatten(loaded)
+    assert staged.flat == loaded.flat
     other = config.load_config(str(file), ['objective.parts={"only": {}}'])
-    mixed = objectives.make_objective(**other.objective)
+    mixed = other.objective
     assert list(mixed.members) == ["only"]
 
 
@@ -130,11 +128,11 @@ def test_a_value_inside_an_open_section_is_overridden_alone():
         ("objective.parts.first.unit", "word", {"mixing_rate": 0.5, "unit": "word"}),
     ]:
         loaded = config.load_config(MLM, mixed | {key: text})
-        found = loaded.objective.parts.to_dict()
+        found = loaded.values["objective"]["parts"]
         assert found == parts | {"first": expected}
     mixture = {"data.mixture": {"a.txt": 1.0, "a.txt.gz": 2.0}}
     loaded = config.load_config(MLM, mixture | {"data.mixture.a.txt.gz": "3"})
-    assert loaded.data.mixture.to_dict() == {"a.txt": 1.0, "a.txt.gz": 3}
+    assert loaded.data.mixture == {"a.txt": 1.0, "a.txt.gz": 3}
     for key, said in [
         ("objective.parts.frist.mixing_rate", "did you mean objective.parts.first"),
         ("objective.parts.first.mixing_rat", "part 'first': .*mixing_rat"),
@@ -158,8 +156,8 @@ def test_a_part_that_is_not_right_is_told_by_its_name():
 
 
 def test_the_config_is_locked():
-    with pytest.raises(AttributeError, match="locked"):
-        config.load_config(MLM).train.stepz = 1
+    with pytest.raises(AttributeError, match="cannot assign"):
+        config.load_config(MLM).train.steps = 1
 
 
 @pytest.mark.parametrize(
@@ -239,9 +237,10 @@ def test_an_experiment_that_sets_an_unknown_key_is_refused(tmp_path):
 
 def test_an_optimizer_and_a_schedule_have_keys_of_their_own(tmp_path):
     bert = config.load_config("experiments/bert.py", ["optimizer.name=sgd"]).optimizer
-    assert (bert.beta1, bert.decay_fraction) == (0.9, 1.0) and "beta2" not in bert
+    assert (bert.rule.beta1, bert.decay.decay_fraction) == (0.9, 1.0)
+    assert not hasattr(bert.rule, "beta2")
     keys = ["optimizer.power=2", "optimizer.schedule=polynomial"]
-    assert config.load_config(MLM, keys).optimizer.power == 2.0
+    assert config.load_config(MLM, keys).optimizer.decay.power == 2.0
     for overrides, key in [
         (["optimizer.name=sgd", "optimizer.beta2=0.9"], "optimizer.beta2"),
         (
@@ -260,7 +259,7 @@ def test_an_optimizer_and_a_schedule_have_keys_of_their_own(tmp_path):
     lines += "    config = mlm.get_config()\n"
     lines += "    config.optimizer.update(name='sgd', {})\n    return config\n"
     file.write_text(lines.format("beta1=0.5"))
-    assert config.load_config(str(file)).optimizer.beta1 == 0.5
+    assert config.load_config(str(file)).optimizer.rule.beta1 == 0.5
     file.write_text(lines.format("beta2=0.5"))
     with pytest.raises(UserError, match=r"momentum\.py 'optimizer\.beta2'"):
         config.load_config(str(file))
@@ -283,16 +282,16 @@ def test_a_key_that_parts_share_has_one_default():
 )
 def test_layers_of_an_lstm_have_dropout_between_them(spec, rate):
     model = config.load_config(f"experiments/{spec}").model
-    assert networks.from_config(model).dropout_rate("hidden") == rate
+    assert model.dropout_rate("hidden") == rate
 
 
 def test_another_network_has_the_dropout_of_its_own_places():
     bert = config.load_config("experiments/bert.py", ["model.network=lstm"]).model
-    assert networks.from_config(bert).dropout_rate("hidden") == bert.dropout > 0
+    assert bert.dropout_rate("hidden") == bert.dropout > 0
     keys = ["model.network=transformer", "objective.mem_len=0"]
     keys += ["objective.activation_penalty=0", "objective.temporal_penalty=0"]
     model = config.load_config("experiments/awd_lstm.py", keys).model
-    assert networks.from_config(model).dropout_rate("layer") == 0
+    assert model.dropout_rate("layer") == 0
     keys = ["model.network=word_cnn", "model.width=96", "objective.name=mlm"]
     model = config.load_config("experiments/elmo.py", keys).model
     assert model.table_range == 0

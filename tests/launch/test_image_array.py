@@ -52,7 +52,7 @@ from research import objectives
 from research.contract.batch import ArraySpec, input_specs, scored_specs
 from research.data.rows import TextSpec
 from research.networks import HeadSpec, Needs
-from research.objectives import lm
+from research.objectives.lm import lm
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 

@@ -57,7 +57,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from research.objectives import mlm
+from research.objectives.mlm import mlm
 
 
 @dataclass(frozen=True)

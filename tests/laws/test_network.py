@@ -24,6 +24,7 @@ from research import networks
 from research.contract.batch import FEATURE, attention_mask
 from research.contract.errors import UserError
 from research.distributed import sharding
+from research.distributed.options import MeshOptions
 from research.networks import FOLDER, Ability, HeadSpec, Needs
 from research.networks.shared.needs import STACKS
 from research.program import flops
@@ -63,7 +64,9 @@ def variants(name: str) -> list[networks.Network]:
     The n-th has the n-th legal value of each, where that goes with the others.
     """
     cls = EXAMPLES.get(name) or FOLDER.part_class(name, "model.network")
-    own = inspect.get_annotations(cls)
+    bases = networks.Network.__mro__
+    classes = [base for base in cls.__mro__ if base not in bases]
+    own = {name for base in classes for name in inspect.get_annotations(base)}
     choices = {
         field.name: field.metadata.get("values", (False, True))
         for field in dataclasses.fields(cls)
@@ -558,7 +561,7 @@ def test_on_a_mesh_loss_and_gradient_are_the_same(network, needs, capfd):
 
     def mesh_of(size):
         axes = {axis: size for axis in sharding.MESH_AXES}
-        return sharding.make_mesh(axes, jax.devices()[: size**3])
+        return sharding.make_mesh(MeshOptions(**axes), jax.devices()[: size**3])
 
     expected, actual = (
         loss_and_gradient(module, needs, mesh_of(size)) for size in (1, 2)

@@ -10,6 +10,7 @@ import optax
 from research import networks
 from research.contract.batch import ArraySpec
 from research.distributed import sharding
+from research.distributed.options import MeshOptions
 from research.program.constants import Constants
 from research.program.setup import make_init, state_shardings
 from research.program.step import gradient
@@ -54,7 +55,7 @@ def test_a_mesh_and_micro_batches_do_not_change_the_gradient(name, fields):
     specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
     one = {"data": 1, "fsdp": 1, "tensor": 1}
     constants = partial(Constants, objective.constants(VOCAB), vocabulary={})
-    on_one = constants(sharding.make_mesh(one, jax.devices()[:1]))
+    on_one = constants(sharding.make_mesh(MeshOptions(**one), jax.devices()[:1]))
     init = make_init(objective, net, optax.sgd(1.0), specs, ROWS, on_one)
     boxed = jax.eval_shape(init, KEY)
     shapes = networks.unbox(boxed)
@@ -73,7 +74,7 @@ def test_a_mesh_and_micro_batches_do_not_change_the_gradient(name, fields):
 
     def run(sizes, accumulate):
         count = int(np.prod(list(sizes.values())))
-        mesh = sharding.make_mesh(sizes, jax.devices()[:count])
+        mesh = sharding.make_mesh(MeshOptions(**sizes), jax.devices()[:count])
         with sharding.context(mesh):
             where = state_shardings(boxed, optax.sgd(1.0), mesh).params
             rows = sharding.batch_sharding(mesh)

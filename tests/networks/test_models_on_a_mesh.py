@@ -9,6 +9,7 @@ import pytest
 
 from research import networks
 from research.distributed import sharding
+from research.distributed.options import MeshOptions
 from research.networks.recurrent.lstm_encoder_decoder import LSTMEncoderDecoder
 from research.networks.transformer.electra import GeneratorDiscriminator
 from research.networks.transformer.encoder_decoder import EncoderDecoder
@@ -193,7 +194,7 @@ def loss_and_gradient(name, mesh):
 def mesh_of(data, fsdp, tensor):
     count = data * fsdp * tensor
     sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
-    return sharding.make_mesh(sizes, jax.devices()[:count])
+    return sharding.make_mesh(MeshOptions(**sizes), jax.devices()[:count])
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ import pytest
 
 from launch.config import load_config
 from research import networks, objectives
-from research.config.objective import config_objective
+from research.config.config import Config
 from research.contract.batch import PART, WORD
-from research.data.pipeline import open_data
 from research.objectives.tasks.cvt import (
     STUDENTS,
     TAGGER,
@@ -20,6 +19,7 @@ from research.objectives.tasks.cvt import (
     cross_entropy,
     views_of,
 )
+from tests.testing import small_data
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 from tests.testing.trees import make_params
@@ -191,7 +191,7 @@ def test_batches_with_and_without_tags_alternate(tmp_path):
     keys |= {"data.vocabulary_size": 9, "data.length": 16, "train.batch": 8}
     keys |= {"data.cache_dir": str(tmp_path / "cache"), "data.held_out": 0.1}
     config = load_config("experiments/cvt.py:tiny", keys)
-    data = open_data(config, config_objective(config))
+    data = small_data.open_with(config, Config.of(config).objective)
     kinds = []
     for step in range(4):
         batch = data.train.batch(step)

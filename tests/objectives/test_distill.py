@@ -10,6 +10,7 @@ import pytest
 
 from launch.config import load_config
 from research import networks, objectives
+from research.config.config import Config
 from research.contract.batch import CONSTANTS
 from research.contract.errors import UserError
 from research.interop.partial_restore import restore_params
@@ -325,7 +326,7 @@ def test_a_run_takes_its_teachers_network_and_vocabulary(teacher):
 
     def build(**changes):
         config = tiny_config(folder, "mlm", **{**keys, "model.layers": 1, **changes})
-        return config, build_program(config, jax.devices()[:1])
+        return config, build_program(Config.of(config), jax.devices()[:1])
 
     config, program = build()
     assert config.data.vocabulary == str(source)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from research import networks, objectives
+from research.config.config import Config
 from research.contract.batch import PARAGRAPH
 from research.interop.partial_restore import restore_params
 from research.optimize.optimizer import is_frozen
@@ -167,7 +168,7 @@ def test_both_stacks_start_from_the_first_layers_of_one(tmp_path):
     keys |= {"model.layers": 2, "model.decoder_layers": 1, "data.sentinels": None}
     keys |= {"model.shared_embeddings": False, "objective.languages": "1"}
     config = tiny_config(folder, "xnlg", **keys)
-    program = build_program(config, jax.devices()[:1])
+    program = build_program(Config.of(config), jax.devices()[:1])
     ours, facts = random_state(program).params, program.data.vocabulary_facts
     found, missing = restore_params(str(source), "", ours, **facts)
     one = state.params

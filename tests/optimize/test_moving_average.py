@@ -6,7 +6,6 @@ import numpy as np
 import optax
 import pytest
 
-from research.config import sections
 from research.contract.state import State
 from research.optimize.moving_average import (
     exchange_average,
@@ -14,6 +13,7 @@ from research.optimize.moving_average import (
     with_moving_average,
 )
 from research.optimize.optimizer import make_optimizer
+from research.optimize.options import OptimizerOptions
 from tests.testing.optimizer_section import section
 
 
@@ -77,16 +77,16 @@ def test_an_average_of_steps_is_that_of_pytorch():
 
 def test_two_averages_are_refused():
     with pytest.raises(ValueError, match=r"two averages; set ema_decay to 0"):
-        sections.Optimizer(ema_decay=0.9, average_from=0.5)
+        OptimizerOptions(ema_decay=0.9, average_from=0.5)
 
 
 @pytest.mark.parametrize("average", [{"ema_decay": 0.9}, {"average_from": 0.5}])
 def test_an_average_of_what_is_pruned_is_refused(average):
     """It would have weights from before they were pruned."""
     with pytest.raises(ValueError, match=r"an average .* has none; set ema_decay to 0"):
-        sections.Optimizer(prune="magnitude", **average)
+        OptimizerOptions(prune="magnitude", **average)
 
 
 def test_pruning_layers_that_do_not_learn_yet_is_refused():
     with pytest.raises(ValueError, match=r"set one of them to its default, none or 0"):
-        sections.Optimizer(prune="movement", unfreeze_every=5)
+        OptimizerOptions(prune="movement", unfreeze_every=5)

@@ -7,6 +7,7 @@ import pytest
 from launch.config import load_config
 from launch.measure.placeholder_vocab import placeholder_vocab
 from research.checkpoints.checkpoint import path_name
+from research.config.config import Config
 from research.contract.errors import UserError
 from research.optimize.optimizer import make_optimizer
 from research.program.setup import build_program
@@ -35,7 +36,9 @@ def test_it_takes_the_kernels_of_blocks_and_adam_all_other_parameters(experiment
     sharding of its parameter."""
     keys = {"optimizer.name": "muon", "mesh.data": 1, "mesh.fsdp": 8}
     config = load_config(f"experiments/{experiment}.py:tiny", keys)
-    state = build_program(config, vocab=placeholder_vocab(config)).abstract_state
+    state = build_program(
+        Config.of(config), vocab=placeholder_vocab(config)
+    ).abstract_state
     found, taken = {}, {"muon": set(), "adam": set()}
     for path, leaf in jax.tree_util.tree_leaves_with_path(state.params):
         found[path_name(path)] = leaf

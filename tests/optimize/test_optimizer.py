@@ -11,7 +11,6 @@ from launch.config import load_config
 from launch.measure.placeholder_vocab import placeholder_vocab
 from research import networks
 from research.checkpoints.checkpoint import path_name
-from research.config.objective import config_objective
 from research.contract.batch import ArraySpec
 from research.contract.errors import UserError
 from research.distributed import sharding
@@ -70,10 +69,9 @@ def test_depths_are_an_array_where_layers_are_stacked(network):
 def params_and_axes(experiment, network):
     """The shapes of an experiment's parameters, and a list of their logical axes."""
     config = load_config(f"experiments/{experiment}.py:tiny")
-    assert config.model.network == network
-    vocab, objective = placeholder_vocab(config), config_objective(config)
-    model = networks.from_config(config.model)
-    module = networks.build(model, objective.needs(vocab), vocab)
+    assert config.model.name == network
+    vocab, objective = placeholder_vocab(config), config.objective
+    module = networks.build(config.model, objective.needs(vocab), vocab)
     specs = objective.batch_spec(config.data.length) | {"example": ArraySpec(())}
     init = make_init(objective, module, make_optimizer(section(), 500), specs, 2)
     boxed = jax.eval_shape(lambda: init(jax.random.key(0))).params

@@ -10,6 +10,7 @@ import pytest
 
 from launch.config import READ_WITH
 from research import networks
+from research.config.config import Config
 from research.contract.errors import UserError
 from research.optimize import l0_gates, pruning
 from research.optimize.optimizer import make_optimizer
@@ -234,7 +235,7 @@ def folder(tmp_path_factory):
 def test_masks_are_sharded_as_their_parameters_and_checkpointed(folder, method):
     keys = {"optimizer.prune": method, "mesh.data": 1, "mesh.fsdp": 2}
     config = tiny_config(folder, "mlm", **keys)
-    program = build_program(config, jax.devices()[:2])
+    program = build_program(Config.of(config), jax.devices()[:2])
     state = program.abstract_state
     masks = state.opt_state.score if method == "l0" else state.opt_state.mask
     mask = masks["stack"]["blocks"]["feedforward"]["in"]["kernel"]
@@ -317,7 +318,7 @@ def test_a_network_without_blocks_cannot_be_pruned(tmp_path):
     keys |= dict.fromkeys(("model.heads", "model.feedforward"))
     config = tiny_config(tmp_path, "lm", **keys)
     with pytest.raises(UserError, match=r"prune=magnitude .*=lstm has none"):
-        build_program(config, jax.devices()[:1], vocab())
+        build_program(Config.of(config), jax.devices()[:1], vocab())
 
 
 @pytest.mark.parametrize("kind", ["binary", "split"])
@@ -331,7 +332,7 @@ def test_weights_that_are_never_zero_cannot_be_pruned(kind, tmp_path):
     keys = {"model.quantization": kind, "optimizer.prune": "magnitude"}
     config = tiny_config(tmp_path, **keys)
     with pytest.raises(UserError, match=r"prune=magnitude leaves weights"):
-        build_program(config, jax.devices()[:1], vocab())
+        build_program(Config.of(config), jax.devices()[:1], vocab())
 
 
 def test_a_pruned_network_is_not_made_binary():

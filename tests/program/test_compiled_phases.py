@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from research import train as loop
+from research.config.config import Config
 from research.contract.errors import PreemptedError, UserError
 from research.distributed import sharding
 from research.objectives.losses import softmax
@@ -34,7 +35,9 @@ def test_each_phase_reads_the_batches_of_a_run_of_its_own_length(folder):
     program, phases = compiled_phases.build_phases(tiny_config(folder, **PHASES))
     short, long = (
         compiled_phases.build_program(
-            tiny_config(folder, **{"data.length": length, "train.batch": batch})
+            Config.of(
+                tiny_config(folder, **{"data.length": length, "train.batch": batch})
+            )
         )
         for length, batch in ((16, 8), (32, 16))
     )
@@ -69,7 +72,9 @@ def test_flops_that_depend_on_the_text_are_an_upper_bound(folder, cutoffs, monke
 
 def test_a_phase_hides_other_tokens_than_evaluations(folder):
     program, (phase,) = compiled_phases.build_phases(
-        tiny_config(folder, **{"train.phases": [[1, {"objective.rate": 0.6}]]})
+        Config.of(
+            tiny_config(folder, **{"train.phases": [[1, {"objective.rate": 0.6}]]})
+        )
     )
     hidden = [
         (of.data.train.batch(0)["weight"] > 0).sum() for of in (phase.program, program)
@@ -92,18 +97,23 @@ def test_a_phase_with_another_state_is_refused(folder, objective, changes, words
         keys |= {"model.network": "lstm"} | others
     config = tiny_config(folder, objective, **keys)
     with pytest.raises(UserError, match=rf"train\.phases: a phase has other .*{words}"):
-        compiled_phases.build_phases(config)
+        compiled_phases.build_phases(Config.of(config))
 
 
 def test_a_run_resumes_in_any_of_its_phases(folder, tmp_path):
     """Stopped at step 1, in the first phase, and at step 5, in the last."""
     config = tiny_config(folder, **PHASES)
-    result = train(config, tmp_path / "whole")
+    result = train(Config.of(config), tmp_path / "whole")
     for nth in (2, 5):
         with pytest.raises(PreemptedError):
             peers = StoppingPeers(nth)
-            loop.train(config, tmp_path / "run", devices=jax.devices()[:1], peers=peers)
-    resumed = train(config, tmp_path / "run")
+            loop.train(
+                Config.of(config),
+                tmp_path / "run",
+                devices=jax.devices()[:1],
+                peers=peers,
+            )
+    resumed = train(Config.of(config), tmp_path / "run")
     workdirs = tmp_path / "whole", tmp_path / "run"
     jax.tree.map(np.testing.assert_array_equal, *map(last_params, workdirs))
     whole, again = map(read_metrics, workdirs)
@@ -113,7 +123,7 @@ def test_a_run_resumes_in_any_of_its_phases(folder, tmp_path):
     assert result["tokens_seen"] == tokens[-1]
     flops = [
         step_flops(phase.program)[0]
-        for phase in compiled_phases.build_phases(config)[1]
+        for phase in compiled_phases.build_phases(Config.of(config))[1]
     ]
     assert result["flops_per_step"] == pytest.approx(sum(flops) / 2)
     assert result["flops_per_token"] == pytest.approx(sum(flops) * 3 / tokens[-1])
@@ -128,7 +138,7 @@ def test_steps_of_several_lengths_cost_what_each_costs(tmp_path, capsys):
     changes = {"data.corpus": str(tmp_path / "corpus.jsonl"), "train.steps": 8}
     changes |= {"data.length": 64, "data.length_buckets": [8]}
     config = tiny_config(tmp_path, "finetune", **changes)
-    program, (phase,) = compiled_phases.build_phases(config)
+    program, (phase,) = compiled_phases.build_phases(Config.of(config))
     numbers = phase.program.data.train.buckets.count_steps(0, 8)
     assert sum(numbers.values()) == 8 and all(numbers.values())
     flops = {
@@ -136,7 +146,7 @@ def test_steps_of_several_lengths_cost_what_each_costs(tmp_path, capsys):
         for length, batch in program.abstract_batches.items()
     }
     assert 3 * flops[8] < flops[64]
-    result = train(config, tmp_path / "run")
+    result = train(Config.of(config), tmp_path / "run")
     assert "2 classes: a, b\n" in capsys.readouterr().err
     total = sum(number * flops[length] for length, number in numbers.items())
     assert result["flops_per_step"] == pytest.approx(total / 8)

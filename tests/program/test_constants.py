@@ -18,9 +18,11 @@ from launch.measure import step_speed
 from research import objectives
 from research import train as loop
 from research.checkpoints.checkpoint import Checkpoints, finished_steps
+from research.config.config import Config
 from research.contract.batch import ConstantSpec
 from research.contract.errors import PreemptedError, UserError
 from research.distributed import sharding
+from research.distributed.options import MeshOptions
 from research.evaluation.sentence_scores import score
 from research.files.json_files import read_json
 from research.interop.partial_restore import load_on_host
@@ -90,9 +92,9 @@ def run(config, workdir, devices=1, *, stop_at=0):
         where = dict(devices=jax.devices()[:devices], peers=peers)
         if stop_at:
             with pytest.raises(PreemptedError, match=f"after step {stop_at}"):
-                loop.train(config, workdir, **where)
+                loop.train(Config.of(config), workdir, **where)
         else:
-            loop.train(config, workdir, **where)
+            loop.train(Config.of(config), workdir, **where)
     return programs[0].constants.arrays["constants"]["teacher"]
 
 
@@ -226,7 +228,7 @@ def test_a_missing_source_is_said_before_the_step_is_compiled(
 def test_phases_share_constants(folder, teacher):
     phases = '[[0.5, {"data.length": 16}]]'
     config = student(folder, teacher[0], **{"train.phases": phases})
-    program, phases = build_phases(config, jax.devices()[:1])
+    program, phases = build_phases(Config.of(config), jax.devices()[:1])
     assert [phase.program.constants for phase in phases] == [program.constants] * 2
     for phase in phases:
         _, batch, _ = phase.program.step_shapes
@@ -236,7 +238,9 @@ def test_phases_share_constants(folder, teacher):
 def read(source, shape=(4, 2), vocabulary="v"):
     """Constants of one array `table` of a source."""
     spec = ConstantSpec(str(source), {"table": jax.ShapeDtypeStruct(shape, np.float32)})
-    mesh = sharding.make_mesh({"data": 2, "fsdp": 1, "tensor": 1}, jax.devices()[:2])
+    mesh = sharding.make_mesh(
+        MeshOptions(**{"data": 2, "fsdp": 1, "tensor": 1}), jax.devices()[:2]
+    )
     return Constants({"vectors": spec}, mesh, {"vocabulary": vocabulary})
 
 
@@ -289,7 +293,9 @@ def read_words(source, *, width=2, words=WORDS, **facts):
     objective = objectives.make_objective(
         "token_classification", vectors=str(source), vectors_width=width
     )
-    mesh = sharding.make_mesh({"data": 1, "fsdp": 1, "tensor": 1}, jax.devices()[:1])
+    mesh = sharding.make_mesh(
+        MeshOptions(**{"data": 1, "fsdp": 1, "tensor": 1}), jax.devices()[:1]
+    )
     specs = objective.constants(words)
     found = Constants(specs, mesh, facts).arrays["constants"]["vectors"]
     return np.asarray(found["token"]["embedding"])

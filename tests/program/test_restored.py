@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from research.checkpoints.checkpoint import Checkpoints
+from research.config.config import Config
 from research.contract.errors import UserError
 from research.data.tokenize.model_files import MODEL_FILES
 from research.interop.partial_restore import load_on_host, restore_params, source_digest
@@ -80,7 +81,9 @@ def test_a_run_with_a_lexicon_opens(tmp_path, objective):
     keys = {"data.lexicon": str(tmp_path / "entries.tsv"), "model.max_length": 40}
     config = tiny_config(folder, objective, **keys)
     workdir, *_ = save_untrained(folder / "run", config)
-    assert restore_run(config, workdir).vocabulary.vocab.lexicon.size.size == 5
+    assert (
+        restore_run(Config.of(config), workdir).vocabulary.vocab.lexicon.size.size == 5
+    )
     model = open_run(workdir)
     ((found,),) = model.fill(["the <mask> reads"], 1)
     assert found
@@ -98,7 +101,7 @@ def test_a_run_whose_tasks_vocabulary_is_not_saved_says_so(tmp_path):
     )
     workdir, *_ = save_untrained(folder / "run", config)
     assert open_run(workdir).run.vocabulary
-    assert restore_run(config, workdir).vocabulary
+    assert restore_run(Config.of(config), workdir).vocabulary
     for name in MODEL_FILES:
         (workdir / name).unlink(missing_ok=True)
     ways = WAYS["open_run"], WAYS["export_run"], partial(restore_run, config)

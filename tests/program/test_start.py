@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from launch.config import load_config
 from launch.config_starts import set_layers
-from launch.config_values import flatten
 from launch.sweeps import sweep_plan
 from launch.train import parser
 from research import networks, train
+from research.config.config import Config
 from research.config.identity import CONFIG_FILE, write_run_config
 from research.contract.errors import UserError
 from research.optimize import l0_gates
@@ -60,10 +61,10 @@ def test_a_layer_that_becomes_the_first_keeps_its_norm():
     def has_norm(layers, given=None):
         keys = {"model.first_attention_norm": given} if given is not None else {}
         source = {"model.norm_placement": "pre", "train.init_layers": layers}
-        config = load_config("experiments/finetune.py", source | keys)
+        loaded = load_config("experiments/finetune.py", source | keys)
+        config = ConfigDict(dict(loaded.values), allow_dotted_keys=True)
         config.train.init_from = "elsewhere"
-        with config.unlocked():
-            config.model.first_attention_norm = bool(given)
+        config.model.first_attention_norm = bool(given)
         set_layers(config, {"train.init_layers", *keys})
         return config.model.first_attention_norm
 
@@ -84,7 +85,8 @@ def test_the_network_and_the_vocabulary_are_those_of_the_run(folder, end):
     assert (loaded.model.norm_placement, loaded.model.activation) == ("post", "relu")
     assert loaded.data.vocabulary == str(folder / "run")
     for key in ("dropout", "scan_unroll"):
-        assert loaded.model[key] == default.model[key] != OTHER[f"model.{key}"]
+        ours, other = (c.flat[f"model.{key}"] for c in (loaded, default))
+        assert ours == other != OTHER[f"model.{key}"]
 
 
 @pytest.mark.parametrize("name", networks.FOLDER.names())
@@ -99,12 +101,12 @@ def test_every_key_of_a_network_is_taken_or_says_how_it_is_computed(name):
 
 def test_a_run_of_another_network_chooses_it(tmp_path):
     config = load_config("experiments/lstm.py", {"model.cell_width": 48})
-    write_run_config(tmp_path, config.to_dict())
+    write_run_config(tmp_path, config.values)
     loaded = load(tmp_path, experiment="lm")
-    assert loaded.model.network == "lstm" and loaded.model.cell_width == 48
+    assert loaded.model.name == "lstm" and loaded.model.cell_width == 48
     assert loaded.data.vocabulary == "unigram"  # that run has no file of one
     given = {"model.network": "transformer"}
-    assert "cell_width" not in load(tmp_path, experiment="lm", **given).model
+    assert "cell_width" not in load(tmp_path, experiment="lm", **given).values["model"]
 
 
 def test_a_task_of_other_words_starts_from_what_reads_vectors(tmp_path):
@@ -124,7 +126,7 @@ def test_a_task_of_other_words_starts_from_what_reads_vectors(tmp_path):
     task = {"objective.name": "token_classification", "data.normalizer": "lower"}
     task |= {"objective.features": "vectors_last", "train.init_scope": "encoder"}
     config = load(source, **words, **files, **vectors, **task, **{"data.sentinels": 0})
-    program = build_program(config, jax.devices()[:1])
+    program = build_program(Config.of(config), jax.devices()[:1])
     check_start(program, config, tmp_path / "to")
     params, encoder = first_state(program, config).params, state.params["encoder"]
     for name, leaves in encoder.items():
@@ -138,10 +140,10 @@ def test_a_run_that_prunes_starts_from_the_weights_of_another(folder, method):
     keys = {"train.init_from": str(folder / "run"), "optimizer.learning_rate": 0.0}
     keys |= {"data.vocabulary": str(folder / "run")}
     config = tiny_config(folder, "mlm", **OTHER, **keys, **{"optimizer.prune": method})
-    program = build_program(config, jax.devices()[:1])
+    program = build_program(Config.of(config), jax.devices()[:1])
     state, source = first_state(program, config), random_state(program).params
     jax.tree.map(np.testing.assert_array_equal, state.params, source)
-    optimizer = make_optimizer(config.optimizer, config.train.steps)
+    optimizer = make_optimizer(Config.of(config).optimizer, config.train.steps)
     zeros = jax.tree.map(jnp.zeros_like, source)
     update = jax.jit(optimizer.update)
     updates, _ = update(zeros, state.opt_state, state.params)
@@ -160,11 +162,11 @@ def test_a_run_that_prunes_starts_from_the_weights_of_another(folder, method):
 def test_a_run_that_has_begun_keeps_its_config(folder, tmp_path):
     """Whatever has become of the run it started from since."""
     old = load_config("experiments/finetune.py", {"model.width": 64})
-    write_run_config(tmp_path, old.to_dict())
+    write_run_config(tmp_path, old.values)
     for source in (folder / "run", folder / "gone"):
         again = load(source, tmp_path, **{"model.width": 64})
-        expected = flatten(old) | {"train.init_from": str(source)}
-        assert flatten(again) == expected
+        expected = old.flat | {"train.init_from": str(source)}
+        assert again.flat == expected
 
 
 SWEEP = """
@@ -191,12 +193,12 @@ def test_a_trial_has_the_config_of_its_plan_before_and_after_its_parent(
         parent, *children = plans[-1]
         for trial in children:
             args = parser().parse_args(trial.arguments)
-            loaded = flatten(load_config(args.config, args.overrides))
+            loaded = load_config(args.config, args.overrides).flat
             folders = {key: str(p.folder) for key, p in trial.parents.items()}
             assert loaded == trial.config | folders
         config = load_config(parent.experiment, parent.overrides)
         parent.folder.mkdir(exist_ok=True)
-        write_run_config(parent.folder, config.to_dict())
+        write_run_config(parent.folder, config.values)
         (parent.folder / "tokenizer.model").touch()
     assert [t.id for t in plans[0]] == [t.id for t in plans[1]]
     (child,) = children  # with its parent's network, whether it sets that or not
@@ -229,7 +231,7 @@ def test_a_start_is_refused_before_anything_is_compiled(
     vocabulary = {"data.vocabulary": str(folder / "run")}
     config = tiny_config(folder, "lm", **OTHER | vocabulary | start | changes)
     with pytest.raises(UserError, match=words):
-        train.train(config, tmp_path / "new")
+        train.train(Config.of(config), tmp_path / "new")
     with pytest.raises(AssertionError, match="compiles"):
         train.train(tiny_config(folder, "lm", **OTHER | vocabulary | start), tmp_path)
 
@@ -245,7 +247,11 @@ def test_a_run_has_the_buckets_of_t5s_bias_that_its_parameters_had(folder, tmp_p
         key = "objective.teacher" if "objective.name" in keys else "train.init_from"
         start[key] = str(tmp_path / source)
         config = tiny_config(folder, objective, **start, **t5, **keys)
-        check_start(build_program(config, jax.devices()[:1]), config, tmp_path / "new")
+        check_start(
+            build_program(Config.of(config), jax.devices()[:1]),
+            config,
+            tmp_path / "new",
+        )
 
     prefix = {"objective.prefix": "random"}
     words = "buckets of stack/relative are one_way there and two_way here; {} needs "
@@ -278,4 +284,4 @@ def test_a_start_from_a_run_whose_config_was_edited_is_refused(folder, tmp_path)
     start["data.vocabulary"] = str(tmp_path / "run")
     config = tiny_config(folder, "lm", **OTHER | start)
     with pytest.raises(UserError, match=r"config\.json was changed"):
-        train.train(config, tmp_path / "new")
+        train.train(Config.of(config), tmp_path / "new")

@@ -30,6 +30,7 @@ from launch.cli import Parser, main
 from launch.config import from_file
 from launch.user_code import module_at
 from research import objectives
+from research.config import base
 from research.contract.errors import UserError, unknown
 from tests.proofs.parallelism_cases import CASES, REFERENCE, Case, work
 
@@ -70,7 +71,7 @@ def experiments(names: Sequence[str]) -> dict[str, str]:
     for name in names or [*known, RECURRENT]:
         if name not in files and name not in known:
             raise unknown("objective", name, [*known, *files])
-        path = files.get(name, by_objective.get(name, files["base"]))
+        path = files.get(name, by_objective.get(name, Path(base.__file__)))
         size = ":tiny" if "tiny" in getattr(module_at(str(path)), "SIZES", ()) else ""
         chosen[name] = f"{path}{size}"
     return chosen

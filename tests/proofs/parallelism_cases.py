@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from launch import cli
 from launch.config import load_config
+from research.config.config import Config
 from research.contract.errors import UserError
 
 
@@ -91,7 +92,7 @@ def measure(config: Any) -> dict[str, Any]:
     from research.program.setup import build_program, initial_state, train_batches
     from research.program.step import host_means
 
-    program = build_program(config)
+    program = build_program(Config.of(config))
 
     def add_noise(params: Any) -> Any:
         leaves, tree = jax.tree.flatten(params)

@@ -12,6 +12,7 @@ from flax import linen as nn
 
 from research.contract.batch import attention_mask, input_group
 from research.distributed import sharding
+from research.distributed.options import MeshOptions
 from research.networks.shared.heads import Readout
 from tests.testing.markov_chain import (
     NUM_STATES,
@@ -116,7 +117,7 @@ class LetterVocabulary:
 def make_run(objective: Any, network: Any, params: Any = None, **fields: Any) -> Any:
     """What a `Scorer` needs of a run, on one device."""
     mesh = sharding.make_mesh(
-        {"data": 1, "fsdp": 1, "tensor": 1}, devices=jax.devices()[:1]
+        MeshOptions(**{"data": 1, "fsdp": 1, "tensor": 1}), devices=jax.devices()[:1]
     )
     length = fields.pop("length", 32)
     fields = {"vocabulary": LetterVocabulary(), "mesh": mesh} | fields

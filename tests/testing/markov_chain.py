@@ -54,7 +54,6 @@ def chain_texts(num_rows: int, width: int, seed: int) -> Example:
         none - 1,
         first,
         *[none] * 3,
-        number=np.arange(num_rows),
     )
 
 

@@ -1,13 +1,16 @@
 """A small corpus on disk, a lexicon, and configs that read them."""
 
 import contextlib
+import dataclasses
 import json
 import random
 
 from research import objectives
 from research.config import base
-from research.config.objective import config_objective
-from research.data.pipeline import open_data
+from research.config.config import Config
+from research.data.source.build import open_text
+from research.data.source.saved_batches import save_batches
+from research.program.setup import open_run_data
 
 READ_ANNOTATED_TEXT = (
     "cvt",
@@ -89,5 +92,31 @@ def restored_seqio_registry():
 
 def open_small(config):
     """The `Data` of a config, and its objective."""
-    objective = config_objective(config)
-    return open_data(config, objective), objective
+    typed = Config.of(config)
+    return open_run_data(typed), typed.objective
+
+
+def open_with(config, objective):
+    """The `Data` that another objective than the config's reads."""
+    return open_run_data(dataclasses.replace(Config.of(config), objective=objective))
+
+
+def open_text_with(config, objective):
+    """The opened text that an objective reads."""
+    typed = Config.of(config)
+    numbers = {"seed": typed.seed, "batch_size": typed.train.batch}
+    return open_text(typed.data, objective, **numbers)
+
+
+def save_with(config, objective, data, folder, steps):
+    """Saves the batches of an objective's `Data`."""
+    typed = Config.of(config)
+    save_batches(typed.data, objective, data, folder, seed=typed.seed, steps=steps)
+
+
+def register_with(config, objective):
+    """The name of the seqio task that is registered for an objective."""
+    from research.data.seqio import register_tasks
+
+    opened = open_text_with(config, objective)
+    return register_tasks.register(Config.of(config).data, objective, opened)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks
+from research.config.config import Config
 from research.program.setup import build_program, eval_batches
 from tests.testing.tiny_runs import WORDS, save_untrained, tiny_config
 
@@ -88,7 +89,7 @@ def make(name: str, folder: Any) -> Exportable:
     settings["optimizer.warmup_steps"] = 2
     config = tiny_config(folder, "finetune", **settings)
     workdir, state, _ = save_untrained(folder / name, config)
-    program = build_program(config, jax.devices()[:1])
+    program = build_program(Config.of(config), jax.devices()[:1])
     params = jax.tree.map(jnp.asarray, state.params)
     rows, token_types, values = [], [], []
     for batch in eval_batches(program):

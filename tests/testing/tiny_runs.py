@@ -9,6 +9,7 @@ import orbax.checkpoint as ocp
 from launch.config import load_config
 from research import train as loop
 from research.checkpoints.checkpoint import Checkpoints, finished_steps
+from research.config.config import Config
 from research.config.identity import write_run_config
 from research.distributed.peers import Peers
 from research.program.setup import build_program, label_names
@@ -61,7 +62,7 @@ def tiny_config(folder, objective="mlm", **overrides):
 
 
 def train(config, workdir, devices=1):
-    return loop.train(config, workdir, devices=jax.devices()[:devices])
+    return loop.train(Config.of(config), workdir, devices=jax.devices()[:devices])
 
 
 def random_state(program):
@@ -78,16 +79,16 @@ def random_state(program):
 def save_untrained(workdir, config):
     """The workdir of a run with a checkpoint of a random state, which is also given,
     and its vocabulary."""
-    program = build_program(config, jax.devices()[:1])
+    program = build_program(Config.of(config), jax.devices()[:1])
     state = random_state(program)
     checkpoints = Checkpoints(workdir, keep=1)
     facts = {"seconds": 0.0, "tokens_scored": 0.0, "data": "abc", "step": 3}
     facts["vocabulary"] = program.data.vocabulary_hash
     facts["labels"] = label_names(program)
-    facts["config"] = config_digest(config.to_dict())
+    facts["config"] = config_digest(config.values)
     checkpoints.save(3, state, facts)
     checkpoints.close()
-    write_run_config(workdir, config.to_dict())
+    write_run_config(workdir, config.values)
     program.data.vocabulary.save(workdir)
     return workdir, state, program.data.vocabulary
 

@@ -27,12 +27,10 @@ NUMBER = re.compile(r"[-+]?\d[\d,]*\.\d+(?:e[-+]?\d+)?")
 MARK, END = "\0", "END_OF_PYTHON"
 TIMEOUT_S = 900  # of a page on a busy machine
 IMPORTED = [
-    *(f"launch.{name}" for name in ("train", "evaluate", "generate", "export")),
+    *(f"launch.{name}" for name in ("train", "sweep", "table")),
     *(
-        "launch.sweep",
-        "launch.table",
-        "launch.commands.compile",
-        "launch.commands.serve",
+        f"launch.commands.{name}"
+        for name in ("compile", "evaluate", "export", "generate", "serve")
     ),
     *(
         "launch.backends.run_attempt",
@@ -143,6 +141,9 @@ def start_python(folder: Path) -> subprocess.Popen:
             text=True,
         )
     assert process.stdout.readline() == "ready\n", (folder / "seconds.log").read_text()
+    command = folder / "bin" / "palimpsest"
+    command.write_text('#!/bin/sh\nexec "$(dirname "$0")/python" -m palimpsest "$@"\n')
+    command.chmod(0o755)
     return process
 
 

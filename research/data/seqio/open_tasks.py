@@ -2,19 +2,22 @@
 
 import importlib
 import sys
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import seqio
 
 from research.contract.batch import VocabInfo
 from research.contract.errors import UserError, unknown
+from research.data.options import DataOptions
 from research.data.seqio import register_tasks
 from research.data.seqio.task_errors import name_line
 from research.data.seqio.task_features import find_split
 from research.data.seqio.task_source import TaskSource
 from research.data.seqio.task_vocabulary import make_vocab_info, word_starts
 from research.data.source.build import OpenedText
+
+if TYPE_CHECKING:
+    from research.objectives import Objective
 
 REFUSED = {
     "dupe_factor": 0,
@@ -72,37 +75,42 @@ def find_task(name: str) -> seqio.Task | seqio.Mixture:
 
 
 def open_own_task(
-    config: Any, objective: Any, opened: OpenedText
+    options: DataOptions,
+    objective: "Objective",
+    opened: OpenedText,
+    *,
+    seed: int,
+    batch_size: int,
 ) -> tuple[TaskSource, TaskSource]:
     """Train and eval sources with the same rows as `opened`, read through seqio.
 
     Raises:
       UserError: see `register_tasks.register`.
     """
-    name = register_tasks.register(config, objective, opened)
+    name = register_tasks.register(options, objective, opened)
     task_names = register_tasks.OWN_TASKS[name]
     train, held_out = (
         TaskSource(
             seqio.get_mixture_or_task(name),
             objective,
             opened.vocab,
-            length=config.data.length,
+            length=options.length,
             split=split,
-            seed=config.seed,
-            batch_size=config.train.batch,
+            seed=seed,
+            batch_size=batch_size,
             tasks=[seqio.TaskRegistry.get(task) for task in task_names],
             text=text,
         )
         for split, text in (
-            (config.data.train_split, opened.train),
-            (config.data.eval_split, opened.eval),
+            (options.train_split, opened.train),
+            (options.eval_split, opened.eval),
         )
     )
     return train, held_out
 
 
 def open_user_task(
-    config: Any, objective: Any
+    options: DataOptions, objective: "Objective", *, seed: int, batch_size: int
 ) -> tuple[VocabInfo, TaskSource, TaskSource]:
     """The vocabulary, and the train and eval sources, of a task of the user.
 
@@ -110,30 +118,28 @@ def open_user_task(
       UserError: there is no such task or split, the objective cannot read it, a metric
         cannot be computed, or a key is set that only our own text supports.
     """
-    register_tasks.refuse_contiguous(config, objective)
-    _check_keys(config.data.to_dict())
-    task = find_task(config.data.task)
-    for split in (config.data.train_split, config.data.eval_split):
+    register_tasks.refuse_contiguous(options, objective)
+    _check_keys(options)
+    task = find_task(options.task)
+    for split in (options.train_split, options.eval_split):
         find_split(task, split)
     features = task.output_features
-    arrays = [
-        name for name in objective.batch_spec(config.data.length) if name in features
-    ]
+    arrays = [name for name in objective.batch_spec(options.length) if name in features]
     feature = "targets" if "targets" in features else (arrays or [*features])[0]
     vocabulary = features[feature].vocabulary
-    vocab = make_vocab_info(vocabulary, config.data.sentinels)
+    vocab = make_vocab_info(vocabulary, options.sentinels)
     train, held_out = (
         TaskSource(
             task,
             objective,
             vocab,
-            length=config.data.length,
+            length=options.length,
             split=split,
-            seed=config.seed,
-            batch_size=config.train.batch,
+            seed=seed,
+            batch_size=batch_size,
             starts_word=word_starts(vocabulary, vocab.size),
         )
-        for split in (config.data.train_split, config.data.eval_split)
+        for split in (options.train_split, options.eval_split)
     )
     if held_out.has_inputs:
         held_out.check_metrics()
@@ -143,22 +149,26 @@ def open_user_task(
     return vocab, train, held_out
 
 
-def _check_keys(data: Mapping[str, Any]) -> None:
+def _check_keys(options: DataOptions) -> None:
     """Prints which keys are set that a user's task does not read.
 
     Raises:
       UserError: it does not support one that is set.
     """
     for key, value in REFUSED.items():
-        if data[key] != value:
+        if getattr(options, key) != value:
             raise UserError(
-                f"data.{key} is set, but data.task {data['task']} is a seqio task "
+                f"data.{key} is set, but data.task {options.task} is a seqio task "
                 "of your own, which does not support it"
             )
-    unread = [f"data.{key}" for key, value in NOT_READ.items() if data[key] != value]
+    unread = [
+        f"data.{key}"
+        for key, value in NOT_READ.items()
+        if getattr(options, key) != value
+    ]
     if unread:
         print(
-            f"data.task {data['task']} is a seqio task of your own, which does not "
+            f"data.task {options.task} is a seqio task of your own, which does not "
             f"read {', '.join(unread)}",
             file=sys.stderr,
         )

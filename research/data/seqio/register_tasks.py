@@ -5,7 +5,7 @@ the default; a mixture is `mix:objective`, and its tasks are `mix.corpus:objecti
 """
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import seqio
@@ -13,9 +13,13 @@ import tensorflow as tf
 
 from research.contract.batch import EVALUATION_STEP, ArraySpec
 from research.contract.errors import UserError, unknown
+from research.data.options import DataOptions
 from research.data.order.mixture_schedule import MixtureSchedule
-from research.data.source.build import OpenedText, open_text
+from research.data.source.build import OpenedText
 from research.data.source.text_source import EVALUATION_SEED, ROWS_PER_CALL, TextSource
+
+if TYPE_CHECKING:
+    from research.objectives import Objective
 
 tf.config.set_visible_devices([], "GPU")  # else TensorFlow takes the GPU's memory
 
@@ -26,32 +30,31 @@ OWN_TASKS: dict[str, list[str]] = {}
 """Names that `register` registered: task -> itself; mixture -> its tasks, in order."""
 
 
-def register(config: Any, objective: Any, opened: OpenedText | None = None) -> str:
-    """Registers the task, or the mixture, of a config; returns its name.
+def register(options: DataOptions, objective: "Objective", opened: OpenedText) -> str:
+    """Registers the task, or the mixture, of `opened`; returns its name.
 
     Its examples are those of `Pipeline`, byte for byte: with `shuffle` in the shuffled
-    order of each epoch, else in the order of the text; `seed` defaults to that of the
-    config. They have full length: a `sequence_length` may only repeat their shapes.
+    order of each epoch, else in the order of the text; `seed` defaults to that of
+    `opened`. They have full length: a `sequence_length` may only repeat their shapes.
     Tasks with an encoder and a decoder also have `inputs` and `targets`. The feature
     converter to use is `seqio.PassThroughFeatureConverter`.
 
     Args:
-      opened: the result of `open_text`, if there is one already.
+      opened: the result of `open_text`.
 
     Raises:
       UserError: a task of the user has this name, a value of config.data is wrong, or
         the objective reads contiguous streams.
     """
-    refuse_contiguous(config, objective)
-    opened = opened or open_text(config, objective)
-    train, data = opened.train, config.data
-    sources = {data.train_split: train, data.eval_split: opened.eval}
-    specs = objective.batch_spec(data.length) | {"example": ArraySpec(())}
+    refuse_contiguous(options, objective)
+    train = opened.train
+    sources = {options.train_split: train, options.eval_split: opened.eval}
+    specs = objective.batch_spec(options.length) | {"example": ArraySpec(())}
     if "encoder_token" in specs:
         specs |= {"inputs": specs["encoder_token"], "targets": specs["target"]}
     names = [re.sub(r"\W+", "_", name).strip("_") for name in train.rates]
-    ending = f":{config.objective.name}"
-    ending += f":{data.length}" if data.length != DEFAULT_LENGTH else ""
+    ending = f":{objective.name}"
+    ending += f":{options.length}" if options.length != DEFAULT_LENGTH else ""
     if len(names) == 1:
         return _add_task(names[0] + ending, sources, 0, specs)
     if len(set(names)) < len(names):
@@ -69,19 +72,19 @@ def register(config: Any, objective: Any, opened: OpenedText | None = None) -> s
     return mixture
 
 
-def refuse_contiguous(config: Any, objective: Any) -> None:
+def refuse_contiguous(options: DataOptions, objective: "Objective") -> None:
     """Raises UserError if the objective reads contiguous streams, or batches are mixed.
 
     Their order depends on the batch size, which the registry does not know.
     """
-    if config.data.mixing == "batches":
+    if options.mixing == "batches":
         raise UserError(
             "data.mixing is batches, which seqio tasks cannot give: they do not know "
             "the size of a batch; set data.mixing=rows or data.reader=native"
         )
-    if objective.text_spec(config.data.length).contiguous:
+    if objective.text_spec(options.length).contiguous:
         raise UserError(
-            f"objective {config.objective.name} reads contiguous streams, which seqio "
+            f"objective {objective.name} reads contiguous streams, which seqio "
             "tasks cannot give; set data.reader=native and data.task to nothing"
         )
 

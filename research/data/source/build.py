@@ -1,14 +1,16 @@
 """Builds what config.data names from text: corpora, vocabulary, streams, indices."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from research.contract.batch import VocabInfo
 from research.contract.errors import UserError
 from research.data import cache as caches
 from research.data.documents import ArrayType, Document
+from research.data.options import DataOptions
 from research.data.order.mixture_schedule import make_schedule
 from research.data.read import lexicon, stdlib_corpus
 from research.data.read.corpus import (
@@ -29,6 +31,9 @@ from research.data.store.stream import build_stream
 from research.data.store.token_counts import token_counts
 from research.data.tokenize.vocabulary import Vocabulary, load_or_train
 
+if TYPE_CHECKING:
+    from research.objectives import Objective
+
 
 class OpenedText(NamedTuple):
     """The train and eval splits of a corpus or a mixture, with one vocabulary."""
@@ -41,14 +46,15 @@ class OpenedText(NamedTuple):
     classes: tuple[str, ...]  # `labels.class_order` of `vocab.labels`
 
 
-def open_text(config: Any, objective: Any) -> OpenedText:
+def open_text(
+    data: DataOptions, objective: "Objective", *, seed: int, batch_size: int
+) -> OpenedText:
     """Builds corpora, vocabulary, streams and indices, or reads them from the cache.
 
     Raises:
       UserError: a value of config.data is wrong, or a split has no text.
     """
-    data = config.data
-    rates = corpus_rates(config)
+    rates = corpus_rates(data, objective)
     assert rates, data.task
     if data.mixture:
         make_schedule(rates.values())  # reports a wrong rate before the long work
@@ -56,19 +62,19 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     named = files_of(data, data.eval_split)
     if named and len(rates) > 1 and objective.reads_corpus:
         raise UserError(
-            f"objective {config.objective.name} reads which corpus of data.mixture a "
+            f"objective {objective.name} reads which corpus of data.mixture a "
             f"text is from, as its language, and data.{data.eval_split} names none of "
             "them; leave it out: data.held_out divides each corpus"
         )
     cache = caches.resolve_cache_dir(data.cache_dir)
-    loaded = split_corpora(config, data.train_split)
-    evaluated = split_corpora(config, data.eval_split)
+    loaded = split_corpora(data, objective, data.train_split)
+    evaluated = split_corpora(data, objective, data.eval_split)
     corpus = loaded[0] if len(loaded) == 1 else join_corpora(loaded)
     vocabulary = load_or_train(data, corpus, cache)
     text_spec = objective.text_spec(data.length)
     if text_spec.contiguous and data.mixing == "batches":
         raise UserError(
-            f"data.mixing is batches, but objective {config.objective.name} reads "
+            f"data.mixing is batches, but objective {objective.name} reads "
             "contiguous streams, each row one corpus; set data.mixing=rows"
         )
     if text_spec.label == "answer" and data.separator == "lines":
@@ -113,8 +119,8 @@ def open_text(config: Any, objective: Any) -> OpenedText:
         TextSource,
         objective=objective,
         vocab=vocab,
-        seed=config.seed,
-        batch_size=config.train.batch,
+        seed=seed,
+        batch_size=batch_size,
         dupe_factor=data.dupe_factor,
     )
     copies = _train_copies(data, text_spec, train, cache)
@@ -137,7 +143,7 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     return OpenedText(vocabulary, vocab, *sources, documents, classes)
 
 
-def _corrupts_evaluations(objective: Any, length: int) -> Any:
+def _corrupts_evaluations(objective: "Objective", length: int) -> "Objective":
     """The objective of evaluations if its batches have the arrays of training, whose
     shapes are those of the run; else, as for theseus, that of training."""
     own, specs = objective.for_evaluation(), objective.batch_spec(length)
@@ -150,14 +156,14 @@ def _files(corpora: Iterable[Corpus]) -> set[Path]:
 
 
 def _index_corpora(
-    data: Any,
+    data: DataOptions,
     vocabulary: Vocabulary,
     cache: Path,
     text_spec: TextSpec,
     corpora: list[Corpus],
     split: str,
 ) -> list[Index]:
-    """The index of each corpus; `data`: the config's section."""
+    """The index of each corpus."""
     streams = [
         build_stream(corpus, split, vocabulary, cache, data.separator)
         for corpus in corpora
@@ -169,7 +175,7 @@ def _index_corpora(
 
 
 def _train_copies(
-    data: Any, text_spec: TextSpec, train: list[Index], cache: Path
+    data: DataOptions, text_spec: TextSpec, train: list[Index], cache: Path
 ) -> list[Copies]:
     """The copies of each corpus; none if texts are packed only once."""
     specs = [text_spec.of_corpus(number) for number in range(len(train))]
@@ -235,16 +241,15 @@ def _alpha_rates(
     return dict(zip(names, rates, strict=True))
 
 
-def corpus_rates(config: Any) -> dict[str, float]:
+def corpus_rates(data: DataOptions, objective: "Objective") -> dict[str, float]:
     """Rates of the corpora that config.data names; {} if data.task is a user's task.
 
     Our own tasks are `corpus:objective` and `mix:objective`, either followed by
     `:length`, with the objective and length of the config.
     """
-    data = config.data
     corpus = files_of(data, data.train_split) or data.corpus
     if data.task:
-        ending = f":{config.objective.name}"
+        ending = f":{objective.name}"
         corpus = data.task.removesuffix(f":{data.length}").removesuffix(ending)
         if data.task not in (corpus + ending, f"{corpus}{ending}:{data.length}"):
             return {}
@@ -253,7 +258,7 @@ def corpus_rates(config: Any) -> dict[str, float]:
     return {corpus: 1.0}
 
 
-def files_of(data: Any, split: str) -> str:
+def files_of(data: DataOptions, split: str) -> str:
     """What config.data names for a split; "" if that is a part of data.corpus.
 
     With data.split the files of data.train have all splits but those that have own
@@ -262,30 +267,29 @@ def files_of(data: Any, split: str) -> str:
     return getattr(data, split) or (data.train if data.split else "")
 
 
-def has_split(data: Any, split: str) -> bool:
+def has_split(data: DataOptions, split: str) -> bool:
     """Whether config.data names files of a split, or a part of data.train."""
     fractions = split_fractions(data.split) if data.split else (0.0,) * len(SPLITS)
     return bool(getattr(data, split)) or fractions[SPLITS.index(split)] > 0
 
 
-def with_test_split(config: Any, objective: Any) -> Any:
-    """The config with the test split in place of the evaluation split; None: there is
-    none beside that, or the objective predicts nothing."""
-    has_test = has_split(config.data, "test") and config.data.eval_split != "test"
+def with_test_split(data: DataOptions, objective: "Objective") -> DataOptions | None:
+    """The test split instead of the evaluation split; None if there is no further test
+    split, or the objective predicts nothing."""
+    has_test = has_split(data, "test") and data.eval_split != "test"
     if not has_test or not objective.predicts:
         return None
-    tested = config.copy_and_resolve_references()
-    tested.data.eval_split = "test"
-    return tested
+    return dataclasses.replace(data, eval_split="test")
 
 
-def split_corpora(config: Any, split: str) -> list[Corpus]:
+def split_corpora(
+    data: DataOptions, objective: "Objective", split: str
+) -> list[Corpus]:
     """The corpora of a split: what config.data names for it, or `corpus_rates`'s.
 
     Raises:
       UserError: see `load_corpus`; or other keys contradict the named files.
     """
-    data = config.data
     fields = tuple(filter(None, data.fields.split(",")))
     for name in fields:
         if (*fields, data.label).count(name) > 1:
@@ -293,12 +297,12 @@ def split_corpora(config: Any, split: str) -> list[Corpus]:
                 f"data.fields={data.fields} and data.label={data.label} name "
                 f"{name!r} twice"
             )
-    own = own_keys(data.format, data)
+    own = own_keys(data.file_format)
     options = FileOptions(
         data.format, fields, data.label, own=own, encoding=data.encoding
     )
     named, trained = files_of(data, split), files_of(data, data.train_split)
-    names = [named] if named else [*corpus_rates(config)]
+    names = [named] if named else [*corpus_rates(data, objective)]
     for name in names if not is_utf8(data.encoding) else ():
         if name in stdlib_corpus.NAMES or name.startswith(TFDS_PREFIX):
             raise UserError(f"data.encoding={data.encoding} is of files, not of {name}")
@@ -311,7 +315,7 @@ def split_corpora(config: Any, split: str) -> list[Corpus]:
     if not named:
         return [load_corpus(name, data.held_out, options) for name in names]
     for key in ("mixture", "task") if trained else ():
-        if data[key]:
+        if getattr(data, key):
             raise UserError(f"data.{key} and data.{data.train_split} name two texts")
     if data.reader == "seqio":
         raise UserError(

@@ -4,7 +4,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from etils import epath
@@ -12,7 +12,11 @@ from etils import epath
 from research.contract.batch import Lexicon, VocabInfo
 from research.contract.errors import UserError
 from research.data.cache import fingerprint
+from research.data.options import DataOptions
 from research.data.progress import progress
+
+if TYPE_CHECKING:
+    from research.objectives import Objective
 
 # n rows
 
@@ -89,11 +93,19 @@ class SavedSource:
         return self._cached_file[1]
 
 
-def save_batches(config: Any, data: Any, folder: epath.Path, steps: int) -> None:
+def save_batches(
+    options: DataOptions,
+    objective: "Objective",
+    data: Any,
+    folder: epath.Path,
+    *,
+    seed: int,
+    steps: int,
+) -> None:
     """Saves the batches of the first `steps` steps of a run, and its whole evaluation.
 
     Args:
-      data: the result of `open_data` for this config.
+      data: the result of `open_data` for these options.
       folder: is created; batches in it are replaced.
 
     Raises:
@@ -103,7 +115,7 @@ def save_batches(config: Any, data: Any, folder: epath.Path, steps: int) -> None
         raise UserError("batches of several lengths; set data.length_buckets=[]")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / META_FILE).unlink(missing_ok=True)
-    size = config.train.batch
+    size = data.train.batch_size
     num_rows = {"train": steps * size, "eval": 0}
     with progress("writing batches", steps) as report:
         for step, batch in enumerate(data.train.batches(0, None, steps)):
@@ -114,7 +126,7 @@ def save_batches(config: Any, data: Any, folder: epath.Path, steps: int) -> None
         num_rows["eval"] += len(batch["example"])
     _save_npz(folder / "empty.npz", data.train.source.empty_rows(1))
     meta = {
-        "made_of": _batch_settings(config),
+        "made_of": _batch_settings(options, objective, seed),
         "batch": size,
         "contiguous": data.train.source.contiguous,
         "rows": num_rows,
@@ -139,7 +151,12 @@ def has_saved_batches(task: str) -> bool:
 
 
 def open_saved_batches(
-    config: Any, objective: Any
+    options: DataOptions,
+    objective: "Objective",
+    *,
+    seed: int,
+    batch_size: int,
+    num_steps: int,
 ) -> tuple[VocabInfo, SavedSource, SavedSource, dict]:
     """The vocabulary, train and eval sources, and counts of the folder data.task.
 
@@ -148,9 +165,9 @@ def open_saved_batches(
         fewer steps; or the config has another batch size, and it matters which rows a
         step has.
     """
-    folder = epath.Path(config.data.task)
+    folder = epath.Path(options.task)
     meta = _read_meta(folder / META_FILE)
-    settings = json.loads(json.dumps(_batch_settings(config)))
+    settings = json.loads(json.dumps(_batch_settings(options, objective, seed)))
     made_of = meta["made_of"]
     for key in made_of | settings:
         if settings.get(key) != made_of.get(key):
@@ -158,43 +175,51 @@ def open_saved_batches(
                 f"data.task {folder} was saved with {key}={made_of.get(key)!r}, but "
                 f"the config has {settings.get(key)!r}; set that, or save them again"
             )
-    needed = config.train.steps * config.train.batch
+    needed = num_steps * batch_size
     if needed > meta["rows"]["train"]:
         raise UserError(
             f"data.task {folder} holds {meta['rows']['train']} rows, but "
             f"train.steps * train.batch is {needed}; save more batches"
         )
-    if config.train.batch != meta["batch"]:
-        _check_any_batch(config, objective, meta, folder)
+    if batch_size != meta["batch"]:
+        _check_any_batch(options, objective, batch_size, meta, folder)
     train, held_out = (SavedSource(folder, split, meta) for split in ("train", "eval"))
     return _vocab_from_json(meta["vocab"]), train, held_out, meta["counts"]
 
 
-def _check_any_batch(config: Any, objective: Any, meta: dict, folder: Any) -> None:
+def _check_any_batch(
+    options: DataOptions,
+    objective: "Objective",
+    batch_size: int,
+    meta: dict,
+    folder: epath.Path,
+) -> None:
     """Raises UserError: rows may not be divided into steps of another batch size."""
     reason = ""
     if meta["contiguous"]:
         reason = f"holds {meta['batch']} streams that continue from step to step"
-    elif config.data.mixing == "batches":
+    elif options.mixing == "batches":
         reason = f"holds batches of {meta['batch']} rows, each of one corpus"
     elif objective.reads_step:
         reason = (
             f"holds batches of {meta['batch']} rows, and objective "
-            f"{config.objective.name} reads the training step of each"
+            f"{objective.name} reads the training step of each"
         )
     if reason:
         raise UserError(
             f"data.task {folder} {reason}; set train.batch={meta['batch']}, not "
-            f"{config.train.batch}"
+            f"{batch_size}"
         )
 
 
-def _batch_settings(config: Any) -> dict[str, Any]:
+def _batch_settings(
+    options: DataOptions, objective: "Objective", seed: int
+) -> dict[str, Any]:
     """Values of the config keys on which batches depend, besides those of the text."""
-    values = config.objective.to_dict()
-    objective = {f"objective.{key}": value for key, value in values.items()}
-    data = {f"data.{key}": config.data[key] for key in BATCH_KEYS}
-    return {"seed": config.seed} | data | objective
+    values = {"name": objective.name} | objective.field_values
+    fields = {f"objective.{key}": value for key, value in values.items()}
+    data = {f"data.{key}": getattr(options, key) for key in BATCH_KEYS}
+    return {"seed": seed} | data | fields
 
 
 def _vocab_to_json(vocab: VocabInfo) -> dict[str, Any]:

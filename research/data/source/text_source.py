@@ -223,9 +223,8 @@ class TextSource:
             corpus, position, epoch, step, seed=seed, shuffle=shuffle
         )
         example.label[backward] = BACKWARD
-        example.number[:] = self._first[corpus] + position
         key = self._row_key(corpus, row, epoch, seed)
-        return self._corrupt(example, key, example.number, length)
+        return self._corrupt(example, key, self._first[corpus] + position, length)
 
     def training_step(
         self, corpus: np.ndarray, position: np.ndarray, epoch: np.ndarray

@@ -19,6 +19,7 @@ from etils import epath
 from research.contract.batch import WORD, VocabInfo
 from research.contract.errors import UserError
 from research.data.cache import cached_meta, get_or_create
+from research.data.options import DataOptions
 from research.data.read import sentences, word_boundaries
 from research.data.read.corpus import Corpus
 from research.data.tokenize import (
@@ -233,13 +234,8 @@ class Vocabulary:
         return np.array([wordbpe and text[-1:] == b" " for text in self._piece_bytes])
 
 
-def load_or_train(data: Any, corpus: Corpus, cache_dir: Path) -> Vocabulary:
+def load_or_train(data: DataOptions, corpus: Corpus, cache_dir: Path) -> Vocabulary:
     """The vocabulary of a config's section `data`, trained on the corpus if need be.
-
-    Args:
-      data: has `vocabulary` (a tokenizer type, or a model file), `vocabulary_size`,
-        `vocabulary_sample`, `sentinels`, `whitespace`, `normalizer` and `alpha`
-        (for a joined corpus).
 
     Raises:
       UserError: there is no such type or file, the size does not fit the corpus, or

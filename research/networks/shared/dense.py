@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.core.scope import LazyRng
 from jax.ad_checkpoint import checkpoint_name
 
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
@@ -94,8 +95,35 @@ def bias_init(options: Options, fan_in: int, *names: str | None):
     return constant(0.0, *names)
 
 
+KEY_NAMES = {
+    "embeddings": "place",
+    "encoder_embeddings": "encoder_place",
+    "decoder_embeddings": "decoder_place",
+    "token_type": "kind",
+    "boundary_head": "sides",
+}
+"""Name of a module -> the name by which its random keys are derived."""
+
+
+def _key_name(name: str) -> str:
+    if name.startswith("head_"):
+        return f"answer_{name.removeprefix('head_')}"
+    return KEY_NAMES.get(name, name)
+
+
 class Module(nn.Module):
-    """The base of modules with parameters."""
+    """The base of modules with parameters.
+
+    Flax derives random keys from the names of modules. A renamed module keeps the name
+    in `KEY_NAMES` for them, so that published results can be run again to the digit.
+    """
+
+    def __post_init__(self):
+        super().__post_init__()
+        if isinstance(self.parent, nn.Module) and self.scope is not None:
+            rngs = self.parent.scope.rngs
+            name = _key_name(self.name)
+            self.scope.rngs = {k: LazyRng.create(rng, name) for k, rng in rngs.items()}
 
     @nn.nowrap
     def param(self, name: str, init: Callable, *args: Any) -> Any:

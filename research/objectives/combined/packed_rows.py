@@ -52,6 +52,10 @@ class PackedRows(composite.Composite):
         return self.objective.name
 
     @property
+    def field_values(self) -> dict[str, Any]:
+        return self.objective.field_values
+
+    @property
     def family(self) -> str:
         return self.objective.family
 
@@ -182,7 +186,6 @@ def _example_of(
         corpus=example.corpus[row],
         step=example.step[row],
         document=example.document[row],
-        number=example.number[row],
         arrays={
             name: take(array, no_value(array.dtype))
             for name, array in example.arrays.items()

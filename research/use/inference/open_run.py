@@ -18,6 +18,7 @@ from research.contract.batch import ArraySpec, VocabInfo
 from research.contract.errors import UserError
 from research.data.tokenize.vocabulary import load_vocabulary
 from research.distributed import sharding
+from research.distributed.options import MeshOptions
 from research.files.paths import user_path
 from research.generation.options import Options
 from research.interop.huggingface import SOURCE, restore
@@ -271,7 +272,7 @@ def _language_model(
         network=network,
         params=jax.tree.map(jnp.asarray, params),
         vocabulary=vocabulary,
-        mesh=sharding.make_mesh(ONE_DEVICE, jax.devices()[:1]),
+        mesh=sharding.make_mesh(MeshOptions(**ONE_DEVICE), jax.devices()[:1]),
         step=step,
     )
     return LanguageModel(run, needs, specials, missing)

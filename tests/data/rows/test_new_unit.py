@@ -5,7 +5,6 @@ import pytest
 
 from research.contract.errors import UserError
 from research.data import rows as units
-from research.data.pipeline import open_data
 from research.data.rows import TextSpec
 from research.data.store.example_index import build_index
 from tests.testing import small_data, toy_objectives
@@ -58,7 +57,7 @@ def test_a_config_reads_a_new_unit_and_packs_it_anew_for_each_copy(tmp_path):
     corpus = small_data.write_corpus(tmp_path, "corpus", seed=0)
     config = small_data.config(corpus, tmp_path / "cache")
     config.data.update(stride=0, pairs="each_copy", dupe_factor=2)
-    data = open_data(config, toy_objectives.Objective("excerpt"))
+    data = small_data.open_with(config, toy_objectives.Objective("excerpt"))
     source = data.train.source
     count = source.num_examples
     rows = [data.train.batch(step) for step in range(3 * count // 8 + 1)]

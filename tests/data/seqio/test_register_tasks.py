@@ -11,7 +11,6 @@ from research import objectives
 from research.config import base
 from research.contract.batch import EVALUATION_STEP
 from research.contract.errors import UserError
-from research.data.pipeline import open_data
 from research.data.seqio import register_tasks
 from research.evaluation.predictions import score_predictions
 from tests.testing import small_data, toy_objectives
@@ -81,7 +80,7 @@ def assert_rows_equal(rows, native):
 def test_a_registered_task_gives_the_same_examples(make, corpus, name):
     config = make(corpus, name)
     data, objective = small_data.open_small(config)
-    task = register_tasks.register(config, objective)
+    task = small_data.register_with(config, objective)
     dataset = seqio.get_dataset(
         task,
         None,
@@ -97,7 +96,7 @@ def test_a_registered_task_gives_the_same_examples(make, corpus, name):
 def test_order_and_corruption_depend_on_the_datasets_seed(make):
     config = make()
     _, objective = small_data.open_small(config)
-    task = seqio.get_mixture_or_task(register_tasks.register(config, objective))
+    task = seqio.get_mixture_or_task(small_data.register_with(config, objective))
     config.seed = 5
     data, _ = small_data.open_small(config)
     rows = elements(task.get_dataset(seed=5))
@@ -110,9 +109,9 @@ def test_pairs_corpora_steps_and_dupe_factor_are_the_same(make, corpus, pairs):
     config = make(corpus)
     config.data.update(stride=0, dupe_factor=2, pairs=pairs)
     objective = toy_objectives.Objective("pair", timed=True)
-    native = open_data(config, objective)
+    native = small_data.open_with(config, objective)
     config.data.reader = "seqio"
-    by_seqio = open_data(config, objective)
+    by_seqio = small_data.open_with(config, objective)
     num = 3 * native.train.num_examples
     rows = native.train.source.rows(np.arange(num))
     assert len({*rows["step"]}) > 20 and len({*rows["label"]}) == 2
@@ -128,18 +127,18 @@ def test_contiguous_streams_are_refused(make):
     config, objective = make(), toy_objectives.Objective(contiguous=True)
     config.data.stride = 0
     with pytest.raises(UserError, match=r"data\.reader=native"):
-        register_tasks.register(config, objective)
-    assert open_data(config, objective).train.batch(0)["token"].any()
+        small_data.register_with(config, objective)
+    assert small_data.open_with(config, objective).train.batch(0)["token"].any()
     config.data.reader = "seqio"
     with pytest.raises(UserError, match=r"data\.reader=native"):
-        open_data(config, objective)
+        small_data.open_with(config, objective)
 
 
 @pytest.mark.parametrize("num_shards", [2, 8])
 def test_shards_make_up_the_whole(make, num_shards):
     config = make()
     data, objective = small_data.open_small(config)
-    task = seqio.get_mixture_or_task(register_tasks.register(config, objective))
+    task = seqio.get_mixture_or_task(small_data.register_with(config, objective))
     whole = data.train.source.rows(np.arange(2 * data.train.num_examples))
     for index in range(num_shards):
         shard = task.get_dataset(
@@ -154,7 +153,7 @@ def test_shards_make_up_the_whole(make, num_shards):
 def test_evaluation_is_in_the_order_of_the_text(make):
     config = make()
     data, objective = small_data.open_small(config)
-    task = seqio.get_mixture_or_task(register_tasks.register(config, objective))
+    task = seqio.get_mixture_or_task(small_data.register_with(config, objective))
     whole = concatenate(data.eval.evaluation())
     num = data.eval.num_examples
     rows = elements(task.get_dataset(split="valid", shuffle=False))
@@ -164,7 +163,7 @@ def test_evaluation_is_in_the_order_of_the_text(make):
 def test_another_sequence_length_is_refused(make):
     config = make()
     _, objective = small_data.open_small(config)
-    task = seqio.get_mixture_or_task(register_tasks.register(config, objective))
+    task = seqio.get_mixture_or_task(small_data.register_with(config, objective))
     shapes = {key: spec.shape for key, spec in objective.batch_spec(32).items()}
     own = task.get_dataset({key: shape[0] for key, shape in shapes.items()})
     assert_rows_equal(elements(task.get_dataset(), 3), elements(own, 3))
@@ -178,7 +177,9 @@ def test_encoder_decoder_tasks_have_inputs_and_targets(make):
     config = make(objective="dae")
     data, objective = small_data.open_small(config)
     rows = elements(
-        seqio.TaskRegistry.get(register_tasks.register(config, objective)).get_dataset()
+        seqio.TaskRegistry.get(
+            small_data.register_with(config, objective)
+        ).get_dataset()
     )
     np.testing.assert_array_equal(rows["inputs"], rows["encoder_token"])
     scored = rows["weight"] > 0
@@ -190,22 +191,22 @@ def test_names_have_corpus_objective_and_a_length_if_not_default(make):
     assert base.get_config().data.length == register_tasks.DEFAULT_LENGTH
     config = make("mixture")
     objective = objectives.make_objective(**config.objective)
-    assert register_tasks.register(config, objective) == "mix:mlm:32"
+    assert small_data.register_with(config, objective) == "mix:mlm:32"
     config = make()
-    assert register_tasks.register(config, objective).endswith("_one:mlm:32")
+    assert small_data.register_with(config, objective).endswith("_one:mlm:32")
     config.data.length = register_tasks.DEFAULT_LENGTH
-    assert register_tasks.register(config, objective).endswith("_one:mlm")
+    assert small_data.register_with(config, objective).endswith("_one:mlm")
     assert {len(name.split(":")) for name in seqio.TaskRegistry.names()} == {2, 3}
 
 
 def test_a_name_of_a_users_task_is_refused(make):
     config = make()
     objective = objectives.make_objective(**config.objective)
-    name = register_tasks.register(config, objective)
-    assert register_tasks.register(config, objective) == name
+    name = small_data.register_with(config, objective)
+    assert small_data.register_with(config, objective) == name
     register_tasks.OWN_TASKS.clear()
     with pytest.raises(UserError, match="name"):
-        register_tasks.register(config, objective)
+        small_data.register_with(config, objective)
 
 
 @pytest.mark.parametrize(

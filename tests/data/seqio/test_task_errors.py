@@ -6,9 +6,8 @@ import sys
 
 import pytest
 
-from research.config.objective import config_objective
+from research.config.config import Config
 from research.contract.errors import UserError
-from research.data.pipeline import open_data
 from tests.proofs.fuzz.wrong_inputs import SEQIO_MODULE, WRONG_MODULES
 from tests.testing import small_data
 
@@ -28,7 +27,7 @@ def open_task(tmp_path, monkeypatch):
         assert old in SEQIO_MODULE
         file.write_text(SEQIO_MODULE.replace(old, new, 1))
         importlib.invalidate_caches()
-        return open_data(config, config_objective(config))
+        return small_data.open_with(config, Config.of(config).objective)
 
     with small_data.restored_seqio_registry():
         yield open_task

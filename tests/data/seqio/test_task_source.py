@@ -9,7 +9,6 @@ import tensorflow as tf
 from research.config import base
 from research.contract.batch import EVALUATION_STEP, ArraySpec
 from research.contract.errors import UserError
-from research.data.pipeline import open_data
 from research.data.seqio import open_tasks
 from tests.testing import small_data, toy_objectives
 from tests.testing.toy_objectives import assert_same_batch, concatenate
@@ -375,7 +374,7 @@ def test_pairs_streams_dupe_factor_and_lexicon_are_refused(texts_config):
         toy_objectives.Objective(contiguous=True),
     ):
         with pytest.raises(UserError, match=r"pairs of sentences|contiguous streams"):
-            open_data(texts_config, unsupported)
+            small_data.open_with(texts_config, unsupported)
     for key, value in (
         ("dupe_factor", 3),
         ("lexicon", "words.tsv"),
@@ -413,7 +412,7 @@ def test_a_split_in_files_beside_a_task_is_refused(texts_config, split):
 
 
 def test_rows_have_their_step_and_document(texts_config):
-    data = open_data(texts_config, toy_objectives.Objective(timed=True))
+    data = small_data.open_with(texts_config, toy_objectives.Objective(timed=True))
     rows = concatenate(data.train.batch(step) for step in range(50))
     np.testing.assert_array_equal(rows["step"], np.repeat(np.arange(50), 8))
     with_text = rows["weight"].any(1)

@@ -6,9 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from research.config.objective import config_objective
+from research.config.config import Config
 from research.contract.errors import UserError
-from research.data.pipeline import open_data
 from tests.testing import small_data
 from tests.testing.toy_objectives import assert_same_batch, concatenate
 
@@ -59,7 +58,7 @@ def make(folder):
         config.data.vocabulary = str(folder)
         config.data.length_buckets = [*lengths]
         config.train.batch = batch
-        return open_data(config, config_objective(config))
+        return small_data.open_with(config, Config.of(config).objective)
 
     return make
 

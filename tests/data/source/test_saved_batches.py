@@ -7,7 +7,6 @@ import pytest
 from etils import epath
 
 from research.contract.errors import UserError
-from research.data.pipeline import open_data
 from research.data.read.corpus import SPLITS
 from research.data.source import saved_batches
 from tests.testing import small_data, toy_objectives
@@ -21,9 +20,9 @@ def saved(request, tmp_path):
     config = small_data.config(corpus, tmp_path / "cache", request.param)
     config.train.steps = 40
     config.data.lexicon = small_data.write_lexicon(tmp_path)
-    data, _ = small_data.open_small(config)
+    data, objective = small_data.open_small(config)
     folder = epath.Path(tmp_path / "batches")
-    saved_batches.save_batches(config, data, folder, 40)
+    small_data.save_with(config, objective, data, folder, 40)
     config.data.task = str(folder)
     config.data.corpus = str(tmp_path / "no text here")
     config.data.cache_dir = str(tmp_path / "no cache here")
@@ -112,9 +111,9 @@ def test_batches_of_a_mixture_of_objectives_are_saved(tmp_path):
     config = small_data.config(corpus, tmp_path / "cache")
     parts = {"few": {"rate": 0.1}, "many": {"rate": 0.4, "mixing_rate": 3.0}}
     config.objective = {"name": "mix", "parts": parts}
-    data, _ = small_data.open_small(config)
+    data, objective = small_data.open_small(config)
     folder = epath.Path(tmp_path / "batches")
-    saved_batches.save_batches(config, data, folder, 20)
+    small_data.save_with(config, objective, data, folder, 20)
     config.data.task = str(folder)
     read, _ = small_data.open_small(config)
     assert_same_batch(data.train.batch(7), read.train.batch(7))
@@ -134,18 +133,18 @@ def test_contiguous_streams_keep_their_batch_size(tmp_path, monkeypatch):
     config = small_data.config(corpus, tmp_path / "cache")
     config.data.stride = 0
     objective = toy_objectives.Objective(contiguous=True)
-    data = open_data(config, objective)
+    data = small_data.open_with(config, objective)
     folder = epath.Path(tmp_path / "batches")
-    saved_batches.save_batches(config, data, folder, 20)
+    small_data.save_with(config, objective, data, folder, 20)
     config.data.task = str(folder)
-    read = open_data(config, objective)
+    read = small_data.open_with(config, objective)
     assert read.eval.num_examples == data.eval.num_examples
     assert_same_batch(data.train.batch(7), read.train.batch(7))
     for one, two in zip(data.eval.evaluation(), read.eval.evaluation(), strict=True):
         assert_same_batch(one, two)
     config.train.batch, config.train.steps = 4, 20
     with pytest.raises(UserError, match=r"train\.batch=8, not 4"):
-        open_data(config, objective)
+        small_data.open_with(config, objective)
 
 
 @pytest.mark.parametrize(
@@ -160,12 +159,14 @@ def test_a_step_keeps_its_rows_where_these_depend_on_it(tmp_path, timed, mixing,
     config.data.mixing = mixing
     objective = toy_objectives.Objective(timed=timed)
     folder = epath.Path(tmp_path / "batches")
-    saved_batches.save_batches(config, open_data(config, objective), folder, 20)
+    small_data.save_with(
+        config, objective, small_data.open_with(config, objective), folder, 20
+    )
     config.data.task = str(folder)
-    assert open_data(config, objective).train.batch(19)
+    assert small_data.open_with(config, objective).train.batch(19)
     config.train.batch, config.train.steps = 4, 40
     with pytest.raises(UserError, match=rf"{words}.*set train\.batch=8, not 4"):
-        open_data(config, objective)
+        small_data.open_with(config, objective)
 
 
 def test_an_incomplete_folder_is_refused(saved):
@@ -181,7 +182,7 @@ def test_a_damaged_file_is_named(tmp_path, file):
     config = small_data.config(corpus, tmp_path / "cache")
     data, objective = small_data.open_small(config)
     folder = epath.Path(tmp_path / "batches")
-    saved_batches.save_batches(config, data, folder, config.train.steps)
+    small_data.save_with(config, objective, data, folder, config.train.steps)
     config.data.task, path = str(folder), folder / file
     whole = path.read_bytes()
     flipped = bytearray(whole)
@@ -190,7 +191,7 @@ def test_a_damaged_file_is_named(tmp_path, file):
     for content in others:
         path.write_bytes(bytes(content))
         with pytest.raises(UserError, match=f"{file} is damaged .*prepare --batches"):
-            open_data(config, objective).train.batch(0)
+            small_data.open_with(config, objective).train.batch(0)
 
 
 def test_the_meta_file_is_json(saved):

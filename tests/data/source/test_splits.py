@@ -8,7 +8,6 @@ import pytest
 
 from research.contract.errors import UserError
 from research.data.documents import single_labels
-from research.data.pipeline import open_data
 from research.data.read.corpus import split_of
 from tests.testing import fake_tfds, small_data, toy_objectives
 
@@ -43,7 +42,7 @@ def open_split(folder, objective, **keys):
         if key in keys:
             keys[key] = str(folder / f"{keys[key]}.tsv")
     config.data.update({"fields": "0", "label": "1"} | keys)
-    return open_data(config, objective)
+    return small_data.open_with(config, objective)
 
 
 def test_files_take_the_place_of_the_hash_split(folder):
@@ -163,7 +162,7 @@ def test_an_evaluation_may_read_another_corpus_than_the_training(folder):
     data = open_split(folder, toy_objectives.Objective("document"), **keys)
     hashed = small_data.config(str(folder / "texts"), folder / "cache")
     hashed.data.stride, hashed.data.vocabulary_size = 0, 282
-    other = open_data(hashed, toy_objectives.Objective("document"))
+    other = small_data.open_with(hashed, toy_objectives.Objective("document"))
     assert data.train.fingerprint == other.train.fingerprint
     assert data.eval.num_examples == 7 != other.eval.num_examples
 
@@ -248,13 +247,13 @@ def test_one_split_may_be_of_tfds_and_another_a_file(folder, monkeypatch):
     config.data.update(
         keys | {"stride": 0, "vocabulary_size": 282, "train": "tfds:a/b"}
     )
-    data = open_data(config, Labelled("document"))
+    data = small_data.open_with(config, Labelled("document"))
     assert (data.train.num_examples, data.eval.num_examples) == (200, 1)
     assert data.vocab.labels == ("x", "y")
     config.data.update({"valid": "tfds:a/b:1.0.0/split=test"})
-    assert open_data(config, Labelled("document")).eval.num_examples == 200
+    assert small_data.open_with(config, Labelled("document")).eval.num_examples == 200
     config.data.update({"valid": "", "split": "0.5,0.5,0"})
-    data = open_data(config, Labelled("document"))
+    data = small_data.open_with(config, Labelled("document"))
     assert data.train.num_examples + data.eval.num_examples == 200
     assert 50 < data.train.num_examples < 150
     assert {*loaded} == {"a/b", "a/b:1.0.0"}

@@ -6,26 +6,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
 from research.config import sections
+from research.config.config import Config
+from research.contract.parts import make_section
 from research.optimize.moving_average import with_average_of_steps
 from research.optimize.optimizer import make_optimizer
+from research.optimize.options import OptimizerOptions
 from research.optimize.schedule import make_schedule
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.table import System
 
 
-def section(system: System, **changes: Any) -> ConfigDict:
+def section(system: System, **changes: Any) -> OptimizerOptions:
     """The optimizer's section at the first published size, with changes.
 
     Keys that an optimizer or schedule of the changes does not have are left out.
     """
     values = system.config(system.sizes[0]).optimizer.to_dict() | changes
-    return ConfigDict(sections.section_defaults("optimizer", values))
+    complete = sections.section_defaults("optimizer", values)
+    return make_section(OptimizerOptions, complete, "optimizer.")
 
 
-def unit_rate(system: System, **changes: Any) -> ConfigDict:
+def unit_rate(system: System, **changes: Any) -> OptimizerOptions:
     """The same with a rate of 1 in all steps; nothing is frozen."""
     constant = {"learning_rate": 1.0, "schedule": "constant", "warmup_steps": 0}
     return section(system, **constant | {"frozen": ""} | changes)
@@ -44,7 +47,7 @@ def first_updates(config: Any, params: Any, grads: Any, steps: int = 1) -> Any:
 def first_rate(system: System):
     config = system.config(system.sizes[0])
     peak, warmup = config.optimizer.learning_rate, config.optimizer.warmup_steps
-    first = float(make_schedule(config.optimizer, config.train.steps)(0))
+    first = float(make_schedule(Config.of(config).optimizer, config.train.steps)(0))
     return round(first / peak * warmup, 2)
 
 
@@ -103,7 +106,7 @@ def trust_ratio(system: System):
 def second_rate(system: System):
     config = system.config(system.sizes[0])
     peak, warmup = config.optimizer.learning_rate, config.optimizer.warmup_steps
-    second = float(make_schedule(config.optimizer, config.train.steps)(1))
+    second = float(make_schedule(Config.of(config).optimizer, config.train.steps)(1))
     return round(second / peak * warmup, 2)
 
 
@@ -173,7 +176,8 @@ def rate_of_a_batch(system: System):
     """Of a gradient of 1: the update does not know how long rows are."""
     config = system.config(system.sizes[0])
     first, second = (
-        make_schedule(config.optimizer, config.train.steps)(step) for step in (0, 1000)
+        make_schedule(Config.of(config).optimizer, config.train.steps)(step)
+        for step in (0, 1000)
     )
     return phrase({"the same for all": float(first) == float(second)})
 

@@ -14,15 +14,15 @@ from unittest import mock
 import numpy as np
 
 from research import objectives
-from research.config.objective import config_objective
+from research.config.config import Config
 from research.contract.batch import OTHER_DOCUMENT, SENTENCE
 from research.contract.errors import UserError
-from research.data.pipeline import open_data
 from research.data.read.corpus import sampling_rates
 from research.data.rows.packing.sentences import find_sentences
 from research.networks.shared.dense import dropout
 from research.networks.transformer import blocks
 from research.optimize.schedule import make_schedule
+from research.program.setup import open_run_data
 from tests.fidelity import table
 from tests.fidelity.guards.batches import length_of, objective_with, parts_of
 from tests.fidelity.guards.networks import small
@@ -77,8 +77,8 @@ def opened(name: str) -> Opened:
     (folder / "lexicon.tsv").write_text(lexicon)
     config.data.lexicon = str(folder / "lexicon.tsv")
     config.train.batch = 8
-    objective = config_objective(config)
-    return Opened(config, objective, open_data(config, objective), texts)
+    objective = Config.of(config).objective
+    return Opened(config, objective, open_run_data(Config.of(config)), texts)
 
 
 @guard("order of the copies")
@@ -176,7 +176,7 @@ def tasks_of_a_step(system: System):
 @guard("warm-up")
 def warmups(system: System):
     config = system.config(system.sizes[0])
-    schedule = make_schedule(config.optimizer, config.train.steps)
+    schedule = make_schedule(Config.of(config).optimizer, config.train.steps)
     rates = [float(schedule(s)) for s in range(0, config.train.steps, 1000)]
     peak = int(np.argmax(rates))
     falls = all(a >= b for a, b in zip(rates[peak:], rates[peak + 1 :], strict=False))

@@ -6,6 +6,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from research.config.config import Config
 from research.data.cooccurrences import count_cells
 from research.data.order.permutation import permute
 from research.networks.words.subwords import Ngrams
@@ -152,7 +153,7 @@ def rate_of_biases(system: System):
     """From the first step after a gradient of 1 of a vector's entry and of a bias."""
     config = system.config(system.sizes[0])
     params = {"token": np.ones(1), "input_bias": np.ones(1)}
-    optimizer = make_optimizer(config.optimizer, config.train.steps)
+    optimizer = make_optimizer(Config.of(config).optimizer, config.train.steps)
     update, _ = optimizer.update(params, optimizer.init(params), params)
     vector, bias = (abs(float(update[name][0])) for name in params)
     return phrase({"that of vectors": bias == vector, "1": np.isclose(bias, 1)})

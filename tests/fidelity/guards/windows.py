@@ -4,6 +4,7 @@ import jax
 import numpy as np
 
 from research import networks
+from research.config.config import Config
 from research.networks.shared.dense import Module, dropout
 from research.optimize.max_norm import limit_norms
 from research.optimize.optimizer import make_optimizer
@@ -16,7 +17,7 @@ from tests.fidelity.table import System
 def decay_of_biases(system: System):
     """By a step with a gradient of 0."""
     config = system.config(system.sizes[0])
-    optimizer = make_optimizer(config.optimizer, config.train.steps)
+    optimizer = make_optimizer(Config.of(config).optimizer, config.train.steps)
     params = {"bias": np.ones(2, np.float32), "kernel": np.ones((2, 2), np.float32)}
     zeros = jax.tree.map(np.zeros_like, params)
     updates, _ = optimizer.update(zeros, optimizer.init(params), params)

@@ -8,6 +8,7 @@ import pytest
 
 from research import networks
 from research.distributed import sharding
+from research.distributed.options import MeshOptions
 from tests.testing import huggingface_goldens
 
 STEPPED = ("bert", "gpt2", "t5", "xlnet")
@@ -77,7 +78,7 @@ def test_so_they_are_on_a_mesh(name, unroll):
     """Parameters are sharded over eight devices, layers scanned or not."""
     golden = huggingface_goldens.load(name, scan_unroll=unroll)
     params = huggingface_goldens.params_of(golden)
-    mesh = sharding.make_mesh({"data": 2, "fsdp": 2, "tensor": 2})
+    mesh = sharding.make_mesh(MeshOptions(**{"data": 2, "fsdp": 2, "tensor": 2}))
     where = jax.tree.map(
         lambda axes, leaf: sharding.parameter_sharding(axes, leaf.shape, mesh),
         networks.logical_axes(golden.boxed),

@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
     tiny_runs.train(config, folder / "run")
     (folder / "other").mkdir()
     other = tiny_runs.tiny_config(folder, "finetune")
-    write_run_config(folder / "other", other.to_dict())
+    write_run_config(folder / "other", other.values)
     rows = [
         {"sentence_good": good, "sentence_bad": bad, "UID": "x"} for good, bad in PAIRS
     ]

@@ -18,6 +18,7 @@ from launch.reports import shrink_page
 from launch.reports.figures import frontier
 from research import networks
 from research.checkpoints.checkpoint import path_name
+from research.config.config import Config
 from research.contract.errors import UserError
 from research.interop.partial_restore import find_checkpoint, load_on_host
 from research.networks.shared import quantized
@@ -258,7 +259,7 @@ def test_the_lstm_of_a_task_stays_float32(folder):
     keys = {"objective.lstm_layers": 1, "objective.head": "linear"}
     keys |= KEYS | {"model.quantization": "int8"}
     config = tiny_runs.tiny_config(folder, "finetune", **files_of(folder), **keys)
-    program = build_program(config, jax.devices()[:1])
+    program = build_program(Config.of(config), jax.devices()[:1])
     params = networks.unbox(program.abstract_state.params)
     stored = jax.eval_shape(lambda own: stored_params(program, own), params)
     leaves = jax.tree.leaves(stored["features"])
@@ -271,7 +272,7 @@ def test_ranges_of_a_layer_that_runs_twice_are_not_added(folder):
     """InfoWord reads a text and an n-gram of it by one network."""
     keys = {"model.quantization": "int8", "model.quantization_range": "ema"}
     config = tiny_runs.tiny_config(folder, "infoword", **keys)
-    program = build_program(config, jax.devices()[:1])
+    program = build_program(Config.of(config), jax.devices()[:1])
     params = tiny_runs.random_state(program).params
     with pytest.raises(UserError, match=r"infoword runs stack/.* several times; set"):
         measure_ranges(program, params, 1)
@@ -378,9 +379,9 @@ def test_heads_of_a_theseus_student_are_those_of_its_own_loss(folder):
     """The teacher's layers, which take part in training, have no gates."""
     params = params_of(folder / "run")
     plain, replaced = (
-        heads.make_importance(build_program(config, jax.devices()[:1]), "gate", 1)(
-            params
-        )
+        heads.make_importance(
+            build_program(Config.of(config), jax.devices()[:1]), "gate", 1
+        )(params)
         for config in (
             tiny_runs.tiny_config(folder, "finetune", **files_of(folder), **KEYS),
             student(folder, "theseus"),
@@ -402,7 +403,7 @@ def test_flops_are_of_one_forward_pass_without_a_teacher(folder):
     of_task = tiny_runs.tiny_config(folder, "finetune", **files_of(folder), **KEYS)
     none = {"objective.soft": 0.0, "objective.hard": 0.0, "objective.hidden": 1.0}
     plain, distilled, replaced, headless = (
-        flops_of(build_program(config, jax.devices()[:1]))
+        flops_of(build_program(Config.of(config), jax.devices()[:1]))
         for config in (
             of_task,
             student(folder, "distill"),
@@ -447,7 +448,7 @@ def test_the_loss_of_gates_is_that_of_a_step(folder):
     output's kernel that read its head, times these rows."""
     keys = {"objective.format": "segment_pair", "objective.sentence_task": "nsp"}
     config = tiny_runs.tiny_config(folder, "mlm", **{"model.token_types": 2, **keys})
-    program = build_program(config, jax.devices()[:1])
+    program = build_program(Config.of(config), jax.devices()[:1])
     params, gates = tiny_runs.random_state(program).params, jnp.ones((1, 2, 2))
     (found,) = gradients.make_gradients(program, heads._with_gates)(params, gates, 1)
     (batch,) = train_batches(program, 0, 1)

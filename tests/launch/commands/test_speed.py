@@ -14,7 +14,7 @@ from launch.measure.placeholder_vocab import placeholder_vocab
 from launch.measure.random_batch import random_batch
 from launch.measure.timing import DOES_NOT_FIT, NO_TIME, Job, run_jobs
 from research.config import base
-from research.config.objective import config_objective
+from research.config.config import Config
 from research.contract.batch import attention_mask
 from research.program.flops import Cost
 from tests.testing import visual
@@ -77,7 +77,7 @@ def test_batches_of_random_tokens_are_as_the_objective_says(name):
     length, rows = 2048, 2
     keys = {"data.sentinels": speed.SENTINELS, "data.length": length} | changes
     config = speed.load_config(experiment, keys)
-    objective = config_objective(config)
+    objective = Config.of(config).objective
     batch = random_batch(objective, placeholder_vocab(config), rows, length)
     for array, spec in objective.batch_spec(length).items():
         assert batch[array].shape == (rows, *spec.shape)

@@ -13,7 +13,7 @@ def fake_facts(config, topology, devices):
     """A step that needs memory for each row of a device, and fits in 24 bytes."""
     rows = config.train.batch // (config.mesh.data * config.mesh.fsdp)
     peak = BYTES_PER_ROW[config.model.remat] * rows
-    mesh = {axis: config.mesh[axis] for axis in ("data", "fsdp", "tensor")}
+    mesh = {axis: getattr(config.mesh, axis) for axis in ("data", "fsdp", "tensor")}
     return {
         "mesh": mesh,
         "remat": config.model.remat,

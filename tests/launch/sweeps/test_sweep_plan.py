@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launch import config, config_values, train
+from launch import config, train
 from launch.sweeps import sweep_plan
 from launch.sweeps.tasks import Task
 from research.contract.errors import UserError
@@ -77,7 +77,7 @@ def test_a_wrong_value_of_a_trial_names_the_sweep(sweep_file):
 def test_a_trials_command_loads_its_config(sweep_file, tmp_path):
     for trial in _plan(sweep_file, tmp_path, **{"data.mixture": '{"a b": 1}'}):
         args = train.parser().parse_args(trial.arguments)
-        loaded = config_values.flatten(config.load_config(args.config, args.overrides))
+        loaded = config.load_config(args.config, args.overrides).flat
         folders = {key: str(p.folder) for key, p in trial.parents.items()}
         assert loaded == trial.config | folders
         assert args.workdir == str(trial.folder)

@@ -11,6 +11,7 @@ from jax._src.pallas.mosaic_gpu.interpret.params import InterpretGPUParams
 from research import networks
 from research.contract.errors import UserError
 from research.distributed import sharding
+from research.distributed.options import MeshOptions
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.kernels.hopper.attention import TILES
 from research.kernels.plan import Settings
@@ -98,7 +99,9 @@ def test_a_network_on_a_mesh_of_gpus_has_the_kernel(on_a_gpu, make_options, make
     def total(params):
         return jnp.sum(networks.apply(network, params, states).astype(jnp.float32))
 
-    with sharding.context(sharding.make_mesh({"data": 2, "fsdp": 2, "tensor": 2})):
+    with sharding.context(
+        sharding.make_mesh(MeshOptions(**{"data": 2, "fsdp": 2, "tensor": 2}))
+    ):
         shapes = jax.eval_shape(
             lambda: networks.init(network, states, jax.random.key(0))
         )
@@ -141,7 +144,7 @@ def test_auto_is_the_kernel_on_one_hopper(
     if own.pop("sinks"):
         group = with_sinks(group, window=2)
     sizes = {"data": -1, "fsdp": 1, "tensor": 1}
-    with sharding.context(sharding.make_mesh(sizes, devices)):
+    with sharding.context(sharding.make_mesh(MeshOptions(**sizes), devices)):
         on_a_gpu(own.pop("capability"))
         options = make_options(
             **{"attention": "auto", "dtype": "bfloat16", "width": 128} | own

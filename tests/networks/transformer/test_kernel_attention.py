@@ -10,6 +10,7 @@ import pytest
 from research import networks
 from research.contract.batch import NEVER
 from research.distributed import sharding
+from research.distributed.options import MeshOptions
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.networks.shared.dense_attention import (
     AttentionInputs,
@@ -55,7 +56,9 @@ def test_flops_are_those_of_dense_attention(make_group):
 
     width = 6 * 8 + 2 * 24
     assert flops(interval) == flops(dense) == width * 2 * 4 * 2 * 250**2
-    with sharding.context(sharding.make_mesh({"data": 2, "fsdp": 2, "tensor": 2})):
+    with sharding.context(
+        sharding.make_mesh(MeshOptions(**{"data": 2, "fsdp": 2, "tensor": 2}))
+    ):
         assert flops(interval) == flops(dense)
 
 
@@ -77,7 +80,7 @@ def test_rows_and_heads_on_a_mesh(case, make_group, assert_close):
     lengths = (query["segment"].shape[1], 12, 12)
     arrays = [np.float32(random.normal(size=(4, n, 2, 4))) for n in lengths]
     table = np.float32(random.normal(size=(NUM_BUCKETS, 2)))
-    mesh = sharding.make_mesh({"data": 2, "fsdp": 2, "tensor": 2})
+    mesh = sharding.make_mesh(MeshOptions(**{"data": 2, "fsdp": 2, "tensor": 2}))
     rate, dropout_key = 0.3 if cross else 0.0, jax.random.key(0)
     seed = dropout_seeds(dropout_key, 4, 2)[:, :, None, None]
     index = np.arange(12, dtype=np.int32)[None, None, None]
@@ -163,6 +166,8 @@ def test_relative_terms_with_mems_on_a_mesh(
 
     params = make_params(network("interval"), states)
     expected = loss_and_gradient(network("dense"), states, params)
-    with sharding.context(sharding.make_mesh({"data": 2, "fsdp": 2, "tensor": 2})):
+    with sharding.context(
+        sharding.make_mesh(MeshOptions(**{"data": 2, "fsdp": 2, "tensor": 2}))
+    ):
         actual = loss_and_gradient(network("interval"), states, params)
     assert_close(actual, expected)

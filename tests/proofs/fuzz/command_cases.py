@@ -61,12 +61,12 @@ COMMANDS = {
 LONG = (
     "research.train.build_phases",
     "research.distributed.cluster.join_cluster",
-    "launch.commands.prepare.open_data",
+    "launch.commands.prepare.open_run_data",
     "launch.backends.scheduler.Scheduler.run",
     "launch.measure.aot_compile.build_program",
     "launch.measure.mesh_search.search",
     "launch.commands.benchmark.measure",
-    "launch.commands.benchmark_data.open_data",
+    "launch.commands.benchmark_data.open_run_data",
     "launch.commands.speed.measure",
     "os.kill",
 )

@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 import jax
 from hypothesis import strategies as st
 
-from launch import cli, config, config_values
+from launch import cli, config
 from launch.measure.placeholder_vocab import placeholder_vocab
 from research import objectives
-from research.config import base, sections
+from research.config import sections
+from research.config.config import Config
 from research.contract import parts
 from research.program.setup import build_program
 from tests.proofs.fuzz import command, values
 
-ROOT = Path(base.__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 EXPERIMENTS = sorted(
     str(path.relative_to(ROOT)) for path in (ROOT / "experiments").glob("[!_]*.py")
 )
@@ -92,7 +93,7 @@ def check(case: ConfigCase, folder: Path) -> command.Outcome:
         loaded.append(config.load_config(str(ROOT / case.experiment), args.overrides))
         if case.builds:
             vocab = placeholder_vocab(loaded[0])
-            build_program(loaded[0], jax.devices()[:1], vocab=vocab)
+            build_program(Config.of(loaded[0]), jax.devices()[:1], vocab=vocab)
 
     outcome = command.run_function(
         lambda leave: cli.main(run, cli.Parser(""), argv, leave=leave)
@@ -113,12 +114,12 @@ def illegal(loaded: Any, overrides: dict[str, str]) -> list[str]:
 
     This is written anew, so that a mistake in `research.contract.fields` is found.
     """
-    flat, wrong = config_values.flatten(loaded), []
+    flat, wrong = loaded.flat, []
     declared = {
         sections.dotted(name) + key: field
         for name, section in sections.SECTIONS.items()
         for key, field in parts.section_fields(
-            section, loaded[name] if name else {}
+            section, loaded.values[name] if name else {}
         ).items()
     }
     for key, field in declared.items():

@@ -16,7 +16,6 @@ from etils import epath
 from launch.backends import scheduler
 from launch.backends.attempt_log import ProcessRecord
 from launch.commands import export
-from launch.config_values import flatten
 from tests.proofs.fuzz import command, wrong_inputs
 from tests.proofs.fuzz.command_cases import finished_sweep
 from tests.testing import small_data, tiny_runs
@@ -154,7 +153,7 @@ def flags_of(folder: Path, subject: str) -> list[str]:
         config, name = _config(folder, "lm", **TASK, **LOOP), "lm"
     else:
         config, name = _config(folder, "mlm", **LOOP, **BERT), "mlm"
-    values = flatten(config).items()
+    values = config.flat.items()
     texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in values}
     own = (f"--config.{key}={value}" for key, value in texts.items())
     return [f"--config=experiments/{name}.py", *own]

@@ -151,14 +151,12 @@ def text_suffixes() -> tuple[str, ...]:
     return tuple(suffix + end for suffix in texts for end in COMPRESSIONS)
 
 
-def own_keys(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that only this format has and whose values are not the defaults.
-
-    Args:
-      name: the format's name, or auto.
-      values: key of config.data -> value.
-    """
-    if name in FORMATS.more:
+def own_keys(file_format: FileFormat | None) -> dict[str, Any]:
+    """The keys that only this format has and whose values are not the defaults."""
+    if file_format is None:
         return {}
-    fields = dataclasses.fields(FORMATS.part_class(name, "data.format"))
-    return {f.name: values[f.name] for f in fields if values[f.name] != f.default}
+    values = {
+        f.name: getattr(file_format, f.name) for f in dataclasses.fields(file_format)
+    }
+    defaults = {f.name: f.default for f in dataclasses.fields(file_format)}
+    return {name: value for name, value in values.items() if value != defaults[name]}

@@ -1,0 +1,97 @@
+"""The config section `data`: the text, its vocabulary, the order it is read in."""
+
+import dataclasses
+from dataclasses import dataclass
+from functools import partial
+
+from research.contract.fields import RATES, choice, fraction, free_text, number
+from research.contract.parts import chosen, part
+from research.data.read.corpus import SPLITS, split_fractions
+from research.data.read.formats import FORMATS, FileFormat, check_encoding
+from research.data.tokenize.normalization import NORMALIZERS
+
+dim = partial(number, most=2**20)  # the size of a dim of an array
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """The text, its vocabulary, and the order in which it is read."""
+
+    corpus: str = free_text("embedded")  # embedded | docstrings | files, a folder or a
+    # glob of .txt, .jsonl, .tsv (parallel text), each also as .gz and .zst |
+    # tfds:NAME, or tfds:NAME/split=SPLIT; documents belong to splits by their hash
+    train: str = free_text("")  # files of this split alone, or tfds:NAME, whose own
+    valid: str = free_text("")  # split it is: in place of data.corpus and its hash
+    test: str = free_text("")  # split
+    split: str = free_text("")  # fractions of data.train in train, valid and test, as
+    # in 0.8,0.1,0.1: by the hash of a text, so that equal texts are in one part. A
+    # split with files of its own has 0. "": data.train is all for training
+    encoding: str = free_text("utf-8")  # of text files; any of Python's, as in latin-1
+    format: str = part("auto", FORMATS)  # of files, a module of data/read/formats;
+    # auto: by their suffix
+    fields: str = free_text("")  # columns, keys or suffixes (of a.en and a.de) that are
+    # an example's parts, as in en,de; without a header numbers from 0, -1 for the last
+    label: str = free_text("")  # column or key of the label; "": that of the format,
+    # if it has one. Files of data.test may lack it. Of files without columns (lines,
+    # txt): file, suffix or folder, a part of their paths; of lines also prefix, the
+    # text before the first space, or coarse_prefix, that before its first colon
+    mixture: dict = dataclasses.field(default_factory=dict, metadata=RATES)  # corpus ->
+    # rate; when not empty, replaces corpus
+    mixing: str = choice("rows", ("rows", "batches"))  # what is of one corpus of the
+    # mixture; batches: all rows of a batch are (XLM, MASS: one language a batch)
+    task: str = free_text("")  # replaces corpus: a seqio task or mixture (its module
+    # before a colon if it must be imported), or a folder of saved batches
+    reader: str = choice("native", ("native", "seqio"))  # seqio: through its registry;
+    # both give the same bytes
+    length: int = dim(128, least=1)  # tokens of the network's input
+    length_buckets: list = dataclasses.field(default_factory=list)  # of a task: lengths
+    # below data.length, as in [32, 64]; texts of like lengths share a batch, which has
+    # the shortest that holds them, so that less is padded (tokens are counted as if
+    # all had data.length). []: all have data.length
+    stride: int = number(0, least=0)  # tokens from one example's start to the next; 0:
+    # the number that an example reads
+    train_split: str = choice("train", SPLITS)
+    eval_split: str = choice("valid", SPLITS)
+    held_out: float = number(0.02, least=0, below=0.5)  # fraction of documents in
+    # valid, and the same again in test, by hash
+    vocabulary: str = free_text("unigram")  # or bpe, wordpiece, bytebpe, words (text
+    # between white space), a model file, a run's workdir
+    vocabulary_size: int = dim(8192, least=1)  # pieces, including special ones
+    vocabulary_sample: int = number(10**9, least=1, most=2**40)  # bytes of text that a
+    # vocabulary is trained on, at most: the lines with the smallest hashes
+    whitespace: str = choice("auto", ("auto", "keep", "collapse"))  # collapse: a run
+    # of it becomes one space, also between lines; only bytebpe can keep it (auto)
+    normalizer: str = choice("none", NORMALIZERS)  # of text before a vocabulary that is
+    # trained here cuts it: none; Unicode's NFKC; lower case; without accents; both
+    # (uncased)
+    sentinels: int = dim(100, least=0)  # special pieces that stand for hidden spans
+    packing: str = choice("none", ("none", "best_fit"))  # of documents into rows
+    separator: str = choice("eos", ("eos", "lines", "none"))  # joins documents of the
+    # stream; lines: eos ends each line, and so each document
+    alpha: float = fraction(0.0)  # 0: mixture rates as given; else a corpus has rate
+    # (its tokens) ** alpha, also among the lines that train the vocabulary
+    dupe_factor: int = number(0, least=0)  # epoch e is corrupted as epoch
+    # e % dupe_factor (static masking); 0: every epoch anew
+    pairs: str = choice("once", ("once", "each_copy"))  # when sentences are packed into
+    # pairs or halves, with random cuts, lengths and second segments; each_copy: anew
+    # for each of dupe_factor copies (BERT), or for each epoch if that is 0
+    lexicon: str = free_text("")  # a file of words, phrases, ...: entry<TAB>type a line
+    cache_dir: str = free_text("")  # vocabularies, ...; "": ~/.cache/palimpsest
+    file_format: FileFormat | None = chosen("format")  # None: by the suffix of a file
+
+    def __post_init__(self):
+        check_encoding(self.encoding)
+        if not self.split:
+            return
+        fractions = dict(zip(SPLITS, split_fractions(self.split), strict=True))
+        if not self.train:
+            raise ValueError(
+                "data.split divides the files of data.train, which names none; "
+                "data.held_out divides data.corpus"
+            )
+        for split in (self.train_split, self.eval_split):
+            if not fractions[split] and not getattr(self, split):
+                raise ValueError(
+                    f"data.split={self.split} has nothing in {split}, and data.{split} "
+                    "names no files"
+                )

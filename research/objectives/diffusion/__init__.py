@@ -1,1 +1,0 @@
-"""Diffusion: tokens are masked at random rates and predicted from the others."""

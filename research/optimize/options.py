@@ -1,0 +1,96 @@
+"""The config section `optimizer`: what all update rules and schedules share."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from research.contract.fields import choice, fraction, free_text, number
+from research.contract.parts import chosen, part
+from research.optimize import pruning
+from research.optimize.rules import OPTIMIZERS
+from research.optimize.schedules import SCHEDULES
+
+
+@dataclass(frozen=True)
+class OptimizerOptions:
+    """What all optimizers share; each has keys of its own, as each schedule has."""
+
+    name: str = part("adamw", OPTIMIZERS)
+    learning_rate: float = number(1e-3, least=0)  # at its peak
+    schedule: str = part("linear", SCHEDULES)  # how the rate decays
+    warmup_steps: int = number(100, least=0)  # fewer than train.steps
+    warmup: str = choice(
+        "linear", ("linear", "from_zero", "slanted", "factor", "constant")
+    )  # linear: up to the peak; from_zero: also from 0 with decay_from=warmup
+    # (transformers); slanted: from final_fraction of the peak (ULMFiT); factor: linear,
+    # times the decay (ELECTRA); constant: at the peak (T5)
+    decay_from: str = choice("warmup", ("warmup", "start"))  # where the decay counts
+    # from: the end of the warm-up, or step 0 (BERT)
+    layer_decay: float = number(1.0, above=0, most=1)  # factor of the rate from one
+    # layer to the layer below it; 1: none. Heads have the full rate, the last block
+    # layer_decay^2 (ELECTRA), and a token table, also one that is the readout, least
+    layer_rates: list = dataclasses.field(default_factory=list)  # factors of the rates
+    # of embeddings, of each layer from the lowest on, and of heads, as in [0.5, 0.1667,
+    # 0.3333, 1, 0.5] (ULMFiT's language model); []: those of layer_decay
+    unfreeze_every: int = number(0, least=0)  # steps after which the next layer begins
+    # to learn: heads at once, then the last block, ..., embeddings (gradual
+    # unfreezing, ULMFiT); 0: all at once
+    clip_norm: float = number(1.0, least=0)  # global norm of the gradient; 0: none
+    max_norm: float = number(0.0, least=0)  # of the weights of each output of a head,
+    # which are scaled down to it after each step (Kim 2014, section 2.1); 0: any
+    frozen: str = free_text("")  # paths of parameters that do not change and take no
+    # gradient, as in token,embeddings,stack/blocks/attention; network: all but heads
+    prune: str = choice("none", pruning.METHODS)  # which weights of the kernels of
+    # blocks, but for frozen ones, become 0: small ones for good, those that training
+    # moves towards 0, or those whose gate it closes (l0, which reads none of the next
+    # four keys)
+    prune_scope: str = choice("matrix", pruning.SCOPES)  # of what prune_kept is left:
+    # of each matrix, or of all together
+    prune_kept: float = number(0.15, above=0, most=1)  # fraction of these weights that
+    # is left at the end
+    prune_begin: float = fraction(0.1)  # of the steps, after which pruning begins
+    prune_end: float = fraction(0.8)  # of the steps, after which prune_kept is left
+    prune_score_rate: float = number(1e-2, above=0)  # peak learning rate of scores and
+    # gates, on the schedule of the others (of l0 0.1 in the released code)
+    prune_threshold: float = number(0.1, above=0, below=1)  # of soft_movement, which
+    # does not read prune_kept and prune_scope: of the sigmoids of scores, at the end
+    prune_penalty: float = number(400.0, least=0)  # of it, too: the factor of their
+    # mean in the loss, at the end; of l0 that of the mean probability that a gate is
+    # not 0, in all steps (125 in the released code); more of it leaves less
+    ema_decay: float = number(0.0, least=0, below=1)  # of an exponential moving average
+    # of the parameters, a step, as in 0.999: it is evaluated, and is what opens a run;
+    # 0: none
+    average_from: float = fraction(1.0)  # of the steps: parameters of all steps from
+    # there on have the same weight in an average, which is evaluated and opens a run
+    # (ASGD, Polyak and Juditsky 1992); 1: none
+    rule: Any = chosen("name")  # the part of research/optimize/rules
+    decay: Any = chosen("schedule")  # the part of research/optimize/schedules
+
+    def __post_init__(self):
+        if not all(type(r) in (int, float) and r >= 0 for r in self.layer_rates):
+            raise ValueError(
+                "optimizer.layer_rates must have numbers of at least 0, as in [0.5, 1, "
+                f"1]; got {[*self.layer_rates]!r}"
+            )
+        if self.layer_rates and self.layer_decay < 1:
+            raise ValueError(
+                "optimizer.layer_rates and optimizer.layer_decay both scale the rates "
+                "of layers; set layer_rates to [] or layer_decay to 1"
+            )
+        if self.ema_decay and self.average_from < 1:
+            raise ValueError(
+                "optimizer.ema_decay and optimizer.average_from are two averages; set "
+                "ema_decay to 0 or average_from to 1"
+            )
+        if self.prune != "none" and (self.ema_decay or self.average_from < 1):
+            raise ValueError(
+                "optimizer.prune leaves weights of 0, and an average with earlier "
+                "steps, which is evaluated and saved, has none; set ema_decay to 0 and "
+                "average_from to 1"
+            )
+        if self.prune != "none" and self.unfreeze_every:
+            raise ValueError(
+                "optimizer.prune takes weights of all layers, and "
+                "optimizer.unfreeze_every keeps most from learning at first; set one "
+                "of them to its default, none or 0"
+            )
