@@ -69,6 +69,7 @@ def make_batch(name: str, seed: int) -> tuple[dict[str, np.ndarray], list[str]]:
         corpus=np.zeros(1, np.int32),
         step=zero,
         document=zero,
+        number=zero,
     )
     key = counter_rng.row_key(seed, zero, zero)
     return objective.corrupt(example, key, vocab_info(len(words)), LENGTH), spelling

@@ -3,9 +3,10 @@
 The score of a text is minus the loss of the run's objective: log p(text) for lm, fim
 and plm; a pseudo-log-likelihood for mlm and others that mask tokens (each token, or
 each and the later ones of its word, hidden in turn) and for dae, bart and mass (each
-word hidden, and written by the decoder); for electra the sum of log P(original), minus
-its discriminator's energy. For joint and mix it is that of a part:
---method=PART.METHOD. A text for tlm is in its first language, or in that of
+word hidden, and written by the decoder); for masked_diffusion a lower bound of log
+p(text) by 128 draws of masks, whose standard error is beside it; for electra the sum of
+log P(original), minus its discriminator's energy. For joint and mix it is that of a
+part: --method=PART.METHOD. A text for tlm is in its first language, or in that of
 --config.objective.languages.
 
 Prints a table with 95 % intervals, and writes it to table.json and the scores of each
@@ -140,12 +141,13 @@ def _score(scorer: Any, items: Sequence[Any]) -> list[list[Any]]:
     """The scores of the texts of each item; shows how far it is."""
     texts = [text for item in items for text in item.texts]
     contexts = [context for item in items for context in item.contexts]
+    draws = [item.id for item in items for _ in item.texts]
     found: list[Any] = []
     for begin in range(0, len(texts), TEXTS_PER_LINE):
         if begin:
             print(f"{begin:,} of {len(texts):,} texts are scored", flush=True)
         own = slice(begin, begin + TEXTS_PER_LINE)
-        found += scorer(texts[own], contexts[own])
+        found += scorer(texts[own], contexts[own], draws=draws[own])
     scores = iter(found)
     return [[next(scores) for _ in item.texts] for item in items]
 

@@ -17,7 +17,7 @@ def make_run_objective(
       section: the config's objective section.
 
     Raises:
-      UserError: as `make_objective`; or data.length is too small for it, its rows
+      UserError: as `make_objective`; or data.length is not legal for it, its rows
         cannot be packed, they cannot have the lengths of data.length_buckets, or a
         vocabulary that is to be trained has too few sentinels.
     """
@@ -31,6 +31,11 @@ def make_run_objective(
         raise UserError(
             f"data.length is {data.length}, but objective {name} needs at "
             f"least {objective.min_length} for its specials and something to score"
+        )
+    if data.length % objective.length_multiple:
+        raise UserError(
+            f"data.length must be a multiple of {objective.length_multiple}, which "
+            f"objective {name} reads at once, got {data.length}"
         )
     if data.packing == "best_fit":
         objective.batch_spec(data.length)  # raises if it cannot be packed

@@ -139,6 +139,8 @@ class Example(NamedTuple):
     step: np.ndarray  # [B] int64, training step; EVALUATION_STEP in an evaluation
     document: np.ndarray  # [B] int64, number over all corpora of the document that the
     # text begins in; -1 for rows without text
+    number: np.ndarray  # [B] int64, the row's place in the epoch's order, such that
+    # rows of a batch mostly have consecutive numbers
     arrays: Mapping[str, np.ndarray] = MappingProxyType({})  # of TextSpec.arrays: name
     # -> [B, R], what each token has: a value of its own, or that of the part or the
     # document that it is in; `no_value` where there is none. Where a document has an
@@ -173,6 +175,7 @@ def empty_examples(
         corpus=np.zeros(num, np.int32),
         step=np.full(num, EVALUATION_STEP, np.int64),
         document=np.full(num, -1, np.int64),
+        number=np.zeros(num, np.int64),
         arrays={
             name: np.full(shape, no_value(dtype), dtype)
             for name, dtype in arrays.items()

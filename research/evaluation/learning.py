@@ -6,8 +6,8 @@ SMALL_GAIN = 0.05
 """A loss that is nearer than this to the entropy of token frequencies, which it should
 be below, shows little learning."""
 
-TOKEN_LOSSES = ("bart", "clm", "dae", "fim", "generator", "lm", "mass", "mlm", "plm")
-TOKEN_LOSSES += ("tlm", "unilm", "xae")
+TOKEN_LOSSES = ("bart", "clm", "dae", "diffusion", "fim", "generator", "lm", "mass")
+TOKEN_LOSSES += ("mlm", "plm", "tlm", "unilm", "xae")
 """Terms that are -log p of a token of the text among all tokens."""
 
 OF_TASKS = ("sequence_classification",)

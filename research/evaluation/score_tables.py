@@ -13,7 +13,12 @@ import numpy as np
 from research.evaluation.score_tasks import CHOOSE, LAST_WORD, Item
 from research.evaluation.sentence_scores import Score
 from research.evaluation.statistics import estimate, wilson_interval
-from research.objectives.noise.scoring import ENERGY, LIKELIHOOD, PSEUDO_LIKELIHOOD
+from research.objectives.noise.scoring import (
+    BOUND,
+    ENERGY,
+    LIKELIHOOD,
+    PSEUDO_LIKELIHOOD,
+)
 
 TIE = 1e-5
 """Relative difference below which two scores are equal: float32 rounding of the sum of
@@ -21,6 +26,13 @@ a hundred tokens, which differs between batches of another size."""
 
 MIN_TEXTS = 5
 """Texts of a label from which on an area under a curve has an interval."""
+
+PREFIXES = {LIKELIHOOD: "", PSEUDO_LIKELIHOOD: "pseudo-", BOUND: "bound on "}
+"""Meaning of scores -> what perplexities and bits of these are called."""
+
+MONTE_CARLO = "Monte Carlo margin"
+"""The column of the half width of the 95 % interval of a bound's bits a byte over its
+draws alone, which are independent between texts."""
 
 ALL = "all"
 """The row of all items."""
@@ -117,12 +129,13 @@ def _last_words(scores: Sequence[Score], meaning: str) -> dict[str, Cell]:
     """Whether all tokens of the word are the most likely ones, and its perplexity.
 
     A pseudo-likelihood is given how many tokens a word has; a detector is asked only
-    whether the word there is the original.
+    whether the word there is the original. A bound is right where all its draws are.
     """
     right = [float(bool(score.all_best)) for score in scores]
     names = {
         LIKELIHOOD: ("accuracy", "perplexity"),
         PSEUDO_LIKELIHOOD: ("fill-in accuracy", "pseudo-perplexity"),
+        BOUND: ("accuracy in all draws", "bound on perplexity"),
         ENERGY: ("held for the original", ""),
     }
     accuracy, perplexity = names[meaning]
@@ -144,15 +157,19 @@ def _sentences(
     if meaning == ENERGY:
         columns["score a token"] = _ratio(log_prob, tokens)
     else:
-        pseudo = "pseudo-" if meaning == PSEUDO_LIKELIHOOD else ""
+        prefix = PREFIXES[meaning]
         for unit, counts in (("token", tokens), ("word", words)):
             of_unit = _exp_of_minus(_ratio(log_prob, counts))
-            columns[f"{pseudo}perplexity a {unit}"] = of_unit
+            columns[f"{prefix}perplexity a {unit}"] = of_unit
         size = [score.num_bytes for score in scores]
         bits = _ratio(log_prob, size)
-        columns[f"{pseudo}bits a byte"] = Cell(
+        columns[f"{prefix}bits a byte"] = Cell(
             *(-x / np.log(2) for x in (bits.value, bits.high, bits.low))
         )
+        if meaning == BOUND:
+            error = np.linalg.norm([score.std_error for score in scores])
+            margin = 1.96 * error / sum(size) / np.log(2)
+            columns[MONTE_CARLO] = Cell(float(margin))
     known = [number for number, item in enumerate(items) if item.gold >= 0]
     if not known:
         return columns

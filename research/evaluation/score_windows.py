@@ -21,6 +21,8 @@ class Window(NamedTuple):
     token: np.ndarray  # [n] int32
     flags: np.ndarray  # [n] uint8
     scored: np.ndarray  # [n] bool
+    draws: int = 0  # what draws depend on, beside the number of the window
+    number: int = 0  # of the text's windows
 
 
 def encode(
@@ -68,7 +70,10 @@ def make_windows(scored: np.ndarray, room: int) -> Iterator[tuple[int, int, int]
 def raw_text(
     windows: Sequence[Window], pad_id: int, length: int
 ) -> tuple[Example, np.ndarray]:
-    """The windows as raw text [n, L], and which tokens are scored."""
+    """The windows as raw text [n, L], and which tokens are scored.
+
+    Their documents are what draws depend on.
+    """
     shape = len(windows), length
     token, flags = np.full(shape, pad_id, np.int32), np.zeros(shape, np.uint8)
     scored = np.zeros(shape, bool)
@@ -78,6 +83,10 @@ def raw_text(
         scored[row, inside] = window.scored
     size = np.array([len(window.token) for window in windows], np.int32)
     none = np.zeros_like(size)
+    draws, number = (
+        np.array([getattr(window, name) for window in windows], np.int64)
+        for name in ("draws", "number")
+    )
     example = Example(
         token,
         flags,
@@ -86,15 +95,16 @@ def raw_text(
         first_length=size,
         corpus=none,
         step=np.full(len(size), EVALUATION_STEP, np.int64),
-        document=np.arange(len(size)),
+        document=draws,
+        number=number,
     )
     return example, scored
 
 
 def row_batches(
     rows: Iterator[ScoreRows], size: int
-) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """Batches of `size` rows and their texts; empty rows fill the last one."""
+) -> Iterator[tuple[ScoreRows, dict[str, np.ndarray]]]:
+    """Rows, at most `size` at a time, and their batches, filled by empty rows."""
     left = None
     for more in rows:
         if left is not None:
@@ -107,10 +117,10 @@ def row_batches(
         yield _batch(left, size)
 
 
-def _batch(rows: ScoreRows, size: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def _batch(rows: ScoreRows, size: int) -> tuple[ScoreRows, dict[str, np.ndarray]]:
     missing = size - len(rows.text)
     arrays = {
         name: np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
         for name, array in rows.arrays.items()
     }
-    return rows.text, arrays | {"example": np.zeros(size, np.int32)}
+    return rows, arrays | {"example": np.zeros(size, np.int32)}

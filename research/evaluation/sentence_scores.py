@@ -9,6 +9,7 @@ the host, in float64.
 # N rows, L length of a row
 
 import collections
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -50,6 +51,7 @@ class Score(NamedTuple):
     num_bytes: int  # of the text as it is read, see `score_windows.num_bytes`
     num_windows: int  # 1, unless it is longer than a row
     all_best: bool | None  # whether each token was the most likely one; None: not asked
+    std_error: float = 0.0  # of log_prob, which is an estimate by draws; 0: it is not
 
     @property
     def per_token(self) -> float:
@@ -79,7 +81,7 @@ class RowScorer:
         )
 
     def __call__(self, rows: Iterator[ScoreRows], length: int) -> Iterator[tuple]:
-        """(text [n], loss [n] float64, all_best [n]) of the rows of each batch.
+        """(rows, loss [n] float64, all_best [n]) of each batch; n of the rows.
 
         Args:
           length: of a row; a batch has as many rows as fit in BATCH_POSITIONS.
@@ -89,10 +91,10 @@ class RowScorer:
         num_shards = mesh.shape["data"] * mesh.shape["fsdp"]
         size = max(1, BATCH_POSITIONS // length // num_shards) * num_shards
         with sharding.context(mesh):
-            for text, arrays in row_batches(rows, size):
+            for own, arrays in row_batches(rows, size):
                 batch = jax.device_put(arrays, rows_sharding)
                 result = self._score_batch(self.params, batch, self.constants.arrays)
-                running.append((text, arrays, result))
+                running.append((own, arrays, result))
                 if len(running) > 1:  # the host makes rows while the device computes
                     yield _collect(*running.popleft())
             while running:
@@ -129,6 +131,7 @@ class Scorer:
         contexts: Sequence[str] | None = None,
         *,
         separator: str = " ",
+        draws: Sequence[str] | None = None,
     ) -> list[Score]:
         """The score of each text, or of each text given its context.
 
@@ -137,10 +140,15 @@ class Scorer:
         read in windows, each as long as a row, and each of its tokens is scored once:
         see `make_windows`.
 
+        Args:
+          draws: of a score that is an estimate by draws: texts of one length with the
+            same string have the same draws; by default the texts.
+
         Raises:
           UserError: a text is blank.
         """
         contexts = [""] * len(texts) if contexts is None else contexts
+        draws = texts if draws is None else draws
         room, by_length = self.run.config.data.length - NUM_SPECIALS, {}
         num_windows = np.zeros(len(texts), np.int64)
         num_tokens = np.zeros(len(texts), np.int64)
@@ -149,17 +157,26 @@ class Scorer:
             if not scored.any():
                 raise UserError(f"text {number + 1} is blank: {pair[0]!r:.40}")
             num_tokens[number] = scored.sum()
+            drawn = _hash(draws[number])
             for begin, end, first in make_windows(scored, room):
                 own = scored[begin:end] & (np.arange(begin, end) >= first)
-                window = Window(number, token[begin:end], flags[begin:end], own)
+                span = token[begin:end], flags[begin:end]
+                window = Window(number, *span, own, drawn, int(num_windows[number]))
                 by_length.setdefault(self._row_length(end - begin), []).append(window)
                 num_windows[number] += 1
         log_prob, right = np.zeros(len(texts)), np.ones(len(texts), bool)
+        replicates = np.zeros((len(texts), 0))
         for length, windows in sorted(by_length.items()):
-            rows = self._make_rows(windows, length)
-            for text, loss, all_best in self._rows(rows, length):
-                np.subtract.at(log_prob, text, loss)
-                np.logical_and.at(right, text, all_best)
+            made = self._make_rows(windows, length)
+            for rows, loss, all_best in self._rows(made, length):
+                np.subtract.at(log_prob, rows.text, loss)
+                np.logical_and.at(right, rows.text, all_best)
+                if rows.replicate is not None:
+                    missing = 1 + rows.replicate.max() - replicates.shape[1]
+                    replicates = np.pad(replicates, ((0, 0), (0, max(0, missing))))
+                    np.add.at(replicates, (rows.text, rows.replicate), loss)
+        count = replicates.shape[1]  # each adds an equal part of the score
+        errors = np.sqrt(count) * replicates.std(axis=1, ddof=1) if count > 1 else None
         return [
             Score(
                 float(log_prob[number]),
@@ -167,6 +184,7 @@ class Scorer:
                 num_bytes(self.run.vocabulary, text),
                 int(num_windows[number]),
                 bool(right[number]) if self.best else None,
+                0.0 if errors is None else float(errors[number]),
             )
             for number, text in enumerate(texts)
         ]
@@ -188,7 +206,12 @@ class Scorer:
                 example, scored, vocab, length, self._own_method
             )
             text = np.array([window.text for window in some])[rows.text]
-            yield ScoreRows(text, rows.arrays)
+            yield rows._replace(text=text)
+
+
+def _hash(text: str) -> int:
+    """A number of 56 bits."""
+    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:7])
 
 
 def score(
@@ -254,8 +277,8 @@ def make_score_batch(objective: Any, network: Any, *, best: bool) -> Any:
     return score_batch
 
 
-def _collect(text: np.ndarray, arrays: dict, result: tuple) -> tuple:
-    """The texts of a batch's rows, the rows' losses, and whether all are right."""
+def _collect(rows: ScoreRows, arrays: dict, result: tuple) -> tuple:
+    """A batch's rows without empty ones, their losses, and whether all are right."""
     losses, right = jax.device_get(result)
     loss = sum(
         (array.astype(np.float64) * arrays[name]).sum(axis=1)
@@ -263,4 +286,4 @@ def _collect(text: np.ndarray, arrays: dict, result: tuple) -> tuple:
     )
     count = sum(arrays[name].sum(axis=1) for name in losses)
     all_best = np.ones(len(loss), bool) if right is None else right > count - 1e-3
-    return text, loss[: len(text)], all_best[: len(text)]
+    return rows, loss[: len(rows.text)], all_best[: len(rows.text)]

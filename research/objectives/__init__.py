@@ -38,6 +38,9 @@ class Objective(abc.ABC):
     min_length: int
     """The least data.length at which a row has text and something that is scored."""
 
+    length_multiple: int = 1
+    """What data.length must be a multiple of."""
+
     shown_answers: Mapping[str, str] = types.MappingProxyType({})
     """Terms of the loss some of whose targets the input shows or makes easier to guess
     -> why that is intended. The input must tell nothing about targets of other terms

@@ -12,6 +12,7 @@ from research.contract.errors import UserError
 from research.evaluation import sentence_scores
 from research.evaluation.score_windows import num_bytes
 from research.evaluation.sentence_scores import Scorer, score
+from research.objectives.noise.scoring import ScoreRows
 from research.program.step import make_evaluate
 from tests.testing.example_batches import keys, vocab
 from tests.testing.known_chain import (
@@ -207,7 +208,9 @@ def test_a_score_is_minus_the_loss_of_an_evaluation():
 def test_losses_of_positions_are_added_in_float64():
     losses = {"weight": np.array([[2.0**24, 1.0, 1.0, 1.0]], np.float32)}
     weights = {"weight": np.ones((1, 4), np.float32)}
-    _, loss, _ = sentence_scores._collect(np.zeros(1, int), weights, (losses, None))
+    _, loss, _ = sentence_scores._collect(
+        ScoreRows(np.zeros(1, int), weights), weights, (losses, None)
+    )
     assert loss[0] == 2.0**24 + 3
 
 

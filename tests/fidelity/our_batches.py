@@ -121,7 +121,7 @@ def packed_batch(system: System) -> tuple[dict, np.ndarray]:
         arrays = index.read(row, spec.width, VOCAB.pad_id)
         label = np.array(index.label)
     zero = np.zeros_like(row)
-    arrays |= {"corpus": zero, "step": zero, "label": label}
+    arrays |= {"corpus": zero, "step": zero, "label": label, "number": row}
     keys = example_batches.keys(len(row))
     return objective.corrupt(Example(**arrays), keys, LARGE, length), label
 

@@ -41,7 +41,7 @@ def example_of(rows, info) -> Example:
         token[number, : len(row)] = ids
     length = np.array([*map(len, rows)], np.int32)
     none = 0 * length
-    return Example(token, 0 * token, length, none - 1, length, none, none, none)
+    return Example(token, 0 * token, length, none - 1, length, *[none] * 4)
 
 
 def step(name, fields, token, answers, contexts, outputs, rate):

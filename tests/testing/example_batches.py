@@ -59,6 +59,7 @@ def texts(
         corpus=np.zeros_like(lengths),
         step=np.zeros(len(lengths), np.int64),
         document=np.where(lengths > 0, np.arange(len(lengths)), -1),
+        number=np.arange(len(lengths)),
         arrays={
             "tags": np.where(here, token % len(LABELS), -1).astype(np.int32),
             "cooccurrence": np.where(here, 0.5 + np.arange(width) // 2 % 9, 0).astype(

@@ -54,6 +54,7 @@ def chain_texts(num_rows: int, width: int, seed: int) -> Example:
         none - 1,
         first,
         *[none] * 3,
+        number=np.arange(num_rows),
     )
 
 

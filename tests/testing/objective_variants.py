@@ -135,6 +135,19 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "parts": {"a": {"rate": 0.5}, "b": {"mixing_rate": 2.0}},
         },
     ],
+    "masked_diffusion": [
+        {},
+        {"block_size": 4},
+        {"block_size": 1, "min_t": 1.0, "only": "corrupt"},
+        {"block_size": 4, "count": "exact", "only": "corrupt", "packed": True},
+        {"count": "exact", "short_rate": 0.3, "only": "corrupt"},
+        {"min_t": 0.45, "max_t": 0.95, "count": "inside", "only": "corrupt"},
+        {"schedule": "cosine", "probability": "t", "only": "corrupt"},
+        {
+            **{"schedule": "bimodal", "derivative_power": 0.1, "only": "corrupt"},
+            **{"high_mean": [[0, 0.4], [900, 0.85]], "frequency_power": 0.02},
+        },
+    ],
     "fim": [{}, {"only": "corrupt", "packed": True}],
     "joint": [{"parts": {"mlm": {"unit": "word"}, "next": {"objective": "lm"}}}],
     "sequence_classification": [

@@ -373,7 +373,7 @@ class TaskSource:
         filled = make_examples(
             texts, self._width, self._vocab.pad_id, self._starts_word
         )
-        filled.step[:] = step
+        filled.step[:], filled.number[:] = step, counter
         filled.document[:] = np.where(filled.length > 0, counter, -1)  # one text each
         key = counter_rng.row_key(seed, np.zeros_like(counter), counter)
         return self._corrupt(filled, key, counter)

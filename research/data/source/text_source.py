@@ -223,8 +223,9 @@ class TextSource:
             corpus, position, epoch, step, seed=seed, shuffle=shuffle
         )
         example.label[backward] = BACKWARD
+        example.number[:] = self._first[corpus] + position
         key = self._row_key(corpus, row, epoch, seed)
-        return self._corrupt(example, key, self._first[corpus] + position, length)
+        return self._corrupt(example, key, example.number, length)
 
     def training_step(
         self, corpus: np.ndarray, position: np.ndarray, epoch: np.ndarray

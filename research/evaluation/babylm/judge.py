@@ -148,8 +148,8 @@ class PipelineJudge:
                     by_shape[shape].append((number, row))
         for shape, rows in sorted(by_shape.items()):
             made = self._arrays(rows, *shape)
-            for text, loss, _ in self._rows(made, max(shape[0], shape[2])):
-                np.subtract.at(total, text, loss)
+            for own, loss, _ in self._rows(made, max(shape[0], shape[2])):
+                np.subtract.at(total, own.text, loss)
         return [LogProb(float(x), int(n)) for x, n in zip(total, count, strict=True)]
 
     def _fit(self, row: Row) -> Row:

@@ -11,7 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from research.contract.batch import NEVER
-from research.objectives.combined.packed_layout import INDEX_ARRAYS, Layout, Role
+from research.objectives.combined.packed_layout import (
+    INDEX_ARRAYS,
+    SLOT_WEIGHTS,
+    Layout,
+    Role,
+)
 
 
 class Chunk(NamedTuple):
@@ -83,7 +88,10 @@ class JoinedPieces:
             for name in names:
                 array = self._entries(name, _fill(name, pad_id))
                 if by_slot and name.endswith(INDEX_ARRAYS):
-                    array[source] = column[begin[piece] + array[source]]
+                    prefix = group.removesuffix("decoder_")
+                    scores = self._entries(prefix + "weight")[source] > 0
+                    index = column[begin[piece] + array[source]]
+                    array[source] = np.where(scores, index, 0)
                 elif name.endswith("segment"):
                     offset = np.repeat(segments_before, self._widths(name))
                     array[:-1] += np.where(array[:-1] > 0, offset, 0)
@@ -102,7 +110,9 @@ class JoinedPieces:
         prefix = group.removesuffix("decoder_")
         if prefix + "scored" not in self.layout.roles:
             return {False: positions}
-        used = self._entries(prefix + "weight") > 0
+        weights = (prefix + name for name in SLOT_WEIGHTS)
+        weights = [name for name in weights if name in self.layout.roles]
+        used = np.any([self._entries(name) > 0 for name in weights], axis=0)
         slots = self._moves(used, self._begins(prefix + "weight"))
         return {False: positions, True: slots}
 

@@ -22,7 +22,10 @@ from research.data.rows import TextSpec
 INDEX_ARRAYS = ("scored", "left", "right")
 """Arrays for scored positions whose values are positions."""
 
-SLOT_ARRAYS = (*SCORED_ARRAYS, "left", "right", "offset")
+SLOT_WEIGHTS = ("weight", "text_weight")
+"""Weights of scored positions; slots where all are 0 are unused."""
+
+SLOT_ARRAYS = (*SCORED_ARRAYS, "text_weight", "left", "right", "offset")
 """Arrays with one entry for each scored position."""
 
 MIN_LENGTH = 16

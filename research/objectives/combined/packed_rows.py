@@ -186,6 +186,7 @@ def _example_of(
         corpus=example.corpus[row],
         step=example.step[row],
         document=example.document[row],
+        number=example.number[row],
         arrays={
             name: take(array, no_value(array.dtype))
             for name, array in example.arrays.items()

@@ -12,8 +12,10 @@ from research.contract.batch import WORD, Example
 from research.contract.errors import UserError
 
 LIKELIHOOD, PSEUDO_LIKELIHOOD, ENERGY = "likelihood", "pseudo-likelihood", "energy"
+BOUND = "lower bound of the likelihood"
 """Meanings of exp(score): p(text), by the chain rule; the product of p(token | others);
-exp(-energy) of a discriminator, which is not a probability of the text."""
+exp(-energy) of a discriminator, which is not a probability of the text; at most p(text)
+(Ou et al. 2024), an estimate by draws."""
 
 
 class ScoreRows(NamedTuple):
@@ -21,6 +23,9 @@ class ScoreRows(NamedTuple):
 
     text: np.ndarray  # [N] int64, the text of which each row scores some tokens
     arrays: dict[str, np.ndarray]  # [N, ...], as `corrupt` returns them
+    replicate: np.ndarray | None = None  # [N], of an estimate by draws: rows of a text
+    # with one number are one of its independent estimates, of equal weights that add
+    # up to 1; None: nothing is drawn
 
 
 class HiddenTokens(NamedTuple):

@@ -1,0 +1,1 @@
+"""Diffusion: tokens are masked at random rates and predicted from the others."""

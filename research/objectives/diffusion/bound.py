@@ -1,0 +1,96 @@
+"""The bound on log p of a text, by rows with draws of masks among its tokens."""
+
+# T texts, R raw tokens, S samples of a text, L length, N rows = T * S
+
+import numpy as np
+
+from research.contract.batch import Example, VocabInfo
+from research.data import counter_rng
+from research.objectives.diffusion import layout, noise
+from research.objectives.noise import scoring
+
+METHODS = {
+    "stratified": scoring.BOUND,
+    "fixed_count": scoring.BOUND,
+    "independent": scoring.BOUND,
+}
+"""Estimators of one bound. stratified: the count of masks is uniform in 1..n, in 16
+equal parts; fixed_count: uniform, each draw by itself; independent: each token is
+masked by itself at a rate t, which is uniform in (MIN_T, 1)."""
+
+REPLICATES, STRATA = 8, 16
+"""Independent estimates of a text, and draws of each: 128, as in LLaDA's code
+(ML-GSAI/LLaDA, get_log_likelihood.py)."""
+
+MIN_T = 1e-3
+"""The least rate of `independent`; the bound lacks what lies below, a thousandth of it
+at most."""
+
+
+def score_rows(
+    example: Example,
+    scored: np.ndarray,
+    vocab: VocabInfo,
+    length: int,
+    method: str,
+    *,
+    block_size: int,
+) -> scoring.ScoreRows:
+    """REPLICATES x STRATA rows of each text; with blocks of one token, which are always
+    masked, one row.
+
+    Masks are among the scored tokens; the others are visible. With blocks, each of
+    them has its own counts, whose strata are permuted, so that they are independent.
+
+    Args:
+      scored: [T, R] bool, the tokens to score.
+      method: one of METHODS.
+    """
+    exact = block_size == 1
+    num_samples = 1 if exact else REPLICATES * STRATA
+    text = np.repeat(np.arange(len(scored)), num_samples)
+    sample = np.tile(np.arange(num_samples), len(scored))
+    replicate = sample // STRATA
+    rows = example.rows(text)
+    num_raw = np.minimum(rows.length, length - 1).astype(np.int64)
+    token = layout.with_bos(rows.token, num_raw, vocab, length)
+    candidate = np.zeros(token.shape, bool)
+    width = min(scored.shape[1], length - 1)
+    candidate[:, 1 : 1 + width] = scored[text, :width]
+
+    size = block_size or length
+    num = noise.in_blocks(candidate, size).sum(axis=-1)
+
+    def key_of(counter: np.ndarray) -> np.ndarray:
+        first = rows.number * (REPLICATES * STRATA)
+        return counter_rng.row_key(0, rows.document, first + counter)
+
+    key = key_of(sample)
+    draw = counter_rng.uniform(key, "rate", num.shape[1])
+    if method == "stratified":
+        shuffle = key_of(replicate)
+        part = np.stack(
+            [
+                counter_rng.permutation(shuffle, f"strata {block}", STRATA)[
+                    np.arange(len(text)), sample % STRATA
+                ]
+                for block in range(num.shape[1])
+            ],
+            axis=1,
+        )
+        draw = (part + draw) / STRATA
+    if method == "independent" and not exact:
+        t = MIN_T + (1 - MIN_T) * draw
+        rate = np.repeat(t, size, axis=1)[:, :length]
+        chosen = candidate & (counter_rng.uniform(key, "mask", length) < rate)
+        weight = 1 / rate
+    else:
+        count = 1 + (draw * num).astype(np.int64)
+        chosen = noise.choose_counts(key, candidate, count, size)
+        weight = np.repeat(num / count, size, axis=1)[:, :length]
+    arrays = layout.arrays(
+        token, num_raw, candidate, chosen, weight * chosen, vocab, block_size
+    )
+    arrays["weight"] /= num_samples
+    arrays["text_weight"][:] = 0
+    return scoring.ScoreRows(text, arrays, None if exact else replicate)

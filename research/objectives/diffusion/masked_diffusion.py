@@ -1,0 +1,279 @@
+"""Masked diffusion: tokens are hidden at random rates, and all hidden ones predicted.
+
+Its fields give MDLM (Sahoo et al. 2024), LLaDA (Nie et al. 2025), block diffusion (BD3-
+LM, Arriola et al. 2025) and the schedules of Kosmopoulou et al. (2025). Sigma-GPT's
+orders (Pannatier et al. 2024) are those of `plm` with tokens_per_target 1, max_span 0
+and num_permutations 1: its two positions a token, that of the token and that of its
+target, are a token and a query there.
+"""
+
+# B batch, L length of the text with bos, N blocks of a row, S tokens of a block
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from research import networks, objectives
+from research.contract.batch import ArraySpec, Example, VocabInfo, input_specs
+from research.contract.fields import choice, fraction, number
+from research.data import counter_rng
+from research.data.rows import TextSpec
+from research.objectives.combined.composite import parse_schedule, varies
+from research.objectives.diffusion import bound, layout, noise
+from research.objectives.layout.specials import Specials
+from research.objectives.losses.cross_entropy import Term, cross_entropy
+from research.objectives.noise import scoring
+
+SCHEDULES = ("linear", "cosine", "bimodal")
+EVALUATION_STRATA = 64
+
+
+@dataclass(frozen=True)
+class Objective(objectives.Objective):
+    """Reads bos and L - 1 tokens, some of which are masks; bos is never hidden.
+
+    Each row, or each block of it, draws t in (min_t, max_t), which gives a rate of
+    masks and the weight of a masked token's loss. The loss is a sum over masked tokens
+    divided by the number of all tokens of the text: with schedule linear, weighting
+    bound and (min_t, max_t) = (0, 1) its mean is a bound on -log p of a token.
+    Evaluations are of this bound, by exact counts.
+
+    With `block_size` S a row is its noised half, then its clean half: a noised block
+    attends to itself and to the clean blocks before it, a clean block to itself and to
+    those. So S = 1 and min_t = 1 is an autoregressive model, S = L is the same as no
+    blocks. The first block has bos and S - 1 tokens.
+    """
+
+    block_size: int = number(0, least=0)  # positions of a block; 0: no blocks, a token
+    # attends to all
+    schedule: str = choice("linear", SCHEDULES)  # linear: rate t; cosine: 1 -
+    # cos(pi / 2 (1 - t)); bimodal: a row's rate is of one of two normal distributions
+    probability: str = choice("t", ("t", "scaled"))  # of a mask, schedule linear: t;
+    # scaled (MDLM's code): (1 - min_t) t, whose loss is (1 - min_t) of the bound
+    min_t: float = number(1e-3, above=0, most=1)  # t is uniform in (min_t, max_t)
+    max_t: float = number(1.0, above=0, most=1)
+    strata: int = number(64, least=1)  # t of so many consecutive rows are each in
+    # another part of (min_t, max_t): the batch in MDLM's code; 1: independent (LLaDA)
+    count: str = choice("independent", ("independent", "inside", "exact"))  # of a
+    # block's masks. independent: each token is masked by itself; inside: likewise,
+    # given that the fraction is in (min_t, max_t), where a bound of 1e-3 or 1 is none;
+    # exact: 1 to all tokens, each count as often, the loss times tokens / count
+    weighting: str = choice("bound", ("bound", "none"))  # none: all masked tokens count
+    # 1 (block diffusion's code, where min_t is above .5)
+    derivative_power: float = fraction(1.0)  # of |d alpha / dt| in the weights of
+    # cosine and bimodal; below 1 the loss is no bound
+    short_rate: float = fraction(0.0)  # of rows that are cut to a uniform length
+    # (LLaDA: .01)
+    frequency_power: tuple = ((0, 0.0),)  # rare tokens are masked more often: a power
+    # of the rank of a token's frequency by step, [[step, number], ...]; 0: equally
+    low_fraction: float = fraction(0.6)  # bimodal: of rows with the lower mode
+    low_mean: float = fraction(0.12)  # its mean rate
+    low_std: float = number(0.02, above=0)
+    high_mean: tuple = ((0, 0.85),)  # the mean rate of the upper mode by step
+    high_std: float = number(0.08, above=0)
+
+    reads_separators = True
+    min_length = 2  # bos and a token
+    score_methods: ClassVar = bound.METHODS
+
+    def __post_init__(self):
+        for name in ("frequency_power", "high_mean"):
+            points = parse_schedule(getattr(self, name), name)
+            object.__setattr__(self, name, points)
+        super().__post_init__()
+        if self.min_t > self.max_t:
+            raise ValueError(
+                f"min_t must be at most max_t ({self.max_t}), got {self.min_t}"
+            )
+        if self.schedule != "linear" and (
+            self.probability != "t" or self.count != "independent"
+        ):
+            raise ValueError(
+                f"schedule {self.schedule} needs probability t and count independent, "
+                f"got {self.probability} and {self.count}"
+            )
+        if self._masks_by_frequency and (
+            self.count != "independent" or self.block_size
+        ):
+            raise ValueError(
+                "frequency_power needs count independent and block_size 0, got "
+                f"{self.count} and {self.block_size}"
+            )
+        self._check_inside()
+
+    def _check_inside(self):
+        """Raises ValueError: no count of a block is inside."""
+        if self.count != "inside" or not self.block_size:
+            return
+        least, most = self._limits
+        counts = np.arange(self.block_size + 1) / self.block_size
+        if not ((counts >= least) & (counts <= most)).any():
+            raise ValueError(
+                f"count inside needs a fraction of {self.block_size} tokens between "
+                f"min_t ({self.min_t}) and max_t ({self.max_t}); there is none"
+            )
+
+    @property
+    def pattern(self) -> str:
+        return "general" if self.block_size else "full"
+
+    @property
+    def length_multiple(self) -> int:
+        return max(1, self.block_size)
+
+    @property
+    def fills_masks(self) -> bool:
+        return not self.block_size
+
+    @property
+    def reads_step(self) -> bool:
+        return varies(self.frequency_power) or (
+            self.schedule == "bimodal" and varies(self.high_mean)
+        )
+
+    @property
+    def _masks_by_frequency(self) -> bool:
+        return any(power for _, power in self.frequency_power)
+
+    @property
+    def _limits(self) -> tuple[float, float]:
+        """Of the fraction of masks, of count inside; (kuleshov-group/bd3lms,
+        diffusion.py, _resample_q_xt) do not ask for one mask at least at 1e-3."""
+        return self.min_t if self.min_t > 1e-3 else 0.0, self.max_t
+
+    def text_spec(self, length: int) -> TextSpec:
+        return TextSpec("stream", length - 1)
+
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        """text_weight is 1 at the text's tokens, hidden or not."""
+        answers = layout.answer_specs(length)
+        if not self.block_size:
+            return input_specs(length) | answers
+        intervals = ("low2", "reach2")
+        scored = {"scored": ArraySpec((length,))}
+        return input_specs(2 * length, intervals=intervals) | scored | answers
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
+        """Masks tokens at the rate of their row or block."""
+        num_raw = np.minimum(example.length, length - 1).astype(np.int64)
+        if self.short_rate:
+            short, cut = counter_rng.uniform(key, "short", 2).T
+            fewer = 1 + (cut * num_raw).astype(np.int64)
+            num_raw = np.where(short < self.short_rate, fewer, num_raw)
+            num_raw = np.minimum(num_raw, example.length)
+        token = layout.with_bos(example.token, num_raw, vocab, length)
+        index = np.arange(length)
+        candidate = (index > 0) & (index <= num_raw[:, None])
+        chosen, weight = self._choose(token, candidate, example, key, vocab)
+        return layout.arrays(
+            token, num_raw, candidate, chosen, weight, vocab, self.block_size
+        )
+
+    def _choose(
+        self,
+        token: np.ndarray,
+        candidate: np.ndarray,
+        example: Example,
+        key: np.ndarray,
+        vocab: VocabInfo,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which tokens are masked, [B, L] bool, and their weights [B, L] float64."""
+        if self.min_t == 1 and self.count != "exact":
+            return candidate, candidate.astype(float)
+        length = candidate.shape[1]
+        size = self.block_size or length
+        num = noise.in_blocks(candidate, size).sum(axis=-1)
+        draw = noise.stratified(key, example.number, self.strata, num.shape[1])
+
+        def at_tokens(of_block: np.ndarray) -> np.ndarray:
+            return np.repeat(of_block, size, axis=1)[:, :length]
+
+        if self.count == "exact":
+            count = 1 + (draw * num).astype(np.int64)
+            chosen = noise.choose_counts(key, candidate, count, size)
+            weight = num / count
+        else:
+            t = self.min_t + (self.max_t - self.min_t) * draw
+            rate, weight = self._noise(t, example.step, key)
+            if self.count == "inside":
+                again = counter_rng.uniform(key, "count", num.shape[1])
+                count = noise.counts_inside(rate, num, *self._limits, again)
+                chosen = noise.choose_counts(key, candidate, count, size)
+            else:
+                rates = at_tokens(rate)
+                if self._masks_by_frequency:
+                    power = _at_step(self.frequency_power, example.step)
+                    rank = layout.frequency_rank(vocab)[token]
+                    rates = noise.by_rarity(rank, candidate, rate, power)
+                chosen = counter_rng.uniform(key, "mask", length) < rates
+                chosen &= candidate
+        if self.weighting == "none":
+            weight = np.ones_like(weight)
+        return chosen, at_tokens(weight) * chosen
+
+    def _noise(self, t: np.ndarray, step: np.ndarray, key: np.ndarray) -> noise.Noise:
+        """Rate and weight at t [B, N]."""
+        if self.schedule == "linear":
+            scale = 1 - self.min_t if self.probability == "scaled" else 1.0
+            return noise.linear_noise(t, scale)
+        if self.schedule == "cosine":
+            return noise.cosine_noise(t, self.derivative_power)
+        is_low = counter_rng.uniform(key, "mode", 1) < self.low_fraction
+        high_mean = _at_step(self.high_mean, step)
+        mean = np.where(is_low, self.low_mean, high_mean)
+        std = np.where(is_low, self.low_std, self.high_std)
+        return noise.gaussian_noise(t, mean, std, self.derivative_power)
+
+    def for_evaluation(self) -> "Objective":
+        """The objective whose loss is the bound, by exact counts."""
+        return replace(
+            self,
+            schedule="linear",
+            probability="t",
+            count="exact",
+            weighting="bound",
+            derivative_power=1.0,
+            short_rate=0.0,
+            frequency_power=((0, 0.0),),
+            strata=EVALUATION_STRATA,
+        )
+
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> scoring.ScoreRows:
+        """Rows with draws of masks among the scored tokens: see `bound.score_rows`."""
+        return bound.score_rows(
+            example, scored, vocab, length, method, block_size=self.block_size
+        )
+
+    def specials(self, vocab: VocabInfo) -> Specials:
+        """bos alone: the end of a document is a token of the text."""
+        return Specials((vocab.bos_id,))
+
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        return networks.Needs(pattern=self.pattern)
+
+    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+        """Terms: diffusion, and accuracy, weighted likewise (not differentiated)."""
+        scored = {"scored": batch["scored"]} if self.block_size else {}
+        readout = net.readout(net.states(batch, **scored))
+        term, correct = cross_entropy(readout, batch["target"], batch["weight"])
+        accuracy = Term(correct, term.weight, 0.0)
+        text = jnp.sum(batch["text_weight"])
+        return {"diffusion": term._replace(weight=text), "accuracy": accuracy}, ()
+
+
+def _at_step(points: Sequence, step: np.ndarray) -> np.ndarray:
+    """[B, 1]: the value of a schedule at each step [B], linear between its points."""
+    steps, values = np.array(points).T
+    return np.interp(step, steps, values)[:, None]
