@@ -54,8 +54,10 @@ setup(
         "aot": ["jax[tpu]"],  # the libtpu that this JAX asks for
         "cuda": ["jax[cuda13]"],
         "dev": [
+            "codespell>=2.4",
             "hypothesis>=6.100",
             "import-linter>=2.1",
+            "mypy>=2.0",
             "pre-commit>=4.0",
             "pytest>=8.0",
             "pytest-xdist>=3.6",

@@ -10,7 +10,6 @@ import pkgutil
 import re
 import shlex
 import subprocess
-import sys
 import types
 from pathlib import Path
 
@@ -30,25 +29,6 @@ PYTHON_FILES = [
 def _experiment_files(folder: str) -> list[str]:
     paths = sorted((ROOT / "experiments" / folder).glob("[!_]*.py"))
     return [str(path.relative_to(ROOT)) for path in paths]
-
-
-def _run(*command: str) -> str:
-    """The output of a command of the environment, which must succeed."""
-    binary = Path(sys.executable).parent / command[0]
-    done = subprocess.run(
-        [str(binary), *command[1:]], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.mark.parametrize("command", [("check",), ("format", "--check")])
-def test_ruff_finds_nothing(command):
-    _run("ruff", *command, ".")
-
-
-def test_imports_run_one_way():
-    assert "0 broken" in _run("lint-imports")
 
 
 def test_no_file_has_a_name_without_meaning():

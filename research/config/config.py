@@ -73,7 +73,7 @@ class Config:
     @property
     def flat(self) -> dict[str, Any]:
         """Dotted key -> value; a section whose keys the user names is one dict."""
-        flat = {}
+        flat: dict[str, Any] = {}
         for name in SECTIONS:
             section = _of_section(name, self.values)
             flat |= {f"{dotted(name)}{key}": value for key, value in section.items()}

@@ -11,7 +11,7 @@ from etils import epath
 
 from research.config.sections import OPEN_SECTIONS, SECTIONS, dotted, is_open
 from research.contract.errors import UserError, unknown
-from research.contract.parts import default_of, section_fields
+from research.contract.parts import default_of, key_fields, section_fields
 from research.files.existence import exists
 from research.files.json_files import read_json, write_json
 
@@ -28,7 +28,7 @@ key, another default) raises it: runs of another format are refused.
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted key -> value; tuples become lists, as in JSON."""
-    flat = {}
+    flat: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, Mapping):
             flat |= flatten(value, f"{prefix}{name}.")
@@ -123,7 +123,7 @@ def read_run_config(workdir: epath.Path) -> dict[str, Any]:
 def _declared(name: str, flat: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a section, with those of the parts that the config chooses."""
     prefix = dotted(name)
-    own = SECTIONS[name].__dataclass_fields__
+    own = [field.name for field in key_fields(SECTIONS[name])]
     values = {key: flat[prefix + key] for key in own if prefix + key in flat}
     return section_fields(SECTIONS[name], values, prefix)
 

@@ -16,6 +16,7 @@ from research.contract.parts import (
     Folder,
     chosen,
     default_of,
+    field_of,
     key_fields,
     part,
     section_fields,
@@ -214,7 +215,7 @@ def with_part(
     """
     if values[key] == part_name:
         return dict(values)
-    folder = SECTIONS[name].__dataclass_fields__[key].metadata["folder"]
+    folder = field_of(SECTIONS[name], key).metadata["folder"]
     own = {field.name for field in key_fields(SECTIONS[name])}
     kept = values if folder.share_keys else {k: values[k] for k in own}
     return section_defaults(name, {**kept, key: part_name})

@@ -150,7 +150,8 @@ class Example(NamedTuple):
         """The rows at an index, a slice or an array of numbers."""
         *fields, arrays = self
         picked = {name: array[index] for name, array in arrays.items()}
-        return Example(*(array[index] for array in fields), picked)
+        rows = (array[index] for array in fields)
+        return Example._make([*rows, picked])
 
 
 def no_value(dtype: Any) -> int:
@@ -189,7 +190,7 @@ def example_ids(number: np.ndarray) -> np.ndarray:
     return (number & np.iinfo(np.int32).max).astype(np.int32)
 
 
-def piece_columns(num_raw, length: int):
+def piece_columns(num_raw: Any, length: int) -> np.ndarray:
     """Columns of a packed row that pieces of `num_raw` tokens (any shape) take.
 
     Args:
@@ -261,14 +262,14 @@ def input_group(batch: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return {name: batch[prefix + name] for name in names if prefix + name in batch}
 
 
-def attention_mask(group: Mapping[str, Any]):
+def attention_mask(group: Mapping[str, Any]) -> Any:
     """[B, L, L] bool: whether query q (axis 1) attends to key k (axis 2)."""
     segment = group["segment"]
     same = segment[:, :, None] == segment[:, None, :]
     return same & (segment[:, None, :] > 0) & rank_mask(group, group)
 
 
-def rank_mask(query: Mapping[str, Any], key: Mapping[str, Any]):
+def rank_mask(query: Mapping[str, Any], key: Mapping[str, Any]) -> Any:
     """[B, L, M] bool: whether the rank of key k is in an interval of query q.
 
     Args:

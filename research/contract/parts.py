@@ -40,7 +40,8 @@ class Folder:
     def modules(self) -> dict[str, str]:
         """Name of each part -> its module, sorted by name. Imports none of them."""
         spec = importlib.util.find_spec(self.package)
-        locations = tuple(spec.submodule_search_locations)
+        assert spec is not None, self.package
+        locations = tuple(spec.submodule_search_locations or ())
         return dict(_part_modules(self.package, locations, self.class_name))
 
     def names(self) -> list[str]:
@@ -96,6 +97,11 @@ def part(default: str, folder: Folder) -> Any:
 def chosen(key: str) -> Any:
     """A dataclass field with the part that the section's key names; no config key."""
     return dataclasses.field(default=None, compare=False, metadata={"chosen_by": key})
+
+
+def field_of(section: type, name: str) -> dataclasses.Field:
+    """The field of a dataclass that has this name."""
+    return next(f for f in dataclasses.fields(section) if f.name == name)
 
 
 def key_fields(section: type) -> list[dataclasses.Field]:
@@ -166,10 +172,10 @@ def make_section(
         fields.check_values(known.values(), values, prefix=prefix)
         made = {field.name: values[field.name] for field in key_fields(section)}
         for field in dataclasses.fields(section):
-            if key := field.metadata.get("chosen_by"):
-                folder = section.__dataclass_fields__[key].metadata["folder"]
-                if values[key] not in folder.more:
-                    made[field.name] = folder.make(values, key, prefix)
+            if choice := field.metadata.get("chosen_by"):
+                folder = field_of(section, choice).metadata["folder"]
+                if values[choice] not in folder.more:
+                    made[field.name] = folder.make(values, choice, prefix)
         return section(**made)
     except UserError:
         raise

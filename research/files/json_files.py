@@ -26,8 +26,8 @@ _TYPE_NAMES = {
 }
 
 
-def digest(content: Mapping[str, Any]) -> str:
-    """A hash of a JSON object, 12 hex digits, independent of the order of keys."""
+def digest(content: Any) -> str:
+    """A hash of a JSON value, 12 hex digits, independent of the order of keys."""
     text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -31,7 +31,7 @@ from research.generation.written import Written
 class Beams(NamedTuple):
     """The open texts, and the best that have ended."""
 
-    count: jax.Array  # [] int32, tokens of the open texts
+    count: jax.Array  # type: ignore[assignment]  # [] int32, tokens of the open texts
     token: jax.Array  # [B, K, T]
     log_p: jax.Array  # [B, K] float32; -inf: there is no such text
     ended: Written  # score -inf: there is no such text

@@ -24,7 +24,7 @@ from research.generation.written import Written
 class Texts(NamedTuple):
     """The texts so far."""
 
-    count: jax.Array  # [] int32, tokens so far
+    count: jax.Array  # type: ignore[assignment]  # [] int32, tokens so far
     row: jax.Array  # [B] int32, the rows' numbers
     token: jax.Array  # [B, T]
     length: jax.Array  # [B], eos included

@@ -7,7 +7,7 @@ the config chooses a network, and `build` checks that the network serves.
 
 import abc
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from flax import linen as nn
@@ -91,7 +91,7 @@ class Network(Options, abc.ABC):
         """The network without rematerialisation."""
         return self
 
-    def word_rows(self, params: Any, spelling: Sequence[str]) -> Callable | None:
+    def word_rows(self, params: Any, spelling: Sequence[str]) -> Any:
         """By which words that the vocabulary lacks have vectors, and its own have
         theirs (`layers.subwords.WordRows`); None: words have a row of a table each.
 

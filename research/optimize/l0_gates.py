@@ -31,7 +31,7 @@ class Gated(NamedTuple):
     score_moments: Any  # Adam's
     weight: Any  # without gates
     noise: jax.Array  # data of the key of the gates that the step has drawn
-    count: jax.Array  # [] int32, number of updates
+    count: jax.Array  # type: ignore[assignment]  # [] int32, number of updates
     inner: Any  # the optimizer's
 
 
@@ -89,7 +89,7 @@ def with_gates(
 
         def penalties(score: Any) -> jax.Array:
             each = [jnp.sum(jax.vmap(penalty)(s)) for s in jax.tree.leaves(score)]
-            return factor / num_matrices * sum(each)
+            return factor / num_matrices * jnp.asarray(sum(each))
 
         _, pull = jax.vjp(product, state.score, state.weight)
         of_score, of_weight = pull(select_like(grads, state.score))

@@ -15,7 +15,7 @@ class MovingAverage(NamedTuple):
     """The last part of the optimizer's state, so that checkpoints and shardings of
     that state are the average's, too."""
 
-    count: jax.Array  # [] int32, number of updates in the average
+    count: jax.Array  # type: ignore[assignment]  # [] int32, number of updates in the average
     average: Any  # arrays like the parameters
 
 

@@ -48,7 +48,7 @@ SCORE_BETAS = 0.9, 0.999
 class Pruning(NamedTuple):
     """The state of a pruning optimizer. Leaves that are not pruned have none."""
 
-    count: jax.Array  # [] int32, number of updates
+    count: jax.Array  # type: ignore[assignment]  # [] int32, number of updates
     mask: Any  # bool: weights that are left
     score: Any  # of both movements, likewise; () of magnitude
     score_moments: Any  # Adam's, of the scores; () of magnitude

@@ -1,5 +1,6 @@
 """The learning rate by step: a warm-up to the peak, then the chosen decay."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -54,7 +55,7 @@ def make_schedule(config: OptimizerOptions, steps: int) -> optax.Schedule:
     linear = partial(
         optax.linear_schedule, first * peak / warmup, peak, max(warmup - first, 1)
     )
-    rises = {
+    rises: dict[str, Callable[[], optax.Schedule]] = {
         "linear": linear,
         "from_zero": linear,
         "slanted": lambda: optax.linear_schedule(

@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +253,7 @@ def _processor_lines(program: Program) -> Iterator[str]:
 
 def steps_and_batches(
     phases: Sequence[Phase], start: int
-) -> Iterator[tuple[Any, dict]]:
+) -> Generator[tuple[Any, dict]]:
     """The compiled step and the batch of each step from `start` to the run's end."""
     for phase in phases:
         if start < phase.stop:

@@ -73,8 +73,11 @@ class Constants:
         arrays, origins = {}, {}
         for name, spec in self._specs.items():
             like, flag = self.abstract[CONSTANTS][name], f"objective.{name}"
-            found = _read_words(spec, like, flag)
-            if found is None:
+            words = _read_words(spec, like, flag)
+            found: Mapping[str, np.ndarray]
+            if words is not None:
+                found = words
+            else:
                 found = _read(spec.source, like, flag, self._vocabulary)
                 found = _with_word_table(spec, found)
             host = _select(like, found, flag)

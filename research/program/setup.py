@@ -1,6 +1,6 @@
 """Builds what a run needs from its config: data, network, mesh, jitted functions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,12 +34,12 @@ class Program(NamedTuple):
     seed: int
     objective: objectives.Objective
     network: networks.Module  # unbound, see `research.networks.apply`
-    data: Data  # None without text
+    data: Any  # `Data`; None without text
     mesh: Mesh
     init: Callable[[jax.Array], State]
     init_optimizer: Callable[[Any], Any]  # the optimizer's state of parameters, jitted
-    step: Callable[[State, dict, jax.Array], State]  # jitted
-    step_without_remat: Callable[[State, dict, jax.Array], State]  # for counting FLOPs
+    step: Any  # jitted: (State, batch, key data) -> State
+    step_without_remat: Any  # the same, for counting FLOPs
     evaluate: Callable
     abstract_state: State  # shapes with shardings
     abstract_batches: dict[int, dict]  # length -> the global batch, likewise, for
@@ -89,7 +89,9 @@ def build_program(
     _check_batch(config, mesh)
     optimizer = make_optimizer(config.optimizer, config.train.steps)
     data = None if vocab else open_run_data(config)
-    vocab = vocab or data.vocab
+    if vocab is None:
+        assert data is not None
+        vocab = data.vocab
     network = networks.build(model, objective.needs(vocab), vocab)
     batch_specs = {
         length: objective.batch_spec(length) | {"example": ArraySpec(())}
@@ -97,8 +99,8 @@ def build_program(
     }
     facts = data.vocabulary_facts if data else {}
     constants = Constants(objective.constants(vocab), mesh, facts)
-    rest = network, optimizer, batch_specs[config.data.length], config.train.batch
-    rest = *rest, constants
+    specs = batch_specs[config.data.length]
+    rest = network, optimizer, specs, config.train.batch, constants
     init = eval_init = make_init(objective, *rest)
     evaluated = objective.for_evaluation()
     if evaluated is not objective:
@@ -323,7 +325,7 @@ def state_shardings(boxed: State, optimizer: Any, mesh: Mesh) -> State:
         is_leaf=lambda leaf: isinstance(leaf, optax.MaskedNode),
     )
     return State(
-        step=replicated,
+        step=replicated,  # type: ignore[arg-type]
         params=params,
         opt_state=opt_state,
         carry=jax.tree.map(lambda _: sharding.batch_sharding(mesh), boxed.carry),
@@ -374,7 +376,7 @@ def count_parameters(params: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
-def train_batches(program: Program, start: int, stop: int) -> Iterator[dict]:
+def train_batches(program: Program, start: int, stop: int) -> Generator[dict]:
     """The batches of steps start to stop, prefetched to the devices."""
     rows = sharding.rows_of_process(program.abstract_batch)
     host_batches = program.data.train.batches(start, rows, stop)
@@ -387,7 +389,7 @@ def eval_batches(program: Program) -> Iterator[dict]:
     return _prefetch_to_devices(program, program.data.eval.evaluation(rows))
 
 
-def _prefetch_to_devices(program: Program, host_batches: Iterator) -> Iterator[dict]:
+def _prefetch_to_devices(program: Program, host_batches: Iterator) -> Generator[dict]:
     """The batches with their rows on the devices, and with the constants."""
     like, constants = program.abstract_batch, program.constants.arrays
     return prefetch(

@@ -52,12 +52,12 @@ def host_means(sums: TermSums) -> dict[str, float]:
 
     A term that scored nothing has no mean, and without scored terms there is no loss.
     """
-    terms = {}
+    terms: dict[str, Any] = {}
     for name, (total, weight, coef_weight) in sums.items():
         if not weight:
             continue
         coef = _mean(float(coef_weight), float(weight), np)
-        terms[name] = Term(float(total), float(weight), coef)
+        terms[name] = Term(float(total), float(weight), coef)  # type: ignore[arg-type]
     weights = {name: term.weight for name, term in terms.items()}
     means = {name: _mean(term.total, term.weight, np) for name, term in terms.items()}
     if num_scored(sums):
@@ -217,7 +217,9 @@ def make_evaluate(objective: Any, network: Any, *, seed: int) -> Callable:
     alone.
     """
 
-    def evaluate(params: Any, carry: Any, sums: dict, batch: dict):
+    def evaluate(
+        params: Any, carry: Any, sums: dict, batch: dict
+    ) -> tuple[dict, Any, dict]:
         def in_network(fn: Callable) -> Any:
             return networks.apply(network, params, fn, None)
 

@@ -77,7 +77,9 @@ def _version(package: str) -> str | None:
         return None
 
 
-def write_provenance(workdir: epath.Path, config: dict, provenance: dict) -> None:
+def write_provenance(
+    workdir: epath.Path, config: Mapping[str, Any], provenance: dict
+) -> None:
     """Writes provenance.json in process 0, before step 0.
 
     Raises:

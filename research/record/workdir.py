@@ -3,7 +3,7 @@
 import contextlib
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -41,7 +41,9 @@ CHANGEABLE_KEYS = (
 
 
 @contextlib.contextmanager
-def open_workdir(workdir: epath.Path, config: dict) -> Iterator[dict[str, Any] | None]:
+def open_workdir(
+    workdir: epath.Path, config: Mapping[str, Any]
+) -> Iterator[dict[str, Any] | None]:
     """Makes the folder of a run and locks it until the block ends.
 
     Yields:
@@ -100,7 +102,9 @@ def lock_workdir(workdir: epath.Path) -> Iterator[None]:
         yield
 
 
-def check_same_config(path: epath.Path, old: dict, new: dict) -> None:
+def check_same_config(
+    path: epath.Path, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> None:
     """Refuses to resume a workdir with another config than it was started with.
 
     Raises:
@@ -135,12 +139,12 @@ def write_result(workdir: epath.Path, result: dict[str, Any]) -> None:
         write_json(workdir / "result.json", result | {"digest": digest(result)})
 
 
-def config_digest(config: dict) -> str:
+def config_digest(config: Mapping[str, Any]) -> str:
     """A hash, 12 hex digits, of the keys that a restart may not change."""
     return digest(fixed_keys(config))
 
 
-def fixed_keys(config: dict) -> dict[str, Any]:
+def fixed_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     """The keys and values of the `identity` that a restart may not change."""
     own = identity(flatten(config))
     return {key: value for key, value in own.items() if key not in CHANGEABLE_KEYS}

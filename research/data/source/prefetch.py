@@ -2,10 +2,10 @@
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 
-def prefetch(items: Iterable, depth: int = 2) -> Iterator:
+def prefetch(items: Iterable, depth: int = 2) -> Generator:
     """The same items, made ahead by a thread; at most `depth` of them are queued.
 
     An exception in the thread is raised here, in place of the item. The thread ends
