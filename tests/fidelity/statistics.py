@@ -307,7 +307,18 @@ def first_fraction(sizes) -> float:
     return np.mean(two[:, 0] / two.sum(axis=1))
 
 
+def masked_tokens(system: System):
+    """Of the text's tokens; those of the official rule at 1,000 even rates."""
+    objective, length = objective_of(system)
+    objective = objective.with_fields(strata=min(objective.strata, NUM_ROWS))
+    text = full_rows(objective, length)
+    batch = objective.corrupt(text, keys(NUM_ROWS), VOCAB, length)
+    masks = batch["token"] == VOCAB.mask_id
+    return masks.sum() / batch["text_weight"].sum(), 0.5 + 0.5e-3
+
+
 STATISTICS: dict[str, Callable] = {
+    "fraction of tokens that are masks": masked_tokens,
     "fraction of masks among chosen tokens": mask_fraction,
     "fraction of random tokens among chosen tokens": random_fraction,
     "chosen tokens of a full row": num_chosen,

@@ -19,6 +19,7 @@ from research import networks, objectives
 from research.contract.batch import VocabInfo
 from tests.testing import fast_key, markov_chain
 from tests.testing.example_batches import keys
+from tests.testing.known_chain import log_likelihood
 from tests.testing.markov_chain import LENGTH, NUM_STATES, VOCAB
 from tests.testing.model_options import model_options
 
@@ -94,6 +95,7 @@ def train(case: Case) -> tuple[float, dict]:
 
 
 INFILL = {"permute_rate": 0.0, "infill_rate": 0.5, "unit": "token"}
+ONE = {"block_size": 1, "min_t": 1.0}
 MASKS = {"mask_fraction": 1.0, "random_fraction": 0.0}
 CASES = {
     "lm": Case("lm", {}, partial(markov_chain.optimal_loss, shift=1), 200),
@@ -108,6 +110,18 @@ CASES = {
         "lm", {"prefix": "random"}, partial(markov_chain.optimal_loss, shift=1), 400
     ),
     "mlm": Case("mlm", MASKS, markov_chain.optimal_loss, 1000),
+    "diffusion": Case(
+        "masked_diffusion", {"count": "exact"}, markov_chain.optimal_loss, 1000
+    ),
+    "blocks": Case(
+        "masked_diffusion", {"block_size": 4}, markov_chain.optimal_loss, 1000
+    ),
+    "blocks of one": Case(
+        "masked_diffusion",
+        {"block_size": 1, "min_t": 1.0},
+        markov_chain.optimal_loss,
+        200,
+    ),
     "electra": Case(
         "electra",
         {"mask_fraction": 1.0, "generator_size": 1.0, "tie": "all"},
@@ -160,3 +174,19 @@ def test_the_loss_reaches_the_optimum_and_is_not_below_it(name):
     print(name, loss, optimum)
     assert 0.05 < optimum < np.log(NUM_STATES)
     assert -BELOW < loss - optimum < ABOVE
+
+
+@pytest.mark.parametrize("name", ["diffusion", "blocks", "blocks of one"])
+def test_the_optimum_of_a_bound_is_the_entropy_of_the_chain(name):
+    """Of one who knows the chain; of blocks of one the loss of each text is its -log p,
+    and so is that of lm."""
+    case = CASES[name]
+    objective = objectives.make_objective(case.objective, **case.fields)
+    example = case.texts(2000, case.length - 1, 0)
+    batch = objective.corrupt(example, keys(2000, 0), case.vocab, case.length)
+    state = markov_chain.states_of(example.token)
+    entropy = -sum(map(log_likelihood, state)) / state.size
+    found = case.optimal_loss(batch)
+    assert found == pytest.approx(
+        entropy, rel=1e-6 if name == "blocks of one" else 0.02
+    )

@@ -59,7 +59,7 @@ def test_rates_and_weights_are_those_of_the_released_codes(monkeypatch):
 def test_rates_by_rarity_have_the_mean_of_the_row(rate, expected):
     rank = np.array([[0.1, 0.5, 0.9, 0.7]])
     candidate = np.array([[True, True, True, False]])
-    found = noise.by_rarity(rank, candidate, np.array([[rate]]), np.array([[0.5]]))
+    found = noise.by_rarity(rank, candidate, np.array([[rate]]), 0.5)
     np.testing.assert_allclose(found[0, :3], expected, atol=2e-6)
     assert found[0, :3].mean() == pytest.approx(rate, abs=1e-6)
 
@@ -99,7 +99,7 @@ def test_fields_give_the_rates_of_the_systems():
     assert np.abs(sorted_rates - (np.arange(512) + 0.5) / 512).max() < 0.12
     cosine = fractions(corrupt(make(schedule="cosine", strata=512)))
     assert cosine.mean() == pytest.approx(1 - 2 / np.pi, abs=0.01)
-    high = {"schedule": "bimodal", "derivative_power": 0.1, "high_mean": [[0, 0.8]]}
+    high = {"schedule": "bimodal", "derivative_power": 0.1, "high_mean": 0.8}
     bimodal = fractions(corrupt(make(**high)))
     assert bimodal.mean() == pytest.approx(0.6 * 0.12 + 0.4 * 0.8, abs=0.03)
     assert ((bimodal > 0.35) & (bimodal < 0.5)).mean() < 0.01
@@ -141,7 +141,7 @@ def test_a_noised_block_attends_to_itself_and_to_clean_blocks_before_it():
         ({"schedule": "cosine", "count": "exact"}, "needs probability t and count"),
         ({"frequency_power": 0.1, "block_size": 4}, "needs count independent and bl"),
         ({"count": "inside", "block_size": 1, "min_t": 0.3, "max_t": 0.8}, "is none"),
-        ({"high_mean": [[9, 1], [3, 1]]}, "with steps that ascend"),
+        ({"high_mean": 1.5}, "high_mean is at least 0 and at most 1"),
     ],
 )
 def test_wrong_fields(fields, words):

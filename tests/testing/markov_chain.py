@@ -102,7 +102,7 @@ def posterior_loss(
       position: [B, K], of the targets in the text.
       may_know_target: a target may be known, because the text holds it twice.
     """
-    target, log_p = states_of(batch["target"]), 0.0
+    target, weight, log_p = states_of(batch["target"]), batch["weight"], 0.0
     for row, slot in zip(*np.nonzero(batch["weight"]), strict=True):
         truth, at = target[row, slot], position[row, slot]
         seen = attends[row, slot] & (known.state[row] >= 0)
@@ -115,8 +115,8 @@ def posterior_loss(
         if (right := where > at).any():
             nearest = np.argmin(np.where(right, where, LENGTH))
             odds *= POWERS[where[nearest] - at][:, state[nearest]]
-        log_p += np.log(odds[truth] / odds.sum())
-    return -log_p / batch["weight"].sum()
+        log_p += weight[row, slot] * np.log(odds[truth] / odds.sum())
+    return -log_p / batch.get("text_weight", weight).sum()
 
 
 def optimal_loss(batch, *, shift: int = 0, backward: bool = False) -> float:

@@ -142,10 +142,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"block_size": 4, "count": "exact", "only": "corrupt", "packed": True},
         {"count": "exact", "short_rate": 0.3, "only": "corrupt"},
         {"min_t": 0.45, "max_t": 0.95, "count": "inside", "only": "corrupt"},
-        {"schedule": "cosine", "probability": "t", "only": "corrupt"},
+        {"schedule": "cosine", "only": "corrupt"},
         {
             **{"schedule": "bimodal", "derivative_power": 0.1, "only": "corrupt"},
-            **{"high_mean": [[0, 0.4], [900, 0.85]], "frequency_power": 0.02},
+            **{"high_mean": 0.6, "frequency_power": 0.02},
         },
     ],
     "fim": [{}, {"only": "corrupt", "packed": True}],

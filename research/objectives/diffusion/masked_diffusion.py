@@ -9,7 +9,6 @@ target, are a token and a query there.
 
 # B batch, L length of the text with bos, N blocks of a row, S tokens of a block
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -21,7 +20,6 @@ from research.contract.batch import ArraySpec, Example, VocabInfo, input_specs
 from research.contract.fields import choice, fraction, number
 from research.data import counter_rng
 from research.data.rows import TextSpec
-from research.objectives.combined.composite import parse_schedule, varies
 from research.objectives.diffusion import bound, layout, noise
 from research.objectives.layout.specials import Specials
 from research.objectives.losses.cross_entropy import Term, cross_entropy
@@ -67,12 +65,12 @@ class Objective(objectives.Objective):
     # cosine and bimodal; below 1 the loss is no bound
     short_rate: float = fraction(0.0)  # of rows that are cut to a uniform length
     # (LLaDA: .01)
-    frequency_power: tuple = ((0, 0.0),)  # rare tokens are masked more often: a power
-    # of the rank of a token's frequency by step, [[step, number], ...]; 0: equally
+    frequency_power: float = number(0.0, least=0)  # rare tokens are masked more often:
+    # a power of the rank of a token's frequency; 0: equally
     low_fraction: float = fraction(0.6)  # bimodal: of rows with the lower mode
     low_mean: float = fraction(0.12)  # its mean rate
     low_std: float = number(0.02, above=0)
-    high_mean: tuple = ((0, 0.85),)  # the mean rate of the upper mode by step
+    high_mean: float = fraction(0.85)  # the mean rate of the upper mode
     high_std: float = number(0.08, above=0)
 
     reads_separators = True
@@ -80,9 +78,6 @@ class Objective(objectives.Objective):
     score_methods: ClassVar = bound.METHODS
 
     def __post_init__(self):
-        for name in ("frequency_power", "high_mean"):
-            points = parse_schedule(getattr(self, name), name)
-            object.__setattr__(self, name, points)
         super().__post_init__()
         if self.min_t > self.max_t:
             raise ValueError(
@@ -95,9 +90,7 @@ class Objective(objectives.Objective):
                 f"schedule {self.schedule} needs probability t and count independent, "
                 f"got {self.probability} and {self.count}"
             )
-        if self._masks_by_frequency and (
-            self.count != "independent" or self.block_size
-        ):
+        if self.frequency_power and (self.count != "independent" or self.block_size):
             raise ValueError(
                 "frequency_power needs count independent and block_size 0, got "
                 f"{self.count} and {self.block_size}"
@@ -127,16 +120,6 @@ class Objective(objectives.Objective):
     @property
     def fills_masks(self) -> bool:
         return not self.block_size
-
-    @property
-    def reads_step(self) -> bool:
-        return varies(self.frequency_power) or (
-            self.schedule == "bimodal" and varies(self.high_mean)
-        )
-
-    @property
-    def _masks_by_frequency(self) -> bool:
-        return any(power for _, power in self.frequency_power)
 
     @property
     def _limits(self) -> tuple[float, float]:
@@ -199,15 +182,14 @@ class Objective(objectives.Objective):
             weight = num / count
         else:
             t = self.min_t + (self.max_t - self.min_t) * draw
-            rate, weight = self._noise(t, example.step, key)
+            rate, weight = self._noise(t, key)
             if self.count == "inside":
                 again = counter_rng.uniform(key, "count", num.shape[1])
                 count = noise.counts_inside(rate, num, *self._limits, again)
                 chosen = noise.choose_counts(key, candidate, count, size)
             else:
                 rates = at_tokens(rate)
-                if self._masks_by_frequency:
-                    power = _at_step(self.frequency_power, example.step)
+                if power := self.frequency_power:
                     rank = layout.frequency_rank(vocab)[token]
                     rates = noise.by_rarity(rank, candidate, rate, power)
                 chosen = counter_rng.uniform(key, "mask", length) < rates
@@ -216,7 +198,7 @@ class Objective(objectives.Objective):
             weight = np.ones_like(weight)
         return chosen, at_tokens(weight) * chosen
 
-    def _noise(self, t: np.ndarray, step: np.ndarray, key: np.ndarray) -> noise.Noise:
+    def _noise(self, t: np.ndarray, key: np.ndarray) -> noise.Noise:
         """Rate and weight at t [B, N]."""
         if self.schedule == "linear":
             scale = 1 - self.min_t if self.probability == "scaled" else 1.0
@@ -224,8 +206,7 @@ class Objective(objectives.Objective):
         if self.schedule == "cosine":
             return noise.cosine_noise(t, self.derivative_power)
         is_low = counter_rng.uniform(key, "mode", 1) < self.low_fraction
-        high_mean = _at_step(self.high_mean, step)
-        mean = np.where(is_low, self.low_mean, high_mean)
+        mean = np.where(is_low, self.low_mean, self.high_mean)
         std = np.where(is_low, self.low_std, self.high_std)
         return noise.gaussian_noise(t, mean, std, self.derivative_power)
 
@@ -239,7 +220,7 @@ class Objective(objectives.Objective):
             weighting="bound",
             derivative_power=1.0,
             short_rate=0.0,
-            frequency_power=((0, 0.0),),
+            frequency_power=0.0,
             strata=EVALUATION_STRATA,
         )
 
@@ -271,9 +252,3 @@ class Objective(objectives.Objective):
         accuracy = Term(correct, term.weight, 0.0)
         text = jnp.sum(batch["text_weight"])
         return {"diffusion": term._replace(weight=text), "accuracy": accuracy}, ()
-
-
-def _at_step(points: Sequence, step: np.ndarray) -> np.ndarray:
-    """[B, 1]: the value of a schedule at each step [B], linear between its points."""
-    steps, values = np.array(points).T
-    return np.interp(step, steps, values)[:, None]

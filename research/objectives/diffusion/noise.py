@@ -73,7 +73,7 @@ def gaussian_noise(
 
 
 def by_rarity(
-    rank: np.ndarray, candidate: np.ndarray, rate: np.ndarray, power: np.ndarray
+    rank: np.ndarray, candidate: np.ndarray, rate: np.ndarray, power: float
 ) -> np.ndarray:
     """[B, L]: rates of masks that are higher for rare tokens, with the row's mean rate.
 
@@ -85,7 +85,7 @@ def by_rarity(
     Args:
       rank: [B, L], of each token's type; the rarest has the largest.
       candidate: [B, L] bool, tokens that may be masked.
-      rate, power: [B, 1].
+      rate: [B, 1].
     """
     low = np.where(candidate, rank, np.inf).min(axis=1, keepdims=True, initial=np.inf)
     high = np.where(candidate, rank, -np.inf).max(
