@@ -18,7 +18,6 @@ from launch.backends.attempt_log import Budget, ProcessRecord
 from launch.backends.progress import JobProgress
 from launch.backends.resources import Resources
 from research.contract.errors import UserError
-from research.files.json_files import write_json
 from tests.testing import fake_bucket
 from tests.testing.script_jobs import ScriptJob, wait_until
 
@@ -122,17 +121,6 @@ def test_a_job_in_a_bucket_logs_to_standard_output(tmp_path, monkeypatch, capfd)
     wait_until(lambda: not backend.alive([handle]))
     assert "starts\n" in capfd.readouterr().out
     assert [path.name for path in folder.iterdir()] == ["attempts"]
-
-
-def test_the_record_of_an_earlier_version_is_read(tmp_path):
-    record = ProcessRecord("1", 0, 1, "host", 7, 0.0, 0.0, step=3, process_start="x")
-    written = dataclasses.asdict(record)
-    del written["step"], written["process_start"]
-    write_json(epath.Path(tmp_path) / attempt_log.FOLDER / "1.0.json", written)
-    (attempt,) = attempt_log.read_attempts(epath.Path(tmp_path))
-    assert attempt.processes == (
-        dataclasses.replace(record, step=None, process_start=""),
-    )
 
 
 @pytest.mark.parametrize(
