@@ -48,6 +48,7 @@ NAV = {
     },
     "How to": {
         "Your own files": "docs/howto/files.md",
+        "Tags, answers, numbers": "docs/howto/tags_answers_numbers.md",
         "Two objectives on your tasks": "docs/howto/compare.md",
         "Learning rates that work": "docs/howto/learning_rates.md",
         "My loss stays": "docs/howto/plateau.md",
