@@ -28,7 +28,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 # Bytecode is kept, also where the shell turns that off: a start takes a third.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: compare demo test long chaos fuzz mutants pod hopper hopper_values docs claims slices performance roofline speed goldens-hf exports-hf tokens-hf published-hf tutorials site env lint lock
+.PHONY: compare demo test long chaos chaos-ci fuzz fuzz-ci mutants pod hopper hopper_values docs claims slices performance roofline speed goldens-hf exports-hf tokens-hf published-hf tutorials site env lint lock
 
 # A bot that answers from the documentation of Python's standard library, at
 # http://127.0.0.1:8080/ until Ctrl-C.
@@ -48,26 +48,32 @@ test: env
 long: env
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m long
 
-# A small run killed 50 times and on fewer devices, then with two processes; two
-# writers of a workdir and read-only checkpoint folders, 20 times; exports and reports
-# that are killed, 20 times each, and sweeps whose driver gets signals.
+# Runs killed 50 times, alone and of two processes, on fewer devices and without their
+# folder; exports, reports and drivers of sweeps that are killed. chaos-ci: each of these
+# once or twice, in about a minute.
 chaos: env
-	$(BIN)/python -m tests.proofs.fault_injection --workdir=$(CHAOS)/one --kills=$(KILLS) \
-		--devices=8,4,2
-	$(BIN)/python -m tests.proofs.fault_injection --workdir=$(CHAOS)/two --kills=$(KILLS) \
-		--processes=2
-	$(BIN)/python -m tests.proofs.lost_folders --workdir=$(CHAOS)/lost --times=20
-	$(BIN)/python -m tests.proofs.killed_commands --workdir=$(CHAOS)/killed --times=20
+	$(BIN)/python -m tests.proofs.chaos --workdir=$(CHAOS) --kills=$(KILLS)
 	rm -r $(CHAOS)
 
-# Whatever a user writes, damaged files of runs, sweeps, tasks, modules and hf: folders,
-# outputs that are no files: no command fails, hangs, or goes on as if nothing were wrong.
-fuzz: env
-	$(BIN)/python -m tests.proofs.fuzz --cases=$(CASES) --every_damage
+chaos-ci: env
+	rm -rf $(CHAOS)-ci
+	$(BIN)/python -m tests.proofs.chaos --workdir=$(CHAOS)-ci --short
+	rm -r $(CHAOS)-ci
 
-# Bugs that others shipped, built into copies of the project: the tests kill them all.
+# Whatever a user writes, damaged files of runs, sweeps, tasks, texts and hf: folders,
+# outputs that are no files: no command fails, hangs, or goes on as if nothing were wrong.
+# fuzz-ci: 120 cases, in about a minute.
+fuzz: env
+	$(BIN)/python -m tests.proofs.fuzz --cases=$(CASES)
+
+fuzz-ci: env
+	$(BIN)/python -m tests.proofs.fuzz --short
+
+# Bugs that others shipped, and ours, built into copies of the project: named tests kill
+# them all. ONLY=WORD: those with a word in their id.
+ONLY ?=
 mutants: env
-	$(BIN)/python -m tests.proofs.mutation
+	$(BIN)/python -m tests.proofs.mutants --only=$(ONLY)
 
 # XLA's TPU compiler as this JAX asks for it, beside the environment: JAX would look for
 # a TPU if it were in it.

@@ -18,13 +18,13 @@ from research.record.metric_writer import read_metrics
 SCRIPT = """
 import json, signal, sys
 from pathlib import Path
-from tests.proofs.run_process import Run
+from tests.proofs.chaos.run_process import Run
 
 folder = Path(sys.argv[1])
 flags = [f"--config.data.cache_dir={folder / 'cache'}", *sys.argv[2:]]
-alone = Run(folder / "alone", flags, devices=1, fork=True)
+alone = Run(folder / "alone", flags, devices=1)
 alone_codes = alone.start().wait()
-two = Run(folder / "two", flags, processes=2, devices=2, fork=True)
+two = Run(folder / "two", flags, processes=2, devices=2)
 
 life = two.start()
 life.wait_until(two.last_step)

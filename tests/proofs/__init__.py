@@ -1,1 +1,1 @@
-"""Long tests that make targets run: faults, gradient parity, compilation, mutation."""
+"""Proofs that make targets run: chaos, fuzz, mutants, parity and compilation."""

@@ -8,8 +8,55 @@ import pytest
 
 from research.config.config import Config
 from research.contract.errors import UserError
-from tests.proofs.fuzz.wrong_inputs import SEQIO_MODULE, WRONG_MODULES
 from tests.testing import small_data
+
+SEQIO_MODULE = """
+import seqio
+import tensorflow as tf
+
+def source(split, shuffle_files, seed=None):
+    texts = tf.data.Dataset.from_tensor_slices({"targets": ["the stone"] * 9})
+    return texts  # SOURCE
+
+def fail(*_):
+    raise KeyError("mine")  # HERE
+
+def change(row):
+    return row  # MAP
+
+# MODULE
+seqio.TaskRegistry.add(
+    "their_task",
+    source=seqio.FunctionDataSource(source, splits=["train", "validation"]),
+    preprocessors=[
+        lambda dataset: dataset.map(change),
+        seqio.preprocessors.tokenize,
+    ],
+    output_features={
+        "targets": seqio.Feature(seqio.ByteVocabulary(extra_ids=6), add_eos=False)
+    },
+)
+"""
+"""A module that registers a sound task."""
+
+RAISES_AS_IT_RUNS = (
+    'return {"targets": '
+    'tf.reshape(tf.py_function(fail, [row["targets"]], tf.string), ())}'
+)
+WRONG_MODULES = {
+    "a module that raises": ("# MODULE", "fail()", "KeyError: 'mine'"),
+    "a module that exits": ("# MODULE", "raise SystemExit(3)  # HERE", "SystemExit: 3"),
+    "a module without syntax": ("# MODULE", "def f(:  # HERE", "SyntaxError"),
+    "a call of a library": (
+        "# MODULE",
+        "import json; json.loads('')  # HERE",
+        "JSONDecodeError",
+    ),
+    "a source that raises": ("return texts  # SOURCE", "fail()", "KeyError: 'mine'"),
+    "a map that raises": ("return row  # MAP", "fail()", "KeyError: 'mine'"),
+    "a map that raises as it runs": ("return row", RAISES_AS_IT_RUNS, "KeyError: "),
+}
+"""What is wrong -> old text, new text, and a part of the error, which has the line."""
 
 NEVER = "texts.filter(lambda row: False)"
 

@@ -1,40 +1,105 @@
-"""Runs of `launch.train` on this machine that a test starts, watches and kills."""
+"""Commands in forks of this process, which start without the seconds of imports.
+
+This process must not have used JAX, whose threads do not survive a fork.
+"""
 
 import atexit
 import contextlib
+import multiprocessing
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from launch import cli, train
 from research.checkpoints.checkpoint import FOLDER, TEMPORARY, finished_steps
-from research.distributed.cluster import NOT_CONNECTED
 from research.files.checksums import CHECKSUMS_FILE
 from research.record.metric_writer import METRICS_FILE, read_metrics
-from tests.proofs import clock
 
 POLL_INTERVAL_S = 0.005
 RUN_TIMEOUT_S = 600.0
-START_TIMEOUT_S = 60
+CONNECT_TIMEOUT_S = 60
 """How long the processes of a run wait for each other (--wait)."""
 
 
+class ForkedProcess:
+    """A command in a fork of this process.
+
+    Args:
+      module: of `launch`.
+      log: the file to which its output is appended.
+    """
+
+    def __init__(
+        self,
+        module: ModuleType,
+        flags: list[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+    ):
+        import research.train  # noqa: F401  # once, before the fork
+
+        self.exit_code: int | None = None
+        self.pid = os.fork()
+        if self.pid:
+            return
+        try:
+            descriptor = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+            os.dup2(descriptor, 1)
+            os.dup2(descriptor, 2)
+            os.environ.update({"JAX_PLATFORMS": "cpu", **(environment or {})})
+            cli.main(module.run, module.parser(), flags)
+        except SystemExit as end:
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            os._exit(end.code or 0)
+        except BaseException as error:
+            traceback.print_exception(error)
+            os._exit(cli.FAILED)
+
+    def poll(self) -> int | None:
+        if self.exit_code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.exit_code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.exit_code
+
+    def wait(self) -> int:
+        """The exit code, when it has ended.
+
+        Raises:
+          TimeoutError: that is not so within RUN_TIMEOUT_S.
+        """
+        deadline = time.monotonic() + RUN_TIMEOUT_S
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"process {self.pid} has not ended")
+            time.sleep(POLL_INTERVAL_S)
+        return self.exit_code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+def call_in_fork(function: Callable, *args: Any) -> Any:
+    """Calls a function that uses JAX."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply(function, args)
+
+
 class Run(NamedTuple):
-    """A run of `launch.train`, which may be started several times."""
+    """A run of `palimpsest train`, which may be started several times."""
 
     workdir: Path
-    flags: list[str]  # of launch.train, without the workdir
+    flags: list[str]  # without the workdir
     processes: int = 1
     devices: int = 0  # simulated ones of each process; 0: what the environment says
-    fork: bool = False  # whether to fork this process instead of starting Python
     cache_dir: Path | None = None  # data.cache_dir of the flags, to watch it
 
     def start(self) -> "ProcessGroup":
@@ -45,30 +110,21 @@ class Run(NamedTuple):
         processes = [self._start_process(n, port) for n in range(self.processes)]
         return ProcessGroup(self, processes)
 
-    def _start_process(self, index: int, port: int) -> "Process":
+    def _start_process(self, index: int, port: int) -> ForkedProcess:
         flags = [*self.flags, f"--workdir={self.workdir}"]
         if self.processes > 1:
             flags += [f"--coordinator=localhost:{port}", f"--process_id={index}"]
-            flags += [f"--num_processes={self.processes}", f"--wait={START_TIMEOUT_S}"]
-        environment = {"JAX_PLATFORMS": "cpu"}
-        environment |= clock.environment(self.workdir / "site", self.clock_file)
+            flags += [f"--num_processes={self.processes}"]
+            flags += [f"--wait={CONNECT_TIMEOUT_S}"]
+        environment = {}
         if self.devices:
             count = f"--xla_force_host_platform_device_count={self.devices}"
             environment["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {count}"
-        with (self.workdir / f"log{index}.txt").open("ab") as log:
-            if self.fork:
-                return ForkedProcess(train, flags, environment, log.fileno())
-            return subprocess.Popen(
-                [sys.executable, "-m", "launch.train", *flags],
-                env={**os.environ, **environment},
-                stdout=log,
-                stderr=log,
-            )
+        return ForkedProcess(train, flags, self.log(index), environment)
 
-    @property
-    def clock_file(self) -> Path:
-        """The file that sets the clock of the run back, see `clock`."""
-        return self.workdir / "yesterday"
+    def log(self, index: int = 0) -> Path:
+        """The file with the output of a process."""
+        return self.workdir / f"log{index}.txt"
 
     def lines(self) -> list[dict[str, float]]:
         """The complete lines of metrics.jsonl."""
@@ -92,88 +148,22 @@ class Run(NamedTuple):
         metrics = self.workdir / METRICS_FILE
         return due and "train/loss" in last and metrics.stat().st_mtime > since
 
-    def is_creating(self, category: str) -> bool:
-        """Whether a folder of that category of the cache is incomplete."""
-        folders = self.cache_dir.glob(f"{category}/*/")
+    def is_caching(self) -> bool:
+        """Whether a folder of the cache is incomplete."""
+        folders = self.cache_dir.glob("*/*/")
         return any(not (path / CHECKSUMS_FILE).exists() for path in folders)
 
-    def unfinished_checkpoint(self) -> str:
-        """The name of the checkpoint that is being written; "" if none is."""
+    def is_saving(self) -> bool:
+        """Whether a checkpoint is being written."""
         with contextlib.suppress(FileNotFoundError):
-            for path in (self.workdir / FOLDER).iterdir():
-                if TEMPORARY in path.name:
-                    return path.name
-        return ""
-
-
-class Process(Protocol):
-    """What `ProcessGroup` uses of a process; `subprocess.Popen` has it."""
-
-    def poll(self) -> int | None: ...
-    def wait(self, timeout: float) -> int: ...
-    def send_signal(self, number: int) -> None: ...
-
-
-class ForkedProcess:
-    """A command in a fork of this process, which saves seconds of imports.
-
-    This process must not have used JAX, whose threads do not survive a fork.
-
-    Args:
-      module: of `launch`.
-      log: descriptor of the file that receives stdout and stderr.
-    """
-
-    def __init__(
-        self,
-        module: ModuleType,
-        flags: list[str],
-        environment: Mapping[str, str],
-        log: int,
-    ):
-        import research.train  # noqa: F401
-
-        self.exit_code: int | None = None
-        self.pid = os.fork()
-        if self.pid:
-            return
-        try:
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            os.environ.update(environment)
-            clock.follow()
-            cli.main(module.run, module.parser(), flags)
-        except SystemExit as end:
-            atexit._run_exitfuncs()
-            sys.stdout.flush()
-            os._exit(end.code or 0)
-        except BaseException as error:
-            traceback.print_exception(error)
-            os._exit(cli.FAILED)
-
-    def poll(self) -> int | None:
-        if self.exit_code is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.exit_code = os.waitstatus_to_exitcode(status) if pid else None
-        return self.exit_code
-
-    def wait(self, timeout: float) -> int:
-        deadline = time.monotonic() + timeout
-        while self.poll() is None:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"process {self.pid} has not ended")
-            time.sleep(POLL_INTERVAL_S)
-        return self.exit_code
-
-    def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
+            return any(TEMPORARY in p.name for p in (self.workdir / FOLDER).iterdir())
+        return False
 
 
 class ProcessGroup:
     """The processes of one start of a run."""
 
-    def __init__(self, run: Run, processes: list[Process]):
+    def __init__(self, run: Run, processes: list[ForkedProcess]):
         self.run, self.processes = run, processes
         self.started, self.start_time = time.monotonic(), time.time()
 
@@ -205,12 +195,6 @@ class ProcessGroup:
         time.sleep(seconds)
         self.processes[victim].send_signal(signal.SIGCONT)
 
-    def has_connected(self) -> bool:
-        """Whether no process ended because it had waited for another in vain."""
-        logs = [self.run.workdir / f"log{n}.txt" for n in range(self.run.processes)]
-        endings = [log.read_text(errors="replace").splitlines()[-1:] for log in logs]
-        return not any(NOT_CONNECTED in line for lines in endings for line in lines)
-
     def kill(self, victim: int | None = None, number: int = signal.SIGKILL) -> float:
         """Sends a signal to one process, or to all, and waits until all have ended.
 
@@ -226,4 +210,4 @@ class ProcessGroup:
 
     def wait(self) -> list[int]:
         """The exit codes, when all processes have ended."""
-        return [process.wait(RUN_TIMEOUT_S) for process in self.processes]
+        return [process.wait() for process in self.processes]

@@ -1,0 +1,1 @@
+"""Chaos: what is killed, moved or robbed of its folder loses nothing."""
