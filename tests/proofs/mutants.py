@@ -132,7 +132,7 @@ def run_in_fork(job: Job, copy: Path, scratch: Path) -> NoReturn:
 
     recorder = Recorder(job.tests)
     flags = ["-n0", "-p", "no:cacheprovider", f"--basetemp={scratch / 'tmp'}"]
-    flags += ["-m", "long or not long"]
+    flags += ["-m", "long or not long", "--disable-warnings"]
     status = int(pytest.main([*flags, *job.tests], plugins=[recorder]))
     verdict = {"status": status, "errors": recorder.errors}
     (scratch / "verdict.json").write_text(json.dumps(verdict))
