@@ -5,6 +5,7 @@ the ids of trials do not depend on the machine: FLOPs are counted in the step's 
 and seconds follow from rates that the sweep file gives.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,17 +26,25 @@ def steps_for_tokens(experiment: str, keys: Mapping[str, Any], tokens: float) ->
         folder are ignored.
 
     Raises:
-      UserError: the config is wrong or has phases, or the budget is below one step.
+      UserError: the config is wrong or has phases, or the budget is not a finite number
+        or below one step.
     """
-    return _steps(experiment, tokens / tokens_per_step(experiment, keys))
+    return _steps(experiment, tokens, tokens_per_step(experiment, keys))
 
 
 def steps_for_flops(experiment: str, keys: Mapping[str, Any], flops: float) -> int:
     """The number of steps for some number of FLOPs, as `step_flops` counts them.
 
-    Args and Raises: as `steps_for_tokens`.
+    Args and Raises: as `steps_for_tokens`; also UserError if a step has no matrix
+    products, as GloVe's.
     """
-    return _steps(experiment, flops / step_flops(experiment, keys))
+    per_step = step_flops(experiment, keys)
+    if not per_step:
+        raise UserError(
+            f"{experiment}: a step must have matrix products for a budget of FLOPs, but "
+            "this one has none; use a budget of tokens or seconds"
+        )
+    return _steps(experiment, flops, per_step)
 
 
 def steps_for_seconds(
@@ -51,7 +60,7 @@ def steps_for_seconds(
     """
     resolved = _load(experiment, keys)
     per_step = resolved.train.batch * resolved.data.length
-    return _steps(experiment, seconds * tokens_per_second / per_step)
+    return _steps(experiment, seconds * tokens_per_second, per_step)
 
 
 def tokens_per_step(experiment: str, keys: Mapping[str, Any]) -> float:
@@ -66,18 +75,21 @@ def tokens_per_step(experiment: str, keys: Mapping[str, Any]) -> float:
 def step_flops(experiment: str, keys: Mapping[str, Any]) -> float:
     """FLOPs of a train step's matrix products, without rematerialisation.
 
-    The size of the vocabulary is `data.vocabulary_size`, since a model file need not be
-    present.
+    The vocabulary is made up, of `data.vocabulary_size` entries, since a model file need
+    not be present. In place of a file it is of the type that the experiment trains.
     """
     import jax
 
     from launch.measure.placeholder_vocab import placeholder_vocab
+    from research.data.tokenize.train_tokenizer import TRAINED_TYPES
     from research.program import flops
     from research.program.setup import build_program
 
-    resolved = _load(
-        experiment, {**keys, **ON_ONE_DEVICE, "data.vocabulary": "unigram"}
-    )
+    vocabulary = with_shared(keys).get("data.vocabulary")
+    if vocabulary not in TRAINED_TYPES:  # a file, another trial's, or none
+        vocabulary = config.load_config(experiment).data.vocabulary
+    made_up = {"data.vocabulary": vocabulary if vocabulary == "words" else "unigram"}
+    resolved = _load(experiment, {**keys, **ON_ONE_DEVICE, **made_up})
     # No accelerator: a driver that opens one keeps it from its trials.
     jax.config.update("jax_platforms", "cpu")
     devices = jax.devices("cpu")[:1]
@@ -95,12 +107,15 @@ def _load(experiment: str, keys: Mapping[str, Any]) -> Config:
     return resolved
 
 
-def _steps(experiment: str, steps: float) -> int:
+def _steps(experiment: str, budget: float, per_step: float) -> int:
     """The nearest number of steps.
 
     Raises:
-      UserError: it is 0.
+      UserError: it is 0, or the budget is not a finite number.
     """
+    if not math.isfinite(budget):
+        raise UserError(f"{experiment}: the budget must be finite; got {budget}")
+    steps = budget / per_step
     if round(steps) < 1:
         raise UserError(
             f"{experiment}: the budget is {steps:.2g} of one step; raise it"

@@ -35,11 +35,11 @@ class Phase(NamedTuple):
 def run_phases(config: Config) -> list[Phase]:
     """The phases of config.train.phases, and one with the config as it is after them.
 
-    A phase without changes has `config` itself; phases without steps are left out.
+    A phase without changes has `config` itself.
 
     Raises:
-      UserError: a phase is not [end, changes], the ends do not ascend in (0, 1], or a
-        key cannot change, or not to that value.
+      UserError: a phase is not [end, changes], the ends do not ascend in (0, 1], a
+        phase has no step, or a key cannot change, or not to that value.
     """
     phases, steps, last = [], config.train.steps, 0.0
     for end, changes in _checked_items(config.train.phases):
@@ -50,9 +50,17 @@ def run_phases(config: Config) -> list[Phase]:
             )
         phases.append(Phase(round(end * steps), _with(config, changes)))
         last = end
-    phases.append(Phase(steps, config))
+    if last < 1:
+        phases.append(Phase(steps, config))
     starts = [0, *(phase.stop for phase in phases[:-1])]
-    return [p for start, p in zip(starts, phases, strict=True) if start < p.stop]
+    for number, (start, phase) in enumerate(zip(starts, phases, strict=True), 1):
+        if start == phase.stop:
+            raise UserError(
+                f"train.phases: phase {number} of {len(phases)} must have a step, but "
+                f"begins and ends at step {start} of train.steps={steps}; give it a "
+                "larger part of the steps, or more steps"
+            )
+    return phases
 
 
 def _checked_items(items: Any) -> Iterator[tuple[float, dict[str, Any]]]:

@@ -24,8 +24,8 @@ def scale_by_depth(decay: float, updates: Any, params: Any) -> Any:
     return _scale_layers(factors, updates)
 
 
-def scale_by_layer(rates: Sequence[float]) -> optax.GradientTransformation:
-    """Scales updates by a given factor for each layer.
+def scale_by_layer(rates: Sequence[float], updates: Any, params: Any) -> Any:
+    """Updates x a given factor for each layer.
 
     Args:
       rates: factors of embeddings, of each of n blocks from the lowest on, and of
@@ -33,24 +33,17 @@ def scale_by_layer(rates: Sequence[float]) -> optax.GradientTransformation:
         last block, and a token table that is also the readout that of embeddings.
 
     Raises:
-      UserError: raised by `init`: there are not n + 2 factors.
+      UserError: there are not n + 2 factors.
     """
-
-    def init(params: Any) -> optax.EmptyState:
-        if len(rates) != (num := networks.count_layers(params) + 2):
-            raise UserError(
-                f"optimizer.layer_rates must have {num} factors, of embeddings, "
-                f"{num - 2} layers and heads; got {len(rates)}"
-            )
-        return optax.EmptyState()
-
-    def update(updates: Any, state: optax.EmptyState, params: Any = None) -> tuple:
-        by_depth = np.array([*rates[:-1], rates[-2], rates[-1]])
-        depths = networks.layer_depths(updates)
-        factors = jax.tree.map(lambda depth: by_depth[depth], depths)
-        return _scale_layers(factors, updates), state
-
-    return optax.GradientTransformation(init, update)
+    depths, top = depths_and_top(updates)
+    if len(rates) != top:
+        raise UserError(
+            f"optimizer.layer_rates must have {top} factors, of embeddings, "
+            f"{top - 2} layers and heads; got {len(rates)}"
+        )
+    by_depth = np.array([*rates[:-1], rates[-2], rates[-1]])
+    factors = jax.tree.map(lambda depth: by_depth[depth], depths)
+    return _scale_layers(factors, updates)
 
 
 def unfreeze_gradually(every: int, steps: int) -> optax.GradientTransformation:

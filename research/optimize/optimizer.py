@@ -84,7 +84,7 @@ def make_optimizer(
     if config.layer_decay < 1:
         chain.append(optax.stateless(partial(scale_by_depth, config.layer_decay)))
     if config.layer_rates:
-        chain.append(scale_by_layer(config.layer_rates))
+        chain.append(optax.stateless(partial(scale_by_layer, config.layer_rates)))
     if config.unfreeze_every:
         chain.append(unfreeze_gradually(config.unfreeze_every, steps))
     if config.max_norm:  # of the parameters after the step, so it comes last

@@ -1,6 +1,7 @@
 """Budgets: steps follow from the config alone, whatever the machine."""
 
 import itertools
+import math
 from pathlib import Path
 
 import jax
@@ -85,6 +86,24 @@ def test_a_budget_that_buys_no_step_or_a_run_of_phases_is_refused():
     phases = {"train.phases": [[0.9, {"data.length": 16}]]}
     with pytest.raises(UserError, match=r"leave out train.phases"):
         budgets.steps_for_tokens(LM, KEYS | phases, 1e6)
+
+
+@pytest.mark.parametrize("name", ["elmo", "cvt", "fasttext"])
+def test_words_stay_words_where_flops_are_counted(name):
+    """The networks read how words are spelled; whatever file has them."""
+    keys = {"data.vocabulary": "a/run"}
+    assert budgets.step_flops(f"experiments/{name}.py:tiny", keys) > 0
+
+
+@pytest.mark.parametrize("budget", [math.nan, math.inf])
+def test_a_budget_that_is_no_number_is_refused(budget):
+    with pytest.raises(UserError, match="lm.py: the budget must be finite; got"):
+        budgets.steps_for_tokens(LM, KEYS, budget)
+
+
+def test_a_step_without_products_has_no_budget_of_flops():
+    with pytest.raises(UserError, match="this one has none; use a budget of tokens"):
+        budgets.steps_for_flops("experiments/glove.py:tiny", {}, 1e9)
 
 
 def test_a_sweep_of_equal_flops_gives_each_family_what_lm_spends(monkeypatch):
