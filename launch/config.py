@@ -78,6 +78,8 @@ def load_config(
     for section, key, _ in sections.choices():
         if f"{section}.{key}" in overrides:
             _choose_part(config, section, key, str(overrides[f"{section}.{key}"]))
+    if "objective.base_objective" in overrides:
+        _choose_base(config, overrides["objective.base_objective"])
     config.lock()
     name = config.objective.name
     if source.startswith(SOURCE):
@@ -217,6 +219,13 @@ def _choose_part(config: ConfigDict, section: str, key: str, part: str) -> None:
     """Sets a key that chooses a part, and gives the section that part's keys."""
     values = config[section].to_dict()
     _set_section(config, section, sections.with_part(section, values, key, part))
+
+
+def _choose_base(config: ConfigDict, name: Any) -> None:
+    """Sets the objective that another one wraps, which has its fields' defaults."""
+    objective = config.objective
+    if name != objective.get("base_objective") and "base" in objective:
+        objective.update(base_objective=name, base=ConfigDict())
 
 
 def _set_section(config: ConfigDict, name: str, values: Mapping[str, Any]) -> None:

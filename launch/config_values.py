@@ -9,6 +9,11 @@ from research.contract.errors import UserError, unknown
 from research.files.json_files import parse_json
 
 
+CHECKED_LATER = ("objective.base", "objective.teacher_model")
+"""Open sections whose keys are those of an objective and of a network, which check
+them."""
+
+
 def flatten(config: ConfigDict) -> dict[str, Any]:
     """Dotted key -> value, in the config's order; an open section stays a dict."""
     flat = {}
@@ -87,6 +92,13 @@ def _replaced(section: dict, key: str, value: Any, name: str) -> dict:
     """
     matches = (k for k in section if key == k or key.startswith(f"{k}."))
     first = max(matches, default="")
+    if not first and name in CHECKED_LATER and key.isidentifier():
+        return section | {key: _json(value)}
+    if not section:
+        raise UserError(
+            f"{name} is empty, so that it has no {key!r}; give it as a whole, as in "
+            f"""--config.{name}='{{"NAME": ...}}'"""
+        )
     if not first:
         raise unknown("config key", f"{name}.{key}", [f"{name}.{k}" for k in section])
     rest, inner = key.removeprefix(first).removeprefix("."), section[first]

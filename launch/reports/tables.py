@@ -206,7 +206,8 @@ def metric_value(value: Value, trial: Trial) -> Any:
     entry = trial.result
     for name in value.split("."):
         if not isinstance(entry, Mapping) or name not in entry:
-            raise unknown(f"number of {trial.name}", value, _numbers(trial.result))
+            known = _numbers(trial.result)
+            raise unknown(f"metric of result.json of trial {trial.name}", value, known)
         entry = entry[name]
     return entry
 

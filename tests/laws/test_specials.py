@@ -3,6 +3,7 @@
 A text that is read alone has the specials of the rows of its objective.
 """
 
+import contextlib
 import dataclasses
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 
 from launch.config import load_config
 from research import objectives
+from research.contract.fields import check_values, choice, number
+from research.objectives.mlm import mlm
 from tests.test_experiments import FOLDER, NAMES
 from tests.testing import objective_cases
 from tests.testing.example_batches import keys
@@ -30,11 +33,27 @@ EXCEPTIONS = {
 }
 """Field -> the experiments in which it is "all": specials are chosen, or drawn."""
 
+NOISE = {"mask_fraction": 0.0, "random_fraction": 1.0}
+
+
+def fields_that_allow(cls: type, values: dict) -> list[str]:
+    """The names among `values` of which a class has a field that may have that value:
+    a subclass may narrow what its base allows."""
+    found = []
+    for field in dataclasses.fields(cls):
+        if field.name in values:
+            with contextlib.suppress(ValueError):
+                check_values([field], values)
+                found.append(field.name)
+    return found
+
+
+CLASSES = {name: objectives.objective_class(name) for name in objectives.names()}
 CASES = [
-    (name, field.name)
-    for name in objectives.names()
-    for field in dataclasses.fields(objectives.make_objective(name))
-    if field.name in EXCEPTIONS
+    (name, field)
+    for name, cls in CLASSES.items()
+    if len(fields_that_allow(cls, NOISE)) == len(NOISE)
+    for field in fields_that_allow(cls, dict.fromkeys(EXCEPTIONS, "all"))
 ]
 NAMES_WITH_NOISE = sorted({name for name, _ in CASES})
 LENGTH = 24
@@ -59,7 +78,7 @@ def test_the_named_systems_alone_choose_or_draw_specials(field):
 def corrupt(name: str, random_fraction: float, **fields) -> tuple[float, np.ndarray]:
     """Of texts with separators: the fraction of targets, and [B, L] bool: the tokens,
     that are special where none becomes a mask."""
-    fields |= {"mask_fraction": 0.0, "random_fraction": random_fraction}
+    fields |= NOISE | {"random_fraction": random_fraction}
     objective = objectives.make_objective(name, **fields)
     example = make_example(objective, LENGTH, [99] * 200, separators=0.1)
     batch = objective.corrupt(example, keys(200), VOCAB, LENGTH)
@@ -75,6 +94,21 @@ def test_specials_are_neither_chosen_nor_drawn(name):
     chosen, special = corrupt(name, 1.0)
     assert chosen == 0
     assert not (special & ~corrupt(name, 0.0)[1]).any()
+
+
+@dataclasses.dataclass(frozen=True)
+class Narrow(mlm.Objective):
+    """Masked LM without random tokens and without chosen specials."""
+
+    candidates: str = choice("ordinary", ("ordinary",))
+    random_fraction: float = number(0.0, least=0, most=0)
+
+
+def test_a_subclass_may_narrow_what_the_law_asks_for():
+    every = dict.fromkeys(EXCEPTIONS, "all") | NOISE
+    whole = {"candidates", "random_tokens", "mask_fraction", "random_fraction"}
+    assert {*fields_that_allow(mlm.Objective, every)} == whole
+    assert {*fields_that_allow(Narrow, every)} == {"random_tokens", "mask_fraction"}
 
 
 @pytest.mark.parametrize(("name", "field"), CASES)

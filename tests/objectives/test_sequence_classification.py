@@ -173,7 +173,7 @@ def test_gpts_auxiliary_loss_predicts_the_next_token():
 
 
 def test_wrong_fields_and_labels_are_refused():
-    with pytest.raises(UserError, match="lm_coef is 0 with formats other than gpt"):
+    with pytest.raises(UserError, match="needs format=gpt and pool=token; got"):
         objectives.make_objective("sequence_classification", lm_coef=0.5)
     with pytest.raises(UserError, match="all documents have the label 'only'"):
         corrupt(("only",))

@@ -364,8 +364,8 @@ def test_a_file_of_vectors_that_does_not_fit_is_told(text, keys, error, tmp_path
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"vectors": "random"}, "it is their width"),
-        ({"vectors_width": 3}, "it is their width"),
+        ({"vectors": "random"}, "must be the width of vectors"),
+        ({"vectors_width": 3}, "must be the width of vectors"),
         ({"vectors": "random", "vectors_width": 3, "format": "bart"}, "format bart"),
     ],
 )

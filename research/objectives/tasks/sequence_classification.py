@@ -113,27 +113,29 @@ class Objective(task_input.Task):
         super().__post_init__()
         if self.lm_coef and (self.format != "gpt" or self.pool != "token"):
             raise ValueError(
-                "lm_coef is 0 with formats other than gpt, and pools other than token"
+                f"lm_coef={self.lm_coef:g} needs format=gpt and pool=token; got "
+                f"format={self.format} and pool={self.pool}"
             )
-        has_features = self.features != "last" or self.lstm_layers
-        if has_features and (self.format == "bart" or self.lm_coef):
+        not_last = [f"features={self.features}"] * (self.features != "last")
+        not_last += [f"lstm_layers={self.lstm_layers}"] * (self.lstm_layers > 0)
+        if not_last and (self.format == "bart" or self.lm_coef):
+            other = "lm_coef" if self.lm_coef else "format=bart"
             raise ValueError(
-                "features is last and lstm_layers 0 with format bart, and with lm_coef"
+                f"{not_last[0]} cannot be used with {other}; set features=last and "
+                "lstm_layers=0"
             )
-        if self.head == "tanh" and (
-            self.features in ("concat", *networks.OF_VECTORS)
-            or self.lstm_layers
-            or self.pool == "concat"
-        ):
+        not_pooled = [each for each in not_last if each != "features=mix"]
+        not_pooled += ["pool=concat"] * (self.pool == "concat")
+        if self.head == "tanh" and not_pooled:
             raise ValueError(
-                "head is linear with features concat, vectors and vectors_last, pool "
-                "concat and lstm_layers, since the pooler of head tanh reads one state "
-                "of the network"
+                f"{not_pooled[0]} needs another head than tanh, whose pooler reads one "
+                "state of the network; set head=linear"
             )
         if self.head in ("tanh", "linear") and self.head_width:
+            why = {"tanh": "whose layer is the pooler", "linear": "which has no layer"}
             raise ValueError(
-                "head_width is 0 with head tanh, whose layer is the pooler, and with "
-                "head linear, which has none"
+                f"head_width={self.head_width} cannot be used with head={self.head}, "
+                f"{why[self.head]}; set head=gelu or relu, or head_width=0"
             )
         task_input.check_vectors(self)
         if self.tail and self.stride:

@@ -130,8 +130,8 @@ def check_vectors(task: Any) -> None:
     """Raises ValueError: the fields for vectors of words do not go together."""
     if bool(task.vectors) != (task.vectors_width > 0):
         raise ValueError(
-            f"vectors is {task.vectors!r} and vectors_width {task.vectors_width}: with "
-            f"vectors, which are {', '.join(VECTORS)}, it is their width, else 0"
+            f"vectors_width={task.vectors_width} must be the width of vectors, "
+            f"{', '.join(VECTORS)}, and 0 without; got vectors={task.vectors!r}"
         )
     if task.vectors and task.format == "bart":
         raise ValueError("vectors is empty with format bart")
