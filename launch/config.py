@@ -225,7 +225,7 @@ def _choose_base(config: ConfigDict, name: Any) -> None:
     """Sets the objective that another one wraps, which has its fields' defaults."""
     objective = config.objective
     if name != objective.get("base_objective") and "base" in objective:
-        objective.update(base_objective=name, base=ConfigDict())
+        objective.base_objective, objective.base = name, ConfigDict()
 
 
 def _set_section(config: ConfigDict, name: str, values: Mapping[str, Any]) -> None:

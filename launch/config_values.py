@@ -8,7 +8,6 @@ from research.config.sections import OPEN_SECTIONS, choices, dotted
 from research.contract.errors import UserError, unknown
 from research.files.json_files import parse_json
 
-
 CHECKED_LATER = ("objective.base", "objective.teacher_model")
 """Open sections whose keys are those of an objective and of a network, which check
 them."""
@@ -44,12 +43,17 @@ def override(config: ConfigDict, key: str, value: Any) -> None:
     opened = [name for name in OPEN_SECTIONS if key.startswith(name + ".")]
     if opened and isinstance(flat.get(opened[0]), dict):
         (key,), inside = opened, key.removeprefix(opened[0] + ".")
+        if not flat[key] and key not in CHECKED_LATER:
+            raise UserError(
+                f"{key} is empty, so that it has no {inside!r}; give it as a whole, as "
+                f"""in --config.{key}='{{"NAME": ...}}'"""
+            )
         value = _replaced(flat[key], inside, value, key)
     if key not in flat:
         inside = [name for name in flat if name.startswith(key + ".")]
         if inside:
             raise UserError(f"{key} is a section; its keys: {', '.join(inside)}")
-        if owners := _parts_with(flat, key):
+        if owners := _parts_with(flat, opened[0] if opened else key):
             raise UserError(f"unknown config key {key!r}; {owners}")
         raise unknown("config key", key, flat)
     *sections, name = key.split(".")
@@ -94,11 +98,6 @@ def _replaced(section: dict, key: str, value: Any, name: str) -> dict:
     first = max(matches, default="")
     if not first and name in CHECKED_LATER and key.isidentifier():
         return section | {key: _json(value)}
-    if not section:
-        raise UserError(
-            f"{name} is empty, so that it has no {key!r}; give it as a whole, as in "
-            f"""--config.{name}='{{"NAME": ...}}'"""
-        )
     if not first:
         raise unknown("config key", f"{name}.{key}", [f"{name}.{k}" for k in section])
     rest, inner = key.removeprefix(first).removeprefix("."), section[first]

@@ -41,7 +41,7 @@ def steps_for_flops(experiment: str, keys: Mapping[str, Any], flops: float) -> i
     per_step = step_flops(experiment, keys)
     if not per_step:
         raise UserError(
-            f"{experiment}: a step must have matrix products for a budget of FLOPs, but "
+            f"{experiment}: a step must have matrix products for a budget of FLOPs; "
             "this one has none; use a budget of tokens or seconds"
         )
     return _steps(experiment, flops, per_step)
@@ -75,8 +75,8 @@ def tokens_per_step(experiment: str, keys: Mapping[str, Any]) -> float:
 def step_flops(experiment: str, keys: Mapping[str, Any]) -> float:
     """FLOPs of a train step's matrix products, without rematerialisation.
 
-    The vocabulary is made up, of `data.vocabulary_size` entries, since a model file need
-    not be present. In place of a file it is of the type that the experiment trains.
+    The vocabulary is made up, of `data.vocabulary_size` entries, since a model file
+    need not be present. It then is of the type that the experiment trains.
     """
     import jax
 

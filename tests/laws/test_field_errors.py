@@ -46,7 +46,10 @@ def test_a_value_that_goes_with_no_default_is_named(name):
             {"direction": "backward"},
         ),
         ({"objective.base_objective": "lm"}, {}),
-        ({"objective.base_objective": "mlm", "objective.base.rate": 0.4}, None),
+        (
+            {"objective.base_objective": "mlm", "objective.base.rate": 0.4},
+            {"rate": 0.4},
+        ),
         ({"objective.base.rat": 0.4}, "unknown field of objective .* mean rate"),
         ({"objective.teacher_model.layer": 1}, "unknown key of model .* mean layers"),
         ({"data.mixture.a": 1}, "data.mixture is empty, .* as a whole"),
@@ -60,9 +63,8 @@ def test_fields_of_the_wrapped_objective_are_keys(overrides, found):
         with pytest.raises(UserError, match=found):
             load_config(spec, overrides)
         return
-    default = load_config(spec).objective.base.to_dict()
-    base = load_config(spec, overrides).objective.base.to_dict()
+    default, base = (
+        dict(load_config(spec, given).objective.base) for given in ({}, overrides)
+    )
     is_same = overrides.get("objective.base_objective", "mlm") == "mlm"
-    if found is None:
-        found = {"rate": 0.4}
     assert base == (default if is_same else {}) | found

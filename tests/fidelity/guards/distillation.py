@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from launch.config import load_config
-from research import objectives
 from research.data.order.permutation import permute
 from research.objectives.taught.distillation import class_divergence
 from research.optimize.schedule import make_schedule
@@ -116,7 +115,7 @@ def third_stage_rates(system: System):
 def third_stage_loss(system: System):
     """Of the golden logits: the gradient of the soft term, whatever its constant."""
     _, config = stages_on_a_task(system)
-    objective = objectives.make_objective(**config.objective.to_dict())
+    objective = config.objective
     other, own = jnp.array([[2.0, -2.0]]), jnp.array([[1.0, -1.0]])
 
     def ours(logits):

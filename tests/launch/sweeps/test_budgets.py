@@ -97,7 +97,7 @@ def test_words_stay_words_where_flops_are_counted(name):
 
 @pytest.mark.parametrize("budget", [math.nan, math.inf])
 def test_a_budget_that_is_no_number_is_refused(budget):
-    with pytest.raises(UserError, match="lm.py: the budget must be finite; got"):
+    with pytest.raises(UserError, match=r"lm\.py: the budget must be finite; got"):
         budgets.steps_for_tokens(LM, KEYS, budget)
 
 
