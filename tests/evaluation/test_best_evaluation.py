@@ -10,7 +10,6 @@ from research import train as loop
 from research.config.config import Config
 from research.config.phases import Phase
 from research.contract.errors import UserError
-from research.data.source.saved_batches import save_batches
 from research.distributed import sharding
 from research.evaluation.best_evaluation import (
     BestEvaluation,
@@ -298,8 +297,9 @@ def test_a_metric_of_predictions_that_are_not_scored_is_refused(folder, tmp_path
     corpus = small_data.write_corpus(tmp_path, "text", seed=1)
     keys = {"data.corpus": corpus, "train.best_metric": "f1"}
     config = tiny_config(folder, "finetune", **keys)
-    data = open_run_data(Config.of(config))
-    save_batches(config, data, epath.Path(tmp_path / "saved"), config.train.steps)
+    saved = epath.Path(tmp_path / "saved")
+    data, steps = open_run_data(config), config.train.steps
+    small_data.save_with(config, config.objective, data, saved, steps)
     keys["data.task"] = f"{tmp_path}/saved"
     config = tiny_config(folder, "finetune", **keys)
     program = compiled_phases.build_program(Config.of(config), jax.devices()[:1])

@@ -23,7 +23,7 @@ from tests.testing import huggingface_goldens
 from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
 
 PAGE = Path(__file__).parents[3] / "docs" / "use.md"
-COMMANDS = ("launch.commands.embed", "launch.commands.fill")
+COMMANDS = ("embed", "fill")
 TEXTS = ["the old river reads", "stone", "a small river sees the old stone and the a"]
 
 
@@ -310,11 +310,11 @@ def test_the_examples_of_the_docs_run(folder, monkeypatch, capsys):
     assert names["first"].log_prob < 0 and names["first"].num_windows == 1
     assert names["text"].log_prob < 0
     assert names["answer"].text == "The Elbe ends in the North Sea."
-    for line in re.findall(r"`python -m (launch\.\w+) (.*?)`", PAGE.read_text()):
-        if line[0] in COMMANDS:
+    for name, flags in re.findall(r"`palimpsest (\w+) (-.*?)`", PAGE.read_text()):
+        if name in COMMANDS:
             (folder / "texts.txt").write_text("The old [MASK] is a stone.\n")
-            module = importlib.import_module(line[0])
-            module.run(module.parser().parse_args(line[1].split()))
+            module = importlib.import_module(f"launch.commands.{name}")
+            module.run(module.parser().parse_args(flags.split()))
     assert np.load(folder / "vectors.npy").shape == (1, 32)
     assert '"masks": [[{"text"' in capsys.readouterr().out
 
