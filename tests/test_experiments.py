@@ -83,6 +83,13 @@ def corpus(folder: Path) -> dict[str, str]:
     (folder / "pairs.cooccurrences").write_text("\n".join(400 * cells))
     texts = [f"{a} {b}\t{b} {a}\n" for a, b in itertools.product(WORDS, WORDS)]
     (folder / "texts.tsv").write_text("".join(texts))
+    triples = [f"{a}\tnear\t{b}" for a, b in itertools.product(WORDS[:5], WORDS[5:])]
+    (folder / "graph.triples").write_text("\n".join(40 * triples))
+    signs = itertools.cycle(("positive", "negative"))
+    polar = [f"{word}\t{sign}" for word, sign in zip(WORDS, signs, strict=False)]
+    (folder / "polar.tsv").write_text("\n".join(polar))
+    links = [{"text": document(), "links": [[0, 3, 2]]} for _ in range(300)]
+    (folder / "texts.linked").write_text("\n".join(map(json.dumps, links)))
     tagged = "\n".join(f"{word} {word[0]}" for word in WORDS)
     (folder / "words.conll").write_text("\n\n".join(300 * [tagged]))
     return {
@@ -115,12 +122,22 @@ def test_it_trains(name, folder):
         settings["data.corpus"] = str(folder / "words.conll")
         settings |= {"data.vocabulary_size": 5 + len(WORDS), "data.sentinels": 0}
         settings["data.vocabulary"] = "words"
+    elif "link" in objective.text_spec(32).arrays:
+        settings["data.corpus"] = str(folder / "texts.linked")
+        settings |= {"objective.entities": "random", "model.layers": 2}
     elif objective.text_spec(32).arrays:  # of pairs of words
         settings["data.corpus"] = str(folder / "pairs.cooccurrences")
         settings |= {"data.vocabulary": "words", "data.vocabulary_size": 105 + 8}
     elif load_config(spec(name, size)).data.vocabulary == "words":
         settings |= {"data.vocabulary": "words", "data.sentinels": 0}
         settings["data.vocabulary_size"] = 5 + len(WORDS)
+    if objective.name in ("kbert", "kepler", "transe"):
+        settings["data.lexicon"] = str(folder / "graph.triples")
+    if objective.name == "sentilare":
+        settings["data.lexicon"] = str(folder / "polar.tsv")
+    if objective.name == "transe":
+        settings["data.corpus"] = settings["data.lexicon"]
+        settings["data.vocabulary_size"] = 5 + len(WORDS) + 1
     if objective.predicts == "text":  # of two parts
         files = dict.fromkeys(("data.train", "data.valid"), str(folder / "texts.tsv"))
         settings |= {"data.fields": "0,1", **files}

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from research.contract.batch import Lexicon, VocabInfo
+from research.contract.batch import Lexicon, Triples, VocabInfo
 from research.contract.errors import UserError
 from research.data.tokenize import vocabulary
 
@@ -16,8 +16,8 @@ ENTRY_TYPES = ("connective", "entity", "phrase")
 def placeholder_vocab(config: Any) -> VocabInfo:
     """A VocabInfo of the config's size: of the model file, if it exists, else made up.
 
-    It has two labels for a classifier, two lexicon entries of each type, and one piece
-    that is the capitalised form of another.
+    It has two labels for a classifier, two lexicon entries of each type, a triple, and
+    one piece that is the capitalised form of another.
 
     Raises:
       UserError: the config's size is too small for these.
@@ -57,4 +57,6 @@ def _spell(number: int) -> str:
 def _lexicon(ordinary: np.ndarray) -> Lexicon:
     entry_type = np.repeat(np.arange(len(ENTRY_TYPES), dtype=np.int32), 2)
     token = ordinary[: len(entry_type), None]
-    return Lexicon(token, np.ones_like(entry_type), entry_type, ENTRY_TYPES)
+    one = np.ones(1, np.int32)
+    triples = Triples(0 * one, 0 * one, one, 0 * one, token[:1], one)
+    return Lexicon(token, np.ones_like(entry_type), entry_type, ENTRY_TYPES, triples)

@@ -65,6 +65,13 @@ FEATURE = "feature"
 beside its token, such as the features of an image's region; 0 where there is none. An
 objective that makes it names F in its needs (`Needs.input_features`)."""
 
+SPANS = ("span_start", "span_end", "span_segment", "span_candidate", "span_prior")
+"""Optional arrays of a network input: S mentions of entities and C candidates of each.
+First and last position and segment [B, S] int32, segment 0 where there is none; vectors
+of candidates [B, S, C, E] float32; their probabilities [B, S, C] float32 before the
+text is read, 0 where there is none. An objective that makes them names E in its needs
+(`Needs.span_width`)."""
+
 SCORED_ARRAYS = ("scored", "target", "weight")
 """What is scored, each [B, K]: index of the position; the token id to predict there;
 its float32 weight in the loss, 0 for unused slots."""
@@ -92,10 +99,23 @@ class ConstantSpec(NamedTuple):
     # more
     spelling: tuple[str, ...] = ()  # of the vocabulary's words, "" of other entries: a
     # file of word vectors, or `random`, then has rows for token/embedding
+    values: Any = None  # the arrays themselves, where the objective computes them; the
+    # source is then what they are computed from
 
 
 EVALUATION_STEP = 2**31 - 1
 """The step of rows that are evaluated: past the end of every schedule."""
+
+
+class Triples(NamedTuple):
+    """The T triples of a knowledge graph with Q relations; ends are lexicon entries."""
+
+    head: np.ndarray  # [T] int32
+    relation: np.ndarray  # [T] int32
+    tail: np.ndarray  # [T] int32
+    file: np.ndarray  # [T] int32, index of the file of data.lexicon that has it
+    relation_token: np.ndarray  # [Q, W] int32, -1 beyond a relation's end
+    relation_size: np.ndarray  # [Q] int32, tokens of each relation
 
 
 class Lexicon(NamedTuple):
@@ -105,6 +125,7 @@ class Lexicon(NamedTuple):
     size: np.ndarray  # [E] int32, tokens of each entry
     entry_type: np.ndarray  # [E] int32, index into `type_names`
     type_names: tuple[str, ...]
+    triples: Triples | None = None  # of a knowledge graph whose entities are entries
 
 
 class VocabInfo(NamedTuple):
@@ -125,6 +146,8 @@ class VocabInfo(NamedTuple):
     token_count: np.ndarray | None = None  # [V] int64: in the training text
     spelling: tuple[str, ...] | None = None  # [V]: of entries that are words, else ""
     num_corpora: int = 1  # of the training text: rows of a mixture are each of one
+    starts_word: np.ndarray | None = None  # [V] bool: the token starts a word wherever
+    # it is; None: all do
 
 
 class Example(NamedTuple):
@@ -258,7 +281,7 @@ def input_names(names: Collection[str], prefix: str = "") -> tuple[str, ...]:
 
 def input_group(batch: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """The arrays of one network input; `prefix` is "", "encoder_", ..."""
-    names = (*input_names(batch, prefix), FEATURE)
+    names = (*input_names(batch, prefix), FEATURE, *SPANS)
     return {name: batch[prefix + name] for name in names if prefix + name in batch}
 
 

@@ -75,7 +75,11 @@ class DataOptions:
     pairs: str = choice("once", ("once", "each_copy"))  # when sentences are packed into
     # pairs or halves, with random cuts, lengths and second segments; each_copy: anew
     # for each of dupe_factor copies (BERT), or for each epoch if that is 0
-    lexicon: str = free_text("")  # a file of words, phrases, ...: entry<TAB>type a line
+    lexicon: str = free_text("")  # files, separated by commas, of words, phrases, ...:
+    # entry<TAB>type a line; or of triples of a knowledge graph, whose entities are the
+    # entries: head<TAB>relation<TAB>tail, or as OpenKE has them
+    lexicon_texts: str = free_text("")  # a file of lines name<TAB>text by which these
+    # entities and relations are spelled; "": by their names
     cache_dir: str = free_text("")  # vocabularies, ...; "": ~/.cache/palimpsest
     file_format: FileFormat | None = chosen("format")  # None: by the suffix of a file
 

@@ -12,6 +12,7 @@ tags     tag [B, L] and its probability [B, L], where weight [B, L] is above 0: 
 span     start [B, K], end [B, K, E] and score [B, K, E]: positions of candidates;
          null [B], the score of no answer; context [B, 2]: its first position and
          number of tokens
+ranks    ranks [B, 2] of the head and the tail of a triple, from 1
 text     written [B, T], padded, by `written_texts` in place of `predictions`
 
 A document may have several rows: of span these are windows over its context, of class,
@@ -281,6 +282,13 @@ def _span_item(objective: Any, rows: Rows, data: Any) -> Item:
     return _item(document, prediction, golds, f1, **details)
 
 
+def _ranks_item(objective: Any, rows: Rows, data: Any) -> Item:
+    """score: the mean of the reciprocal ranks."""
+    found = [float(rank) for rank in rows.arrays[0]["ranks"]]
+    reciprocal = sum(1 / rank for rank in found) / len(found)
+    return _item(rows.document, found, [1.0] * len(found), reciprocal)
+
+
 def _text_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: chrF, as a fraction; the gold text are the parts after the first."""
     (arrays,) = rows.arrays
@@ -305,5 +313,6 @@ _ITEMS: dict[str, Callable[[Any, Rows, Any], Item]] = {
     "choice": _choice_item,
     "tags": _tags_item,
     "span": _span_item,
+    "ranks": _ranks_item,
     "text": _text_item,
 }

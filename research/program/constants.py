@@ -73,14 +73,16 @@ class Constants:
         arrays, origins = {}, {}
         for name, spec in self._specs.items():
             like, flag = self.abstract[CONSTANTS][name], f"objective.{name}"
-            words = _read_words(spec, like, flag)
-            found: Mapping[str, np.ndarray]
-            if words is not None:
-                found = words
-            else:
-                found = _read(spec.source, like, flag, self._vocabulary)
-                found = _with_word_table(spec, found)
-            host = _select(like, found, flag)
+            host = spec.values
+            if host is None:
+                found: Mapping[str, np.ndarray]
+                words = _read_words(spec, like, flag)
+                if words is not None:
+                    found = words
+                else:
+                    found = _read(spec.source, like, flag, self._vocabulary)
+                    found = _with_word_table(spec, found)
+                host = _select(like, found, flag)
             origins[name] = {"source": spec.source, "checksum": _checksum(host)}
             arrays[name] = jax.tree.map(_to_devices, host, like)
         return arrays, origins

@@ -102,9 +102,11 @@ def run_vocabulary(workdir: epath.Path, data: Mapping[str, Any]) -> Vocabulary:
             "does without"
         )
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
-    if not data["lexicon"] or not Path(user_path(data["lexicon"])).is_file():
+    texts = data.get("lexicon_texts", "")
+    named = [*data["lexicon"].split(","), *filter(None, [texts])]
+    if not all(Path(user_path(name)).is_file() for name in named):
         return vocabulary
-    entries = load_lexicon(data["lexicon"], vocabulary)
+    entries = load_lexicon(data["lexicon"], vocabulary, texts)
     vocab = vocabulary.vocab._replace(lexicon=entries)
     return dataclasses.replace(vocabulary, vocab=vocab)
 

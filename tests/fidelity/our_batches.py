@@ -25,6 +25,7 @@ _WORD = Lexicon(
     np.append(_ENTRIES.size, np.int32(1)),
     np.append(_ENTRIES.entry_type, np.int32(len(_ENTRIES.type_names))),
     (*_ENTRIES.type_names, "word"),
+    _ENTRIES.triples,
 )
 VOCAB = VOCAB._replace(
     token_count=np.ones(600, np.int64),  # XLM chooses by it; here all the same

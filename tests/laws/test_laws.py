@@ -28,16 +28,17 @@ from tests.testing.instrumented_network import (
 )
 
 
-def own_dependencies(call: Call) -> np.ndarray:
+def own_dependencies(call: Call, num_layers: int) -> np.ndarray:
     """[L, L] bool: the positions that each position of row 0 may depend on.
 
-    The mask has to be transitive, so that several layers reach no further than one.
+    The mask has to be transitive, so that several layers reach no further than one; an
+    objective whose mask is not (a tree) is tested on a network of one layer.
     """
     mask = np.array(attention_mask(jax.tree.map(np.asarray, call.group)))[0]
     is_key = np.arange(len(mask)) < (call.num_keys or len(mask))
     mask = is_key & (mask | np.eye(len(mask), dtype=bool))  # queries read no tokens
     through = mask.astype(int) @ mask > 0
-    for query, key in np.argwhere(through & ~mask):
+    for query, key in np.argwhere(through & ~mask) if num_layers > 1 else ():
         raise AssertionError(
             f"row 0: position {query} sees position {key} through another one, which "
             "attends to it"
@@ -45,7 +46,7 @@ def own_dependencies(call: Call) -> np.ndarray:
     return mask
 
 
-def allowed_dependencies(calls: list[Call]) -> list[np.ndarray]:
+def allowed_dependencies(calls: list[Call], num_layers: int) -> list[np.ndarray]:
     """For each call [P, N] bool: the positions that its states may depend on.
 
     Positions are those of all calls, concatenated; a decoder depends on the encoder
@@ -56,7 +57,7 @@ def allowed_dependencies(calls: list[Call]) -> list[np.ndarray]:
     allowed, encoder = [], None
     for n, call in enumerate(calls):
         mask = np.zeros((widths[n], ends[-1]), bool)
-        mask[:, ends[n] : ends[n + 1]] = own_dependencies(call)
+        mask[:, ends[n] : ends[n + 1]] = own_dependencies(call, num_layers)
         if call.method == "encode":
             encoder = n
         elif encoder is not None:
@@ -133,7 +134,7 @@ def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
     counts = [call.out.shape[1] for call in shapes]
     selections = one_at_a_time([*counts, *(batch[w].shape[1] for w in weights)])
     (found, read), calls = jax.device_get(dependencies(on_device(batch), selections))
-    allowed = allowed_dependencies(calls)
+    allowed = allowed_dependencies(calls, net.options.layers)
     for call, mask, at in zip(calls, allowed, selections, strict=False):
         depends = found[at >= 0, : mask.shape[1]]
         padding = np.asarray(call.group["segment"])[0] == 0

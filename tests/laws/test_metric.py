@@ -49,8 +49,15 @@ DRAWS = {
     "tags": (lambda rng, n: [rng.choice(TAGS, 6).tolist() for _ in range(n)], _right),
     "span": (_texts, _span_score),
     "text": (_texts, _right),
+    "ranks": (
+        lambda rng, n: rng.integers(1, 30, (n, 2)).tolist(),
+        lambda ranks, gold: float(np.mean([1 / rank for rank in ranks])),
+    ),
 }
 """Kind of predictions -> random ones, and an item's score."""
+
+ONE_GOLD = {"ranks": [1.0, 1.0]}
+"""Kind -> the right prediction, where all items have the same."""
 
 
 def _kinds(name):
@@ -79,7 +86,7 @@ def _items(kind, predictions, golds):
 def _random_items(kind, seed):
     """Twenty items, and the same with right predictions."""
     rng, draw = RNG(seed), DRAWS[kind][0]
-    golds = draw(rng, 20)
+    golds = [ONE_GOLD[kind]] * 20 if kind in ONE_GOLD else draw(rng, 20)
     return _items(kind, draw(rng, 20), golds), _items(kind, golds, golds)
 
 

@@ -46,6 +46,7 @@ SMALL = {
     "cell_width": 24,  # of recurrences
     "context": 12,  # of windows of words
     "filter_widths": [9, 12],  # of filters, which are as wide as the texts
+    **{"entity_heads": 2, "entity_feedforward": 24},  # of entities
 }
 """Keys of which a network has some."""
 ADAPTIVE = {"cutoffs": [20], "output_head": "table", "tie_embeddings": True}
@@ -191,6 +192,7 @@ def test_each_ability_is_served_by_a_variant_and_others_are_refused(name):
         ),
         Ability.LAYERS: some(layers=True),
         Ability.INPUT_FEATURES: some(input_features=SMALL["width"]),
+        Ability.SPANS: some(span_width=SMALL["width"]),
     }
     for ability in Ability:
         errors = []

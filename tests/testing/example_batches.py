@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from research.contract.batch import WORD, Example, Lexicon, VocabInfo
+from research.contract.batch import WORD, Example, Lexicon, Triples, VocabInfo
 from research.data import counter_rng
 
 LABELS = ("a", "b", "c")
@@ -21,18 +21,27 @@ def vocab(size: int = 64, sentinels: int = 20, labels=LABELS) -> VocabInfo:
     count = np.where(special, 0, 1 + np.arange(size) % 7)
     spelling = tuple("" if s else f"w{n}" for n, s in enumerate(special))
     rest = labels, lexicon(ordinary), lower, count, spelling
-    return VocabInfo(size, *specials, ordinary, *rest)
+    starts = special | ((np.arange(size) - 5 - sentinels) % 3 != 2)
+    return VocabInfo(size, *specials, ordinary, *rest, starts_word=starts)
 
 
 def lexicon(ordinary: np.ndarray) -> Lexicon:
-    """Every third ordinary token, and the pairs of the two after it; of two types."""
+    """Every third ordinary token, and the pairs of the two after it; of two types.
+
+    The single tokens are entities of triples with three relations, each a second token.
+    """
     third = len(ordinary) // 3
     one, two, three = ordinary[: 3 * third].reshape(third, 3).T
     token = np.stack([np.append(one, two), np.append(0 * one - 1, three)], axis=1)
     size = np.repeat([1, 2], third)
     entry_type = np.arange(2 * third) % 2
     columns = (array.astype(np.int32) for array in (token, size, entry_type))
-    return Lexicon(*columns, ("entity", "phrase"))
+    rng = np.random.default_rng(0)
+    head, tail = rng.integers(0, third, (2, 4 * third))
+    relation, file = rng.integers(0, 3, len(head)), np.arange(len(head)) % 3 == 2
+    ends = (each.astype(np.int32) for each in (head, relation, tail, file))
+    triples = Triples(*ends, two[:3, None], np.ones(3, np.int32))
+    return Lexicon(*columns, ("entity", "phrase"), triples)
 
 
 def texts(
@@ -65,8 +74,16 @@ def texts(
             "cooccurrence": np.where(here, 0.5 + np.arange(width) // 2 % 9, 0).astype(
                 np.float32
             ),
+            "link": np.where(here, _links(token), -1).astype(np.int32),
         },
     )
+
+
+def _links(token: np.ndarray) -> np.ndarray:
+    """A mention at every fourth token, half of which have a second one."""
+    begins = token % 4 == 0
+    inside = np.roll(begins & (token % 8 == 0), 1, axis=1) & ~begins
+    return np.where(begins, 2 + token % 60, np.where(inside, 0, -1))
 
 
 def keys(num_rows: int, seed: int = 0) -> np.ndarray:

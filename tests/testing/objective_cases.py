@@ -146,15 +146,18 @@ def make_network(name: str, fields: dict[str, Any], **options: Any) -> tuple[Any
 
 
 def make_constants(objective: Any, vocabulary: VocabInfo = VOCAB) -> dict[str, Any]:
-    """Random arrays in place of an objective's constants, as its batches have them."""
-    arrays = {
-        name: networks.unbox(spec.arrays)
+    """Random arrays in place of an objective's constants, as its batches have them;
+    those that it computes as they are."""
+    rng = np.random.default_rng(0)
+    drawn = {
+        name: jax.tree.map(
+            lambda leaf: rng.normal(0, 0.2, leaf.shape).astype(leaf.dtype),
+            networks.unbox(spec.arrays),
+        )
+        if spec.values is None
+        else spec.values
         for name, spec in objective.constants(vocabulary).items()
     }
-    rng = np.random.default_rng(0)
-    drawn = jax.tree.map(
-        lambda leaf: rng.normal(0, 0.2, leaf.shape).astype(leaf.dtype), arrays
-    )
     return {CONSTANTS: drawn} if drawn else {}
 
 

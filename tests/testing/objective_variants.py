@@ -4,6 +4,10 @@ from typing import Any
 
 TABLES = {"model": {"network": "tables", "tie_embeddings": False}}
 
+POLARITY = {"positive": "entity", "negative": "phrase"}
+ENTITIES = {"entities": "random"}
+KAR = {"model": {"network": "kar", "norm_placement": "post"}}
+ONE_LAYER = {"model": {"layers": 1}}
 NARROW = {"width": 32, "embedding_width": 12, "filter_widths": [60]}
 TEACHER = {"teacher_model": {"width": 32, "heads": 2, "token_types": 8}}
 ALL_TERMS = dict.fromkeys(("cosine", "hidden", "attention", "relation"), 1.0)
@@ -204,6 +208,34 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             **{"subsample": 0.0, "window": 2, "output": "hierarchical"},
             "model": {"tie_embeddings": False},
         },
+    ],
+    "kbert": [
+        ONE_LAYER,
+        {"base_objective": "sequence_classification", "positions": "flat", **ONE_LAYER},
+        {"base_objective": "token_classification", "branch_text": "tail", **ONE_LAYER},
+        {"base_objective": "wklm", "visible": "all", "only": "corrupt"},
+        {"base_objective": "question_answering", "branches": 0, "only": "corrupt"},
+    ],
+    "sentilare": [
+        POLARITY,
+        {"base_objective": "sequence_classification", **POLARITY},
+        {"base_objective": "question_answering", **POLARITY, "only": "corrupt"},
+    ],
+    "kepler": [{"description": 4, "model": {"init": "zero_residual"}}],
+    "ernie_thu": [
+        {**ENTITIES, "model": {"network": "fusion", "norm_placement": "post"}},
+        {"base_objective": "sequence_classification", **ENTITIES},
+        {"base": {"format": "segment_pair", "sentence_task": "nsp"}, **ENTITIES},
+        {"candidates": "batch", **ENTITIES},
+    ],
+    "knowbert": [
+        {**ENTITIES, **KAR},
+        {"base_objective": "sequence_classification", **ENTITIES, **KAR},
+        {"link_loss": "softmax", **ENTITIES, **KAR},
+    ],
+    "transe": [
+        {"normalize": "none", **TABLES},
+        {"loss_type": "sigmoid", "norm": 2, "replaced": "uniform", "only": "corrupt"},
     ],
     "glove": [{"x_max": 4.0, **TABLES}],
     "distill": [

@@ -19,6 +19,7 @@ READ_ANNOTATED_TEXT = (
     "question_answering",
     "sequence_to_sequence",
     "token_classification",
+    "transe",
 )
 """Objectives that read no text like that of `write_corpus`."""
 

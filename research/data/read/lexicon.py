@@ -7,49 +7,101 @@ import gzip
 import hashlib
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.contract.batch import DOCUMENT, WORD, Lexicon
+from research.contract.batch import DOCUMENT, WORD, Lexicon, Triples
 from research.contract.errors import UserError, os_reason
 from research.data.read import sentences, word_boundaries
+from research.data.read.triples import Triple, parse_triples, spell, spell_relation
 from research.files.paths import user_path
 
 
-def load_lexicon(path: str, vocabulary: Any) -> Lexicon:
+def load_lexicon(path: str, vocabulary: Any, texts: str = "") -> Lexicon:
     """The lexicon of the config key `data.lexicon`, as token ids of a vocabulary.
 
     An entry is spelled as inside a sentence: after a space, or right after another
     character where it begins with a CJK ideograph. Entries with text that the
     vocabulary does not know, and entries with the tokens of an earlier one, are left
-    out; their number is printed.
+    out; their number is printed. A triple one of whose ends is unknown is left out;
+    ends with the tokens of an earlier entry are that entry.
 
     Args:
-      path: a file of lines `entry<TAB>type`; a `.gz` file is decompressed.
+      path: files of lines `entry<TAB>type`, or of triples
+        (`research.data.read.triples`), separated by commas; a `.gz` file is
+        decompressed. The entities of triples are entries of type `head` or, if they are
+        only tails, `tail`.
       vocabulary: a `research.data.tokenize.vocabulary.Vocabulary`.
+      texts: a file of lines `name<TAB>text` by which entities and relations are
+        spelled; "": by their names.
 
     Raises:
-      UserError: there is no such file, a line has another form, or no entry is left.
+      UserError: there is no such file, a line has another form, no entry is left, or an
+        entity has no text.
     """
-    entries, entry_types = zip(*_read_entries(Path(user_path(path))), strict=True)
+    files = [Path(user_path(name)) for name in path.split(",")]
+    if _has_triples(files[0]):
+        return _load_graph(path, files, vocabulary, texts)
+    if texts:
+        raise UserError(
+            f"data.lexicon_texts is {texts!r}, but data.lexicon={path} has no triples, "
+            "whose entities and relations these are; set it to nothing"
+        )
+    rows = [row for file in files for row in _read_entries(file)]
+    entries, entry_types = zip(*rows, strict=True)
+    token, number = _encode_entries(path, entries, vocabulary)
+    names = sorted(set(entry_types))
+    _, kept = np.unique(number[number >= 0], return_index=True)
+    kept = np.flatnonzero(number >= 0)[kept]
+    entry_type = np.array([names.index(entry_types[n]) for n in kept], np.int32)
+    return Lexicon(*token, entry_type, tuple(names))
+
+
+class _Padded(NamedTuple):
+    """Entries as token ids."""
+
+    token: np.ndarray  # [E, W] int32, -1 beyond an entry's end
+    size: np.ndarray  # [E] int32
+
+
+def _pad(tokens: list[np.ndarray]) -> _Padded:
+    size = np.array(list(map(len, tokens)), np.int32)
+    token = np.full((len(size), size.max(initial=0)), -1, np.int32)
+    token[np.arange(token.shape[1]) < size[:, None]] = np.concatenate(tokens)
+    return _Padded(token, size)
+
+
+def _encode(entries: Sequence[str], vocabulary: Any) -> list[np.ndarray]:
+    """The tokens of each entry."""
     units = [_units(entry) for entry in entries]
     encoded = vocabulary.encode_units([unit for each in units for unit in each])
     ends = np.cumsum(encoded.count)[np.cumsum([len(each) for each in units]) - 1]
-    tokens = np.split(encoded.token, ends[:-1])  # [tokens of an entry] each
+    return np.split(encoded.token, ends[:-1])
+
+
+def _encode_entries(
+    path: str, entries: Sequence[str], vocabulary: Any
+) -> tuple[_Padded, np.ndarray]:
+    """The entries that are kept, and the number of each entry among them, [entries].
+
+    An entry with the tokens of an earlier one has its number; -1: it is left out.
+    """
+    tokens = _encode(entries, vocabulary)
     unknown = vocabulary.vocab.unk_id
-    known = [len(each) > 0 and unknown not in each for each in tokens]
     first: dict[bytes, int] = {}
-    for number, each in enumerate(tokens):
-        if known[number]:
-            first.setdefault(each.tobytes(), number)
-    kept = list(first.values())
+    kept, number = [], np.full(len(tokens), -1)
+    for index, each in enumerate(tokens):
+        if len(each) and unknown not in each:
+            number[index] = first.setdefault(each.tobytes(), len(kept))
+            if number[index] == len(kept):
+                kept.append(each)
     if len(kept) < len(entries):
         print(
             f"data.lexicon: {len(entries) - len(kept)} of {len(entries)} entries are "
-            f"left out: {known.count(False)} have text that the vocabulary does not "
+            f"left out: {(number < 0).sum()} have text that the vocabulary does not "
             "know, the others have the tokens of an earlier entry",
             file=sys.stderr,
         )
@@ -57,20 +109,58 @@ def load_lexicon(path: str, vocabulary: Any) -> Lexicon:
         raise UserError(
             f"data.lexicon is {path!r}: the vocabulary knows no entry of it"
         )
-    size = np.array([len(tokens[number]) for number in kept], np.int32)
-    token = np.full((len(kept), size.max()), -1, np.int32)
-    token[np.arange(size.max()) < size[:, None]] = np.concatenate(
-        [tokens[number] for number in kept]
-    )
-    names = sorted(set(entry_types))
-    entry_type = np.array([names.index(entry_types[n]) for n in kept], np.int32)
-    return Lexicon(token, size, entry_type, tuple(names))
+    return _pad(kept), number
+
+
+def _load_graph(
+    path: str, files: Sequence[Path], vocabulary: Any, texts: str
+) -> Lexicon:
+    """The entities of files of triples as entries, and the triples."""
+    rows = [(n, *each) for n, file in enumerate(files) for each in read_triples(file)]
+    file, heads, relations, tails = zip(*rows, strict=True)
+    entities, names = (list(dict.fromkeys(each)) for each in (heads + tails, relations))
+    text_of = read_texts(texts) if texts else {}
+    is_words = vocabulary.tokenizer_type == "words"
+
+    def spelled(found: Sequence[str], as_word: Callable[[str], str]) -> list[str]:
+        if not texts:
+            return list(map(as_word, found)) if is_words else list(found)
+        if missing := [name for name in found if name not in text_of]:
+            raise UserError(
+                f"data.lexicon_texts={texts} has no text of {missing[0]!r} "
+                f"({len(missing)} of {len(found)} are missing); add a line name<TAB>"
+                "text of each entity and relation"
+            )
+        return [text_of[name] for name in found]
+
+    token, number = _encode_entries(path, spelled(entities, spell), vocabulary)
+    entity_id = dict(zip(entities, number.tolist(), strict=True))
+    relation_id = {name: n for n, name in enumerate(names)}
+    columns = [
+        [entity_id[name] for name in heads],
+        [relation_id[name] for name in relations],
+        [entity_id[name] for name in tails],
+        file,
+    ]
+    triple = np.array(columns, np.int32)
+    known = (triple[[0, 2]] >= 0).all(axis=0)
+    if not known.all():
+        print(
+            f"data.lexicon: {(~known).sum()} of {len(known)} triples are left out with "
+            "their entities",
+            file=sys.stderr,
+        )
+    is_tail = ~np.isin(np.arange(len(token.size)), triple[0])
+    relation = _pad(_encode(spelled(names, spell_relation), vocabulary))
+    triples = Triples(*triple[:, known], *relation)
+    return Lexicon(*token, is_tail.astype(np.int32), ("head", "tail"), triples)
 
 
 def lexicon_fingerprint(lexicon: Lexicon) -> str:
     """A hash of the content, as 32 hex digits."""
     digest = hashlib.blake2b("\t".join(lexicon.type_names).encode(), digest_size=16)
-    for array in (lexicon.size, lexicon.entry_type, lexicon.token):
+    entries = lexicon.size, lexicon.entry_type, lexicon.token
+    for array in (*entries, *(lexicon.triples or ())):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
@@ -191,8 +281,62 @@ def _units(entry: str) -> list[str]:
     return [sentences.JOINED + first if joined else first, *rest]
 
 
+def _has_triples(file: Path) -> bool:
+    """Whether a file of data.lexicon has triples, by its first line."""
+    first = next(iter(read_lines(file)))[1]
+    return first.count("\t") == 2 or first.strip().isdecimal()
+
+
+def read_triples(file: Path) -> list[Triple]:
+    """The triples of a file, which may be a `.gz`.
+
+    Raises:
+      UserError: it cannot be read, or a line is no triple.
+    """
+    try:
+        return [triple for _, triple in parse_triples(read_lines(file))]
+    except UserError:
+        raise
+    except ValueError as error:
+        number, reason = error.args
+        raise UserError(f"{file}:{number}: {reason}") from error
+
+
+def read_texts(path: str) -> dict[str, str]:
+    """Name -> text, of a file of lines name<TAB>text, which may be a `.gz`.
+
+    Raises:
+      UserError: it cannot be read, or a line has another form.
+    """
+    file, texts = Path(user_path(path)), {}
+    for number, line in read_lines(file):
+        name, _, text = line.partition("\t")
+        if not (name.strip() and text.strip()):
+            raise UserError(f"{file}:{number}: must be name<TAB>text; got {line!r:.60}")
+        texts[name.strip()] = text.strip()
+    return texts
+
+
+def read_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """(number, columns) of the lines of a file, between tabs."""
+    for number, line in read_lines(file):
+        yield number, [column.strip() for column in line.split("\t")]
+
+
 def _read_entries(file: Path) -> Iterator[tuple[str, str]]:
     """(entry, type) of each line that is not blank."""
+    for number, columns in read_rows(file):
+        if len(columns) != 2 or not all(columns):
+            raise UserError(f"{file}:{number}: a line of a lexicon is entry<TAB>type")
+        yield columns[0], columns[1]
+
+
+def read_lines(file: Path) -> list[tuple[int, str]]:
+    """(number, line) of the lines that are not blank.
+
+    Raises:
+      UserError: the file cannot be read, or has none.
+    """
     try:
         data = file.read_bytes()
         data = gzip.decompress(data) if file.suffix == ".gz" else data
@@ -202,13 +346,9 @@ def _read_entries(file: Path) -> Iterator[tuple[str, str]]:
     except OSError as error:
         raise UserError(
             f"data.lexicon is {str(file)!r}: {os_reason(error)}; give a file of lines "
-            "entry<TAB>type"
+            "entry<TAB>type, or of triples"
         ) from error
     rows = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not rows:
         raise UserError(f"data.lexicon: {file} has no entries")
-    for number, line in rows:
-        columns = [column.strip() for column in line.split("\t")]
-        if len(columns) != 2 or not all(columns):
-            raise UserError(f"{file}:{number}: a line of a lexicon is entry<TAB>type")
-        yield columns[0], columns[1]
+    return rows

@@ -112,7 +112,9 @@ def open_text(
         labels=labels, token_count=count, num_corpora=len(train)
     )
     if data.lexicon:
-        vocab = vocab._replace(lexicon=lexicon.load_lexicon(data.lexicon, vocabulary))
+        vocab = vocab._replace(
+            lexicon=lexicon.load_lexicon(data.lexicon, vocabulary, data.lexicon_texts)
+        )
     if data.alpha:
         rates = _alpha_rates(train, data.alpha, text_spec, rates)
     text_source = partial(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from etils import epath
 
-from research.contract.batch import Lexicon, VocabInfo
+from research.contract.batch import Lexicon, Triples, VocabInfo
 from research.contract.errors import UserError
 from research.data.cache import fingerprint
 from research.data.options import DataOptions
@@ -39,6 +39,7 @@ VOCAB_ARRAYS = {
     "ordinary_ids": np.int32,
     "lowercase_ids": np.int32,
     "token_count": np.int64,
+    "starts_word": bool,
 }
 """Fields of `VocabInfo` that are arrays -> dtype; other lists in JSON are tuples."""
 
@@ -225,7 +226,10 @@ def _batch_settings(
 def _vocab_to_json(vocab: VocabInfo) -> dict[str, Any]:
     fields = vocab._asdict()
     if vocab.lexicon:
-        fields["lexicon"] = _arrays_to_lists(vocab.lexicon._asdict())
+        lexicon = _arrays_to_lists(vocab.lexicon._asdict())
+        if triples := vocab.lexicon.triples:
+            lexicon["triples"] = _arrays_to_lists(triples._asdict())
+        fields["lexicon"] = lexicon
     return _arrays_to_lists(fields)
 
 
@@ -239,7 +243,12 @@ def _vocab_from_json(fields: dict[str, Any]) -> VocabInfo:
     if lexicon := fields["lexicon"]:
         names = ("token", "size", "entry_type")
         arrays = {name: np.array(lexicon[name], np.int32) for name in names}
-        fields["lexicon"] = Lexicon(**arrays, type_names=tuple(lexicon["type_names"]))
+        triples = lexicon.get("triples")
+        if triples:
+            triples = Triples(**{k: np.array(v, np.int32) for k, v in triples.items()})
+        fields["lexicon"] = Lexicon(
+            **arrays, type_names=tuple(lexicon["type_names"]), triples=triples
+        )
     for name, value in fields.items():
         if isinstance(value, list):
             dtype = VOCAB_ARRAYS.get(name)

@@ -364,7 +364,22 @@ def find_special_tokens(
         ordinary_ids=np.flatnonzero(ordinary).astype(np.int32),
         lowercase_ids=_lowercase_ids(model.piece_bytes, size),
         spelling=_spelling(model, ordinary, size),
+        starts_word=_starts_word(model, size),
     )
+
+
+def _starts_word(
+    model: tokenizer_models.TokenizerModel, size: int
+) -> np.ndarray | None:
+    """[V] bool: pieces that begin with a space, or with a word of one character, and
+    ids that the model does not have; None: it marks the ends of words."""
+    if model.tokenizer_type == "wordbpe":
+        return None
+    starts = np.ones(size, bool)
+    for piece, text in enumerate(model.piece_bytes):
+        is_own = word_boundaries.word_start_bytes(text)[0] if text else False
+        starts[piece] = is_own or text[:1] == b" "
+    return starts
 
 
 def _spelling(

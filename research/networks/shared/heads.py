@@ -51,7 +51,7 @@ class HeadSpec:
       ValueError: the activation is unknown, or a size is too small.
     """
 
-    size: int  # output values
+    size: int  # output values; 0: model.width
     activation: str = ""  # of the hidden layer; "": model.activation; none: no hidden
     # layer; tanh: it is the pooler, unless `hidden` is given
     hidden: int = 0  # width of the hidden layer; 0: model.width
@@ -69,10 +69,9 @@ class HeadSpec:
         legal = ("", "none", "tanh", *ACTIVATIONS)
         if self.activation not in legal:
             raise ValueError(f"activation is {self.activation!r}, not one of {legal}")
-        if self.size < 1 or self.hidden < 0:
+        if self.size < 0 or self.hidden < 0:
             raise ValueError(
-                f"size is {self.size} and hidden {self.hidden}: a head has at least 1 "
-                "value, and hidden is at least 0"
+                f"size is {self.size} and hidden {self.hidden}: both are at least 0"
             )
 
 
@@ -106,7 +105,12 @@ class Head(Module):
         if spec.dropout:
             x = dropout(self, x, "head")
         out = Dense(
-            options, spec.size, axes, name="out", unspecified=True, bias=spec.bias
+            options,
+            spec.size or options.width,
+            axes,
+            name="out",
+            unspecified=True,
+            bias=spec.bias,
         )
         return out(x).astype(jnp.float32)
 

@@ -30,6 +30,7 @@ class Ability(enum.StrEnum):
     VIEWS = "states of each direction alone"
     LAYERS = "states and projections of each layer"
     INPUT_FEATURES = "vectors beside tokens"
+    SPANS = "mentions of entities"
     ENCODER_DECODER = "an encoder and a decoder"
     TWO_DIRECTIONS = "a stack for each direction"
     GENERATOR = "a generator and a discriminator"
@@ -76,6 +77,8 @@ class Needs:
       layers: `layers` is called.
       input_features: width F of the vectors that positions have beside their tokens
         (`batch.FEATURE`); 0: there are none.
+      span_width: width E of the vectors of mentions' candidates (`batch.SPANS`), whose
+        scores `states` returns `with_links`; 0: there are none.
       generator_size: the generator's width over the discriminator's.
       tie: one of `TIE_CHOICES`.
       spelling: of the entries that are words, "" of others, for networks that read
@@ -99,6 +102,7 @@ class Needs:
     feature_lstm_layers: int = 0
     layers: bool = False
     input_features: int = 0
+    span_width: int = 0
     generator_size: float = 1.0
     tie: str = "none"
     spelling: tuple[str, ...] = ()
@@ -115,6 +119,7 @@ class Needs:
             Ability.BOUNDARIES: self.boundary_offsets > 0,
             Ability.LAYERS: self.layers,
             Ability.INPUT_FEATURES: self.input_features > 0,
+            Ability.SPANS: self.span_width > 0,
             Ability.TOKEN_BIAS: self.token_bias,
             Ability.UNDROPPED: self.undropped,
             Ability.FEATURES: self.features in FEATURES[1:]
@@ -122,6 +127,10 @@ class Needs:
             Ability.VIEWS: self.features == VIEWS,
         }
         return tuple(ability for ability, is_needed in needed.items() if is_needed)
+
+
+_EQUAL_OR_ZERO = ("boundary_offsets", "input_features", "span_width")
+"""Numbers that objectives share which need one above 0."""
 
 
 def merge_needs(needs: Sequence[Needs]) -> Needs:
@@ -152,7 +161,9 @@ def _merge(name: str, values: list[Any]) -> Any:
             return True
         case "token_types":
             return max(values)
-        case "boundary_offsets" | "input_features" if len({*values} - {0}) == 1:
+        case "boundary_offsets" | "input_features" | "span_width" if (
+            len({*values} - {0}) == 1
+        ):
             return max(values)
     raise UserError(
         "objectives that are trained together need one network, but its "

@@ -11,8 +11,8 @@ from research.networks.shared.adaptive import AdaptiveReadout
 from research.networks.shared.heads import Readout
 
 Group = Mapping[str, jax.Array]
-"""The six input arrays [B, L] of `research.contract.batch`, and with
-`Needs.input_features` its FEATURE; more arrays are ignored."""
+"""The six input arrays [B, L] of `research.contract.batch`, with `Needs.input_features`
+its FEATURE, and with `Needs.span_width` its SPANS; more arrays are ignored."""
 
 
 class Encoded(Protocol):
@@ -95,6 +95,7 @@ class BoundNetwork(Protocol):
         same_length: bool = False,
         clamp_len: int = 0,
         undropped: bool = False,
+        with_links: bool = False,
     ) -> Any:
         """States [B, L, D]; that of a query depends only on the keys it attends to.
 
@@ -117,6 +118,8 @@ class BoundNetwork(Protocol):
             query attends to itself and the N - 1 tokens before it, in place of all; the
             distance that larger ones are replaced by, 0: none.
           undropped: with `Needs.undropped`, the states are `Undropped`.
+          with_links: with `Needs.span_width`, the result is a pair: the states, and the
+            scores [B, S, C] of the candidates of mentions.
         """
 
     def features(self, group: Group, scored: jax.Array | None = None) -> jax.Array:

@@ -145,7 +145,12 @@ class TransformerOptions(networks.Network):
     abilities: ClassVar[tuple[networks.Ability, ...]] = tuple(
         each
         for each in networks.Ability
-        if each not in (networks.Ability.TOKEN_BIAS, networks.Ability.UNDROPPED)
+        if each
+        not in (
+            networks.Ability.TOKEN_BIAS,
+            networks.Ability.UNDROPPED,
+            networks.Ability.SPANS,
+        )
     )
 
     def __post_init__(self):

@@ -42,10 +42,11 @@ from research.networks.words.subwords import (
 class Network(networks.Network):
     """Two tables, or one if `tie_embeddings`; there are no layers between them."""
 
-    table_init: str = choice("init", ("init", "word2vec", "glove", "fasttext"))  #
-    # initial vectors; init: by model.init; word2vec: inputs are uniform within
+    table_init: str = choice(
+        "init", ("init", "word2vec", "glove", "fasttext", "xavier")
+    )  # initial vectors; init: by model.init; word2vec: inputs are uniform within
     # 1 / (2 width), outputs 0; glove: both are uniform so, and biases; fasttext: as
-    # word2vec, but within 1 / width
+    # word2vec, but within 1 / width; xavier: within sqrt(6 / (entries + width))
     buckets: int = number(0, least=0, most=2**31)  # numbers of n-grams of characters,
     # whose vectors are part of those of words (fastText); 0: n-grams are not read
     min_ngram: int = number(3, least=1, most=64)  # characters, < and > at a word's ends
@@ -124,11 +125,13 @@ class Tables(nn.Module):
         options = self.options
         drawn = uniform(0.5 / options.width, "vocab", "embed")
         none = constant(0.0, "vocab", "embed")
+        xavier = (6 / (self.size + options.width)) ** 0.5
         token_init, output_init = {
             "init": (None, None),
             "word2vec": (drawn, none),
             "glove": (drawn, drawn),
             "fasttext": (uniform(1 / options.width, "vocab", "embed"), none),
+            "xavier": (uniform(xavier, "vocab", "embed"),) * 2,
         }[options.table_init]
         if self.ngrams is None:
             self.token = TokenEmbedding(options, self.size, token_init)

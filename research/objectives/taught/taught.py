@@ -2,39 +2,29 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from research import networks, objectives
+from research import networks
 from research.contract.batch import (
     CONSTANTS,
     ArraySpec,
     ConstantSpec,
-    Example,
     VocabInfo,
 )
 from research.contract.errors import UserError, unknown
 from research.contract.fields import choice, free_text, model_of
-from research.data.rows import TextSpec
-from research.objectives.combined import composite
-
-NOT_WRAPPED = ("distill", "theseus", "joint", "mix")
-"""Objectives made of others: their parts can have a teacher."""
-
-BASE_OBJECTIVES = tuple(name for name in objectives.names() if name not in NOT_WRAPPED)
+from research.objectives.combined import composite, wrapped
 
 
 @dataclass(frozen=True)
-class Taught(composite.Composite):
+class Taught(wrapped.Wrapped):
     """Hides text as the base objective does; the teacher's parameters are constants."""
 
-    base_objective: str = choice("mlm", BASE_OBJECTIVES)
-    base: tuple = ()  # fields of `base_objective` -> values; others have defaults
     teacher: str = free_text("")  # a run's workdir, one of its checkpoints, or hf:DIR
     teacher_model: tuple = model_of("teacher")  # the teacher's keys of
     # model; by default those of its run, or of the folder's config.json
@@ -42,22 +32,9 @@ class Taught(composite.Composite):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("base", "teacher_model"):
-            fields = composite.parse_fields(getattr(self, name), name)
-            object.__setattr__(self, name, fields)
-        self._base, self._teacher  # noqa: B018 (raises what is wrong with their fields)
-
-    @functools.cached_property
-    def members(self) -> dict[str, objectives.Objective]:
-        try:
-            base = objectives.make_objective(self.base_objective, **dict(self.base))
-        except UserError as error:
-            raise UserError(f"objective.base: {error}") from error
-        return {"": base}
-
-    @property
-    def _base(self) -> objectives.Objective:
-        return self.members[""]
+        fields = composite.parse_fields(self.teacher_model, "teacher_model")
+        object.__setattr__(self, "teacher_model", fields)
+        self._teacher  # noqa: B018 (raises what is wrong with its fields)
 
     @functools.cached_property
     def _teacher(self) -> networks.Network:
@@ -71,50 +48,6 @@ class Taught(composite.Composite):
             return networks.from_config(keys)
         except (TypeError, ValueError) as error:
             raise UserError(f"objective.teacher_model: {error}") from error
-
-    @property
-    def unwrapped(self) -> objectives.Objective:
-        return self._base
-
-    @property
-    def family(self) -> str:
-        return self._base.family
-
-    @property
-    def predicts(self) -> str:
-        return self._base.predicts
-
-    @property
-    def row_length(self):
-        return self._base.row_length
-
-    def for_evaluation(self) -> "Taught":
-        """The objective with the base objective of evaluations."""
-        fields = composite.evaluated_fields(self.base, self._base)
-        return self.with_fields(base=fields)
-
-    def evaluation_length(self, length: int) -> int:
-        return self._base.evaluation_length(length)
-
-    def text_spec(self, length: int) -> TextSpec:
-        return self._base.text_spec(length)
-
-    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        return self._base.batch_spec(length)
-
-    def corrupt(
-        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
-    ) -> dict[str, np.ndarray]:
-        return self._base.corrupt(example, key, vocab, length)
-
-    def word_table(self, params: Mapping[str, Any]) -> Any:
-        return self._base.word_table(params)
-
-    def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
-        return self._base.predictions(net, batch)
-
-    def read_constants(self, group: Mapping, constants: Mapping) -> dict:
-        return self._base.read_constants(group, constants)
 
     def _teacher_constants(
         self, needs: networks.Needs, vocab: VocabInfo, loss: Callable

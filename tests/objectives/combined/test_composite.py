@@ -5,9 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from research import objectives
-from research.objectives.combined import mix
+from research.objectives.combined import mix, wrapped
 from research.objectives.combined.packed_rows import PackedRows
-from research.objectives.taught import taught
 
 FLAGS = [
     name
@@ -41,7 +40,7 @@ def test_an_evaluation_has_nothing_that_training_alone_adds(name):
     fields = {n: value for n, value in OF_TRAINING.items() if n in known}
     own = objectives.make_objective(name, **fields)
     made = [own, PackedRows(own)]
-    for kind, allowed in {"mix": mix, "distill": taught}.items():
+    for kind, allowed in {"mix": mix, "distill": wrapped}.items():
         if name in allowed.BASE_OBJECTIVES:
             part = {"parts": {"a": fields}} if kind == "mix" else {"base": fields}
             part["base_objective"] = name

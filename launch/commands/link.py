@@ -1,0 +1,186 @@
+"""Links the entities of texts: `palimpsest link --texts=F --names=N --graph=G --to=D`.
+
+One command from a graph to a corpus for pretraining. G has triples, lines
+head<TAB>relation<TAB>tail (or OpenKE's), N lines entity<TAB>name, F texts. It learns
+vectors of the entities of G by experiments/transe.py (in D/transe, which goes on where
+it stopped), finds the names in the texts and writes D/texts.linked, D/entities.npz with
+the vectors and the names' entities, and D/names.tsv and D/entities.tsv, which say what
+their rows are. Then
+
+    python -m launch.train --config=experiments/ernie_thu.py --workdir=runs/ernie \\
+        --config.data.corpus=D/texts.linked --config.objective.entities=D/entities.npz
+
+--vectors=V takes vectors from a file of palimpsest vectors in place of learning them,
+--steps=3000 and --width=100 are of the learning. A name is the longest at its word;
+--stop=S leaves out the names of a file's lines beside words such as "it" and "May",
+--min-characters=2 shorter ones, --name-end=", " ends a name where a gloss begins,
+--ignore-case matches names in any case. A name of several entities has the --candidates
+most likely ones, by the number of their triples.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from launch.cli import Parser, main, whole
+
+
+def run(args: argparse.Namespace) -> None:
+    from research.contract.errors import UserError
+    from research.data.read import entity_links, files
+    from research.data.read.lexicon import read_lines, read_triples
+    from research.files.output_files import write_output
+
+    folder = Path(args.to)
+    if bool(args.graph) == bool(args.vectors):
+        raise UserError("give either --graph, triples, or --vectors, a file of them")
+    degrees, vectors = None, {}
+    if args.graph:
+        triples = read_triples(Path(args.graph))
+        degrees = {}
+        for head, _, tail in triples:
+            degrees[head] = degrees.get(head, 0) + 1
+            degrees[tail] = degrees.get(tail, 0) + 1
+        vectors = _learn(args, triples, folder / "transe")
+    else:
+        vectors = _read(args.vectors)
+        degrees = dict.fromkeys(vectors, 0)
+    names = entity_links.read_names(
+        Path(args.names), end=args.name_end, degrees=degrees
+    )
+    stop = set(entity_links.STOP_WORDS)
+    if args.stop:
+        stop |= {line.strip() for _, line in read_lines(Path(args.stop))}
+    linker = entity_links.Linker(
+        names,
+        stop=stop,
+        min_characters=args.min_characters,
+        ignore_case=args.ignore_case,
+    )
+    if not linker.names:
+        raise UserError(
+            f"--names={args.names} has no name of an entity that has a vector; its "
+            "lines must be entity<TAB>name, with the entities of the graph"
+        )
+    print(
+        f"{len(linker.names):,} names; {linker.num_stopped:,} others are stop words or "
+        "too short",
+        file=sys.stderr,
+    )
+    _write_table(folder, linker.names, vectors, args.candidates)
+    corpus = files.load_file_corpus(args.texts, 0.0)
+    counts: list[entity_links.Counts] = []
+
+    def lines():
+        documents = list(corpus.documents("train"))
+        texts = (document.text for document in documents)
+        links = entity_links.link_texts(linker, texts, counts)
+        for document, found in zip(documents, links, strict=True):
+            row = {"text": document.text}
+            if document.label is not None:
+                row["label"] = document.label
+            first = FIRST_NAME
+            row["links"] = [[link.begin, link.end, first + link.name] for link in found]
+            yield (json.dumps(row, ensure_ascii=False) + "\n").encode()
+
+    write_output(folder / "texts.linked", lines(), "--to")
+    print(f"{folder}/texts.linked: {counts[0]}", file=sys.stderr)
+
+
+FIRST_NAME = 2
+"""The number of the first name; see research/objectives/knowledge/entities.py."""
+
+
+def _learn(args: argparse.Namespace, triples: list, workdir: Path) -> dict:
+    """Entity -> vector, of a run of experiments/transe.py."""
+    from research.use.inference.open_run import open_run
+
+    names = {end for head, _, tail in triples for end in (head, tail)}
+    size = 5 + len(names) + len({relation for _, relation, _ in triples})
+    graph = Path(args.graph).resolve()
+    command = [sys.executable, "-m", "launch.train"]
+    command += ["--config=experiments/transe.py", f"--workdir={workdir}"]
+    keys = {
+        **{f"data.{key}": graph for key in ("train", "valid", "lexicon")},
+        "data.vocabulary_size": size,
+        "model.width": args.width,
+        "train.steps": args.steps,
+        "train.eval_every": 0,
+    }
+    command += [f"--config.{key}={value}" for key, value in keys.items()]
+    done = subprocess.run(command)
+    if done.returncode:
+        raise SystemExit(done.returncode)
+    found = open_run(str(workdir)).word_vectors
+    return _by_entity(found.words, found.vectors, names)
+
+
+def _by_entity(words, vectors, names) -> dict:
+    """Entity -> vector, by the words that entities are spelled as."""
+    from research.data.read.triples import spell
+
+    row = {word: number for number, word in enumerate(words)}
+    return {name: vectors[row[spell(name)]] for name in names if spell(name) in row}
+
+
+def _read(path: str) -> dict:
+    from research.files.vector_files import read_vectors
+
+    words, vectors = read_vectors(path)
+    return dict(zip(words, vectors, strict=True))
+
+
+def _write_table(folder: Path, names, vectors: dict, candidates: int) -> None:
+    """entities.npz, entities.tsv and names.tsv, whose first rows are none and mask."""
+    import io
+
+    import numpy as np
+
+    from research.files.output_files import write_output
+
+    used = dict.fromkeys(entity for name in names for entity in name.entities)
+    row_of = {entity: number for number, entity in enumerate(used, FIRST_NAME)}
+    table = np.array([vectors[entity] for entity in used], np.float32)
+    # The mask's vector is drawn as long as others are.
+    mask = np.random.default_rng(0).normal(size=(1, table.shape[1]))
+    mask *= np.linalg.norm(table, axis=1).mean() / np.linalg.norm(mask)
+    vectors = np.concatenate([0 * mask, mask, table]).astype(np.float32)
+    width = min(candidates, max(len(name.entities) for name in names))
+    candidate = np.zeros((FIRST_NAME + len(names), width), np.int32)
+    prior = np.zeros(candidate.shape, np.float32)
+    candidate[1, 0], prior[1, 0] = 1, 1
+    for number, name in enumerate(names, FIRST_NAME):
+        count = min(width, len(name.entities))
+        candidate[number, :count] = [row_of[each] for each in name.entities[:count]]
+        prior[number, :count] = np.array(name.priors[:count]) / sum(name.priors[:count])
+    content = io.BytesIO()
+    np.savez(content, vectors=vectors, candidate=candidate, prior=prior)
+    write_output(folder / "entities.npz", content.getvalue(), "--to")
+    rows = ["<none>", "<mask>", *used]
+    write_output(folder / "entities.tsv", "".join(f"{r}\n" for r in rows).encode(), "")
+    lines = ["\n", "<mask>\t<mask>\n"]
+    lines += ["\t".join([name.text, *name.entities]) + "\n" for name in names]
+    write_output(folder / "names.tsv", "".join(lines).encode(), "--to")
+
+
+def parser() -> Parser:
+    parser = Parser(__doc__, overrides=False)
+    parser.add_path("--texts", required=True, help="file or folder of texts")
+    parser.add_path("--names", required=True, help="file of entity<TAB>name")
+    parser.add_path("--graph", default="", help="file of triples")
+    parser.add_path("--vectors", default="", help="file of vectors of entities")
+    parser.add_path("--to", required=True, help="folder that is written")
+    parser.add_path("--stop", default="", help="file of names that are not linked")
+    parser.add_argument("--min-characters", type=whole(1), default=2, help="of a name")
+    parser.add_argument("--name-end", default="", help="what ends a name in its line")
+    parser.add_argument("--ignore-case", action="store_true", help="of names")
+    parser.add_argument("--candidates", type=whole(1), default=30, help="of a name")
+    parser.add_argument("--width", type=whole(1), default=100, help="of vectors")
+    parser.add_argument("--steps", type=whole(1), default=3000, help="of transe")
+    return parser
+
+
+if __name__ == "__main__":
+    main(run, parser())

@@ -1,0 +1,34 @@
+"""Triples of a knowledge graph: head, relation and tail on a line, between tabs."""
+
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from research.data.documents import Document
+from research.data.read.formats import FileFormat, FileOptions, LineError, Parsed
+from research.data.read.formats.parsing.lines import decode, line_feeds
+from research.data.read.triples import parse_triples, spell, spell_relation
+
+
+@dataclass(frozen=True)
+class Format(FileFormat):
+    """A document is a triple, of three words: white space in a name becomes "_",
+    and a relation is in angle brackets.
+
+    Other files than .triples and .spo need data.format=triples; those of OpenKE, which
+    begin with the number of triples, are read as well. Such a text needs
+    data.vocabulary=words and data.separator=none.
+
+    data.fields and data.label have no meaning.
+    """
+
+    suffixes = (".triples", ".spo")
+
+    def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
+        lines = ((n, decode(line, n)) for n, line in enumerate(line_feeds(file), 1))
+        try:
+            for number, triple in parse_triples(lines):
+                head, relation, tail = triple
+                words = spell(head), spell_relation(relation), spell(tail)
+                yield Document(" ".join(words), id=f":{number}")
+        except ValueError as error:
+            raise LineError(*error.args) from error

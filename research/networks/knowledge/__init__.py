@@ -1,0 +1,1 @@
+"""Networks that read entities beside the tokens of a text."""

@@ -1,0 +1,93 @@
+"""An objective that wraps another one, its base objective."""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from research import objectives
+from research.contract.batch import ArraySpec, Example, VocabInfo
+from research.contract.errors import UserError
+from research.contract.fields import choice
+from research.data.rows import TextSpec
+from research.objectives.combined import composite
+
+NOT_WRAPPED = ("distill", "theseus", "joint", "mix", "kbert", "sentilare", "kepler")
+NOT_WRAPPED += ("ernie_thu", "knowbert")
+"""Objectives made of others: their parts can be wrapped."""
+
+BASE_OBJECTIVES = tuple(name for name in objectives.names() if name not in NOT_WRAPPED)
+
+
+@dataclass(frozen=True)
+class Wrapped(composite.Composite):
+    """Hides and scores text as the base objective does, unless a subclass differs."""
+
+    base_objective: str = choice("mlm", BASE_OBJECTIVES)
+    base: tuple = ()  # fields of `base_objective` -> values; others have defaults
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "base", composite.parse_fields(self.base, "base"))
+        self._base  # noqa: B018 (raises what is wrong with its fields)
+
+    @functools.cached_property
+    def members(self) -> dict[str, objectives.Objective]:
+        try:
+            base = objectives.make_objective(self.base_objective, **dict(self.base))
+        except UserError as error:
+            raise UserError(f"objective.base: {error}") from error
+        return {"": base}
+
+    @property
+    def _base(self) -> objectives.Objective:
+        return self.members[""]
+
+    @property
+    def unwrapped(self) -> objectives.Objective:
+        return self._base
+
+    @property
+    def family(self) -> str:
+        return self._base.family
+
+    @property
+    def predicts(self) -> str:
+        return self._base.predicts
+
+    @property
+    def row_length(self):
+        return self._base.row_length
+
+    def for_evaluation(self) -> "Wrapped":
+        """The objective with the base objective of evaluations."""
+        fields = composite.evaluated_fields(self.base, self._base)
+        return self.with_fields(base=fields)
+
+    def evaluation_length(self, length: int) -> int:
+        return self._base.evaluation_length(length)
+
+    def text_spec(self, length: int) -> TextSpec:
+        return self._base.text_spec(length)
+
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        return self._base.batch_spec(length)
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
+        return self._base.corrupt(example, key, vocab, length)
+
+    def word_table(self, params: Mapping[str, Any]) -> Any:
+        return self._base.word_table(params)
+
+    def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
+        return self._base.predictions(net, batch)
+
+    def read_constants(self, group: Mapping, constants: Mapping) -> dict:
+        return self._base.read_constants(group, constants)
+
+    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict, Any]:
+        return self._base.loss(net, batch, key)

@@ -1,0 +1,142 @@
+"""A knowledge graph: its triples, and entities that make them false."""
+
+# B batch, N negatives of a row, E entities, Q relations, T triples, V vocabulary
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from research.contract.batch import Lexicon, Triples, VocabInfo
+from research.contract.errors import UserError
+from research.data import counter_rng
+
+MAX_REDRAWS = 32
+"""Draws of a negative after which one that is a true triple is kept: an entity may be
+related to nearly all others."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Graph:
+    """The triples of data.lexicon, of which those of its first file are for training.
+
+    Its E entities are the entries of the lexicon.
+    """
+
+    lexicon: Lexicon
+
+    @property
+    def num_entities(self) -> int:
+        return len(self.lexicon.size)
+
+    @property
+    def triples(self) -> Triples:
+        return self.lexicon.triples
+
+    def codes(self, head, relation, tail) -> np.ndarray:
+        """int64: a number for each triple; distinct triples differ."""
+        num_relations = len(self.triples.relation_size)
+        code = np.asarray(head, np.int64) * num_relations + relation
+        return code * self.num_entities + tail
+
+    @functools.cached_property
+    def train_codes(self) -> np.ndarray:
+        """The numbers of the triples of the first file, sorted."""
+        head, relation, tail, file, *_ = self.triples
+        return np.unique(self.codes(head, relation, tail)[file == 0])
+
+    @functools.cached_property
+    def head_rates(self) -> np.ndarray:
+        """[Q]: tails per head / (tails per head + heads per tail) of each relation.
+
+        With this probability a head is replaced, so that a negative is less likely to
+        be true (Wang et al. 2014, section 3.2, "bern").
+        """
+        head, relation, tail, file, *_ = self.triples
+        trained = file == 0
+        head, relation, tail = (each[trained] for each in (head, relation, tail))
+        num_relations = len(self.triples.relation_size)
+
+        def distinct(entity: np.ndarray) -> np.ndarray:
+            pairs = np.unique(relation.astype(np.int64) * self.num_entities + entity)
+            return np.bincount(pairs // self.num_entities, minlength=num_relations)
+
+        # The number of triples cancels: tph = triples / heads, hpt = triples / tails.
+        heads, tails = distinct(head), distinct(tail)
+        total = np.maximum(heads + tails, 1)
+        return np.where(heads + tails > 0, tails / total, 0.5)
+
+    def draw_negatives(
+        self,
+        key: np.ndarray,
+        head: np.ndarray,
+        relation: np.ndarray,
+        tail: np.ndarray,
+        count: int,
+        *,
+        head_rate: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Entities [B, N], each in the place of a triple's head or tail.
+
+        They are drawn uniformly, and again where the result is a triple of the training
+        file (`MAX_REDRAWS`).
+
+        Args:
+          head, relation, tail: [B]; -1: it is not in the graph.
+          head_rate: [B], the probability that the head is replaced.
+
+        Returns:
+          the entities, and [B, N] bool: whether they replace the head.
+        """
+        shape = (len(key), count)
+        side = counter_rng.uniform(key, "side", count) < head_rate[:, None]
+        head, relation, tail = (each[:, None] for each in (head, relation, tail))
+        entity, wrong = np.zeros(shape, np.int64), np.ones(shape, bool)
+        for number in range(1 + MAX_REDRAWS):
+            rows = np.flatnonzero(wrong.any(axis=1))
+            if not len(rows):
+                break
+            draw = counter_rng.uniform(key[rows], f"negative {number}", count)
+            drawn = (draw * self.num_entities).astype(np.int64)
+            entity[rows] = np.where(wrong[rows], drawn, entity[rows])
+            new_head = np.where(side[rows], entity[rows], head[rows])
+            new_tail = np.where(side[rows], tail[rows], entity[rows])
+            code = self.codes(new_head, relation[rows], new_tail)
+            wrong[rows] = self._is_trained(code) & (relation[rows] >= 0)
+        return entity, side
+
+    def _is_trained(self, code: np.ndarray) -> np.ndarray:
+        place = np.searchsorted(self.train_codes, code)
+        return self.train_codes[np.minimum(place, len(self.train_codes) - 1)] == code
+
+
+def graph_of(vocab: VocabInfo) -> Graph:
+    """The graph of a vocabulary's lexicon, made once for each lexicon.
+
+    Raises:
+      UserError: data.lexicon has no triples.
+    """
+    lexicon = vocab.lexicon
+    if lexicon is None or lexicon.triples is None or not len(lexicon.triples.head):
+        raise UserError(
+            "the objective needs a knowledge graph: set data.lexicon to files of lines "
+            "head<TAB>relation<TAB>tail, of which the first has the training triples"
+        )
+    if not _last or _last[0] is not lexicon:
+        _last[:] = lexicon, Graph(lexicon)
+    return _last[1]
+
+
+_last: list = []
+
+
+def ids_by_token(vocab: VocabInfo) -> tuple[np.ndarray, np.ndarray]:
+    """[V] int64 each: the entity and the relation that a word is; -1: none."""
+    lexicon = vocab.lexicon
+    found = []
+    for token, size in (lexicon[:2], lexicon.triples[-2:]):
+        ids = np.full(vocab.size, -1, np.int64)
+        single = np.flatnonzero(size == 1)
+        ids[token[single, 0]] = single
+        found.append(ids)
+    return tuple(found)

@@ -1,0 +1,148 @@
+"""Triples beside the words that they are about (K-BERT, Liu et al. 2020)."""
+
+# B batch, L columns of a row
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from research import networks, objectives
+from research.contract.batch import (
+    INPUT_ARRAYS,
+    INTERVAL_ARRAYS,
+    ArraySpec,
+    Example,
+    VocabInfo,
+    input_specs,
+)
+from research.contract.fields import choice, number
+from research.data.rows import TextSpec
+from research.objectives.combined import wrapped
+from research.objectives.knowledge import graph, sentence_tree
+
+NOT_GROWN = ("electra", "infoword")
+"""Objectives that score every token of a row, also those of branches."""
+
+
+@dataclass(frozen=True)
+class Objective(wrapped.Wrapped):
+    """The rows of the base objective, whose words have branches of data.lexicon.
+
+    data.lexicon has triples; a branch of a word is a triple of which it is the head.
+    The base objective's rows have the part of data.length that `branch_rate` leaves;
+    what they hide has no branches.
+
+    Departs from the released code (autoliuweijie/K-BERT at da9358e), which cuts rows
+    with branches at data.length: a branch is there as a whole or not at all, and no
+    token of the text is lost to one. Words are the longest entries from left to right,
+    not those of pkuseg. Of a word's triples the first of the file are taken; the code
+    takes any, by Python's hash seed.
+    """
+
+    branches: int = number(2, least=0, most=64)  # of a word at most; 0: none, the
+    # control without knowledge
+    branch_text: str = choice("relation_tail", sentence_tree.BRANCH_TEXTS)  # tail: as
+    # for named entities in the released code
+    branch_rate: float = number(0.25, above=0, below=1)  # columns of a row for branches
+    min_tokens: int = number(1, least=1)  # of a word with branches
+    visible: str = choice("tree", ("tree", "all"))  # what tokens attend to: the
+    # visible matrix; or all of the row, as --no_vm of the released code
+    positions: str = choice("soft", ("soft", "flat"))  # flat: with --no_vm
+    graph: str = choice("given", ("given", "shuffled"))  # shuffled: tails are permuted
+    # among the triples, a control of the same lengths
+
+    pattern = "general"
+    row_length = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        base = self._base
+        names = base.batch_spec(base.min_length)
+        inputs = {name for name in names if name.endswith("token")}
+        if base.pattern != "full" or inputs != {"token"} or base.name in NOT_GROWN:
+            raise ValueError(
+                f"base_objective {self.base_objective} must read one text, attend to "
+                "all of it, and not score each of its tokens, as mlm and "
+                "sequence_classification do"
+            )
+
+    def trunk(self, length: int) -> int:
+        """The columns of the base objective's rows."""
+        return length - int(length * self.branch_rate)
+
+    @functools.cached_property
+    def min_length(self) -> int:
+        lengths = range(self._base.min_length, 100 * self._base.min_length)
+        return next(n for n in lengths if self.trunk(n) >= self._base.min_length)
+
+    def text_spec(self, length: int) -> TextSpec:
+        return self._base.text_spec(self.trunk(length))
+
+    def tokens_read(self, length: int) -> float:
+        return self._base.tokens_read(self.trunk(length))
+
+    def evaluation_length(self, length: int) -> int:
+        return length
+
+    def num_sentinels(self, length: int) -> int:
+        return self._base.num_sentinels(self.trunk(length))
+
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        trunk = self.trunk(length)
+        one, two = (self._base.batch_spec(n) for n in (trunk, trunk + 8))
+        specs = {
+            name: ArraySpec((length,), spec.dtype)
+            if (spec.shape, two[name].shape) == ((trunk,), (trunk + 8,))
+            else spec
+            for name, spec in one.items()
+        }
+        return specs | input_specs(length, intervals=INTERVAL_ARRAYS)
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
+        """The rows of the base objective, then branches of their words.
+
+        Raises:
+          UserError: data.lexicon has no triples.
+        """
+        batch = self._base.corrupt(example, key, vocab, self.trunk(length))
+        group = {name: batch.pop(name) for name in INPUT_ARRAYS}
+        grown = sentence_tree.grow(
+            group,
+            self._branches(vocab),
+            vocab,
+            length,
+            visible=self.visible,
+            positions=self.positions,
+        )
+        for name, (shape, _) in self.batch_spec(length).items():
+            if name in batch and batch[name].shape[1:] != shape:
+                missing = shape[0] - batch[name].shape[1]
+                batch[name] = np.pad(batch[name], ((0, 0), (0, missing)))
+        return batch | grown
+
+    def _branches(self, vocab: VocabInfo) -> sentence_tree.Branches:
+        options = self.branches, self.branch_text, self.graph == "shuffled"
+        return _branches(graph.graph_of(vocab), *options, self.min_tokens)
+
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        return dataclasses.replace(self._base.needs(vocab), pattern=self.pattern)
+
+    def score_rows(self, example, scored, vocab, length, method) -> Any:
+        return self._base.score_rows(example, scored, vocab, length, method)
+
+    def for_scoring(self) -> objectives.Objective:
+        return self._base.for_scoring()
+
+
+@functools.lru_cache(maxsize=4)
+def _branches(
+    known: graph.Graph, most: int, text: str, shuffled: bool, min_tokens: int
+) -> sentence_tree.Branches:
+    return sentence_tree.make_branches(
+        known.lexicon, most, text, shuffled=shuffled, min_tokens=min_tokens
+    )
