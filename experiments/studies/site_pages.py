@@ -59,6 +59,7 @@ NAV = {
         "Use, export, serve": "docs/use.md",
         "Make models smaller": "docs/smaller.md",
         "Word vectors": "docs/word_vectors.md",
+        "Knowledge": "docs/knowledge.md",
         "Tables of papers": "docs/tables.md",
         "Pods": "docs/pods.md",
         "Packing": "docs/packing.md",
