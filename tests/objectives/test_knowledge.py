@@ -283,7 +283,7 @@ def test_linked_texts_and_their_table_reach_an_objective(tmp_path):
     names = (tmp_path / "D/names.tsv").read_text().splitlines()
     read = {names[n] for n in np.unique(batch["mention_read"]) if n}
     assert read == {"New York\ta", "Paris\tc\td"}
-    assert table.arrays["vectors"].shape == (8, 4)
+    assert table.arrays["vectors"].shape == (7, 4)  # May is a stop word
     stored = np.load(tmp_path / "D/entities.npz")
     paris = names.index("Paris\tc\td")
     np.testing.assert_allclose(stored["prior"][paris], [0.5, 0.5])
@@ -382,7 +382,7 @@ def test_a_published_encoders_parameters_have_the_names_of_berts(name):
 
 def _init(objective, net):
     batch = objective.corrupt(texts(20, [20] * 2, VOCAB), keys(2), VOCAB, 22)
-    batch = batch | make_constants(objective)
+    batch = jax.tree.map(jnp.asarray, batch | make_constants(objective))
     loss = lambda net: objective.loss(net, batch, None)  # noqa: E731
     return networks.unbox(networks.init(net, loss, jax.random.key(0)))
 
