@@ -286,7 +286,7 @@ def test_linked_texts_and_their_table_reach_an_objective(tmp_path):
     assert table.arrays["vectors"].shape == (7, 4)  # May is a stop word
     stored = np.load(tmp_path / "D/entities.npz")
     paris = names.index("Paris\tc\td")
-    np.testing.assert_allclose(stored["prior"][paris], [0.5, 0.5])
+    np.testing.assert_allclose(stored["prior"][paris], [0.75, 0.25])
     row = stored["candidate"][paris, 0]
     assert stored["vectors"][row].tolist() == [3, 1, 0, 0]
     shuffled = entities.constants(config.objective.entities, shuffled=True)
