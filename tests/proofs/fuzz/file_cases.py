@@ -166,7 +166,7 @@ def patches(name: str) -> list[Any]:
         return replaced()
     return [
         mock.patch.object(jax.config, "update"),
-        mock.patch(f"{train.__name__}.silence_orbax"),
+        mock.patch("launch.cli.silence_orbax"),
         mock.patch.object(timing, "TURN_SECONDS", 0.001),
         mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a prompt\n"))),
     ]
