@@ -49,6 +49,7 @@ NAV = {
     "How to": {
         "Your own files": "docs/howto/files.md",
         "Two objectives on your tasks": "docs/howto/compare.md",
+        "BabyLM, to a submission": "docs/howto/babylm.md",
         "Learning rates that work": "docs/howto/learning_rates.md",
         "My loss stays": "docs/howto/plateau.md",
         "One class alone is predicted": "docs/howto/one_class.md",
