@@ -13,7 +13,7 @@ intervals a query.
 
 # B batch, L length, K scored positions, R raw tokens an example, V vocabulary
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -128,6 +128,14 @@ class Lexicon(NamedTuple):
     triples: Triples | None = None  # of a knowledge graph whose entities are entries
 
 
+class Pieces(NamedTuple):
+    """The text of tokens, and the tokens of text."""
+
+    text: tuple[bytes, ...]  # [V]: UTF-8 of each entry, with the space before a word;
+    # a character may end in another one; special ids have none
+    encode: Callable[[str], np.ndarray]  # a word, or a part of one -> its ids [T] int32
+
+
 class VocabInfo(NamedTuple):
     """Token ids that an objective needs, and facts about the vocabulary and data."""
 
@@ -148,6 +156,7 @@ class VocabInfo(NamedTuple):
     num_corpora: int = 1  # of the training text: rows of a mixture are each of one
     starts_word: np.ndarray | None = None  # [V] bool: the token starts a word wherever
     # it is; None: all do
+    pieces: Pieces | None = None  # of words, whose text can be encoded anew
 
 
 class Example(NamedTuple):

@@ -3,10 +3,21 @@
 import jax
 import numpy as np
 
-from research.contract.batch import WORD, Example, Lexicon, Triples, VocabInfo
+from research.contract.batch import (
+    WORD,
+    Example,
+    Lexicon,
+    Pieces,
+    Triples,
+    VocabInfo,
+)
 from research.data import counter_rng
 
 LABELS = ("a", "b", "c")
+
+
+FIRST_CHARACTER = 0x4E00
+"""Token n is the one character n after it."""
 
 
 def vocab(size: int = 64, sentinels: int = 20, labels=LABELS) -> VocabInfo:
@@ -22,7 +33,15 @@ def vocab(size: int = 64, sentinels: int = 20, labels=LABELS) -> VocabInfo:
     spelling = tuple("" if s else f"w{n}" for n, s in enumerate(special))
     rest = labels, lexicon(ordinary), lower, count, spelling
     starts = special | ((np.arange(size) - 5 - sentinels) % 3 != 2)
-    return VocabInfo(size, *specials, ordinary, *rest, starts_word=starts)
+    pieces = Pieces(
+        tuple(
+            b"" if s else chr(FIRST_CHARACTER + n).encode()
+            for n, s in enumerate(special)
+        ),
+        lambda text: np.array([ord(c) - FIRST_CHARACTER for c in text], np.int32),
+    )
+    more = {"starts_word": starts, "pieces": pieces}
+    return VocabInfo(size, *specials, ordinary, *rest, **more)
 
 
 def lexicon(ordinary: np.ndarray) -> Lexicon:

@@ -152,7 +152,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             **{"high_mean": 0.6, "frequency_power": 0.02},
         },
     ],
-    "fim": [{}, {"only": "corrupt", "packed": True}],
+    "fim": [
+        {},
+        {"only": "corrupt", "packed": True},
+        {"spm_rate": 0.5, "cut": "character", "text_unit": "document"},
+    ],
     "joint": [{"parts": {"mlm": {"unit": "word"}, "next": {"objective": "lm"}}}],
     "sequence_classification": [
         {},

@@ -224,7 +224,7 @@ def _batch_settings(
 
 
 def _vocab_to_json(vocab: VocabInfo) -> dict[str, Any]:
-    fields = vocab._asdict()
+    fields = vocab._replace(pieces=None)._asdict()  # batches are not corrupted again
     if vocab.lexicon:
         lexicon = _arrays_to_lists(vocab.lexicon._asdict())
         if triples := vocab.lexicon.triples:

@@ -16,7 +16,7 @@ import sentencepiece
 import tokenizers
 from etils import epath
 
-from research.contract.batch import WORD, VocabInfo
+from research.contract.batch import WORD, Pieces, VocabInfo
 from research.contract.errors import UserError
 from research.data.cache import cached_meta, get_or_create
 from research.data.options import DataOptions
@@ -365,6 +365,7 @@ def find_special_tokens(
         lowercase_ids=_lowercase_ids(model.piece_bytes, size),
         spelling=_spelling(model, ordinary, size),
         starts_word=_starts_word(model, size),
+        pieces=_pieces(model, size),
     )
 
 
@@ -380,6 +381,20 @@ def _starts_word(
         is_own = word_boundaries.word_start_bytes(text)[0] if text else False
         starts[piece] = is_own or text[:1] == b" "
     return starts
+
+
+def _pieces(model: tokenizer_models.TokenizerModel, size: int) -> Pieces | None:
+    """The text of the pieces of words, and back; None: the entries are words."""
+    if model.tokenizer_type == "words":
+        return None
+    text = (*model.piece_bytes, *[b""] * (size - len(model.piece_bytes)))
+    return Pieces(text, functools.partial(_encode_part, model))
+
+
+def _encode_part(model: tokenizer_models.TokenizerModel, text: str) -> np.ndarray:
+    if not text:
+        return np.zeros(0, np.int32)
+    return model.encode([text]).token
 
 
 def _spelling(

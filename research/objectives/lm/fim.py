@@ -1,13 +1,16 @@
 """Fill in the middle: a causal model that also reads what comes after (Bavarian 2022).
 
-A text is cut at two uniform positions and read as prefix, suffix, middle, each preceded
-by a different sentinel, the first of which takes the place of bos. All three are
-scored, the sentinels are not; a separator at the end of the text ends the middle
-(section 3; bigcode-project/Megatron-LM, megatron/data/gpt_dataset.py).
+A text is cut at two uniform places and read as prefix, suffix, middle (PSM), each
+preceded by a different sentinel, the first of which takes the place of bos at the start
+of a row; or as first sentinel, second sentinel, suffix, third sentinel, prefix and
+middle (SPM, in the variant that shares its sentinels with PSM). All three parts are
+scored, the sentinels are not; a separator at the end of the text ends the last part
+(sections 3 and 4.2; bigcode-project/Megatron-LM, megatron/data/gpt_dataset.py).
 """
 
 # B batch, L length, R raw tokens an example
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,9 +18,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from research import networks, objectives
-from research.contract.batch import ArraySpec, Example, VocabInfo
+from research.contract.batch import WORD, ArraySpec, Example, Pieces, VocabInfo
 from research.contract.errors import UserError
-from research.contract.fields import fraction
+from research.contract.fields import choice, fraction
 from research.data import counter_rng
 from research.data.rows import TextSpec
 from research.objectives.layout.prompt import Prompt
@@ -30,9 +33,18 @@ NUM_SENTINELS = 3
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Reads L - 2 tokens; texts that are not rearranged are scored as `lm` does."""
+    """Reads L - 2 tokens; texts that are not rearranged are scored as `lm` does.
+
+    A row has at most two tokens more than its text: what is beyond is left out.
+    """
 
     rate: float = fraction(0.5)  # fraction of texts whose middle comes last
+    spm_rate: float = fraction(0.0)  # fraction of these in which the suffix comes first
+    # (Bavarian et al. 2022: 0.5)
+    cut: str = choice("token", ("token", "character"))  # between which texts are cut;
+    # character: the word of a cut is tokenized anew, on each side of it
+    text_unit: str = choice("row", ("row", "document"))  # what is cut: all text of a
+    # row, or each document in it alone ("context level", section 4.3)
 
     pattern = "causal"
     reads_separators = True
@@ -50,29 +62,79 @@ class Objective(objectives.Objective):
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Moves the middle to the end, then shifts the input as `lm` does."""
-        width, index = example.token.shape[1], np.arange(length)
-        length_B1 = example.length[:, None].astype(np.int64)
-        last = np.take_along_axis(example.token, np.maximum(length_B1 - 1, 0), axis=1)
-        size = length_B1 - ((last == vocab.eos_id) & (length_B1 > 0))  # of what is cut
-        cuts = (counter_rng.uniform(key, "cuts", 2) * (size + 1)).astype(np.int64)
-        begin, end = np.split(np.sort(cuts, axis=1), 2, axis=1)  # of the middle
-        middle = begin + size - end + 1  # where its sentinel is
-        shift = np.where(index < middle, end - begin - 1, begin - middle - 1)
-        source = np.where(index < begin, index, index + shift)
-        source = np.where(index < size + 2, source, size)  # the separator
-        moved = (counter_rng.uniform(key, "moved", 1) < self.rate) & (size > 0)
-        order = np.clip(np.where(moved, source, index), 0, width - 1)
-        token = np.take_along_axis(example.token, order, axis=1)
-        first_id, *others = vocab.sentinel_ids[:NUM_SENTINELS]
-        for sentinel, at in zip(others, (begin, middle), strict=True):
-            token = np.where(moved & (index == at), sentinel, token)
-        num_tokens = length_B1 + len(others) * moved
-        token = np.where(index < num_tokens, token, vocab.pad_id)
-        flags = np.zeros(token.shape, np.uint8)
-        text = example._replace(token=token, flags=flags, length=num_tokens[:, 0])
-        batch = lm.Objective().corrupt(text, key, vocab, length)
-        batch["token"][moved[:, 0], 0] = first_id
-        return batch | {"weight": batch["weight"] * ~np.isin(batch["target"], others)}
+        rows = zip(example.token, example.length, strict=True)
+        texts = [self._texts(*row, vocab) for row in rows]
+        most = max(map(len, texts), default=0)
+        cuts = counter_rng.uniform(key, "cuts", 2 * most).reshape(len(key), most, 2)
+        moved = counter_rng.uniform(key, "moved", most) < self.rate
+        suffix_first = counter_rng.uniform(key, "order", most) < self.spm_rate
+        token = np.full((len(key), length), vocab.pad_id, np.int32)
+        size = np.zeros(len(key), np.int32)
+        for row, ranges in enumerate(texts):
+            read, done = example.token[row], 0
+            parts = []
+            for number, (begin, end) in enumerate(ranges):
+                parts.append(read[done:begin])
+                done = end
+                if not moved[row, number]:
+                    parts.append(read[begin:end])
+                    continue
+                starts_word = example.flags[row, begin:end] & WORD > 0
+                three = self._cut(
+                    read[begin:end], starts_word, cuts[row, number], vocab
+                )
+                first, *others = _rearranged(
+                    *three, vocab, suffix_first=suffix_first[row, number]
+                )
+                if begin:  # else the first sentinel takes the place of bos
+                    parts.append(first)
+                parts += others
+            parts.append(read[done : example.length[row]])
+            joined = np.concatenate(parts)[: min(example.length[row] + 2, length)]
+            token[row, : len(joined)], size[row] = joined, len(joined)
+        text = example._replace(token=token, flags=np.zeros(token.shape, np.uint8))
+        batch = lm.Objective().corrupt(text._replace(length=size), key, vocab, length)
+        sentinels = vocab.sentinel_ids[:NUM_SENTINELS]
+        for row, ranges in enumerate(texts):
+            if ranges and ranges[0][0] == 0 and moved[row, 0]:
+                batch["token"][row, 0] = sentinels[0]
+        is_text = ~np.isin(batch["target"], sentinels)
+        return batch | {"weight": batch["weight"] * is_text}
+
+    def _texts(
+        self, token: np.ndarray, length: int, vocab: VocabInfo
+    ) -> list[tuple[int, int]]:
+        """(begin, end) of the texts of a row [R] that may be cut; none is empty."""
+        ends = [*np.flatnonzero(token[:length] == vocab.eos_id)]
+        if self.text_unit == "row":
+            ends = ends[-1:] if ends and ends[-1] == length - 1 else []
+            return [(0, each) for each in [*ends, length][:1] if each]
+        begins = [0, *(end + 1 for end in ends)]
+        pairs = zip(begins, [*ends, length], strict=True)
+        return [(begin, end) for begin, end in pairs if begin < end]
+
+    def _cut(
+        self,
+        token: np.ndarray,
+        starts_word: np.ndarray,
+        draws: np.ndarray,
+        vocab: VocabInfo,
+    ) -> list[np.ndarray]:
+        """Prefix, middle and suffix of a text [T], cut at two draws from [0, 1).
+
+        Raises:
+          UserError: it is cut between characters, which this vocabulary cannot say.
+        """
+        if self.cut == "token":
+            at = np.sort((draws * (len(token) + 1)).astype(np.int64))
+            return np.split(token, at)
+        if vocab.pieces is None:
+            raise UserError(
+                "objective.cut=character needs a vocabulary of pieces of words that "
+                "encodes text; set data.vocabulary to unigram, bpe, wordpiece or "
+                "bytebpe, or objective.cut=token"
+            )
+        return _cut_characters(token, starts_word, draws, vocab.pieces)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """The prompt of `lm`: the text is not rearranged."""
@@ -94,3 +156,60 @@ class Objective(objectives.Objective):
         """Terms: fim, and accuracy (not differentiated)."""
         readout = net.readout(net.states(batch))
         return masked_cross_entropy("fim", readout, batch), ()
+
+
+def _rearranged(
+    prefix: np.ndarray,
+    middle: np.ndarray,
+    suffix: np.ndarray,
+    vocab: VocabInfo,
+    *,
+    suffix_first: bool,
+) -> list[np.ndarray]:
+    """The six parts of a rearranged text, sentinels included, in their order."""
+    first, second, third = np.array(vocab.sentinel_ids[:NUM_SENTINELS])[:, None]
+    if suffix_first:
+        return [first, second, suffix, third, prefix, middle]
+    return [first, prefix, second, suffix, third, middle]
+
+
+def _cut_characters(
+    token: np.ndarray, starts_word: np.ndarray, draws: np.ndarray, pieces: Pieces
+) -> list[np.ndarray]:
+    """Prefix, middle and suffix [.] of a text [T], cut between its characters.
+
+    A word in which a cut is has the tokens of its parts. In a word that is no text,
+    since a row begins or ends in a character, the cut is before it.
+    """
+    text = [pieces.text[each] for each in token]
+    data, offset = b"".join(text), np.cumsum([0, *map(len, text)])
+    starts = np.append(starts_word, True)
+    starts[0] = True
+    word = np.flatnonzero(starts)  # tokens that begin words, and T
+    word_byte = offset[word]
+    is_character = np.frombuffer(data, np.uint8) & 0xC0 != 0x80
+    characters = np.append(np.flatnonzero(is_character), len(data))
+    cuts = [(0, 0)]  # number of the last word that begins before it, and bytes before
+    for at in np.sort(characters[(draws * len(characters)).astype(np.int64)]):
+        number = int(np.searchsorted(word_byte, at, "right")) - 1
+        whole = data[word_byte[number] : word_byte[min(number + 1, len(word) - 1)]]
+        cuts.append((number, at if _is_text(whole) else word_byte[number]))
+    cuts.append((len(word) - 1, len(data)))
+    parts = []
+    for (first, begin), (last, end) in itertools.pairwise(cuts):
+        first += begin > word_byte[first]  # the first word that is whole
+        if first > last:
+            parts.append(pieces.encode(data[begin:end].decode()))
+            continue
+        before = pieces.encode(data[begin : word_byte[first]].decode())
+        after = pieces.encode(data[word_byte[last] : end].decode())
+        parts.append(np.concatenate([before, token[word[first] : word[last]], after]))
+    return parts
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
