@@ -75,7 +75,8 @@ class DataOptions:
     pairs: str = choice("once", ("once", "each_copy"))  # when sentences are packed into
     # pairs or halves, with random cuts, lengths and second segments; each_copy: anew
     # for each of dupe_factor copies (BERT), or for each epoch if that is 0
-    lexicon: str = free_text("")  # a file of words, phrases, ...: entry<TAB>type a line
+    lexicon: str = free_text("", source="file")  # a file of words, phrases, ...:
+    # entry<TAB>type a line
     cache_dir: str = free_text("")  # vocabularies, ...; "": ~/.cache/palimpsest
     file_format: FileFormat | None = chosen("format")  # None: by the suffix of a file
 

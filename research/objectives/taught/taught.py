@@ -35,7 +35,7 @@ class Taught(composite.Composite):
 
     base_objective: str = choice("mlm", BASE_OBJECTIVES)
     base: tuple = ()  # fields of `base_objective` -> values; others have defaults
-    teacher: str = free_text("")  # a run's workdir, one of its checkpoints, or hf:DIR
+    teacher: str = free_text("", source="run")  # a workdir, a checkpoint, or hf:DIR
     teacher_model: tuple = model_of("teacher")  # the teacher's keys of
     # model; by default those of its run, or of the folder's config.json
     teacher_dtype: str = choice("float32", ("float32", "bfloat16"))  # of its parameters
