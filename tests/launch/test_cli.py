@@ -6,7 +6,7 @@ import pkgutil
 
 import pytest
 
-import launch
+import launch.commands
 from launch.backends import resources, submit
 from launch.cli import Parser, main, whole
 from research.contract.errors import UserError
@@ -14,11 +14,14 @@ from research.generation.options import Options
 
 
 def commands():
-    """The modules of `launch` that have a parser."""
-    found = pkgutil.iter_modules(launch.__path__, "launch.")
+    """The modules that have a parser."""
+    found = [*pkgutil.iter_modules(launch.__path__, "launch.")]
+    found += pkgutil.iter_modules(launch.commands.__path__, "launch.commands.")
     names = [each.name for each in found if not each.ispkg]
     modules = [importlib.import_module(n) for n in names if "huggingface" not in n]
-    return [module for module in modules if hasattr(module, "parser")]
+    found = [module for module in modules if hasattr(module, "parser")]
+    assert len(found) > 20
+    return found
 
 
 def _exit(run, *argv, capsys):
@@ -109,6 +112,20 @@ def test_a_misspelt_flag_is_told_before_the_one_that_is_missing():
         parser.parse_args([])
 
 
+@pytest.mark.parametrize(
+    "flag, key",
+    [
+        ("--lr", "optimizer.learning_rate"),
+        ("--learning_rate", "optimizer.learning_rate"),
+        ("--batch-size", "train.batch"),
+        ("--train.steps", "train.steps"),
+    ],
+)
+def test_a_config_key_that_is_given_as_a_flag_is_named(flag, key):
+    with pytest.raises(UserError, match=rf"did you mean --config\.{key}\?"):
+        Parser("A command.").parse_args([f"{flag}=1"])
+
+
 def test_a_required_flag_has_a_value(capsys):
     parser = Parser("A command.")
     parser.add_argument("--workdir", required=True)
@@ -135,6 +152,7 @@ def _raise(error):
         (IsADirectoryError("Cannot overwrite: /a/file is a directory"), 2),
         (MemoryError("Unable to allocate 9 TiB"), 2),
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 9 bytes"), 2),
+        (ModuleNotFoundError("No module named 'seqio'", name="seqio"), 2),
         (KeyboardInterrupt(), 130),
         (KeyboardInterrupt("it goes on from step 7"), 130),
     ],
