@@ -94,7 +94,8 @@ def make_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
         if is_bpe and one_space:
             data = _without_white_space(data)
         tokenizer = tokenizers.Tokenizer.from_str(data)
-        if is_bpe:
+        prefixes = vocabulary.keep_whitespace and vocabulary.model.prefixes_space
+        if is_bpe and not prefixes:
             tokenizer.pre_tokenizer = vocabulary.model.pre_tokenizer
         if one_space:
             steps = [vocabulary.model.normalizer]
@@ -174,6 +175,8 @@ def _of_sentencepiece(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     tokenizer = tokenizers.Tokenizer(model)
     white_space = _white_space(vocabulary)
     steps, rules = _one_space(MARK, white_space), proto.normalizer_spec
+    if rules.precompiled_charsmap:  # SentencePiece then takes a last mark for a space
+        steps.insert(0, normalizers.Replace(tokenizers.Regex(rf"{MARK}+(?=\s|$)"), ""))
     if rules.name in normalization.BY_CHARACTER:
         steps.insert(0, normalization.make_normalizer(rules.name))
     elif rules.precompiled_charsmap:

@@ -30,8 +30,9 @@ def token_offsets(text: str, vocabulary: Vocabulary) -> TokenOffsets:
     located = vocabulary.locate_units(units)
     size = np.array([len(sentences.spell_unit(unit)) for unit in units], np.int64)
     if vocabulary.keep_whitespace:  # units are all of the text
-        last = np.cumsum(size)
-        start = first = last - size
+        last = np.cumsum(size) - vocabulary.num_added_spaces(text)
+        start = last - size
+        first = np.maximum(start, 0)
     else:
         first = _find_units(text, units)
         has_space = [unit[0] not in _PREFIXES for unit in units]

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import itertools
 import json
+import operator
 import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -78,6 +79,7 @@ class TokenizerModel(Protocol):
     piece_bytes: list[bytes]  # [V] the UTF-8 of each; a word's mark is a space
     is_control: list[bool]  # [V] pieces that no text is encoded to
     adds_space: bool  # its files ask for a space before the first word of a text
+    prefixes_space: bool  # a text that begins without a space gets one
     cuts: str  # one of `CUTS`
     drops_units: bool  # a unit of which its normalizer leaves nothing has no token
     removed_spaces: str  # characters of `CONTROL_SPACES` that separate no words
@@ -95,6 +97,7 @@ class SentencePieceModel:
     """A SentencePiece model, unigram or BPE."""
 
     adds_space = True
+    prefixes_space = False
     cuts = "units"
 
     def __init__(self, data: bytes):
@@ -175,6 +178,14 @@ class HuggingFaceModel:
             self._guard = functools.partial(panics_as_errors, what)
         before = _steps(state.get("pre_tokenizer"), "pretokenizers")
         has_marks = any(step["type"] == "Metaspace" for step in before)
+        prefixes = [step.get("add_prefix_space", False) for step in before]
+        byte_level = [step["type"] == "ByteLevel" for step in before]
+        self.prefixes_space = any(map(operator.and_, prefixes, byte_level))
+        if self.prefixes_space and not byte_level[0]:
+            raise UserError(
+                "its pre_tokenizer cuts a text and then adds a space to each part "
+                "(add_prefix_space), which is not known here"
+            )
         self._by_space = self.tokenizer_type == "unigram" and has_marks
         self.drops_units = self._by_space or self.tokenizer_type == "wordpiece"
         self.removed_spaces = _removed_spaces(state) if self.drops_units else ""
@@ -239,6 +250,8 @@ class HuggingFaceModel:
             self._load(_unspellable(state))
             self.version = 3
         if self.tokenizer_type == "wordpiece" or self.removed_spaces:
+            self.version += 3
+        if self.prefixes_space:
             self.version += 3
 
     def _load(self, state: dict) -> None:
@@ -312,17 +325,20 @@ class HuggingFaceModel:
                 tokens = list(run)
                 pieces = [self.piece_bytes[encoding.ids[token]] for token in tokens]
                 letters = b"".join(pieces).decode("utf-8", "replace")
-                aligned = self._align(text[begin:end])
-                if len(aligned) == len(letters):
-                    sizes = [len(letter.encode()) for letter in letters]
-                    places = np.repeat(begin + np.array(aligned), sizes, axis=0)
-                    for token, place in zip(tokens, places.tolist(), strict=True):
-                        offsets[token] = tuple(place)
+                aligned = self._align(text[begin:end], letters)
+                sizes = [len(letter.encode()) for letter in letters[: len(aligned)]]
+                places = np.repeat(begin + np.array(aligned), sizes, axis=0).tolist()
+                for token, place in zip(tokens, places, strict=False):
+                    offsets[token] = tuple(place)
         return offsets
 
-    def _align(self, text: str) -> list[tuple[int, int]]:
-        """The characters of a text of which its normalizer makes each character."""
-        return self._aligner.encode(text, add_special_tokens=False).offsets
+    def _align(self, text: str, letters: str) -> list[tuple[int, int]]:
+        """The characters of a text of which its normalizer makes each of some letters;
+        [] if it does not make them."""
+        normal = self.normalizer.normalize_str(text) if self.normalizer else text
+        aligned = self._aligner.encode(text, add_special_tokens=False).offsets
+        start = normal.find(letters) if len(aligned) == len(normal) else -1
+        return aligned[start : start + len(letters)] if start >= 0 else []
 
     @functools.cached_property
     def _aligner(self) -> tokenizers.Tokenizer:
@@ -330,7 +346,7 @@ class HuggingFaceModel:
         if self.normalizer:
             model.normalizer = self.normalizer
         model.pre_tokenizer = tokenizers.pre_tokenizers.Split(
-            tokenizers.Regex("(?s)."), "isolated"
+            tokenizers.Regex(r"[\s\S]"), "isolated"
         )
         return model
 

@@ -94,10 +94,16 @@ class Vocabulary:
         """Whether `split` gives spans, in which the model may join units."""
         return self.keep_whitespace and self.model.cuts != "units"
 
+    def num_added_spaces(self, text: str) -> int:
+        """1 if units keep white space and begin with a space that the text lacks."""
+        adds = self.keep_whitespace and self.model.prefixes_space
+        return int(adds and text[:1] not in ("", " "))
+
     def split(self, text: str) -> list[str]:
         """The units of a text that are encoded one by one: see `CUTS`."""
         if not self.keep_whitespace:
             return sentences.split_units(text, self.model.removed_spaces)
+        text = " " * self.num_added_spaces(text) + text
         if self.model.cuts == "units":
             return sentences.split_literally(text)
         if self.model.cuts == "spans":
