@@ -78,7 +78,9 @@ class DataOptions:
     lexicon: str = free_text("")  # files, separated by commas, of words, phrases, ...:
     # entry<TAB>type a line; or of triples of a knowledge graph, whose entities are the
     # entries: head<TAB>relation<TAB>tail, or as OpenKE has them
-    lexicon_texts: str = free_text("")  # a file of lines name<TAB>text by which these
+    lexicon_texts: str = free_text(
+        "", source="file"
+    )  # a file of lines name<TAB>text by which these
     # entities and relations are spelled; "": by their names
     cache_dir: str = free_text("")  # vocabularies, ...; "": ~/.cache/palimpsest
     file_format: FileFormat | None = chosen("format")  # None: by the suffix of a file

@@ -149,10 +149,6 @@ PUBLISHED = (
 )
 """Models of the hub whose vocabularies anyone may download."""
 
-BARE = ("xlnet", "albert")
-"""Families whose spiece.model lacks the lower case and the accents that tokenizer.json
-takes away: that alone is compared."""
-
 
 def trained(lines, folder):
     """Name and tokenizer of each case; its family's old files go to the folder."""
@@ -188,7 +184,7 @@ def compare(folder: Path) -> int:
 
     made, wrong = json.loads((folder / IDS).read_text()), 0
     for name, expected in made["ids"].items():
-        for part in (SAVED,) if name in BARE else (RAW, SAVED):
+        for part in (RAW, SAVED):
             if not (folder / name / part).exists():
                 continue
             vocabulary = load_vocabulary(folder / name / part, 0)

@@ -8,6 +8,7 @@ computed once for each distinct unit.
 
 # U units
 
+import functools
 import re
 
 import numpy as np
@@ -42,9 +43,15 @@ _ABBREVIATION = re.compile(
 )
 
 
-def split_units(paragraph: str) -> list[str]:
-    """The units of one paragraph, in order; " ".join undoes it up to white space."""
+def split_units(paragraph: str, inside: str = "") -> list[str]:
+    """The units of one paragraph, in order; " ".join undoes it up to white space.
+
+    Args:
+      inside: white space that does not separate units.
+    """
     words = paragraph.split()
+    if inside and not paragraph.isprintable():
+        words = _word(inside).findall(paragraph)
     if paragraph.isascii() or not any(stop in paragraph for stop in _STOPS):
         return words
     units = []
@@ -53,6 +60,12 @@ def split_units(paragraph: str) -> list[str]:
         units.append(first)
         units.extend(JOINED + part for part in rest)
     return units
+
+
+@functools.cache
+def _word(inside: str) -> re.Pattern[str]:
+    """Pattern of text between white space other than `inside`."""
+    return re.compile(rf"(?:\S|[{re.escape(inside)}])+")
 
 
 def split_literally(text: str) -> list[str]:

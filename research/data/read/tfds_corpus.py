@@ -116,6 +116,7 @@ def corpus_of_builder(
     named = options.key() if options != AUTO else []
     named += [each for each in own.values() if each.endswith("_matched")]
     named += [SPLIT + whole] if chosen else []
+    named += ["answers 2"] if options.format == "squad" else []  # as formats.squad
     key = ["tfds", info.full_name, sizes, held_out, *named]
     arrays = TAGS if options.format == "conll" else {}
     classes = _class_names(info.features, options.label or "label")

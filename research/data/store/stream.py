@@ -353,6 +353,8 @@ def build_stream(
         cache_key["lines"] = 2  # raise it when such streams change
     if vocabulary.model.version > 1:
         cache_key["encoding"] = vocabulary.model.version
+    if any(each.per == "token" for each in corpus.arrays.values()):
+        cache_key["offsets"] = 2  # of tokens, which choose the values
     separator_ids = [] if separator == "none" else [vocabulary.vocab.eos_id]
     tokenizer = functools.partial(
         tokenize.StreamTokenizer, vocabulary, separator_ids, separator == "lines"

@@ -77,7 +77,7 @@ class StreamTokenizer:
                 units += self.vocabulary.split(text)
             else:
                 for paragraph in text.split("\n"):
-                    units += sentences.split_units(paragraph)
+                    units += self.vocabulary.split(paragraph)
                     units.append(_LINE_END)
             if self.separator_ids and not self.lines:
                 units.append(_SEPARATOR)

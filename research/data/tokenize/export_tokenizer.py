@@ -1,9 +1,8 @@
 """Writes a vocabulary as the tokenizer files that Hugging Face's AutoTokenizer loads.
 
 The tokenizer has the rules by which `Vocabulary.encode` cuts a text into units, so both
-give the same ids, with three exceptions. Hugging Face reads text that spells a special
-piece as this piece; skips a word of which a normalizer leaves nothing, which is unknown
-to a WordPiece vocabulary; and does not cut text after a Chinese full stop of which a
+give the same ids, with two exceptions. Hugging Face reads text that spells a special
+piece as this piece, and does not cut text after a Chinese full stop of which a
 normalizer makes another character, as NFKC makes ! of ！.
 """
 
@@ -26,7 +25,7 @@ TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 STOPS = "([^。！？｡]*[。！？｡]+[”’」』）》\"']*)"
 """Pattern of the end of a unit at Chinese full stops (`sentences.split_units`)."""
 
-_WHITE = tokenizers.Regex(r"[\s\x1c-\x1f]+")
+_WHITE = r"[\s\x1c-\x1f]"
 """White space of `str.split`, which a normalizer may take for something else."""
 
 Row = Sequence[tuple[int | str, int]]
@@ -95,11 +94,13 @@ def make_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
         if is_bpe and one_space:
             data = _without_white_space(data)
         tokenizer = tokenizers.Tokenizer.from_str(data)
-        if is_bpe:
+        prefixes = vocabulary.keep_whitespace and vocabulary.model.prefixes_space
+        if is_bpe and not prefixes:
             tokenizer.pre_tokenizer = vocabulary.model.pre_tokenizer
         if one_space:
             steps = [vocabulary.model.normalizer]
-            tokenizer.normalizer = normalizers.Sequence([*_one_space(" "), *steps])
+            spaces = _one_space(" ", _white_space(vocabulary))
+            tokenizer.normalizer = normalizers.Sequence([*spaces, *steps])
             cut = [tokenizer.pre_tokenizer] if tokenizer.pre_tokenizer else []
             tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_after_stops(), *cut])
     tokenizer.no_padding()
@@ -132,10 +133,19 @@ def _without_white_space(data: str) -> str:
     return json.dumps(state)
 
 
-def _one_space(mark: str) -> list[normalizers.Normalizer]:
+def _white_space(vocabulary: Vocabulary) -> normalizers.Normalizer:
+    """The step that makes one space of each run of white space between units."""
+    inside = "".join(f"\\x{ord(each):02x}" for each in vocabulary.model.removed_spaces)
+    spaces = f"[{_WHITE}&&[^{inside}]]" if inside else _WHITE
+    return normalizers.Replace(tokenizers.Regex(spaces + "+"), " ")
+
+
+def _one_space(
+    mark: str, white_space: normalizers.Normalizer
+) -> list[normalizers.Normalizer]:
     """Each unit starts with one mark, and has no other white space."""
     return [
-        normalizers.Replace(_WHITE, " "),
+        white_space,
         normalizers.Strip(),
         normalizers.Replace(" ", mark),
         normalizers.Prepend(mark),
@@ -163,12 +173,15 @@ def _of_sentencepiece(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
             byte_fallback=has_bytes,
         )
     tokenizer = tokenizers.Tokenizer(model)
-    steps, rules = _one_space(MARK), proto.normalizer_spec
+    white_space = _white_space(vocabulary)
+    steps, rules = _one_space(MARK, white_space), proto.normalizer_spec
+    if rules.precompiled_charsmap:  # SentencePiece then takes a last mark for a space
+        steps.insert(0, normalizers.Replace(tokenizers.Regex(rf"{MARK}+(?=\s|$)"), ""))
     if rules.name in normalization.BY_CHARACTER:
         steps.insert(0, normalization.make_normalizer(rules.name))
     elif rules.precompiled_charsmap:
         steps.insert(0, normalizers.Precompiled(rules.precompiled_charsmap))
-    steps.insert(0, normalizers.Replace(_WHITE, " "))
+    steps.insert(0, white_space)
     tokenizer.normalizer = normalizers.Sequence(steps)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(MARK, "merged_with_next"), _after_stops()]

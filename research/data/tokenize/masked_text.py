@@ -40,7 +40,8 @@ def _encode(
         text = text.removesuffix(" ") if before_mask else text
         units = vocabulary.split(text)
     else:
-        units = sentences.split_units(text)
-        if joined and units and not text[0].isspace():
+        units = vocabulary.split(text)
+        inside = vocabulary.model.removed_spaces
+        if joined and units and (text[0] in inside or not text[0].isspace()):
             units[0] = sentences.JOINED + units[0]
     return vocabulary.encode_units(units).token.tolist() if units else []

@@ -10,6 +10,17 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from research.contract.errors import UserError
+from research.data.tokenize.folder_rules import (
+    BARE,
+    QWEN_WORDS,
+    VOCAB_JSON,
+    VOCAB_TXT,
+    FolderRules,
+    apply_rules,
+    bert_normalizer,
+    read_rules,
+    report,
+)
 from research.data.tokenize.rust_panics import panics_as_errors
 from research.data.tokenize.tokenizer_models import (
     WORD_END,
@@ -28,8 +39,8 @@ NEVER_BEST = -1e4
 """The score of a piece that SentencePiece does not have: the pieces of its letters are
 always better."""
 MODEL_FILES = (
-    "tokenizer.model",
     "tokenizer.json",
+    "tokenizer.model",
     "vocab.txt",
     "spiece.model",
     "spm.model",
@@ -44,7 +55,7 @@ _SPECIAL = re.compile(r"\[\w+\]|<\S\w*>")
 
 def read_model(path: epath.Path) -> TokenizerModel:
     """The model in a file, or in a folder that holds one of `MODEL_FILES` or vocab.json
-    beside merges.txt.
+    beside merges.txt, with the rules of the folder (`folder_rules`).
 
     Raises:
       FileNotFoundError: there is no such file, or none that it needs beside it.
@@ -58,19 +69,32 @@ def read_model(path: epath.Path) -> TokenizerModel:
         raise FileNotFoundError(file)
     merges = file.with_name("merges.txt")
     try:
-        data = file.read_bytes()
+        data, rules = file.read_bytes(), read_rules(file.parent)
         if file.name == MARIAN_FILE:
             ids = file.with_name("vocab.json").read_bytes()
-            return parse_model(_marian_json(data, ids), "tokenizer.json")
-        if file.name == "vocab.json" and is_file(merges):
-            data = _bpe_json(data, merges.read_text("utf-8"))
-        return parse_model(data, file.name)
+            data = _marian_json(data, ids)
+        elif file.name == FAIRSEQ_FILE:
+            data = _fairseq_json(data)
+        elif file.name == "vocab.json" and is_file(merges):
+            data = _bpe_json(data, merges.read_text("utf-8"), rules)
+        elif file.suffix == ".txt":
+            data, rules = _read_vocab_txt(data.decode("utf-8-sig"), rules)
+        elif file.suffix == ".model" and rules.tokenizer_class in BARE:
+            data = _bare_json(data)
+        elif file.suffix != ".json":
+            return parse_model(data, file.name)
+        return parse_model(data, "tokenizer.json", rules)
     except UserError as error:
         raise UserError(f"data.vocabulary is {str(file)!r}: {error}") from error
 
 
-def parse_model(data: bytes, file_name: str) -> TokenizerModel:
-    """The model in the bytes of a file with that name.
+def parse_model(
+    data: bytes, file_name: str, rules: FolderRules | None = None
+) -> TokenizerModel:
+    """The model in the bytes of a tokenizer.json or of a SentencePiece model.
+
+    Args:
+      rules: those of its folder; None: it has none.
 
     Raises:
       UserError: the bytes are not a model of a known type.
@@ -78,11 +102,7 @@ def parse_model(data: bytes, file_name: str) -> TokenizerModel:
     try:
         if file_name.endswith(".json"):
             with panics_as_errors("it cannot be read"):
-                return HuggingFaceModel(data)
-        if file_name.endswith(".txt"):
-            return HuggingFaceModel(_convert_vocab_txt(data.decode("utf-8-sig")))
-        if file_name == FAIRSEQ_FILE:
-            return HuggingFaceModel(_fairseq_json(data))
+                return HuggingFaceModel(apply_rules(rules, data) if rules else data)
         return SentencePieceModel(data)
     except UserError:
         raise
@@ -119,29 +139,59 @@ def words_json(
     return model.to_str().encode("utf-8")
 
 
-def _convert_vocab_txt(text: str) -> bytes:
-    """A `tokenizer.json` of a `vocab.txt`.
+def _read_vocab_txt(text: str, rules: FolderRules) -> tuple[bytes, FolderRules]:
+    """A `tokenizer.json` of a `vocab.txt`, and the rules with the case of its text.
 
-    It lowercases text if no piece, but special ones, has a capital letter.
+    Without a tokenizer_config.json, text is lowercased if no piece, but special ones,
+    has a capital letter.
+
+    Raises:
+      UserError: it is of a class that is not known, or no piece is of unknown text.
     """
+    _check_class(rules, VOCAB_TXT, "vocab.txt")
     pieces = text.replace("\r\n", "\n").split("\n")
     pieces = pieces[:-1] if pieces[-1] == "" else pieces
-    lowercase = all(p == p.lower() for p in pieces if not _SPECIAL.fullmatch(p))
-    unknown = [piece for piece in ("[UNK]", "<unk>") if piece in pieces]
+    has_case = any(p != p.lower() for p in pieces if not _SPECIAL.fullmatch(p))
+    if "do_lower_case" not in rules.keys:
+        lowercase = rules.has_config or not has_case
+        if has_case and rules.tokenizer_class:
+            does = "lowercased, as by transformers" if lowercase else "not lowercased"
+            report(
+                "vocab.txt has capital letters, and no tokenizer_config.json with "
+                f"do_lower_case is next to it: text is {does}"
+            )
+        rules = rules._replace(keys={**rules.keys, "do_lower_case": lowercase})
+    unknown = [p for p in (rules.unknown, "[UNK]", "<unk>") if p and p in pieces]
     if not unknown:
         raise UserError("a vocab.txt is a WordPiece vocabulary with a line [UNK]")
-    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    return wordpiece_json(pieces, unknown[0], normalizer)
+    rule = bert_normalizer(rules)
+    del rule["type"]
+    normalizer = normalizers.BertNormalizer(**rule)
+    return wordpiece_json(pieces, unknown[0], normalizer), rules
 
 
-def _bpe_json(vocab_json: bytes, merges: str) -> bytes:
+def _check_class(rules: FolderRules, known: Sequence[str], file: str) -> None:
+    """Raises UserError: a tokenizer has another class than the ones that are known."""
+    if rules.tokenizer_class not in known:
+        raise UserError(
+            f"{file} of a {rules.tokenizer_class} is not known here; known: "
+            f"{', '.join(filter(None, known))}; write its tokenizer.json where "
+            "transformers is: AutoTokenizer.from_pretrained(DIR).save_pretrained(NEW)"
+        )
+
+
+def _bpe_json(vocab_json: bytes, merges: str, rules: FolderRules) -> bytes:
     """A `tokenizer.json` of the files vocab.json and merges.txt.
 
     Byte-level BPE has GPT-2's rules (transformers, models/gpt2/tokenization_gpt2.py).
     Pieces that mark the ends of words have GPT's, which are BERT's in lower case
     (models/openai/tokenization_openai.py): GPT's own code repaired the text by ftfy and
     cut it by spaCy.
+
+    Raises:
+      UserError: it is of a class that is not known.
     """
+    _check_class(rules, VOCAB_JSON, "vocab.json")
     vocabulary = json.loads(vocab_json)
     lines = [line for line in merges.split("\n") if not line.startswith("#version")]
     pairs = [tuple(line.split(" ")) for line in lines if line.strip()]
@@ -156,6 +206,12 @@ def _bpe_json(vocab_json: bytes, merges: str) -> bytes:
         model = tokenizers.Tokenizer(models.BPE(vocabulary, pairs))
         model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         model.decoder = decoders.ByteLevel()
+        if rules.tokenizer_class in ("GPTNeoXTokenizer", "Qwen2Tokenizer"):
+            model.normalizer = normalizers.NFC()
+        if rules.tokenizer_class == "Qwen2Tokenizer":
+            words = pre_tokenizers.Split(tokenizers.Regex(QWEN_WORDS), "isolated")
+            spelled = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+            model.pre_tokenizer = pre_tokenizers.Sequence([words, spelled])
     special = [p for p in vocabulary if re.fullmatch(r"</?\|?\w+\|?>", p)]
     model.add_special_tokens(special)
     return model.to_str().encode("utf-8")
@@ -198,6 +254,18 @@ def _fairseq_json(data: bytes) -> bytes:
     pieces += [(each.piece, each.score) for each in proto.pieces[3:]]
     pieces += [("<mask>", 0.0)]
     return _unigram_json(proto, pieces, [*FAIRSEQ_SPECIALS, "<mask>"])
+
+
+def _bare_json(data: bytes) -> bytes:
+    """A `tokenizer.json` of a SentencePiece model of `BARE`."""
+    proto = sentencepiece_model_pb2.ModelProto.FromString(data)
+    pieces = [(each.piece, each.score) for each in proto.pieces]
+    special = [
+        each.piece
+        for each in proto.pieces
+        if each.type in (each.CONTROL, each.UNKNOWN) or _SPECIAL.fullmatch(each.piece)
+    ]
+    return _unigram_json(proto, pieces, special)
 
 
 def _unigram_json(

@@ -2,6 +2,7 @@
 
 # T tokens, U units
 
+import unicodedata
 from typing import NamedTuple
 
 import numpy as np
@@ -20,52 +21,55 @@ class TokenOffsets(NamedTuple):
 def token_offsets(text: str, vocabulary: Vocabulary) -> TokenOffsets:
     """The characters (code points) of each token of a text, without its separator.
 
-    In a unit the characters of its pieces are counted. If their number differs from the
-    unit's (normalised or unknown text), each piece stands for the whole unit.
+    They are aligned by the vocabulary's normalizer. All tokens of a character stand for
+    it; the mark of a word's start stands for the word's first character. A letter of
+    which the normalizer makes nothing of its own, such as a combining mark that it
+    removes or joins to the letter before, belongs to the token before it.
     """
     units = vocabulary.split(text)
-    if vocabulary.joins_units:
-        return _of_spans(text, units, vocabulary)
-    encoded = vocabulary.encode_units(units)
-    unit_begin, unit_size = np.empty((2, len(units)), np.int64)
-    position = 0
-    for number, unit in enumerate(units):
-        surface = unit[1:] if unit[0] in _PREFIXES else unit
-        position = text.index(surface, position)
-        unit_begin[number], unit_size[number] = position, len(surface)
-        position += len(surface)
-    kept = np.flatnonzero(encoded.count)  # others have no token
-    units, count = [units[number] for number in kept], encoded.count[kept]
-    unit_begin, unit_size = unit_begin[kept], unit_size[kept]
-    size = vocabulary.piece_characters[encoded.token]
-    unit = np.repeat(np.arange(len(units)), count)
-    through = np.cumsum(size)
-    first = np.cumsum(count) - count
-    before_unit = (through - size)[first] if len(units) else through
-    total = np.add.reduceat(size, first) if len(units) else through
-    spaces = np.array([not each.startswith(_PREFIXES) for each in units], np.int64)
-    spaces = np.where(total == unit_size + spaces, spaces, 0)
-    end = through - before_unit[unit] - spaces[unit]
-    begin = np.maximum(end - size, 0)
-    end = np.maximum(end, begin + 1)  # a piece that is a space, or part of a character
-    exact = (total == unit_size + spaces)[unit]
-    begin = np.where(exact, np.minimum(begin, unit_size[unit] - 1), 0)
-    end = np.where(exact, np.minimum(end, unit_size[unit]), unit_size[unit])
-    return TokenOffsets(unit_begin[unit] + begin, unit_begin[unit] + end)
-
-
-def _of_spans(text: str, spans: list[str], vocabulary: Vocabulary) -> TokenOffsets:
-    """The characters of the tokens of spans, by the tokenizer, which knows them."""
-    located = vocabulary.locate_units(spans)
-    size = np.array([len(sentences.spell_unit(span)) for span in spans], np.int64)
-    first = np.repeat(np.cumsum(size) - size, located.count)
-    begin, end = first + located.begin, first + located.end
-    shown = [text[a:b] for a, b in zip(begin, end, strict=True)]
-    spaces = [len(each) - len(each.lstrip()) for each in shown]
-    return TokenOffsets(np.where(begin + spaces < end, begin + spaces, begin), end)
+    located = vocabulary.locate_units(units)
+    size = np.array([len(sentences.spell_unit(unit)) for unit in units], np.int64)
+    if vocabulary.keep_whitespace:  # units are all of the text
+        last = np.cumsum(size) - vocabulary.num_added_spaces(text)
+        start = last - size
+        first = np.maximum(start, 0)
+    else:
+        first = _find_units(text, units)
+        has_space = [unit[0] not in _PREFIXES for unit in units]
+        start = first - np.array(has_space, np.int64)
+        last = start + size
+    unit = np.repeat(np.arange(len(units)), located.count)
+    begin = np.clip(start[unit] + located.begin, first[unit], last[unit] - 1)
+    end = np.clip(start[unit] + located.end, begin + 1, last[unit])
+    limit = last[unit]
+    limit[:-1] = np.minimum(limit[:-1], begin[1:])
+    for token in np.flatnonzero(end < limit):
+        while end[token] < limit[token] and _belongs(text[end[token]]):
+            end[token] += 1
+    if vocabulary.keep_whitespace:
+        shown = [text[a:b] for a, b in zip(begin, end, strict=True)]
+        spaces = np.array([len(s) - len(s.lstrip()) for s in shown], np.int64)
+        begin = np.where(begin + spaces < end, begin + spaces, begin)
+    return TokenOffsets(begin, end)
 
 
 _PREFIXES = (sentences.JOINED, sentences.NO_SPACE)
+
+
+def _find_units(text: str, units: list[str]) -> np.ndarray:
+    """[U] int64: where the units of a text start, between white space."""
+    begin, position = np.empty(len(units), np.int64), 0
+    for number, unit in enumerate(units):
+        surface = unit[1:] if unit[0] in _PREFIXES else unit
+        begin[number] = text.index(surface, position)
+        position = begin[number] + len(surface)
+    return begin
+
+
+def _belongs(character: str) -> bool:
+    """Whether a character without a token is part of the letter before it: white space
+    and control and format characters are not."""
+    return unicodedata.category(character)[0] not in "CZ"
 
 
 def first_token_at(offsets: TokenOffsets, character: int | np.ndarray) -> np.ndarray:

@@ -11,9 +11,10 @@ import contextlib
 import functools
 import itertools
 import json
+import operator
 import re
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import sentencepiece
@@ -38,6 +39,11 @@ PATTERNS = ("normalizer", "pre_tokenizer")
 """Parts of a `tokenizer.json` that may have regular expressions, which may panic."""
 
 
+CONTROL_SPACES = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
+"""White space of `str.split` that is a control character: BERT's tokenizer removes it,
+as does SentencePiece's rule nmt_nfkc but for U+000C and U+0085."""
+
+
 CUTS = ("units", "spans", "texts")
 """Where white space is kept, what a model encodes by itself: units of
 `sentences.split_literally`, if it cuts text by GPT-2's pattern; spans of
@@ -54,7 +60,8 @@ class EncodedUnits(NamedTuple):
 class LocatedTokens(NamedTuple):
     """The tokens of several texts, concatenated, and the characters that they encode.
 
-    The tokens of a character that has several all have its place.
+    The tokens of a character that has several all have its place; one that encodes no
+    character, such as the mark of a word's start, may have none.
     """
 
     token: np.ndarray  # [T] int32
@@ -72,18 +79,25 @@ class TokenizerModel(Protocol):
     piece_bytes: list[bytes]  # [V] the UTF-8 of each; a word's mark is a space
     is_control: list[bool]  # [V] pieces that no text is encoded to
     adds_space: bool  # its files ask for a space before the first word of a text
+    prefixes_space: bool  # a text that begins without a space gets one
     cuts: str  # one of `CUTS`
     drops_units: bool  # a unit of which its normalizer leaves nothing has no token
+    removed_spaces: str  # characters of `CONTROL_SPACES` that separate no words
     version: int  # another one where a change here gives a text other tokens or flags
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
         """The tokens of units; each starts with a space or joins the unit before it."""
+
+    def locate(self, texts: Sequence[str]) -> LocatedTokens:
+        """The tokens of units, and the characters of each by the normalizer's
+        alignment."""
 
 
 class SentencePieceModel:
     """A SentencePiece model, unigram or BPE."""
 
     adds_space = True
+    prefixes_space = False
     cuts = "units"
 
     def __init__(self, data: bytes):
@@ -93,6 +107,7 @@ class SentencePieceModel:
         rules = proto.normalizer_spec
         self.drops_units = bool(rules.precompiled_charsmap)
         self.version = 2 if self.drops_units else 1
+        self.removed_spaces = ""
         rules.add_dummy_prefix = False  # units have their own space
         rules.remove_extra_whitespaces = self.drops_units
         processor = _processor(proto)
@@ -106,6 +121,12 @@ class SentencePieceModel:
                 escape_whitespaces=False,
                 remove_extra_whitespaces=False,
             ).normalize
+            self.removed_spaces = "".join(
+                space
+                for space in CONTROL_SPACES
+                if self._normalize(f"a{space}b") == "ab"
+            )
+            self.version = 4 if self.removed_spaces else 2
         ids = range(len(processor))
         self.pieces = [processor.id_to_piece(i) for i in ids]
         self.is_control = [
@@ -123,14 +144,23 @@ class SentencePieceModel:
         _refuse_long_pieces(self)
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
-        options = {"return_type": int, "num_threads": 1}
+        return _concatenate(self._encode_units(units, int))
+
+    def locate(self, texts: Sequence[str]) -> LocatedTokens:
+        found = self._encode_units(texts, "offset_mapping")
+        return _located(
+            [each["ids"] for each in found],
+            [each["offsets"] for each in found],
+            texts if self.drops_units else (),
+        )
+
+    def _encode_units(self, units: Sequence[str], return_type: Any) -> list:
+        options = {"return_type": return_type, "num_threads": 1}
         if not self.drops_units:
-            return _concatenate(self._encode(list(units), **options))
+            return self._encode(list(units), **options)
         encode_words = functools.partial(self._encode_words, **options)
         encode_joined = functools.partial(self._encode, **options)
-        return _concatenate(
-            _encode_by_space(units, encode_words, encode_joined, self._normalize)
-        )
+        return _encode_by_space(units, encode_words, encode_joined, self._normalize)
 
 
 class HuggingFaceModel:
@@ -148,7 +178,17 @@ class HuggingFaceModel:
             self._guard = functools.partial(panics_as_errors, what)
         before = _steps(state.get("pre_tokenizer"), "pretokenizers")
         has_marks = any(step["type"] == "Metaspace" for step in before)
-        self.drops_units = self.tokenizer_type == "unigram" and has_marks
+        prefixes = [step.get("add_prefix_space", False) for step in before]
+        byte_level = [step["type"] == "ByteLevel" for step in before]
+        self.prefixes_space = any(map(operator.and_, prefixes, byte_level))
+        if self.prefixes_space and not byte_level[0]:
+            raise UserError(
+                "its pre_tokenizer cuts a text and then adds a space to each part "
+                "(add_prefix_space), which is not known here"
+            )
+        self._by_space = self.tokenizer_type == "unigram" and has_marks
+        self.drops_units = self._by_space or self.tokenizer_type == "wordpiece"
+        self.removed_spaces = _removed_spaces(state) if self.drops_units else ""
         self._load(state)
         vocabulary = self._model.get_vocab(with_added_tokens=True)
         last = max(vocabulary.values())
@@ -209,11 +249,15 @@ class HuggingFaceModel:
         if self._spells_control():
             self._load(_unspellable(state))
             self.version = 3
+        if self.tokenizer_type == "wordpiece" or self.removed_spaces:
+            self.version += 3
+        if self.prefixes_space:
+            self.version += 3
 
     def _load(self, state: dict) -> None:
         """Makes the tokenizers of units from the state of a `tokenizer.json`."""
         self._model = _text_tokenizer(_of_units(state))
-        if self.drops_units:
+        if self._by_space:
             self._word_model = _text_tokenizer(_of_words(state))
 
     def _spells_control(self) -> bool:
@@ -238,23 +282,73 @@ class HuggingFaceModel:
             return self._encode(units)
 
     def _encode(self, units: Sequence[str]) -> EncodedUnits:
-        encode_joined = functools.partial(_encode_batch, self._model)
-        if not self.drops_units:
-            return _concatenate(encode_joined(units))
-        encode_words = functools.partial(_encode_batch, self._word_model)
-        normalize = self._model.normalizer.normalize_str
-        return _concatenate(
-            _encode_by_space(units, encode_words, encode_joined, normalize)
-        )
+        found = self._encode_units(units, tokenizers.Tokenizer.encode_batch_fast)
+        return _concatenate([encoding.ids for encoding in found])
 
     def locate(self, texts: Sequence[str]) -> LocatedTokens:
-        """The tokens of texts, and the characters of each."""
         with self._guard():
-            encodings = self._model.encode_batch(list(texts), add_special_tokens=False)
-        encoded = _concatenate([encoding.ids for encoding in encodings])
-        offsets = [pair for encoding in encodings for pair in encoding.offsets]
-        begin, end = np.array(offsets, np.int64).reshape(-1, 2).T
-        return LocatedTokens(*encoded, begin, end)
+            found = self._encode_units(texts, tokenizers.Tokenizer.encode_batch)
+            offsets = [encoding.offsets for encoding in found]
+            if self.tokenizer_type == "unigram":
+                offsets = list(map(self._part_bytes, texts, found))
+        ids = [encoding.ids for encoding in found]
+        return _located(ids, offsets, texts if self._by_space else ())
+
+    def _encode_units(
+        self, units: Sequence[str], encode: Callable
+    ) -> list[tokenizers.Encoding]:
+        def encode_joined(units: Sequence[str]) -> list[tokenizers.Encoding]:
+            return encode(self._model, list(units), add_special_tokens=False)
+
+        def encode_words(units: Sequence[str]) -> list[tokenizers.Encoding]:
+            return encode(self._word_model, list(units), add_special_tokens=False)
+
+        if not self._by_space:
+            return encode_joined(units)
+        normalize = self._model.normalizer.normalize_str
+        return _encode_by_space(units, encode_words, encode_joined, normalize)
+
+    def _part_bytes(
+        self, text: str, encoding: tokenizers.Encoding
+    ) -> list[tuple[int, int]]:
+        """The offsets of a text's tokens, where each token of a byte has those of its
+        character; the library gives it those of all unknown characters in succession.
+        """
+        offsets = list(encoding.offsets)
+        text = text.removeprefix(" ") if self._by_space else text
+        is_byte = [bool(_BYTE.fullmatch(piece)) for piece in encoding.tokens]
+        runs = itertools.groupby(
+            range(len(offsets)), lambda token: (is_byte[token], offsets[token])
+        )
+        for (of_bytes, (begin, end)), run in runs:
+            if of_bytes and end - begin > 1:
+                tokens = list(run)
+                pieces = [self.piece_bytes[encoding.ids[token]] for token in tokens]
+                letters = b"".join(pieces).decode("utf-8", "replace")
+                aligned = self._align(text[begin:end], letters)
+                sizes = [len(letter.encode()) for letter in letters[: len(aligned)]]
+                places = np.repeat(begin + np.array(aligned), sizes, axis=0).tolist()
+                for token, place in zip(tokens, places, strict=False):
+                    offsets[token] = tuple(place)
+        return offsets
+
+    def _align(self, text: str, letters: str) -> list[tuple[int, int]]:
+        """The characters of a text of which its normalizer makes each of some letters;
+        [] if it does not make them."""
+        normal = self.normalizer.normalize_str(text) if self.normalizer else text
+        aligned = self._aligner.encode(text, add_special_tokens=False).offsets
+        start = normal.find(letters) if len(aligned) == len(normal) else -1
+        return aligned[start : start + len(letters)] if start >= 0 else []
+
+    @functools.cached_property
+    def _aligner(self) -> tokenizers.Tokenizer:
+        model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, "a"))
+        if self.normalizer:
+            model.normalizer = self.normalizer
+        model.pre_tokenizer = tokenizers.pre_tokenizers.Split(
+            tokenizers.Regex(r"[\s\S]"), "isolated"
+        )
+        return model
 
 
 def _has_gpt2_pattern(state: dict) -> bool:
@@ -282,11 +376,14 @@ def _text_tokenizer(state: dict) -> tokenizers.Tokenizer:
     return model
 
 
-def _encode_batch(
-    model: tokenizers.Tokenizer, texts: Sequence[str]
-) -> list[Sequence[int]]:
-    encodings = model.encode_batch_fast(list(texts), add_special_tokens=False)
-    return [encoding.ids for encoding in encodings]
+def _removed_spaces(state: dict) -> str:
+    """The characters of `CONTROL_SPACES` at which a `tokenizer.json` cuts no word."""
+    rules = {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}
+    rules |= {name: state.get(name) for name in PATTERNS}
+    model = tokenizers.Tokenizer.from_str(json.dumps(rules))
+    words = model.encode_batch([f"a{space}b" for space in CONTROL_SPACES])
+    pairs = zip(CONTROL_SPACES, words, strict=True)
+    return "".join(space for space, word in pairs if len(word) == 1)
 
 
 def _encode_by_space(
@@ -294,14 +391,14 @@ def _encode_by_space(
     encode_words: Callable[[list[str]], Sequence],
     encode_joined: Callable[[list[str]], Sequence],
     normalize: Callable[[str], str],
-) -> list[Sequence[int]]:
-    """The ids of units, of which those after a space are encoded as texts.
+) -> list:
+    """The encodings of units, of which those after a space are encoded as texts.
 
     So the spaces that a normalizer makes at a unit's edge are one with its own.
 
     Args:
-      encode_words: the ids of texts, as the model file has them.
-      encode_joined: the ids of texts to which no space is added.
+      encode_words: encodings of texts without their space, by the model file's rules.
+      encode_joined: encodings of texts to which no space is added.
       normalize: the text of a unit, with the spaces at its edge.
     """
     is_word = [unit[0] == " " or normalize(unit)[:1] == " " for unit in units]
@@ -445,9 +542,32 @@ def _concatenate(ids_of_units: Sequence[Sequence[int]]) -> EncodedUnits:
     return EncodedUnits(np.fromiter(ids, np.int32, int(count.sum())), count)
 
 
+def _located(
+    ids: Sequence[Sequence[int]],
+    offsets: Sequence[Sequence[tuple[int, int]]],
+    texts: Sequence[str],
+) -> LocatedTokens:
+    """The tokens of units, with their places.
+
+    Args:
+      texts: the units, if they were encoded without their spaces; (): with them.
+    """
+    token, count = _concatenate(ids)
+    pairs = list(itertools.chain.from_iterable(offsets))
+    begin, end = np.array(pairs, np.int64).reshape(-1, 2).T
+    if texts:
+        spaces = np.array([text[:1] == " " for text in texts], np.int64)
+        begin, end = begin + np.repeat(spaces, count), end + np.repeat(spaces, count)
+    return LocatedTokens(token, count, begin, end)
+
+
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+"""How SentencePiece spells the piece of a byte."""
+
+
 def _sentencepiece_bytes(piece: str) -> bytes:
     """The bytes of a piece as SentencePiece spells it; "<0x0A>" is a byte."""
-    if re.fullmatch(r"<0x[0-9A-F]{2}>", piece):
+    if _BYTE.fullmatch(piece):
         return bytes([int(piece[3:-1], 16)])
     return piece.replace(MARK, " ").encode()
 

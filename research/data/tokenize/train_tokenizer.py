@@ -180,8 +180,7 @@ def _train_wordpiece(lines: Iterable[str], options: Options) -> bytes:
     """
     _, size, sentinels, _, name = options
     normalizer = normalization.make_normalizer(name, bert=True)
-    plain = normalization.make_normalizer(name)
-    letters = _frequent_letters(lines, plain, max_pieces=size // 2)
+    letters = _frequent_letters(lines, normalizer, max_pieces=size // 2)
     own_word = zip(letters, _is_own_word(letters), strict=True)
     inside = ["##" + letter for letter, is_own in own_word if not is_own]
     initial = [*special_pieces(sentinels), *letters, *inside]
@@ -203,7 +202,7 @@ def _train_wordpiece(lines: Iterable[str], options: Options) -> bytes:
 
 
 def _frequent_letters(
-    lines: Iterable[str], normalizer: Normalizer | None, max_pieces: int
+    lines: Iterable[str], normalizer: Normalizer, max_pieces: int
 ) -> list[str]:
     """The most frequent letters, which cover a fraction 1 - 1e-4 of normalized text.
 
@@ -212,7 +211,7 @@ def _frequent_letters(
     """
     counts: collections.Counter[str] = collections.Counter()
     for line in lines:
-        counts.update(normalizer.normalize_str(line) if normalizer else line)
+        counts.update(normalizer.normalize_str(line))
     del counts[" "]
     letters = sorted(counts, key=lambda letter: (-counts[letter], letter))
     covered = np.cumsum([counts[letter] for letter in letters]) / counts.total()

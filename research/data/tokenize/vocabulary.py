@@ -61,9 +61,13 @@ class Vocabulary:
 
     If white space is not kept, a run of it becomes one space, and at the ends of a text
     it is removed; WordPiece also loses white space around punctuation, and unknown
-    text. White space is that of `str.split`, so U+001C and U+0085 are, too; official
-    tokenizers take these for text or remove them. SentencePiece decodes its mark,
-    U+2581, as a space. What a normalizer (`data.normalizer`) removes is lost, too.
+    text. White space is that of `str.split`, without the control characters that the
+    model removes (`removed_spaces`): WordPiece removes all control and format
+    characters (google-research/bert, tokenization.py, _clean_text) and, as
+    transformers, those of private use. Other models take U+001C and U+0085 for white
+    space; their official tokenizers take these for text. SentencePiece decodes its
+    mark, U+2581, as a space. What a normalizer (`data.normalizer`) removes is lost,
+    too.
     """
 
     model: tokenizer_models.TokenizerModel
@@ -96,10 +100,16 @@ class Vocabulary:
         """Whether `split` gives spans, in which the model may join units."""
         return self.keep_whitespace and self.model.cuts != "units"
 
+    def num_added_spaces(self, text: str) -> int:
+        """1 if units keep white space and begin with a space that the text lacks."""
+        adds = self.keep_whitespace and self.model.prefixes_space
+        return int(adds and text[:1] not in ("", " "))
+
     def split(self, text: str) -> list[str]:
         """The units of a text that are encoded one by one: see `CUTS`."""
         if not self.keep_whitespace:
-            return sentences.split_units(text)
+            return sentences.split_units(text, self.model.removed_spaces)
+        text = " " * self.num_added_spaces(text) + text
         if self.model.cuts == "units":
             return sentences.split_literally(text)
         if self.model.cuts == "spans":
@@ -107,7 +117,7 @@ class Vocabulary:
         return [sentences.NO_SPACE + text] if text else []
 
     def encode_units(self, units: Sequence[str]) -> Encoded:
-        """The tokens of units of `split`, or of `sentences.split_units`."""
+        """The tokens of units of `split`."""
         if self.joins_units:
             return self._encode_spans(units)
         token, count = self._encode_each(units)
@@ -124,9 +134,12 @@ class Vocabulary:
         return tokenizer_models.EncodedUnits(token, count)
 
     def locate_units(self, units: Sequence[str]) -> tokenizer_models.LocatedTokens:
-        """The tokens of units, at least one each, with their places in the units."""
+        """The tokens of units, with their places in the units, spaces before them
+        included; at least one each unless the model `drops_units`."""
         texts = list(map(sentences.spell_unit, units))
         token, count, begin, end = self.model.locate(texts)
+        if self.model.drops_units:
+            return tokenizer_models.LocatedTokens(token, count, begin, end)
         empty = np.flatnonzero(count == 0)
         at = (np.cumsum(count) - count)[empty]
         return tokenizer_models.LocatedTokens(
@@ -194,13 +207,6 @@ class Vocabulary:
     def _piece_length(self) -> np.ndarray:
         """[V] int64: the bytes of each piece."""
         return np.array([len(text) for text in self._piece_bytes], np.int64)
-
-    @functools.cached_property
-    def piece_characters(self) -> np.ndarray:
-        """[V] int64: characters that begin in each piece, marks of words not."""
-        characters = [sum(b & 0xC0 != 0x80 for b in each) for each in self._piece_bytes]
-        spaces = self._starts_with_space.astype(int) + self._ends_word
-        return np.array(characters, np.int64) - spaces
 
     @functools.cached_property
     def begins_word(self) -> np.ndarray:
@@ -277,6 +283,8 @@ def cache_key(corpus: Corpus, options: train_tokenizer.Options) -> dict:
     later = {"alpha": sampling.alpha} if sampling.alpha and corpus.parts else {}
     if options.normalizer != "none":
         later["normalizer"] = options.normalizer
+    if options.tokenizer_type == "wordpiece":
+        later["letters"] = 2  # of cleaned text
     return later | {
         "corpus": corpus.fingerprint(),
         "kind": options.tokenizer_type,

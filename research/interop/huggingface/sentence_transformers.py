@@ -11,6 +11,20 @@ from research.interop.huggingface.folder import read_json
 MODULES = "modules.json"
 POOLINGS = {"mean": "mean", "cls": "first", "lasttoken": "last"}
 """Hugging Face's poolings that are known -> the state that a vector is."""
+SETTINGS = tuple(
+    f"sentence_{name}_config.json"
+    for name in (
+        "bert",
+        "roberta",
+        "distilbert",
+        "camembert",
+        "albert",
+        "xlm-roberta",
+        "xlnet",
+    )
+)
+"""Files of the network's settings, of which the first one counts."""
+LENGTH, NO_LENGTH = "model_max_length", 1e20
 OLD_KEY = "pooling_mode_"
 OLD_NAMES = {"mean_tokens": "mean", "cls_token": "cls"}
 
@@ -59,16 +73,40 @@ def read_recipe(path: Path) -> Recipe | None:
     if not {"Transformer", "Pooling"} <= found.keys():
         raise UserError(f"{path / MODULES} has no Transformer or no Pooling")
     folder = found["Transformer"]
-    own = _read_if(folder / "sentence_bert_config.json")
+    settings = next(filter(None, (_read_if(folder / name) for name in SETTINGS)), {})
     rest = _read_if(path / "config_sentence_transformers.json")
-    for name, config in (("do_lower_case", own), ("default_prompt_name", rest)):
+    for name, config in (("do_lower_case", settings), ("default_prompt_name", rest)):
         if config.get(name):
             raise UserError(f"{path}: {name} {config[name]!r} is not known here")
-    length = own.get("max_seq_length") or 0
-    if type(length) is not int or length < 0:
-        raise UserError(f"{folder}: max_seq_length is {length!r}, not a number")
     pooling = _pooling(found["Pooling"] / "config.json")
-    return Recipe(folder, pooling, "Normalize" in found, length)
+    return Recipe(folder, pooling, "Normalize" in found, _length(folder, settings))
+
+
+def _length(folder: Path, settings: dict[str, Any]) -> int:
+    """The most tokens of a text, special ones included; 0: the model's
+    (sentence-transformers 6.2, base/modules/transformer.py, __init__).
+
+    Raises:
+      UserError: an argument of the tokenizer is not known, or it is no length.
+    """
+    arguments = settings.get("processor_kwargs", settings.get("tokenizer_args")) or {}
+    if not isinstance(arguments, dict) or arguments.keys() - {LENGTH, "use_fast"}:
+        raise UserError(
+            f"{folder}: arguments of the tokenizer must be {LENGTH}, got {arguments!r}"
+        )
+    tokenizer = _read_if(folder / "tokenizer_config.json")
+    lengths = (
+        arguments.get(LENGTH),
+        settings.get("max_seq_length"),
+        tokenizer.get(LENGTH, tokenizer.get("max_len")),
+    )
+    length = next((each for each in lengths if each is not None), NO_LENGTH)
+    if type(length) not in (int, float) or not length >= 1:
+        raise UserError(
+            f"{folder}: max_seq_length, or {LENGTH} of tokenizer_config.json, must be "
+            f"a number of tokens, got {length!r}"
+        )
+    return int(length) if length < NO_LENGTH else 0
 
 
 def _read_if(path: Path) -> dict[str, Any]:

@@ -1,8 +1,12 @@
 """An exported tokenizer gives the vocabulary's own ids and puts special tokens."""
 
 import io
+import itertools
 import json
+import sys
+import unicodedata
 
+import numpy as np
 import pytest
 import sentencepiece
 import tokenizers
@@ -16,7 +20,7 @@ from research.data.tokenize.vocabulary import (
     find_special_tokens,
     load_vocabulary,
 )
-from tests.testing.fake_corpus import make_lines
+from tests.testing.fake_corpus import corpus_of, make_lines
 
 TEXTS = (
     "Le cœur a ses raisons, que la raison ne connaît point.",
@@ -25,6 +29,7 @@ TEXTS = (
     "그는 학교에 갔다. ¿Qué pasó? 🎈",
     "",
 )
+STOPS = "。！？｡"
 ROWS = ([("A", 0)], [("A", 0), ("B", 0)])
 LETTERS = st.text(st.sampled_from("abdu kle. 。！’” 学中é\n\t<>/s"), max_size=40)
 
@@ -48,6 +53,54 @@ def test_ids_are_those_of_the_vocabulary(vocabularies, tokenizer_type):
             assert ids(text) == vocabulary.encode(text)[0].tolist()
 
     check()
+
+
+@pytest.mark.parametrize("normalizer", ["none", "nfkc", "uncased"])
+@pytest.mark.parametrize("tokenizer_type", train_tokenizer.TOKENIZER_TYPES)
+def test_any_character_has_the_ids_of_the_vocabulary(tokenizer_type, normalizer):
+    """Control and format characters, spaces, marks and punctuation, of the others one
+    in 397; within a word and by themselves."""
+    options = train_tokenizer.Options(tokenizer_type, 400, 2, normalizer=normalizer)
+    model = train_tokenizer.train(corpus_of([*make_lines(0), *TEXTS]), options)
+    vocabulary = Vocabulary(model, find_special_tokens(model, 2))
+    tokenizer = export_tokenizer.make_tokenizer(vocabulary)
+    characters = [
+        character
+        for character in map(chr, range(sys.maxunicode + 1))
+        if (category := unicodedata.category(character)) != "Cs"
+        if category in ("Cc", "Cf") or category[0] in "ZMP" or ord(character) % 397 == 0
+    ]
+    texts = [f"ba{each}du {each} {each}du" for each in characters if each not in STOPS]
+    found = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    units = list(map(vocabulary.split, texts))
+    encoded = vocabulary.encode_units(list(itertools.chain.from_iterable(units)))
+    ends = np.cumsum(encoded.count)[np.cumsum([len(each) for each in units]) - 1]
+    expected = np.split(encoded.token, ends[:-1])
+    differ = [
+        text
+        for text, one, other in zip(texts, found, expected, strict=True)
+        if one.ids != other.tolist()
+    ]
+    assert not differ
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("long\x85but", "longbut"),
+        ("ends\x0cand", "endsand"),
+        ("a \x96 b", "a b"),
+        ("ze\u200bro", "zero"),
+        ("\ufeffa \x00b", "a b"),
+        ("a\u2028b\xa0c\u3000d", "a b c d"),
+        ("\uf0b7 one", "one"),  # as transformers; BERT's own code keeps it
+    ],
+)
+def test_wordpiece_cleans_text_as_bert(vocabularies, text, expected):
+    """google-research/bert, tokenization.py: _clean_text."""
+    wordpiece = vocabularies["wordpiece"]
+    cleaned, _ = wordpiece.encode(expected)
+    assert wordpiece.encode(text)[0].tolist() == cleaned.tolist()
 
 
 @pytest.mark.parametrize("tokenizer_type", train_tokenizer.TOKENIZER_TYPES)

@@ -17,6 +17,7 @@ from tokenizers import (
 
 from research.contract.errors import UserError
 from research.data.tokenize import export_tokenizer
+from research.data.tokenize.token_offsets import token_offsets
 from research.data.tokenize.vocabulary import load_vocabulary
 from tests.testing.fake_corpus import make_lines
 
@@ -212,8 +213,8 @@ def test_gpt_marks_the_ends_of_words(tmp_path):
             piece.endswith("</w>") for piece in tokenizer.encode("Ba don't ba").tokens
         ]
         assert starts.tolist() == [True, *words[:-1]]
-    characters = vocabulary.piece_characters[token]
-    assert characters.sum() == len("badon'tba")
+    offsets = token_offsets("Ba don't ba", vocabulary)
+    assert (offsets.end - offsets.begin).sum() == len("badon'tba")
 
 
 def test_the_ids_of_xlm_r_are_moved(tmp_path):
@@ -317,7 +318,7 @@ def test_a_text_that_spells_a_special_piece_is_text(tmp_path, make, text):
     vocab = vocabulary.vocab
     assert not vocab.is_special[token].any() and vocab.unk_id not in token
     assert vocabulary.decode(token) == text
-    assert vocabulary.model.version == 3
+    assert vocabulary.model.version >= 3
     pieces = vocabulary.model.pieces
     assert all(piece in pieces for piece in make().get_vocab())
 

@@ -171,7 +171,7 @@ def test_an_exported_tokenizer_has_the_ids_of_nfkc(tmp_path, kind):
 
 def test_only_normalizers_that_change_text_recreate_streams(family, vocabularies):
     assert family[0].model.version > 1 and family[0].model.drops_units
-    for kind in ("unigram", "bpe", "wordpiece", "bytebpe"):
+    for kind in ("unigram", "bpe", "bytebpe"):
         model = vocabularies[kind].model
         assert model.version == 1 and not model.drops_units
 

@@ -15,6 +15,7 @@ import tokenizers
 from research import networks
 from research.contract.errors import UserError
 from research.data.tokenize.model_files import wordpiece_json
+from research.interop.huggingface.sentence_transformers import read_recipe
 from research.objectives.layout import input_format
 from research.use.export import export_run
 from research.use.inference.language_model import padded_width
@@ -331,8 +332,50 @@ def as_sentence_transformer(folder, **pooling):
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir(exist_ok=True)
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-    length = {"max_seq_length": 6}
-    (folder / "sentence_bert_config.json").write_text(json.dumps(length))
+    write_json(folder, "sentence_bert_config.json", {"max_seq_length": 6})
+
+
+def write_json(folder, name, content):
+    (folder / name).write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("settings", "tokenizer", "expected"),
+    [
+        ({}, {"model_max_length": 6}, 6),
+        ({}, {"max_len": 6}, 6),
+        ({"max_seq_length": None}, {"model_max_length": 6}, 6),
+        ({"max_seq_length": 7}, {"model_max_length": 6}, 7),
+        ({"processor_kwargs": {"model_max_length": 5}, "max_seq_length": 7}, {}, 5),
+        ({"tokenizer_args": {"model_max_length": 5}}, {"model_max_length": 6}, 5),
+        ({}, {"model_max_length": 10**30}, 0),
+        ({}, {}, 0),
+    ],
+)
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_the_length_of_a_folder_of_sentence_transformers(
+    tmp_path, settings, tokenizer, expected, name
+):
+    as_sentence_transformer(tmp_path, pooling_mode="mean")
+    (tmp_path / "sentence_bert_config.json").unlink()
+    write_json(tmp_path, f"sentence_{name}_config.json", settings | {"a": 1})
+    write_json(tmp_path, "tokenizer_config.json", tokenizer)
+    assert read_recipe(tmp_path).max_length == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "fragment"),
+    [
+        ({"max_seq_length": "6"}, "must be a number of tokens, got '6'"),
+        ({"max_seq_length": 0}, "must be a number of tokens, got 0"),
+        ({"processor_kwargs": {"do_lower_case": True}}, "arguments of the tokenizer"),
+    ],
+)
+def test_a_length_that_is_none_is_refused(tmp_path, settings, fragment):
+    as_sentence_transformer(tmp_path, pooling_mode="mean")
+    write_json(tmp_path, "sentence_bert_config.json", settings)
+    with pytest.raises(UserError, match=fragment):
+        read_recipe(tmp_path)
 
 
 def test_a_folder_of_sentence_transformers_says_what_its_vectors_are(tmp_path, capsys):

@@ -25,6 +25,7 @@ class Format(FileFormat):
     """
 
     suffixes = (".squad", ".json")
+    version = 2  # the first one stored other tokens of an answer
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
         content = file.read()

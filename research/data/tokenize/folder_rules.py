@@ -1,0 +1,314 @@
+"""Rules of reading text that stand in a folder next to its model file.
+
+They are applied as by AutoTokenizer of transformers 5.24 (models/auto/
+tokenization_auto.py, and __init__ of the class of the tokenizer): the class is that of
+tokenizer_config.json, or else of config.json; a key that a class knows wins over
+tokenizer.json, also by its default.
+"""
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from etils import epath
+
+from research.contract.errors import UserError
+from research.files.existence import is_file
+from research.files.json_files import parse_json, read_file
+
+CONFIG = "tokenizer_config.json"
+ADDED = "added_tokens.json"
+SPECIAL = "special_tokens_map.json"
+MODEL = "config.json"
+
+CLASSES = {
+    "bert": "BertTokenizer",
+    "electra": "BertTokenizer",
+    "distilbert": "BertTokenizer",
+    "mpnet": "MPNetTokenizer",
+    "albert": "AlbertTokenizer",
+    "xlnet": "XLNetTokenizer",
+    "roberta": "RobertaTokenizer",
+    "bart": "RobertaTokenizer",
+    "gpt2": "GPT2Tokenizer",
+    "gpt_neox": "GPTNeoXTokenizer",
+    "qwen3": "Qwen2Tokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
+    "camembert": "CamembertTokenizer",
+}
+"""`model_type` of config.json -> the class of a tokenizer whose files name none; of
+others no key is known."""
+SAME = {
+    "ElectraTokenizer": "BertTokenizer",
+    "DistilBertTokenizer": "BertTokenizer",
+    "MPNetTokenizer": "BertTokenizer",
+    "BartTokenizer": "RobertaTokenizer",
+    "LongformerTokenizer": "RobertaTokenizer",
+}
+"""Class -> the class whose rules it has."""
+ANY = ("", "PreTrainedTokenizer", "TokenizersBackend")
+"""Names of the classes that have no rules of their own."""
+VOCAB_TXT = ("BertTokenizer", *ANY)
+VOCAB_JSON = (
+    "GPT2Tokenizer",
+    "RobertaTokenizer",
+    "GPTNeoXTokenizer",
+    "Qwen2Tokenizer",
+    "OpenAIGPTTokenizer",
+    *ANY,
+)
+"""Classes whose vocab.txt, and whose vocab.json beside merges.txt, is read."""
+BARE = ("AlbertTokenizer", "XLNetTokenizer")
+"""Classes that change text before their SentencePiece model reads it."""
+_MARKED = ("AlbertTokenizer", "CamembertTokenizer", "XLMRobertaTokenizer")
+"""Classes that put a space before each word, unless a key says so."""
+ROLES = ("unk", "pad", "cls", "sep", "mask", "bos", "eos")
+QWEN_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+"
+    r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""Pattern of Qwen's words (models/qwen2/tokenization_qwen2.py)."""
+
+
+class FolderRules(NamedTuple):
+    """What a folder says of its tokenizer.
+
+    Attributes:
+      tokenizer_class: by the names of `SAME`, without "Fast"; "": none is named.
+      keys: those of tokenizer_config.json and special_tokens_map.json.
+      added: pieces that are added to those of the model file, as tokenizer.json has
+        them, in order, without ids.
+      has_config: there is a tokenizer_config.json.
+    """
+
+    tokenizer_class: str
+    keys: Mapping[str, Any]
+    added: tuple[dict[str, Any], ...]
+    has_config: bool
+
+    def flag(self, name: str, default: bool | None) -> bool | None:
+        """The value of a key that is true, false or, where that is the default, null.
+
+        Raises:
+          UserError: it is something else.
+        """
+        value = self.keys.get(name, default)
+        if not (isinstance(value, bool) or value is default):
+            raise UserError(f"{CONFIG}: {name} must be true or false, got {value!r}")
+        return value
+
+    @property
+    def unknown(self) -> str:
+        """The piece of unknown text; "": none is named."""
+        return _content(self.keys.get("unk_token")) or ""
+
+
+def read_rules(folder: epath.Path) -> FolderRules:
+    """The rules of a folder, which may have none of the files.
+
+    Raises:
+      UserError: one of the files is damaged, or holds something else.
+    """
+    config = _read(folder / CONFIG)
+    keys, decoder = dict(config), config.get("added_tokens_decoder")
+    if decoder is None:
+        keys |= _read(folder / SPECIAL)
+    name = config.get("tokenizer_class")
+    if not name:
+        model = _read(folder / MODEL)
+        name = model.get("tokenizer_class")
+        name = name or CLASSES.get(str(model.get("model_type")), "")
+    name = str(name).removesuffix("Fast")
+    special = _special_pieces(keys)
+    try:
+        if decoder is None:
+            numbers = {int(n): piece for piece, n in _read(folder / ADDED).items()}
+            tokens = [
+                _added(numbers[n], numbers[n] in special) for n in sorted(numbers)
+            ]
+        else:
+            tokens = [
+                _added(**each | {"special": each.get("special", False)})
+                for _, each in sorted(decoder.items(), key=lambda item: int(item[0]))
+            ]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{folder}: the added tokens of {CONFIG} or {ADDED} are damaged ({error})"
+        ) from error
+    known = {token["content"] for token in tokens}
+    tokens += [_added(piece, True) for piece in special if piece not in known]
+    return FolderRules(
+        SAME.get(name, name), keys, tuple(tokens), is_file(folder / CONFIG)
+    )
+
+
+@functools.cache
+def report(line: str) -> None:
+    """Prints a line to standard error, once."""
+    print(line, file=sys.stderr)
+
+
+def _read(path: epath.Path) -> dict[str, Any]:
+    """The object in a JSON file; {}: there is no such file."""
+    if not is_file(path):
+        return {}
+    try:
+        content = parse_json(read_file(path))
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} is not a JSON object")
+    return content
+
+
+def _content(token: Any) -> str | None:
+    """The piece of a token that is text, or an object with its content."""
+    content = token.get("content") if isinstance(token, dict) else token
+    return content if isinstance(content, str) else None
+
+
+def _special_pieces(keys: Mapping[str, Any]) -> list[str]:
+    """The pieces of roles, and others that are special."""
+    tokens = [keys.get(f"{role}_token") for role in ROLES]
+    for name in ("additional_special_tokens", "extra_special_tokens"):
+        tokens += keys[name] if isinstance(keys.get(name), list) else []
+    return list(dict.fromkeys(filter(None, map(_content, tokens))))
+
+
+def _added(content: str, special: bool, **fields: Any) -> dict[str, Any]:
+    """A token as tokenizer.json has it, without its id.
+
+    Raises:
+      TypeError: a field has another type.
+    """
+    flags = ("single_word", "lstrip", "rstrip")
+    token = dict.fromkeys(flags, False) | {"normalized": not special}
+    token |= {name: value for name, value in fields.items() if name in token}
+    types = {type(each) for each in (special, *token.values())}
+    if not isinstance(content, str) or not content or types != {bool}:
+        raise TypeError(f"got {content!r}, {token}")
+    return {"content": content, "special": special, **token}
+
+
+def apply_rules(rules: FolderRules, data: bytes) -> bytes:
+    """A `tokenizer.json` with the rules of its folder; the same bytes if it has them.
+
+    Raises:
+      UserError: a key has a value that is not known here.
+    """
+    state = json.loads(data)
+    changed = json.loads(data)
+    if rule := _RULES.get(rules.tokenizer_class):
+        rule(rules, changed)
+    _add_tokens(changed, rules.added)
+    _check_spaces(rules, changed)
+    if changed == state:
+        return data
+    return json.dumps(changed, ensure_ascii=False).encode()
+
+
+def _check_spaces(rules: FolderRules, state: dict) -> None:
+    """Reports where units that are words begin or end at other places.
+
+    Raises:
+      UserError: words are to have no space before them.
+    """
+    steps = _steps(state["pre_tokenizer"], "pretokenizers")
+    if any(step["type"] == "ByteLevel" for step in steps):
+        return
+    no_space = rules.flag("add_prefix_space", None) is False
+    if no_space and rules.tokenizer_class in _MARKED:
+        raise UserError(
+            f"{CONFIG}: add_prefix_space of a {rules.tokenizer_class} must be true "
+            "here, where each word has a space before it"
+        )
+    if no_space and state["model"]["type"] == "BPE":
+        report(
+            f"{CONFIG}: add_prefix_space is false, but here each word has a space "
+            "before it, the first of a text as well"
+        )
+    pieces = [token["content"] for token in state["added_tokens"]]
+    if found := [piece for piece in pieces if any(map(str.isspace, piece))]:
+        report(f"the added piece {found[0]!r} has white space, so no text gives it")
+
+
+def _add_tokens(state: dict, added: tuple[dict[str, Any], ...]) -> None:
+    """Adds pieces that a `tokenizer.json` lacks, behind its last id."""
+    vocabulary, tokens = state["model"]["vocab"], state["added_tokens"]
+    if isinstance(vocabulary, dict):
+        ids = dict(vocabulary)
+    else:
+        ids = {piece: number for number, (piece, _) in enumerate(vocabulary)}
+    ids |= {token["content"]: token["id"] for token in tokens}
+    known = {token["content"] for token in tokens}
+    for token in added:
+        if token["content"] not in known:
+            number = ids.setdefault(token["content"], max(ids.values(), default=-1) + 1)
+            tokens.append({"id": number, **token})
+
+
+def bert_normalizer(rules: FolderRules) -> dict[str, Any]:
+    """BERT's normalizer, as tokenizer.json has it."""
+    return {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": rules.flag("tokenize_chinese_chars", True),
+        "strip_accents": rules.flag("strip_accents", None),
+        "lowercase": rules.flag("do_lower_case", True),
+    }
+
+
+def _bert(rules: FolderRules, state: dict) -> None:
+    if state["model"].get("type") == "WordPiece":
+        state["normalizer"] = bert_normalizer(rules)
+        state["pre_tokenizer"] = {"type": "BertPreTokenizer"}
+
+
+def _byte_level(rules: FolderRules, state: dict) -> None:
+    prefix = bool(rules.flag("add_prefix_space", None))
+    for step in _steps(state["pre_tokenizer"], "pretokenizers"):
+        if step["type"] == "ByteLevel":
+            step["add_prefix_space"] = prefix
+
+
+def _unigram(lowercase: bool, keys: tuple[str, ...]) -> Callable:
+    """The rule of ALBERT and XLNet.
+
+    Args:
+      lowercase: the default of do_lower_case.
+      keys: those that are known beside it.
+    """
+
+    def change(rules: FolderRules, state: dict) -> None:
+        quotes = [
+            {"type": "Replace", "pattern": {"String": marks}, "content": '"'}
+            for marks in ("``", "''")
+        ]
+        accents = [{"type": "NFKD"}, {"type": "StripAccents"}]
+        if "keep_accents" in keys and rules.flag("keep_accents", False):
+            accents = []
+        lower = [{"type": "Lowercase"}] * bool(rules.flag("do_lower_case", lowercase))
+        steps = _steps(state["normalizer"], "normalizers")
+        charsmap = [step for step in steps if step["type"] == "Precompiled"]
+        made = [*quotes, *accents, *lower, *charsmap]
+        state["normalizer"] = {"type": "Sequence", "normalizers": made}
+
+    return change
+
+
+def _steps(part: dict | None, name: str) -> list[dict]:
+    return [] if part is None else part.get(name, [part])
+
+
+_RULES: dict[str, Callable[[FolderRules, dict], None]] = {
+    "BertTokenizer": _bert,
+    "RobertaTokenizer": _byte_level,
+    "GPT2Tokenizer": _byte_level,
+    "GPTNeoXTokenizer": _byte_level,
+    "Qwen2Tokenizer": _byte_level,
+    "AlbertTokenizer": _unigram(True, ("keep_accents",)),
+    "XLNetTokenizer": _unigram(False, ()),
+}
+"""Class -> the rule that changes the state of its `tokenizer.json`."""
