@@ -137,6 +137,7 @@ def _train(
         "wall_seconds": time.monotonic() - start_time,
         "item_scores": loop.evaluations.item_scores,
         "margins": loop.evaluations.margins,
+        "notes": loop.evaluations.notes,
         "config": config_dict,
         "provenance": origin | loop.evaluations.origin,
     }
