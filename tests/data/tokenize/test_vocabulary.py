@@ -114,7 +114,9 @@ def test_a_saved_vocabulary_loads_unchanged(vocabularies, tokenizer_type, tmp_pa
     for source in (path, tmp_path):
         loaded = vocabulary.load_vocabulary(source, SENTINELS)
         assert loaded.sha256 == vocabularies[tokenizer_type].sha256
-        assert str(loaded.vocab) == str(vocabularies[tokenizer_type].vocab)
+        vocabs = loaded.vocab, vocabularies[tokenizer_type].vocab
+        here, there = (str(vocab._replace(pieces=None)) for vocab in vocabs)
+        assert here == there
 
 
 @pytest.mark.parametrize("tokenizer_type", ["unigram", "bytebpe"])
