@@ -21,6 +21,9 @@ from research.config import base
 SIZES = ("tiny", "small", "base")
 
 
+SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}
+
+
 def get_config(size: str = "small"):
     config = base.get_config(size)
     mdlm.use_dit_settings(config, size)

@@ -29,6 +29,9 @@ from research.config import base
 SIZES = ("tiny", "small", "base")
 
 
+SLICES = {"base": ("v5e:4x4", {"mesh.fsdp": 4, "objective.entities": "random"})}
+
+
 def get_config(size: str = "small"):
     config = base.get_config(size)
     bert.use_bert_settings(config)

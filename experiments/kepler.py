@@ -25,6 +25,9 @@ from research.config import base
 SIZES = ("tiny", "small", "base")
 
 
+SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}
+
+
 def get_config(size: str = "small"):
     config = roberta.get_config(size)
     fields = ("format", "rounding", "candidates")

@@ -19,6 +19,11 @@ from research.config import base
 SIZES = ("tiny", "small", "large")
 
 
+SLICES = {
+    "large": ("v5e:16x16", {"mesh.fsdp": 16, "mesh.tensor": 16, "train.accumulate": 16})
+}
+
+
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.objective.update(name="masked_diffusion", strata=1, short_rate=0.01)

@@ -38,6 +38,9 @@ def use_dit_settings(config, size: str):
         config.optimizer.ema_decay = 0.9999
 
 
+SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}
+
+
 def get_config(size: str = "small"):
     config = base.get_config(size)
     use_dit_settings(config, size)

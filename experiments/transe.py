@@ -33,6 +33,10 @@ from research.config import base
 SIZES = ("tiny", "small", "base")
 
 
+SLICES = {"base": ("v5e:1x1", {})}
+"""A batch of 2,721 triples, which no number of chips divides."""
+
+
 def get_config(size: str = "small"):
     config = base.get_config("small" if size == "base" else size)
     data, model, optim = config.data, config.model, config.optimizer
