@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from research.distributed import processes
     from research.distributed.peers import Peers
     from research.evaluation.learning import learning_warnings
-    from research.metrics import ranges_line
+    from research.metrics import notes_lines, ranges_line
     from research.program.setup import use_compilation_cache
     from research.train import train
 
@@ -57,8 +57,9 @@ def run(args: argparse.Namespace) -> int:
     if peers.index == 0:
         for name, value in result["metrics"].items():
             print(f"{name} {value:.6g}", flush=True)
-        if line := ranges_line(result["ranges"]):
-            print(line, file=sys.stderr)
+        for line in [ranges_line(result["ranges"]), *notes_lines(result["notes"])]:
+            if line:
+                print(line, file=sys.stderr)
         entropy = result["token_entropy"]
         for line in learning_warnings(result["metrics"], config, entropy):
             print(f"warning: {line}", file=sys.stderr)

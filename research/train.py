@@ -123,6 +123,7 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
         "wall_seconds": time.monotonic() - start_time,
         "item_scores": loop.evaluations.item_scores,
         "margins": loop.evaluations.margins,
+        "notes": loop.evaluations.notes,
         "config": config_dict,
         "provenance": origin | loop.evaluations.origin,
     }

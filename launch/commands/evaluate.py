@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from research.evaluation.learning import learning_warnings
     from research.evaluation.prediction_files import write_predictions
     from research.files.json_files import write_json
-    from research.metrics import ranges, ranges_line
+    from research.metrics import notes_lines, ranges, ranges_line
     from research.program.restored import run_params
     from research.program.setup import (
         build_program,
@@ -63,8 +63,10 @@ def run(args: argparse.Namespace) -> int:
         over_items = "" if margin is None else f" ± {margin:.2g}"
         print(f"{split}/{metric} {value:.6g}{over_items}", flush=True)
     facts["ranges"] = ranges(scores.metrics, program.objective.predicts)
-    if line := ranges_line(facts["ranges"]):
-        print(line, file=sys.stderr)
+    facts["notes"] = dict(scores.notes)
+    for line in [ranges_line(facts["ranges"]), *notes_lines(scores.notes)]:
+        if line:
+            print(line, file=sys.stderr)
     named = {f"{split}/{name}": value for name, value in scores.metrics.items()}
     for line in learning_warnings(named, config, program.data.token_entropy):
         print(f"warning: {line}", file=sys.stderr)

@@ -19,6 +19,7 @@ from launch.reports.tables import Table
 from research.evaluation.comparison import LEVEL, NOT_DECIDED, TOO_FEW
 from research.evaluation.learning import SMALL_GAIN, predicts_one_class
 from research.evaluation.statistics import signal_to_noise
+from research.metrics import notes_lines
 
 CONFIDENCE = "95 %"
 
@@ -68,12 +69,17 @@ def notes(table: Table, grid: Grid) -> list[str]:
     sources = dict.fromkeys(cell.paper.source for cell in cells if cell.paper)
     if sources:
         texts.append(f"Papers: {'; '.join(sources)}.")
+    numbers = [number for cell in cells for number in cell.numbers]
+    found = {}
+    for number in numbers:
+        found |= number.trial.result.get("notes", {})
+    texts += [f"{line}." for line in notes_lines(found)]
     if any(cell.mixed_data for cell in cells):
         texts.append(
             f"{MIXED_MARK}: runs of this cell read different data, were tested on "
             "different data, or read the same data by different vocabularies."
         )
-    origins = [n.origins("commit") for cell in cells for n in cell.numbers]
+    origins = [number.origins("commit") for number in numbers]
     commits = dict.fromkeys(str(commit) for own in origins for commit in own)
     if len(commits) > 1:
         texts.append(f"The runs are of different code: commits {', '.join(commits)}.")

@@ -44,6 +44,7 @@ class Evaluations:
       best: the best evaluation so far, by train.best_metric.
       item_scores: of each split, the scores of its single items.
       margins: half widths of the last metrics' intervals over items.
+      notes: how metrics were measured, where the text decides it.
       origin: where the test split comes from, for the provenance.
       last_step: the step that the run ends with.
     """
@@ -63,6 +64,7 @@ class Evaluations:
         self.best = self._find_best()
         self.item_scores: dict[str, list[float]] = {}
         self.margins: dict[str, float] = {}
+        self.notes: dict[str, str] = {}
         self.origin: dict[str, str] = {}
         self.last_step: int = config.train.steps
         self._predictions: dict[str, list[Item]] = {}  # to be written in process 0
@@ -162,6 +164,7 @@ class Evaluations:
                 processes.print_from_process_0(NOTHING_SCORED.format(split))
             metrics |= {f"{split}/{name}": v for name, v in scores.metrics.items()}
             self.margins |= {f"{split}/{name}": v for name, v in scores.margins.items()}
+            self.notes |= {f"{split}/{name}": v for name, v in scores.notes.items()}
             if scores.items:
                 known = [item.score for item in scores.items if item.score is not None]
                 self.item_scores[split] = known

@@ -40,7 +40,7 @@ from research.data.tokenize.token_offsets import first_token_of_each, token_offs
 from research.evaluation import answer_spans
 from research.evaluation.jackknife import pseudo_values
 from research.evaluation.statistics import estimate, wilson_interval
-from research.metrics import Item, Scores, chrf, measure, squad, values_of
+from research.metrics import Item, Scores, chrf, measure, notes, squad, values_of
 
 MAX_PROBABILITIES = 100
 """Classes whose probabilities an item has: of more the most probable ones."""
@@ -75,10 +75,13 @@ def score_predictions(
     if data.task is not None:
         texts, own = data.task.score_texts(batches[0]["written"])
         items = [_written_item(*text) for text in texts]
-        return Scores(items, measure("text", items, ()) | own)
+        found = measure("text", items, ()) | own
+        return Scores(items, found, notes=notes("text", items))
     make = _ITEMS[objective.predicts]
     items = [make(objective, rows, data) for rows in _rows_of_documents(batches, data)]
-    return Scores(items, _measure_known(items, objective, data))
+    golds = [item for item in items if item.gold is not None]
+    found = _measure_known(items, objective, data)
+    return Scores(items, found, notes=notes(objective.predicts, golds))
 
 
 def item_margins(items: Sequence[Item], objective: Any, data: Any) -> dict[str, float]:

@@ -37,6 +37,7 @@ class Scores(NamedTuple):
     metrics: dict[str, float]
     margins: Mapping[str, float] = MappingProxyType({})  # of metrics of items: half the
     # width of their 95 % intervals over items, where they were asked for
+    notes: Mapping[str, str] = MappingProxyType({})  # of metrics: see `Metric.note`
 
 
 class Value(NamedTuple):
@@ -82,6 +83,10 @@ class Metric:
             of their data set, if it has one.
         """
         raise NotImplementedError
+
+    def note(self, items: Sequence[Item]) -> str:
+        """How the values are measured, where the items decide it; "": as usual."""
+        return ""
 
 
 @functools.cache
@@ -157,6 +162,27 @@ def measure(
         if kind in metric.kinds:
             found |= metric.measure(items, labels)
     return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def notes(kind: str, items: Sequence[Item]) -> dict[str, str]:
+    """Name -> `Metric.note`, of the values of a kind of predictions that have one.
+
+    Args:
+      items: those with gold; they may be none.
+    """
+    of_kind = (metric for metric in all_metrics() if items and kind in metric.kinds)
+    found = ((metric, metric.note(items)) for metric in of_kind)
+    return {
+        value.name: note for metric, note in found if note for value in metric.values
+    }
+
+
+def notes_lines(found: Mapping[str, str]) -> list[str]:
+    """Notes by name, such as "valid/bleu", in lines for the user."""
+    groups: dict[str, dict[str, None]] = {}
+    for name, note in found.items():
+        groups.setdefault(note, {})[name.rpartition("/")[2]] = None
+    return [f"{', '.join(names)}: {note}" for note, names in groups.items()]
 
 
 def with_golds(labels: Sequence[str], golds: Iterable[str]) -> list[str]:

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from research.metrics import Item, chrf, measure
+from research.contract.notices import report
+from research.metrics import Item, chrf, measure, notes
 
 
 def items(predictions, golds):
@@ -53,6 +54,136 @@ def test_chunks_are_counted_as_conlleval_does():
     assert scores["precision"] == scores["recall"] == pytest.approx(2 / 3)
     assert scores["word_accuracy"] == pytest.approx(3 / 6)
     assert measure("tags", items([["NOUN"]], [["VERB"]]), ()) == {"word_accuracy": 0}
+
+
+ONE_OF_TWO = {"precision": 1 / 2, "recall": 1 / 2, "f1": 1 / 2}
+NONE = {"precision": 0, "recall": 0, "f1": 0}
+ALL = {"precision": 1, "recall": 1, "f1": 1}
+
+
+@pytest.mark.parametrize(
+    ("predicted", "right", "expected"),
+    [
+        # BILOU (spaCy, AllenNLP, flair): two single words are not one of two words.
+        ("U-PER U-PER O", "B-PER L-PER O", NONE),
+        ("B-PER L-PER U-LOC", "B-PER L-PER U-PER", ONE_OF_TWO),
+        ("U-PER O U-PER", "U-PER O U-PER", ALL),
+        (
+            "U-PER U-PER U-LOC",
+            "U-PER O U-LOC",
+            {**ALL, "precision": 2 / 3, "f1": 4 / 5},
+        ),
+        # IOBES: a chunk that does not end is none (flairNLP/flair #206).
+        (
+            "B-PER I-PER S-PER",
+            "B-PER E-PER S-PER",
+            {"precision": 1, "recall": 1 / 2, "f1": 2 / 3},
+        ),
+        (
+            "B-PER E-LOC S-PER",
+            "B-PER E-PER S-PER",
+            {"precision": 1, "recall": 1 / 2, "f1": 2 / 3},
+        ),
+        # BMES, of names and of the words of Chinese.
+        ("B-PER M-PER E-PER", "B-PER M-PER E-PER", ALL),
+        (
+            "B E S B M E",
+            "B E B E B E",
+            {"precision": 1 / 3, "recall": 1 / 3, "f1": 1 / 3},
+        ),
+        # Suffixes, other separators, no types.
+        ("PER-B PER-I O PER-B", "PER-B PER-I O LOC-B", ONE_OF_TWO),
+        ("B_PER I_PER O B_PER", "B_PER I_PER O B_LOC", ONE_OF_TWO),
+        ("B I O B", "B I O O", {"precision": 1 / 2, "recall": 1, "f1": 2 / 3}),
+        # A type with a dash, IOE, and types that differ within a chunk.
+        ("B-a-b I-a-b O B-a-b", "B-a-b I-a-b O B-a-c", ONE_OF_TWO),
+        ("I-PER E-PER O E-LOC", "I-PER E-PER O E-PER", ONE_OF_TWO),
+        (
+            "B-PER I-LOC O B-PER",
+            "B-PER I-PER O B-PER",
+            {"precision": 1 / 3, "recall": 1 / 2, "f1": 2 / 5},
+        ),
+        # No chunk is right; no tags of chunks.
+        ("B-PER O O", "O O O", {}),
+        ("N V B-x", "N V N", {}),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_chunks_of_each_scheme(predicted, right, expected):
+    found = measure("tags", items([predicted.split()], [right.split()]), ())
+    del found["word_accuracy"]
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("tags", "is_told"),
+    [
+        ("B-PER X-PER", True),
+        ("B-PER I-PER PER-B", True),
+        ("I-PER M-PER", True),
+        ("NOUN VERB", False),
+    ],
+)
+def test_tags_of_no_scheme_are_told(tags, is_told, capsys):
+    report.cache_clear()
+    pair = items([tags.split()], [tags.split()])
+    assert measure("tags", pair, ()) == {"word_accuracy": 1}
+    assert measure("tags", pair, ()) == {"word_accuracy": 1}
+    assert capsys.readouterr().err.count("no F1 of chunks: tags such as") == is_told
+
+
+@pytest.mark.parametrize(
+    ("text", "tokenizer"),
+    [
+        ("the old mill on the river burned", "English"),
+        ("2024 10 11 12 13", "English"),
+        ("старая мельница на реке сгорела", ""),
+        ("नदी पर पुरानी चक्की जल गई", ""),
+        ("طاحونة قديمة على النهر احترقت", ""),
+        ("die Mühle am Fluß ist gestern abgebrannt", ""),
+        ("강 위의 오래된 방앗간이 불탔다", ""),
+        ("河边的旧磨坊昨天被烧毁了。", "zh"),
+        ("川のほとりの古い水車小屋が焼けた", "char"),
+        ("โรงสีเก่าริมแม่น้ำถูกไฟไหม้", "char"),
+    ],
+)
+def test_a_right_text_of_any_script_has_the_best_scores(text, tokenizer):
+    found = items([text], [text])
+    best = dict.fromkeys(("bleu", "chrf"), 100)
+    best |= dict.fromkeys(("rouge1", "rouge2", "rougeL", "exact_match"), 1)
+    assert measure("text", found, ()) == pytest.approx(best)
+    told = notes("text", found)
+    assert ("rouge1" in told) == (tokenizer != "English")
+    assert told.get("bleu", "").endswith(tokenizer.replace("English", ""))
+    assert ("bleu" in told) == (tokenizer in ("zh", "char"))
+
+
+def test_a_text_without_words_has_no_rouge():
+    assert measure("text", items(["!"], ["! ?"]), ()).keys() == {
+        "bleu",
+        "chrf",
+        "exact_match",
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "right", "rouge1"),
+    [
+        ("die Mähle am Fluß", "die Mühle am Fluß", 3 / 4),
+        ("e\u0301cole", "école", 1),  # the letter in two code points
+        ("हिन्दी में", "हिन्दी है", 1 / 2),
+        ("在河", "在山", 1 / 2),
+        ("Река", "река", 1),
+    ],
+)
+def test_words_of_any_script(found, right, rouge1):
+    scores = measure("text", items([found], [right]), ())
+    assert scores["rouge1"] == pytest.approx(rouge1)
+
+
+def test_a_name_in_other_letters_leaves_english_text_to_rouge_score():
+    right = ["the mills of Zoë " + "burned down yesterday " * 30]
+    assert not notes("text", items([""], right))
 
 
 def test_sets_of_one_class_are_scored_by_that_class():

@@ -6,15 +6,14 @@ tokenizer_config.json, or else of config.json; a key that a class knows wins ove
 tokenizer.json, also by its default.
 """
 
-import functools
 import json
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from etils import epath
 
 from research.contract.errors import UserError
+from research.contract.notices import report
 from research.files.existence import is_file
 from research.files.json_files import parse_json, read_file
 
@@ -142,12 +141,6 @@ def read_rules(folder: epath.Path) -> FolderRules:
     return FolderRules(
         SAME.get(name, name), keys, tuple(tokens), is_file(folder / CONFIG)
     )
-
-
-@functools.cache
-def report(line: str) -> None:
-    """Prints a line to standard error, once."""
-    print(line, file=sys.stderr)
 
 
 def _read(path: epath.Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from research.contract.errors import UserError
+from research.contract.notices import report
 from research.data.tokenize.folder_rules import (
     BARE,
     QWEN_WORDS,
@@ -19,7 +20,6 @@ from research.data.tokenize.folder_rules import (
     apply_rules,
     bert_normalizer,
     read_rules,
-    report,
 )
 from research.data.tokenize.rust_panics import panics_as_errors
 from research.data.tokenize.tokenizer_models import (

@@ -11,7 +11,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from research.contract.errors import UserError
-from research.data.tokenize import folder_rules
+from research.contract.notices import report
 from research.data.tokenize.vocabulary import load_vocabulary
 
 SPECIAL = "[PAD] [UNK] [CLS] [SEP] [MASK]"
@@ -233,7 +233,7 @@ def test_files_that_agree_leave_the_model_file_as_it_is(tmp_path):
 
 
 def test_what_is_guessed_or_cannot_be_read_is_reported(tmp_path, capsys):
-    folder_rules.report.cache_clear()
+    report.cache_clear()
     write(tmp_path, VOCAB | TYPE | {"added_tokens.json": {"two words": 99}})
     load_vocabulary(tmp_path, 0)
     told = capsys.readouterr().err

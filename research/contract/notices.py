@@ -1,0 +1,10 @@
+"""Lines for the user that a process prints once."""
+
+import functools
+import sys
+
+
+@functools.cache
+def report(line: str) -> None:
+    """Prints a line to standard error, the first time it is given."""
+    print(line, file=sys.stderr)
