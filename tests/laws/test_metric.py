@@ -64,6 +64,10 @@ def _labels(kind):
     return TAGS if kind == "tags" else LABELS
 
 
+def _labels(kind):
+    return TAGS if kind == "tags" else LABELS
+
+
 def _kinds(name):
     return METRICS.part_class(name, "metric").kinds
 
