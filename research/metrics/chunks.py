@@ -84,6 +84,7 @@ def _scheme(tags: frozenset[str]) -> Callable[[str], str] | None:
         spelled = {
             tag: f"{ROLES[match['letter']]}-{match.groupdict().get('type', '_')}"
             for tag, match in zip(inside, found, strict=True)
+            if match
         }
         return lambda tag: spelled.get(tag, OUTSIDE)
     if like := _first_of(FORMS[0], inside) or _first_of(FORMS[1], inside):

@@ -57,7 +57,8 @@ def words_of(text: str) -> list[str]:
     A word is a run of letters, marks and digits; of a script without spaces between
     words it is a letter with its marks.
     """
-    words, before = [], ""  # the last word: "run", "letter", or "" if it has ended
+    words: list[str] = []
+    before = ""  # the last word: "run", "letter", or "" if it has ended
     for letter in unicodedata.normalize("NFC", text).lower():
         category = unicodedata.category(letter)[0]
         alone = category != "M" and _is_in(letter, SPACELESS)
