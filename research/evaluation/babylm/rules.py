@@ -10,6 +10,7 @@ MAIN = "main"
 """The revision of the last checkpoint."""
 
 MILLION = 10**6
+UNITS = {"M": MILLION, "K": 10**3, "": 1}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,14 +76,15 @@ def checkpoint_words(most: int) -> list[int]:
 
 
 def checkpoint_name(words: int) -> str:
-    """The revision of a checkpoint at so many words, as chck_10M."""
-    return f"chck_{words // MILLION}M"
+    """The revision of a checkpoint after so many words, as chck_10M."""
+    unit, size = next((u, s) for u, s in UNITS.items() if words % s == 0)
+    return f"chck_{words // size}{unit}"
 
 
 def checkpoint_number(name: str) -> int | None:
     """The words seen of a revision; None: it is not one of a checkpoint."""
-    found = re.fullmatch(r"chck_(\d+)M", name)
-    return int(found[1]) * MILLION if found else None
+    found = re.fullmatch(r"chck_(\d+)([MK]?)", name)
+    return int(found[1]) * UNITS[found[2]] if found else None
 
 
 def check_covered(names: Sequence[str], seen: int, what: str) -> None:

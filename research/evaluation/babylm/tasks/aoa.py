@@ -11,7 +11,7 @@ from research.evaluation.babylm.acquisition import read_children, score_acquisit
 from research.evaluation.babylm.backends import Candidate
 from research.evaluation.babylm.judge import Judge
 from research.evaluation.babylm.result import Result, fisher_interval
-from research.evaluation.babylm.rules import RULES, Rules
+from research.evaluation.babylm.rules import RULES, Rules, checkpoint_number
 from research.files.output_files import replace_text
 
 SURPRISALS = "surprisal.json"
@@ -78,7 +78,7 @@ class Task:
         """
         results = []
         for step, of_step in folders.items():
-            words = {"step": step, "word_count": _millions(step) * 10**6}
+            words = {"step": step, "word_count": checkpoint_number(step)}
             entries = json.loads((of_step / SURPRISALS).read_text("utf-8"))
             results += [words | entry for entry in entries]
         metadata = {
@@ -101,10 +101,6 @@ class Task:
             replace_text(folder / "aoa_score.json", score)
         ends = fisher_interval(found.score, len(found.words))
         return Result(found.score, *ends, len(found.words))
-
-
-def _millions(step: str) -> int:
-    return int(step.removeprefix("chck_").removesuffix("M"))
 
 
 def read_contexts(path: Path) -> dict[str, Sequence[str]]:

@@ -1,0 +1,73 @@
+"""Evaluates by BabyLM's tasks: `palimpsest babylm --workdir=D --data=E --to=R`.
+
+All checkpoints of the run in D (`train.checkpoint_words`) are evaluated by the fast set
+of the evaluation data E, and the last by the full one; D may be hf:DIR, a folder that
+`palimpsest export --revisions` wrote. E has the folders fast_eval and full_eval of the
+challenge. R gets the challenge's files, R/MODEL/REVISION/zero_shot/BACKEND/..., and
+R/MODEL/all_full_preds_and_fast_scores_BACKEND.json, which is handed in; and
+palimpsest_RULES_BACKEND.json, with the 95 % intervals that the printed lines have.
+The same command goes on where it was stopped.
+
+Scores are those of the challenge's pipeline by its backends (causal, mlm, mntp,
+enc_dec_mask, enc_dec_prefix); for objectives that it does not know they are those of
+--backend=own, the objective's own: docs/howto/babylm.md defines both. By default the
+backend is the one that asks as the objective trained. GLUE is fine-tuned on if --glue
+says so, since it takes longer than all else.
+"""
+
+import argparse
+import functools
+from pathlib import Path
+
+from launch.cli import DONE, Parser, main, whole
+
+
+def run(args: argparse.Namespace) -> int:
+    from launch import glue
+    from research.evaluation.babylm.rules import find_rules
+    from research.program.setup import use_compilation_cache
+    from research.use.babylm.checkpoints import find_checkpoints
+    from research.use.babylm.submission import Submission
+
+    rules = find_rules(args.rules)
+    use_compilation_cache(args.cache)
+    names = tuple(filter(None, args.tasks.split(",")))
+    finetune = functools.partial(glue.finetune, seeds=args.seeds, cache_dir=args.cache)
+    submission = Submission(
+        find_checkpoints(args.workdir),
+        Path(args.data),
+        Path(args.to),
+        rules,
+        backend=args.backend,
+        method=args.method,
+        tasks=names,
+        finetune=finetune if args.glue or glue.TASKS.keys() & {*names} else None,
+        report=functools.partial(print, flush=True),
+    )
+    submission.run(only_main=args.checkpoints == "main")
+    return DONE
+
+
+def parser() -> Parser:
+    parser = Parser(__doc__, overrides=False)
+    parser.add_path("--workdir", required=True, help="of a run, or hf:DIR")
+    parser.add_path("--data", required=True, help="folder of the evaluation data")
+    parser.add_path("--to", required=True, help="folder of results")
+    parser.add_argument("--rules", default="babylm_2026", help="or babylm_2025")
+    parser.add_argument("--backend", default="", help="in place of the default")
+    parser.add_argument("--method", default="", help="of --backend=own")
+    help = "names with commas, as in blimp,reading,rte; all: those with data"
+    parser.add_argument("--tasks", default="", help=help)
+    legal = ("all", "main")
+    parser.add_argument("--checkpoints", default="all", choices=legal, help="or main")
+    help = "fine-tune on (Super)GLUE as well"
+    parser.add_argument("--glue", action="store_true", help=help)
+    help = "fine-tunings of each task of GLUE; the first is handed in"
+    parser.add_argument("--seeds", type=whole(1), default=1, help=help)
+    help = 'of compiled programs; "": ~/.cache/palimpsest'
+    parser.add_path("--cache", default="", help=help)
+    return parser
+
+
+if __name__ == "__main__":
+    main(run, parser())

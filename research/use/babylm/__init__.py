@@ -1,0 +1,1 @@
+"""From a run to a submission to the BabyLM Challenge."""
