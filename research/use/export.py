@@ -29,6 +29,7 @@ from research.networks.transformer.electra import generator_options
 from research.objectives.tasks.task_input import ENCODER_FORMATS, HEADS, Task
 from research.program.restored import run_checkpoint, run_vocabulary
 from research.record.metric_writer import BEST_STEP, latest_metrics, read_metrics
+from research.use.babylm.checkpoints import run_revisions
 
 CARD = "README.md"
 WITHOUT_INTEGERS = {
@@ -63,6 +64,7 @@ def export_run(
     to: epath.PathLike,
     *,
     all_steps: bool = False,
+    revisions: bool = False,
     licence: str = "",
 ) -> list[str]:
     """Exports the checkpoint that opens a run to a folder.
@@ -71,6 +73,8 @@ def export_run(
 
     Args:
       all_steps: every checkpoint is exported, each to a folder step_N in `to`.
+      revisions: the checkpoints of train.checkpoint_words are, each to a folder chck_NM
+        in `to`, and the one that opens the run to the folder main.
       licence: of the model, in Hugging Face's spelling, as in apache-2.0.
 
     The folder appears once all is written.
@@ -92,6 +96,10 @@ def export_run(
         folder = workdir / FOLDER
         steps = finished_steps(folder)
         checkpoints = {f"step_{step}": folder / str(step) for step in steps}
+    if revisions:
+        steps, _ = run_revisions(workdir)
+        folder = workdir / FOLDER
+        checkpoints = {name: folder / str(step) for name, step in steps.items()}
     lines = []
     with new_folder(to) as unfinished:
         for name, checkpoint in checkpoints.items():
@@ -158,6 +166,8 @@ def _check_task(objective: Task, options: networks.Network) -> None:
     head = getattr(objective, "head", "")
     if (pool := getattr(objective, "pool", "token")) not in ("token", "mean"):
         wrong = f"objective.pool={pool}: its classifiers read one token, or the mean"
+    elif head == "standardized":
+        wrong = "objective.head=standardized: its heads have no such norms"
     elif head == "crf":
         wrong = "objective.head=crf: its taggers choose each tag alone"
     elif getattr(objective, "lm_coef", 0.0):

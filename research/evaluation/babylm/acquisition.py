@@ -27,7 +27,8 @@ MOST_P = 0.1
 class Acquisition(NamedTuple):
     """The correlation of ages, and the words that have both."""
 
-    score: float
+    score: float  # the correlation, or 0 by the rules
+    r: float  # the correlation; nan of fewer than LEAST_POINTS words
     words: tuple[str, ...]
     model: tuple[float, ...]  # log10 of words seen
     child: tuple[float, ...]  # months
@@ -154,11 +155,11 @@ def score_acquisition(
         if age is not None:
             found.append((word, age, child))
     words, model, child = zip(*found, strict=True) if found else ((), (), ())
-    score = 0.0
+    score, r = 0.0, float("nan")
     if len(words) >= LEAST_POINTS:
-        r, p = stats.pearsonr(model, child)
-        score = 0.0 if rules.aoa_bounded and p > MOST_P else float(r)
-    return Acquisition(score, words, model, child)
+        r, p = map(float, stats.pearsonr(model, child))
+        score = 0.0 if rules.aoa_bounded and p > MOST_P else r
+    return Acquisition(score, r, words, model, child)
 
 
 def read_children(path: Path) -> dict[str, list[float]]:

@@ -58,6 +58,9 @@ class HeadSpec:
     dropout: bool = False  # before the last layer, at rate model.head_dropout, and
     # before a hidden one, at rate model.head_input_dropout
     norm: bool = False  # after the activation of the hidden layer
+    standardize: bool = False  # before and after the hidden layer values have mean 0
+    # and variance 1, and the layers begin as PyTorch's (BabyLM's pipeline,
+    # finetune/classifier_model.py)
     shares_pooler: bool = True  # with tanh; False: the head has a new hidden layer
     bias: bool | None = None  # of the last layer; None: there is one with model.bias
 
@@ -92,6 +95,9 @@ class Head(Module):
         options, spec = self.options, self.spec
         axes = ("embed", None)
         x = states
+        if spec.standardize:  # uniform values, also of biases, as with this init
+            options = dataclasses.replace(options, init="xlm")
+            x = _standardized(x)
         if spec.dropout and spec.activation != "none":
             x = dropout(self, x, "head_input")
         if spec.is_pooled:
@@ -102,6 +108,8 @@ class Head(Module):
             x = jnp.tanh(x) if name == "tanh" else ACTIVATIONS[name](x)
         if spec.norm:
             x = Norm(options, name="norm")(x)
+        if spec.standardize:
+            x = _standardized(x)
         if spec.dropout:
             x = dropout(self, x, "head")
         out = Dense(
@@ -113,6 +121,14 @@ class Head(Module):
             bias=spec.bias,
         )
         return out(x).astype(jnp.float32)
+
+
+def _standardized(x: jax.Array) -> jax.Array:
+    """LayerNorm without parameters, in float32."""
+    y = x.astype(jnp.float32)
+    y = y - jnp.mean(y, axis=-1, keepdims=True)
+    mean_square = jnp.mean(y * y, axis=-1, keepdims=True)
+    return (y * jax.lax.rsqrt(mean_square + 1e-5)).astype(x.dtype)
 
 
 def make_heads(

@@ -86,6 +86,7 @@ def concatenate_spans(
     length: int,
     *,
     prefixes: Sequence[int | None],
+    ends: bool = True,
 ) -> Text:
     """The spans of each example one after the other, each followed by eos.
 
@@ -95,6 +96,7 @@ def concatenate_spans(
       begin, size: [B, P], the spans among the raw tokens. With their specials they must
         fit in a row.
       prefixes: [P], the special before each span; None: there is none.
+      ends: whether eos follows each span.
     """
     position, row = np.arange(length), np.arange(len(size))
     num_raw = example.token.shape[1]
@@ -112,11 +114,13 @@ def concatenate_spans(
         np.copyto(source, position + shift[:, None], where=here)
         if special is not None:
             specials.append((row[exists], end[exists], special))
-        specials.append((row[exists], last[exists], vocab.eos_id))
+        if ends:
+            specials.append((row[exists], last[exists], vocab.eos_id))
+        after = last + ends
         if number:
-            with_specials = (position >= end[:, None]) & (position <= last[:, None])
+            with_specials = (position >= end[:, None]) & (position < after[:, None])
             token_type[with_specials & exists[:, None]] = number
-        end = np.where(exists, last + 1, end)
+        end = np.where(exists, after, end)
     token = np.where(inside, example.token.take(source), np.int32(vocab.pad_id))
     flags = example.flags.take(source) * inside
     for rows, columns, special in specials:

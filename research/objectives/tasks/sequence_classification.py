@@ -58,6 +58,7 @@ def _concat(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
     return jnp.concatenate([last_BD, *pooled], axis=-1)
 
 
+TOKENS = ("token", "first", "last")
 POOLS = {"mean": _mean, "max": _max, "concat": _concat}
 LABEL_TYPES = {"single": "class", "multi": "set", "regression": "number"}
 
@@ -84,15 +85,17 @@ class Objective(task_input.Task):
     # and the last layer (BERT, RoBERTa, ALBERT, XLNet, BART); linear: the last layer
     # alone (GPT, ELECTRA); gelu, relu: as tanh, but with these and a layer of its own
     # (transformers' ElectraClassificationHead, DistilBertForSequenceClassification);
-    # gelu_norm: that of gelu, and a norm (ModernBertForSequenceClassification).
+    # gelu_norm: that of gelu, and a norm (ModernBertForSequenceClassification);
+    # standardized: that of gelu between LayerNorms without parameters (BabyLM).
     # Dropout before the last layer: model.head_dropout
     head_width: int = number(0, least=0, most=2**20)  # of the layer before the last
     # one; 0: model.width
-    pool: str = choice("token", ("token", *POOLS))  # the state that the head reads:
-    # that of the format's token; or, over all tokens (of the encoder with format bart,
-    # which needs no token that stands for the whole text), their mean; the largest
-    # value of each unit (max over time, Kim 2014); or concat: the last state, these
-    # and the mean (concat pooling, Howard and Ruder 2018, section 3.3)
+    pool: str = choice("token", (*TOKENS, *POOLS))  # the state that the head reads:
+    # that of the format's token, the first or the last one; or, over all tokens (of
+    # the encoder with format bart, which needs no token that stands for the whole
+    # text), their mean; the largest value of each unit (max over time, Kim 2014); or
+    # concat: the last state, these and the mean (concat pooling, Howard and Ruder
+    # 2018, section 3.3)
     label_scale: float = number(1.0, above=0)  # of task regression
     lm_coef: float = number(0.0, least=0)  # of the LM loss of the same text, the mean
     # over texts of each one's mean over tokens, with format gpt (GPT: 0.5;
@@ -111,6 +114,8 @@ class Objective(task_input.Task):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.pool in ("first", "last") and self.format == "bart":
+            raise ValueError("pool is token with format bart, whose token is the last")
         if self.lm_coef and (self.format != "gpt" or self.pool != "token"):
             raise ValueError(
                 f"lm_coef={self.lm_coef:g} needs format=gpt and pool=token; got "
@@ -166,12 +171,12 @@ class Objective(task_input.Task):
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         dtype = np.float32 if self.task == "regression" else np.int32
         specs = sentence_pairs.label_specs() | {"label": ArraySpec((), dtype)}
-        if self.pool == "token":
+        if self.pool in TOKENS:
             specs["pooled"] = ArraySpec((1,))
         if self.lm_coef:
             specs |= scored_specs(length, gathered=False)
         prefixes = ("encoder_", "decoder_") if self.format == "bart" else ("",)
-        for prefix in prefixes[: None if self.pool == "token" else 1]:
+        for prefix in prefixes[: None if self.pool in TOKENS else 1]:
             specs |= input_specs(length, prefix)
         return specs
 
@@ -188,11 +193,15 @@ class Objective(task_input.Task):
         spec = self.text_spec(length)
         begin, size = task_input.two_parts(example, spec.length, spec.separators)
         laid, batch = self.lay_out(example, begin, size, vocab, length)
+        pooled = {
+            "first": np.zeros_like(laid.pooled),
+            "last": np.maximum(laid.text.length - 1, 0),
+        }.get(self.pool, laid.pooled)
         values = self._label_values(vocab)
         labelled = (example.label >= 0) & (laid.text.length > 0)
         label = np.where(labelled, values[np.maximum(example.label, 0)], 0)
         batch |= {
-            "pooled": laid.pooled[:, None].astype(np.int32),
+            "pooled": pooled[:, None].astype(np.int32),
             "label": label.astype(values.dtype),
             "label_weight": labelled.astype(np.float32),
         }

@@ -12,6 +12,9 @@ xlnet    A eos B eos bos; token types 0, 1 and 2; bos (zihangdai/xlnet,
 gpt      bos A mask B eos, causal; eos. The released code adds three tokens: start,
          delimiter, extract (openai/finetune-transformer-lm, train.py, transform_roc);
          bos, mask and eos replace them here.
+plain    bos A eos B eos; one token type; bos, or the last eos (BabyLM's pipeline of
+         masked models, finetune/trainer.py).
+causal   bos A B, causal; the last token (the same of causal models).
 bart     the encoder reads as roberta, the decoder the same shifted by one token; the
          decoder's last eos (fairseq, tasks/sentence_prediction.py; models/bart/
          model.py).
@@ -32,8 +35,8 @@ from research.networks.shared.embeddings import padded_rows
 from research.objectives.layout import input_format
 from research.objectives.layout.specials import Specials
 
-FORMATS = ("bert", "roberta", "xlnet", "gpt", "bart")
-ENCODER_FORMATS = ("bert", "roberta", "xlnet")
+FORMATS = ("bert", "roberta", "xlnet", "gpt", "plain", "causal", "bart")
+ENCODER_FORMATS = ("bert", "roberta", "xlnet", "plain")
 VECTORS = ("a file of word vectors", "a run of word vectors", "random", "random:N")
 """What `vectors` of a task may name.
 
@@ -48,6 +51,7 @@ HEADS = {
     "gelu": "gelu",
     "relu": "relu",
     "gelu_norm": "gelu_norm",
+    "standardized": "gelu",
 }
 """`head` of a task -> the layer before its last one: its activation, and a norm."""
 
@@ -60,7 +64,9 @@ def head_spec(head: str, size: int, **more: Any) -> networks.HeadSpec:
     """
     activation, _, norm = HEADS[head].partition("_")
     bias = {"norm": True, "bias": True} if norm else {}
-    return networks.HeadSpec(size, activation, dropout=True, **bias, **more)
+    standardize = head == "standardized"
+    options = {"dropout": True, "standardize": standardize} | bias | more
+    return networks.HeadSpec(size, activation, **options)
 
 
 class Task(objectives.Objective):
@@ -77,7 +83,7 @@ class Task(objectives.Objective):
 
     @property
     def pattern(self) -> str:
-        return "causal" if self.format == "gpt" else "full"
+        return "causal" if self.format in ("gpt", "causal") else "full"
 
     @property
     def min_length(self) -> int:
@@ -94,6 +100,8 @@ class Task(objectives.Objective):
         between = {"roberta": end * 2, "bart": end * 2, "gpt": (vocab.mask_id,)}
         second_type = int(num_token_types(self.format) > 1)
         pair = {"between": between.get(self.format, end), "second_type": second_type}
+        if self.format == "causal":
+            return Specials((vocab.bos_id,))
         if self.format == "xlnet":
             return Specials((), (vocab.eos_id, vocab.bos_id), last_type=2, **pair)
         return Specials((vocab.bos_id,), end, **pair)
@@ -178,6 +186,8 @@ def num_specials(format: str, num_parts: int) -> int:
 
     With format t5 they are an eos after each part (`sequence_to_sequence`).
     """
+    if format == "causal":
+        return 1
     if format == "t5":
         return num_parts
     return 2 * num_parts if format in ("roberta", "bart") else num_parts + 1
@@ -207,12 +217,13 @@ def lay_out(
         "bart": (vocab.bos_id, vocab.eos_id),
         "xlnet": (None, None),
     }.get(format, (vocab.bos_id, None))
+    ends = format != "causal"
     text = input_format.concatenate_spans(
-        example, begin, size, vocab, length, prefixes=prefixes
+        example, begin, size, vocab, length, prefixes=prefixes, ends=ends
     )
     row, first = np.arange(len(size)), size[:, 0] > 0
     before = [int(prefix is not None) for prefix in prefixes]
-    start = np.where(first, size[:, 0] + before[0] + 1, 0)
+    start = np.where(first, size[:, 0] + before[0] + ends, 0)
     at = np.stack([np.full(len(size), before[0]), start + before[1]], axis=1)
     last = np.maximum(text.length - 1, 0)
     pooled = np.zeros(len(size), np.int64)
@@ -225,7 +236,7 @@ def lay_out(
         text.token[row[here], text.length[here]] = vocab.bos_id
         text.token_type[row[here], text.length[here]] = 2
         text, pooled = text._replace(length=text.length + here), last + here
-    elif format == "bart":
+    elif format in ("bart", "causal"):
         pooled = last
     if num_token_types(format) == 1:
         text.token_type[:] = 0
@@ -243,7 +254,8 @@ def network_input(text: input_format.Text, format: str) -> dict[str, np.ndarray]
         return input_format.full_input(
             text.token, text.length, "encoder_"
         ) | input_format.causal_input(shifted, text.length, "decoder_")
-    make = input_format.causal_input if format == "gpt" else input_format.full_input
+    is_causal = format in ("gpt", "causal")
+    make = input_format.causal_input if is_causal else input_format.full_input
     return make(text.token, text.length) | {"token_type": text.token_type}
 
 

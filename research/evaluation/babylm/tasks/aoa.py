@@ -99,8 +99,8 @@ class Task:
         if rules.aoa_bounded:
             score = json.dumps({"aoa": found.score}, indent=2)
             replace_text(folder / "aoa_score.json", score)
-        ends = fisher_interval(found.score, len(found.words))
-        return Result(found.score, *ends, len(found.words))
+        ends = fisher_interval(found.r, len(found.words))
+        return Result(found.score, *ends, len(found.words), more={"r": found.r})
 
 
 def read_contexts(path: Path) -> dict[str, Sequence[str]]:
