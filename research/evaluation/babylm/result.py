@@ -76,7 +76,8 @@ def accuracy_result(
         for uid, members in uids.items()
     )
     count = value * (1 - value) / variance if variance else len(right)
-    low, high = wilson_interval(min(1.0, value), count)
+    value = min(1.0, value)  # but for rounding
+    low, high = wilson_interval(value, count)
     tied = sum(
         weight[uid] * float(np.mean([shared[n] for n in members]))
         for uid, members in uids.items()
@@ -86,7 +87,8 @@ def accuracy_result(
             members = [of_uid[uid] for uid in uids if of_split[uid] == split]
             if members:
                 of_uid[split] = float(np.mean(members))
-    return Result(value, low, high, len(right), tables, {"ties shared": tied})
+    ends = min(low, value), max(high, value)
+    return Result(value, *ends, len(right), tables, {"ties shared": tied})
 
 
 def rho_result(model: Sequence[float], human: Sequence[float]) -> Result:
