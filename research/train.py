@@ -105,8 +105,7 @@ def _train(
     compiled = f"compiled in {compile_seconds:.1f} s"
     lines = [*run_lines(program, phases, config), compiled]
     if len(words.seen):
-        at = (f"{n:,} words after step {step:,}" for n, step in words.steps.items())
-        lines.append(", ".join([f"{words.seen[-1]:,} words are seen", *at]))
+        lines.append(words.line(config.train.max_words))
     if config.train.minutes:
         lines.append(
             f"the run ends after {config.train.minutes:g} minutes of steps, or after "

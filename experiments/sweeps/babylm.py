@@ -7,9 +7,11 @@
 
 Question: which objective learns most from the text of a childhood (Warstadt et al.
 2023)? All arms have one Transformer, vocabulary, optimizer and number of tokens. small
-is the track of 10 million words, paper that of 100 million; smoke sees 2.4 million
-words. A run keeps ten checkpoints, at equal numbers of words, and is evaluated once, at
-its end: ten evaluations took longer than the training of quick.
+is the track of 10 million words, paper that of 100 million, and both save checkpoints
+at the words that the track names (`palimpsest babylm --workdir=runs/babylm` evaluates
+them); smoke sees 2.4 million words. Runs of other scales keep ten checkpoints, at equal
+numbers of tokens. A run is evaluated once, at its end: ten evaluations took longer than
+the training of quick.
 
 GPT-BERT (Charpentier and Samuel 2024; ltgoslo/gpt-bert, train_10m.py: 15 of 16 devices
 are masked) is masked next-token prediction and a causal language model in one network,
@@ -29,10 +31,13 @@ cpu's three one, and so two in all.
 from experiments.sweeps.objectives import SHARED
 from launch.sweeps import benchmarks, budgets, finetuning
 from launch.sweeps.scales import SCALES
+from research.evaluation.babylm.rules import MILLION, TRACKS, checkpoint_words
 
 WORDS_SEEN = {"smoke": 2.4e6, "quick": 1.575e6, "cpu": 15.75e6}
 WORDS_SEEN |= {"small": 10 * 10e6, "paper": 10 * 100e6}
 TOKENS_PER_WORD = 1.3
+TRACK = {"small": "strict_small", "paper": "strict"}
+"""Scale -> the challenge's track, whose checkpoints its runs save by words."""
 PAIRS = {"objective.format": "segment_pair", "objective.sentence_task": "nsp"}
 SPANS = {"objective.unit": "span", "objective.draw_unit": "span"}
 SPANS |= {"objective.format": "doc_sentences", "objective.boundary_targets": 15}
@@ -74,6 +79,10 @@ def sweep(scale, tasks=None):
     chosen = finetuning.own_tasks("babylm", tasks, scale) if tasks else {}
     shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
     counts = {"train.eval_every": 0, "train.keep_checkpoints": 10}
+    if scale in TRACK:
+        words = TRACKS[TRACK[scale]] * MILLION
+        counts |= {"train.checkpoint_words": checkpoint_words(words)}
+        counts |= {"train.max_words": words, "train.keep_checkpoints": 2}
     reference = "experiments/mlm.py", SHARED | shape | budget | counts
     tokens = WORDS_SEEN[scale] * TOKENS_PER_WORD
 

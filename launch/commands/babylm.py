@@ -1,9 +1,10 @@
 """Evaluates by BabyLM's tasks: `palimpsest babylm --workdir=D --data=E --to=R`.
 
 All checkpoints of the run in D (`train.checkpoint_words`) are evaluated by the fast set
-of the evaluation data E, and the last by the full one; D may be hf:DIR, a folder that
-`palimpsest export --revisions` wrote. E has the folders fast_eval and full_eval of the
-challenge. R gets the challenge's files, R/MODEL/REVISION/zero_shot/BACKEND/..., and
+of the evaluation data E, and the last by the full one; D may be a sweep's folder, whose
+finished runs are, or hf:DIR, which `palimpsest export --revisions` wrote. E has the
+challenge's folders fast_eval and full_eval. R gets its files,
+R/MODEL/REVISION/zero_shot/BACKEND/..., and
 R/MODEL/all_full_preds_and_fast_scores_BACKEND.json, which is handed in; and
 palimpsest_RULES_BACKEND.json, with the 95 % intervals that the printed lines have.
 The same command goes on where it was stopped.
@@ -20,6 +21,7 @@ import functools
 from pathlib import Path
 
 from launch.cli import DONE, Parser, main, whole
+from research.contract.errors import UserError
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,19 +35,32 @@ def run(args: argparse.Namespace) -> int:
     use_compilation_cache(args.cache)
     names = tuple(filter(None, args.tasks.split(",")))
     finetune = functools.partial(glue.finetune, seeds=args.seeds, cache_dir=args.cache)
-    submission = Submission(
-        find_checkpoints(args.workdir),
-        Path(args.data),
-        Path(args.to),
-        rules,
-        backend=args.backend,
-        method=args.method,
-        tasks=names,
-        finetune=finetune if args.glue or glue.TASKS.keys() & {*names} else None,
-        report=functools.partial(print, flush=True),
-    )
-    submission.run(only_main=args.checkpoints == "main")
+    for source in _sources(args.workdir):
+        submission = Submission(
+            find_checkpoints(source),
+            Path(args.data),
+            Path(args.to),
+            rules,
+            backend=args.backend,
+            method=args.method,
+            tasks=names,
+            finetune=finetune if args.glue or glue.TASKS.keys() & {*names} else None,
+            report=functools.partial(print, flush=True),
+        )
+        submission.run(only_main=args.checkpoints == "main")
     return DONE
+
+
+def _sources(workdir: str) -> list[str]:
+    """The model, or those of a sweep's finished runs that can score texts."""
+    if not (Path(workdir) / "sweep.json").is_file():
+        return [workdir]
+    from launch.sweeps.sweep_plan import read_plan
+
+    trials = [trial for trial in read_plan(Path(workdir)) if trial.gives_scores]
+    if not (sources := [str(trial.folder) for trial in trials if trial.done]):
+        raise UserError(f"{workdir} has no finished run whose objective scores texts")
+    return sources
 
 
 def parser() -> Parser:

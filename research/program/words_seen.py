@@ -40,6 +40,19 @@ class WordPlan(NamedTuple):
         ]
         return {"seen": int(self.seen[-1]), "checkpoints": checkpoints}
 
+    def line(self, most: int) -> str:
+        """What is printed about a run before its first step.
+
+        Args:
+          most: train.max_words.
+        """
+        steps, seen = len(self.seen), int(self.seen[-1])
+        text = f"{seen:,} words are seen; checkpoints at {len(self.steps)} numbers of "
+        text += f"words are kept ({FILE})"
+        if seen < most * (1 - CLOSE):
+            text += f"; train.max_words allows about {int(steps * most / seen):,} steps"
+        return text
+
     def seen_by(self, step: int) -> int:
         """The words read after a step, of which there is at least one."""
         return int(self.seen[step - 1])

@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from safetensors.numpy import save_file
 
 from research.evaluation.babylm.judge import PipelineJudge
@@ -70,3 +71,19 @@ def make_judge(folder: Path, model: str, backend: str) -> PipelineJudge:
     opened = open_run(f"hf:{path}", any_start=True)
     typed = model == "tiny-gpt2"
     return PipelineJudge(opened, Tokenizer(path), backend, types_are_tokens=typed)
+
+
+def assert_equal(ours, expected):
+    """Equal but for the last digits of numbers."""
+    if isinstance(expected, dict):
+        assert [*ours] == [*expected] or sorted(ours) == sorted(expected)
+        for key in expected:
+            assert_equal(ours[key], expected[key])
+    elif isinstance(expected, list):
+        assert len(ours) == len(expected)
+        for pair in zip(ours, expected, strict=True):
+            assert_equal(*pair)
+    elif isinstance(expected, float):
+        assert ours == pytest.approx(expected, rel=1e-4, abs=1e-4, nan_ok=True)
+    else:
+        assert ours == expected

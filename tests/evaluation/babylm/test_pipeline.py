@@ -1,7 +1,4 @@
-"""Scores, files and fits are those of BabyLM's pipeline, on its invented mini set.
-
-BABYLM_GOLDEN may name a folder of the same form as that which these tests write.
-"""
+"""Scores, files and fits are those of BabyLM's pipeline, on an invented mini set."""
 
 import json
 import math
@@ -19,7 +16,13 @@ from research.evaluation.babylm.rules import (
 )
 from research.evaluation.babylm.tasks import TASKS
 from research.evaluation.babylm.tasks.reading import Task as Reading
-from tests.testing.babylm_golden import CASES, golden, make_judge, write_golden
+from tests.testing.babylm_golden import (
+    CASES,
+    assert_equal,
+    golden,
+    make_judge,
+    write_golden,
+)
 
 TOLERANCE = 1e-4
 """Of the sums of a text; the pipeline's are float32."""
@@ -148,19 +151,3 @@ def test_names_of_checkpoints():
     for track, most in TRACKS.items():
         ours = [checkpoint_name(words) for words in checkpoint_words(most * 10**6)]
         assert ours == golden()["more"]["names"][f"steps_{track}"]
-
-
-def assert_equal(ours, expected):
-    """Equal but for the last digits of numbers."""
-    if isinstance(expected, dict):
-        assert [*ours] == [*expected] or sorted(ours) == sorted(expected)
-        for key in expected:
-            assert_equal(ours[key], expected[key])
-    elif isinstance(expected, list):
-        assert len(ours) == len(expected)
-        for pair in zip(ours, expected, strict=True):
-            assert_equal(*pair)
-    elif isinstance(expected, float):
-        assert ours == pytest.approx(expected, rel=1e-4, abs=1e-4, nan_ok=True)
-    else:
-        assert ours == expected

@@ -1,0 +1,45 @@
+"""The BabyLM Challenge's tracks: ten epochs of 10 or 100 million words.
+
+    python -m launch.train --config=experiments/babylm.py --workdir=runs/lm \\
+        --config.data.train='corpus/*.txt' --config.data.valid='dev/*.txt'
+    palimpsest babylm --workdir=runs/lm --data=evaluation_data --to=results
+
+Causal by default; docs/howto/babylm.md has the commands of masked LM and GPT-BERT, and
+all from the corpus to the file that is handed in. Words are counted as the rules count
+them: checkpoints are saved at the words that the track names, and a run of more than
+ten times its words is refused, with the number of steps that is allowed.
+
+Sizes: small is Strict-Small for two CPU cores, base Strict-Small and large Strict for
+an accelerator. Each document begins after bos, as the sentences of the tasks do.
+"""
+
+from research.config import base
+from research.evaluation.babylm.rules import MILLION, TRACKS, checkpoint_words
+
+SIZES = ("small", "base", "large")
+
+
+def get_config(size: str = "small"):
+    config = base.get_config()
+    most = TRACKS["strict" if size == "large" else "strict_small"] * MILLION
+    config.train.update(checkpoint_words=checkpoint_words(most), max_words=most)
+    config.train.update(eval_every=0, checkpoint_every=500)
+    config.data.update(vocabulary="bpe", vocabulary_size=8192, sentinels=0, length=128)
+    config.objective.update(name="lm", documents="apart")
+    config.model.update(position="rotary", norm_placement="pre", dropout=0.1)
+    config.optimizer.update(name="adamw", beta2=0.98, weight_decay=0.1)
+    config.optimizer.update(schedule="cosine", warmup_steps=500)
+    if size == "small":
+        config.model.update(layers=4, width=256, heads=4, feedforward=1024)
+        config.train.update(steps=19_000, batch=64)
+        config.optimizer.learning_rate = 2e-3
+    elif size == "base":
+        config.model.update(layers=12, width=384, heads=6, feedforward=1536)
+        config.train.update(steps=4_000, batch=256)
+        config.optimizer.learning_rate = 1e-3
+    else:
+        config.data.update(vocabulary_size=16_384, length=512)
+        config.model.update(layers=12, width=768, heads=12, feedforward=3072)
+        config.train.update(steps=10_000, batch=256)
+        config.optimizer.learning_rate = 7e-4
+    return config
