@@ -50,6 +50,7 @@ NAV = {
         "Your own files": "docs/howto/files.md",
         "Tags, answers, numbers": "docs/howto/tags_answers_numbers.md",
         "Two objectives on your tasks": "docs/howto/compare.md",
+        "BabyLM, to a submission": "docs/howto/babylm.md",
         "Learning rates that work": "docs/howto/learning_rates.md",
         "My loss stays": "docs/howto/plateau.md",
         "One class alone is predicted": "docs/howto/one_class.md",
