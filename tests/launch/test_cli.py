@@ -6,7 +6,7 @@ import pkgutil
 
 import pytest
 
-import launch
+import launch.commands
 from launch.backends import resources, submit
 from launch.cli import Parser, main, whole
 from research.contract.errors import UserError
@@ -14,11 +14,14 @@ from research.generation.options import Options
 
 
 def commands():
-    """The modules of `launch` that have a parser."""
-    found = pkgutil.iter_modules(launch.__path__, "launch.")
+    """The modules that have a parser."""
+    found = [*pkgutil.iter_modules(launch.__path__, "launch.")]
+    found += pkgutil.iter_modules(launch.commands.__path__, "launch.commands.")
     names = [each.name for each in found if not each.ispkg]
     modules = [importlib.import_module(n) for n in names if "huggingface" not in n]
-    return [module for module in modules if hasattr(module, "parser")]
+    found = [module for module in modules if hasattr(module, "parser")]
+    assert len(found) > 20
+    return found
 
 
 def _exit(run, *argv, capsys):
