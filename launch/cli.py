@@ -6,10 +6,11 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from launch import signals
+from launch.other_names import flag_key
 from launch.signals import INTERRUPTED, PREEMPTED
 from research.contract.errors import NonFiniteError, PreemptedError, UserError, unknown
 from research.contract.fields import MAX_INT
@@ -49,6 +50,8 @@ MACHINE_ERRORS = {
     errno.EROFS: "the file system is read-only",
 }
 """Errors of the operating system that the user can fix."""
+
+OWN_PACKAGES = ("experiments", "launch", "palimpsest", "research")
 
 
 def whole(least: int, most: int = MAX_INT) -> Callable[[str], int]:
@@ -146,14 +149,21 @@ class Parser(argparse.ArgumentParser):
         for argument in remaining:
             flag, equals, value = argument.partition("=")
             if not (self._takes_overrides and flag.startswith("--config.")):
-                extra = ["--config.KEY"] * self._takes_overrides
-                raise unknown("flag", flag, [*known, *extra])
+                raise self._unknown(flag, known)
             if not equals:
                 value = next(remaining, None)
             if value is None:
                 raise UserError(f"{flag} has no value; write {flag}=VALUE")
             overrides[flag.removeprefix("--config.")] = value
         return overrides
+
+    def _unknown(self, flag: str, known: Sequence[str]) -> UserError:
+        """The error for a flag that there is not; a config key is --config.KEY."""
+        key = flag_key(flag.lstrip("-"))
+        if self._takes_overrides and key:
+            return UserError(f"unknown flag {flag!r}; did you mean --config.{key}?")
+        extra = ["--config.KEY"] * self._takes_overrides
+        return unknown("flag", flag, [*known, *extra])
 
 
 def main(
@@ -203,6 +213,25 @@ def silence_orbax() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
+def print_unanswered(noun: str, answers: Sequence[Any]) -> None:
+    """Prints how many answers are errors, and the first of them.
+
+    Raises:
+      UserError: all are errors; it is the first one.
+    """
+    errors = [(n, a) for n, a in enumerate(answers, 1) if isinstance(a, UserError)]
+    if not errors:
+        return
+    number, error = errors[0]
+    if len(errors) == len(answers):
+        raise UserError(f"{noun} {number}: {error}") from error
+    print(
+        f"{len(errors)} of {len(answers)} {noun}s have no answer, {noun} {number} "
+        f"since {error}",
+        file=sys.stderr,
+    )
+
+
 def leave_stdout() -> None:
     """Nothing more is printed: the reader of the output, such as `head`, has ended."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -230,6 +259,8 @@ def exit_code_for(error: BaseException) -> tuple[int, str] | None:
             return MISTAKE, f"{path}{MACHINE_ERRORS[error.errno]}"
         case IsADirectoryError():  # of epath, which gives no number
             return MISTAKE, f"{error}; {MACHINE_ERRORS[errno.EISDIR]}"
+        case ModuleNotFoundError() if error.name.partition(".")[0] not in OWN_PACKAGES:
+            return MISTAKE, f"the package {error.name} is missing: pip install it"
         case FileNotFoundError() if os.path.islink(error.filename or ""):
             return MISTAKE, f"{error.filename}: a link to nothing; delete the link"
     for error_type, code in EXIT_CODES.items():

@@ -9,8 +9,15 @@ from etils import epath
 from ml_collections import ConfigDict
 
 from launch import user_code
-from launch.config_starts import folder_keys, set_layers, start_of, teacher_keys
-from launch.config_values import flatten, override, pair, plain
+from launch.config_starts import (
+    check_needed,
+    folder_keys,
+    is_of_pieces,
+    set_layers,
+    start_of,
+    teacher_keys,
+)
+from launch.config_values import flatten, override, pair, plain, unknown_key
 from research import networks
 from research.config import base, sections
 from research.config.config import Config
@@ -88,6 +95,8 @@ def load_config(
         overrides = teacher_keys(config, workdir, overrides) | dict(overrides)
     for key, value in overrides.items():
         override(config, key, value)
+    if reads_start:
+        check_needed(config, workdir)
     set_layers(config, given)
     if reads_start:
         _tell_unread(config, overrides)
@@ -96,6 +105,8 @@ def load_config(
         sections.check_split(typed.data)
     needs = networks.Needs(pattern=typed.objective.pattern)
     networks.check_abilities(typed.model, needs)
+    if typed.model.spelled_by and is_of_pieces(typed.data):
+        raise networks.no_spelling(typed.model.spelled_by)
     if typed.train.phases:
         run_phases(typed)
     return typed
@@ -210,8 +221,7 @@ def _complete(spec: str, config: ConfigDict) -> None:
             sizes = [size[dotted] for size in base.SIZES.values() if dotted in size]
             begun_with = [begun[name].get(key), *sizes]
             if key not in begun[name] or plain(values[key]) not in begun_with:
-                known = [f"{name}.{each}" for each in complete]
-                raise unknown(f"config key of {spec}", dotted, known)
+                raise unknown_key(f"config key of {spec}", dotted, flatten(config))
         _set_section(config, name, complete)
 
 

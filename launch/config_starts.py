@@ -1,6 +1,7 @@
 """What a run takes from the run or model that it starts from, or that teaches it."""
 
 import dataclasses
+import importlib.util
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -10,13 +11,91 @@ from ml_collections import ConfigDict
 from launch.config_values import flatten
 from research import networks, objectives
 from research.config.identity import CONFIG_FILE, read_run_config
+from research.config.sections import SECTIONS, dotted
 from research.contract.errors import UserError
-from research.contract.parts import default_of
+from research.contract.parts import default_of, section_fields
+from research.files import vector_files
+from research.files.checksums import has_checkpoint
 from research.files.existence import exists
-from research.files.paths import user_path
+from research.files.paths import absolute_path, user_path
 from research.interop.huggingface import SOURCE
 
 _UNKNOWN = object()
+
+
+PACKAGES = {
+    "train.wandb": ("", "wandb"),
+    "data.reader": ("native", "seqio"),
+}
+"""Key -> its value that needs no package, and the package that others need."""
+NUM_LISTED = 20
+"""Runs that an error lists."""
+
+
+def check_needed(config: ConfigDict, workdir: epath.PathLike) -> None:
+    """Checks that the runs, files and packages that a config names are there, before
+    any text is read.
+
+    Args:
+      workdir: of the run, if one starts; it needs no train.init_from if it has begun.
+
+    Raises:
+      UserError: one is missing; names what is there.
+    """
+    flat = flatten(config)
+    for key, (without, package) in PACKAGES.items():
+        if flat[key] != without and importlib.util.find_spec(package) is None:
+            raise UserError(
+                f"{key}={flat[key]} needs the package {package}: pip install {package}"
+            )
+    begun = bool(workdir) and exists(absolute_path(workdir) / CONFIG_FILE)
+    for section in SECTIONS:
+        prefix = dotted(section)
+        values = config[section] if section else config
+        for field in section_fields(SECTIONS[section], values, prefix).values():
+            kind, key = field.metadata.get("source"), f"{prefix}{field.name}"
+            if not kind or (begun and key == "train.init_from"):
+                continue
+            if flat[key]:
+                _check_source(kind, key, flat[key])
+                is_words = kind == "vectors" and flat[key].endswith(
+                    vector_files.ENDINGS
+                )
+                if is_words and is_of_pieces(config.data):
+                    raise networks.no_spelling(f"{key}={flat[key]}")
+            elif kind == "run" and section == "objective" and workdir:
+                raise UserError(f"{key} is not set; it is a run's workdir, or hf:DIR")
+
+
+def is_of_pieces(data: ConfigDict) -> bool:
+    """Whether the vocabulary is one that is trained, of other pieces than words."""
+    from research.data.tokenize.train_tokenizer import TRAINED_TYPES  # takes long
+
+    return data.vocabulary in TRAINED_TYPES and data.vocabulary != "words"
+
+
+def _check_source(kind: str, key: str, source: str) -> None:
+    """Raises UserError: there is no such file or run; names what is there."""
+    if source.startswith(SOURCE):
+        from research.interop.huggingface.restore import find_folder  # all families
+
+        find_folder(source)
+        return
+    is_file = source.endswith((*vector_files.ENDINGS, ".npz")) or kind == "file"
+    if kind == "vectors" and source.partition(":")[0] == "random":
+        return
+    path = absolute_path(source)
+    if exists(path) if is_file else has_checkpoint(path):
+        return
+    folder = next(each for each in (path, *path.parents) if exists(each))
+    problem = "has no checkpoint" if folder == path else "does not exist"
+    if is_file:
+        found, noun = [entry.name for entry in folder.iterdir()], "files"
+    else:
+        found = [config.parent.name for config in folder.glob(f"*/{CONFIG_FILE}")]
+        noun = "runs"
+    names = ", ".join(sorted(found)[:NUM_LISTED]) or "none"
+    raise UserError(f"{key}={source} {problem}; {noun} in {folder}: {names}")
 
 
 def set_layers(config: ConfigDict, given: Collection[str]) -> None:

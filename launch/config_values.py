@@ -1,9 +1,11 @@
 """The keys of a config: read, converted from text, set."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
+from launch.other_names import our_key
 from research.config.sections import OPEN_SECTIONS, choices, dotted
 from research.contract.errors import UserError, unknown
 from research.files.json_files import parse_json
@@ -53,9 +55,7 @@ def override(config: ConfigDict, key: str, value: Any) -> None:
         inside = [name for name in flat if name.startswith(key + ".")]
         if inside:
             raise UserError(f"{key} is a section; its keys: {', '.join(inside)}")
-        if owners := _parts_with(flat, opened[0] if opened else key):
-            raise UserError(f"unknown config key {key!r}; {owners}")
-        raise unknown("config key", key, flat)
+        raise unknown_key("config key", key, flat)
     *sections, name = key.split(".")
     for section in sections:
         config = config[section]
@@ -65,6 +65,26 @@ def override(config: ConfigDict, key: str, value: Any) -> None:
             config[name] = ConfigDict(value, allow_dotted_keys=True)
     else:
         config[name] = value
+
+
+def unknown_key(what: str, key: str, flat: Mapping[str, Any]) -> UserError:
+    """The error for a dotted key that a flat config does not have.
+
+    It names the parts that have the key, or else the key that has this name in another
+    section or in another library.
+    """
+    ours, name = our_key(key), key.rpartition(".")[2]
+    flat = {other: value for other, value in flat.items() if other != key}
+    opened = (section for section in OPEN_SECTIONS if key.startswith(section + "."))
+    if owners := _parts_with(flat, next(opened, key)):
+        return UserError(f"unknown {what} {key!r}; {owners}")
+    if same := [each for each in flat if each.rpartition(".")[2] == name]:
+        return UserError(f"unknown {what} {key!r}; did you mean {' or '.join(same)}?")
+    if ours in flat:
+        return UserError(f"unknown {what} {key!r}; did you mean {ours}?")
+    if ours and (owners := _parts_with(flat, ours)):
+        return UserError(f"unknown {what} {key!r}; it is {ours} here, and {owners}")
+    return unknown(what, key, flat)
 
 
 def _parts_with(flat: dict[str, Any], key: str) -> str:

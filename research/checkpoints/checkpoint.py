@@ -20,7 +20,7 @@ from research.files.existence import exists
 from research.files.paths import absolute_path, is_in_bucket
 from research.optimize.moving_average import exchange_average
 
-FOLDER = "checkpoints"
+FOLDER = checksums.CHECKPOINTS
 TEMPORARY, DELETED, DAMAGED = ".orbax-checkpoint-tmp", ".deleted", ".damaged"
 """Suffixes of the folders of checkpoints that are not to be read."""
 

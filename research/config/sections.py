@@ -60,9 +60,9 @@ class TrainOptions:
     # and phases stay those of train.steps. 0: any
     batch: int = dim(32, least=1)  # examples a step, over all devices
     accumulate: int = dim(1, least=1)  # micro-batches a step
-    init_from: str = free_text("")  # workdir or checkpoint whose parameters to start
-    # from, or hf:DIR, a model in Hugging Face's layout; its network and its vocabulary
-    # are those of the run, but for keys that are given
+    init_from: str = free_text("", source="run")  # workdir or checkpoint whose
+    # parameters to start from, or hf:DIR, a model in Hugging Face's layout; its network
+    # and its vocabulary are those of the run, but for keys that are given
     init_scope: str = free_text("")  # path of the parameters to start from, such as
     # discriminator; "": all of them
     init_layers: list = dataclasses.field(default_factory=list)  # the layers of that

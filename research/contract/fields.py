@@ -39,12 +39,18 @@ def number(
     return dataclasses.field(default=default, metadata={"bounds": given})
 
 
-def free_text(default: str) -> Any:
+def free_text(default: str, *, source: str = "") -> Any:
     """A field of the user's own words (a path, a name), which whoever reads it checks.
 
     It is one line without control characters.
+
+    Args:
+      source: "run" of a run's workdir, one of its checkpoints or hf:DIR, "vectors" of
+        these, a file of vectors or arrays, or random, "file" of a file. A command that
+        starts a run looks at once whether there is such a source.
     """
-    return dataclasses.field(default=default, metadata={"text": True})
+    metadata = {"text": True} | ({"source": source} if source else {})
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def model_of(source: str) -> Any:

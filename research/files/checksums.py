@@ -12,6 +12,8 @@ from research.contract.errors import UserError
 from research.files.existence import exists, is_file
 from research.files.json_files import read_file
 
+CHECKPOINTS = "checkpoints"
+"""The folder of a workdir in which each checkpoint is a folder."""
 CHECKSUMS_FILE = "checksums.json"
 COMMITTED_FILE = "commit_success.txt"
 """The last file that Orbax writes; it reads no checkpoint in a bucket without it."""
@@ -34,6 +36,15 @@ def write_checksums(folder: epath.Path) -> None:
 def has_checksums(folder: epath.Path) -> bool:
     """Whether the folder was written completely: the checksums come last."""
     return exists(folder / CHECKSUMS_FILE)
+
+
+def has_checkpoint(folder: epath.Path) -> bool:
+    """Whether a folder is a checkpoint, or the workdir of a run that has finished one.
+
+    Their content is not looked at.
+    """
+    finished = folder.glob(f"{CHECKPOINTS}/*/{CHECKSUMS_FILE}")
+    return exists(folder / "params") or any(True for _ in finished)
 
 
 def find_damage(folder: epath.Path) -> str:

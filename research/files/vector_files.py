@@ -23,6 +23,7 @@ from typing import BinaryIO
 import numpy as np
 
 from research.contract.errors import UserError, os_reason
+from research.files.paths import user_path
 
 FORMATS = ("word2vec", "bin", "glove", "vec")
 SUFFIXES = {".bin": "bin", ".vec": "vec", ".txt": "word2vec"}
@@ -44,7 +45,7 @@ def read_vectors(path: str | os.PathLike) -> tuple[list[str], np.ndarray]:
     Raises:
       UserError: there is no such file, or it is not one of the formats; says where.
     """
-    name = os.fspath(path)
+    name = user_path(path)
     is_gzip = name.endswith(".gz")
     try:
         with gzip.open(name, "rb") if is_gzip else open(name, "rb") as file:

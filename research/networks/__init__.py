@@ -83,6 +83,11 @@ class Network(Options, abc.ABC):
         return True
 
     @property
+    def spelled_by(self) -> str:
+        """The key and value by which it reads the letters of words; "": it does not."""
+        return ""
+
+    @property
     def mesh_unit(self) -> int:
         """The number that the mesh axis `tensor` should divide."""
         return self.width
@@ -136,6 +141,14 @@ def check_abilities(network: Network, needs: Needs) -> None:
         )
 
 
+def no_spelling(key: str) -> UserError:
+    """The error of a key that needs words, and the vocabulary has other pieces."""
+    return UserError(
+        f"{key} needs the spelling of words, which this vocabulary does not have; set "
+        "data.vocabulary=words"
+    )
+
+
 def build(network: Network, needs: Needs, vocab: VocabInfo) -> nn.Module:
     """The unbound module of a network that serves an objective, see `apply`.
 
@@ -144,6 +157,8 @@ def build(network: Network, needs: Needs, vocab: VocabInfo) -> nn.Module:
         incompatible with it.
     """
     check_abilities(network, needs)
+    if network.spelled_by and not vocab.spelling:
+        raise no_spelling(network.spelled_by)
     needs = dataclasses.replace(needs, spelling=vocab.spelling or ())
     return network.module(needs, vocab.size)
 

@@ -119,10 +119,7 @@ def _read_words(
     if not in_file and kind != "random":
         return None
     if not (spec.spelling or kind == "random"):
-        raise UserError(
-            f"{flag}={spec.source} needs the spelling of words, which this vocabulary "
-            "does not have; set data.vocabulary=words"
-        )
+        raise networks.no_spelling(f"{flag}={spec.source}")
     shape = like["token"]["embedding"].shape
     if not in_file:
         if seed and not seed.isdecimal():
@@ -162,7 +159,7 @@ def _read(
 
         return saved_params(source, like, **vocabulary, flag=flag).by_name
     try:
-        with epath.Path(source).open("rb") as file, np.load(file) as content:
+        with epath.Path(user_path(source)).open("rb") as file, np.load(file) as content:
             found = dict(content)
     except _UNREADABLE as error:
         reason = str(error).splitlines()[0]

@@ -112,6 +112,20 @@ def test_a_misspelt_flag_is_told_before_the_one_that_is_missing():
         parser.parse_args([])
 
 
+@pytest.mark.parametrize(
+    "flag, key",
+    [
+        ("--lr", "optimizer.learning_rate"),
+        ("--learning_rate", "optimizer.learning_rate"),
+        ("--batch-size", "train.batch"),
+        ("--train.steps", "train.steps"),
+    ],
+)
+def test_a_config_key_that_is_given_as_a_flag_is_named(flag, key):
+    with pytest.raises(UserError, match=rf"did you mean --config\.{key}\?"):
+        Parser("A command.").parse_args([f"{flag}=1"])
+
+
 def test_a_required_flag_has_a_value(capsys):
     parser = Parser("A command.")
     parser.add_argument("--workdir", required=True)
@@ -138,6 +152,7 @@ def _raise(error):
         (IsADirectoryError("Cannot overwrite: /a/file is a directory"), 2),
         (MemoryError("Unable to allocate 9 TiB"), 2),
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 9 bytes"), 2),
+        (ModuleNotFoundError("No module named 'seqio'", name="seqio"), 2),
         (KeyboardInterrupt(), 130),
         (KeyboardInterrupt("it goes on from step 7"), 130),
     ],

@@ -175,6 +175,40 @@ def test_the_config_is_locked():
         (MLM, "train.steps=abc", "train.steps: 'abc' is not an int"),
         (MLM, "objective.name=mln", "mlm"),
         (MLM, "objective.raet=0.1", "objective.rate"),
+        # Names of other libraries, and sections that are not those of a key.
+        (MLM, "optimizer.lr=1", "did you mean optimizer.learning_rate?"),
+        (MLM, "lr=1", "did you mean optimizer.learning_rate?"),
+        (MLM, "Learning-Rate=1", "did you mean optimizer.learning_rate?"),
+        (MLM, "model.learning_rate=1", "did you mean optimizer.learning_rate?"),
+        (MLM, "mask_rate=1", "did you mean objective.rate?"),
+        (
+            "experiments/lm.py",
+            "mask_rate=1",
+            "it is objective.rate here, and objective",
+        ),
+        (MLM, "model.hidden_size=1", "did you mean model.width?"),
+        (MLM, "train.batch_size=1", "did you mean train.batch?"),
+        (MLM, "num_train_epochs=1", "did you mean train.steps?"),
+        # What is missing is refused before text is read.
+        (MLM, "train.init_from=/nowhere/x", "does not exist; runs in /: none"),
+        (
+            MLM,
+            "train.init_from=/tmp",
+            "train.init_from=/tmp has no checkpoint; runs in",
+        ),
+        ("experiments/distilbert.py", "objective.teacher=/x", "teacher=/x does not"),
+        (
+            "experiments/textcnn.py",
+            "objective.vectors=/x.txt",
+            "vectors=/x.txt does not",
+        ),
+        (MLM, "train.wandb=x", "train.wandb=x needs the package wandb: pip install"),
+        ("experiments/elmo.py", "data.vocabulary=bpe", "needs the spelling of words"),
+        (
+            "experiments/fasttext.py",
+            "data.vocabulary=bpe",
+            "needs the spelling of words",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_what_would_be_right(spec, override, said):
@@ -340,7 +374,8 @@ UNREAD = {
 
 
 @pytest.mark.parametrize("key", config.READ_WITH)
-def test_a_key_that_is_not_read_without_another_is_told(key, capsys):
+def test_a_key_that_is_not_read_without_another_is_told(key, capsys, tmp_path):
+    (tmp_path / "params").mkdir()  # as a checkpoint has it
     needed, values = config.READ_WITH[key]
     own = {key: UNREAD.get(key, 0.5)}
     config.load_config(MLM, own | {"optimizer.warmup_steps": 0})
@@ -348,7 +383,7 @@ def test_a_key_that_is_not_read_without_another_is_told(key, capsys):
     assert f"{key}={own[key]} is not read: it needs {needs}, but that is " in (
         capsys.readouterr().err
     )
-    given = {"train.init_from": "/nowhere", "data.mixture": {"embedded": 1.0}}
+    given = {"train.init_from": str(tmp_path), "data.mixture": {"embedded": 1.0}}
     given |= {"optimizer.warmup_steps": 1}
     quiet = [own | {needed: value} for value in values or [given[needed]]]
     for overrides in (*quiet, {}):

@@ -280,7 +280,7 @@ CASES = {
         "sequence_to_sequence",
         {},
         {"fields": "one", "label": ""},
-        "needs training texts of two parts",
+        "no texts of two parts",
     ),
     "JSON that is not SQuAD's": (
         ANSWERS,
@@ -322,7 +322,7 @@ CASES = {
         CHOICES,
         {"t.jsonl": rows(gold="y")},
         files("t.jsonl") | PAIR,
-        "needs training texts of a question and its choices",
+        "no texts of a question and its choices",
     ),
     "a choice below 0": (
         CHOICES,

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from research.contract.parts import Folder
+from research.data.documents import Document
 
 UNITS = Folder("research.data.rows", "Unit")
 
@@ -134,8 +135,10 @@ class TextSpec:
         """
         raise NotImplementedError
 
-    def check_text(self, indices: Sequence[Any]) -> None:
-        """Raises UserError: the training text of these indices lacks this unit."""
+    def lacks(self, document: Document) -> str:
+        """What the objective needs besides a document's text and label, and this one
+        lacks; "": nothing."""
+        return ""
 
     def of_corpus(self, number: int) -> "TextSpec":
         """The text that an example from corpus `number` takes."""

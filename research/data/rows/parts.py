@@ -1,12 +1,10 @@
 """Parts of documents: the first one, and all others."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from research.contract.errors import UserError
+from research.data.documents import Document
 from research.data.rows import Spans, TextSpec, TokenStream
 from research.data.rows.packing.pairs import lost_tokens
 from research.data.rows.packing.windows import windows
@@ -32,24 +30,14 @@ class Unit(TextSpec):
 
     has_pairs = True
 
-    def check_text(self, indices: Sequence[Any]) -> None:
-        """Raises UserError: no training text has the parts that are asked of it."""
+    def lacks(self, document: Document) -> str:
         if self.label == "choice":
-            need, fields = "a question and its choices", "question,choices (a list)"
-            enough = [
-                len(index.stream.part_offsets) > np.count_nonzero(index.second_length)
-                for index in indices
-            ]
-        elif self.max_first:
-            need, fields = "two parts", "text,summary"
-            enough = [bool(index.second_length.any()) for index in indices]
+            least, what, fields = 3, "a question and its choices", "question,choices"
         else:
-            return
-        if not any(enough):
-            raise UserError(
-                f"the objective needs training texts of {need}, and these have fewer; "
-                f"data.fields names them, as in data.fields={fields}"
-            )
+            least, what, fields = 1 + bool(self.max_first), "two parts", "text,summary"
+        if len(document.starts) + 1 >= least:
+            return ""
+        return f"texts of {what}; data.fields names them, as in data.fields={fields}"
 
     def spans(self, stream: TokenStream, stride: int) -> Spans:
         start, label = np.asarray(stream.document_offsets[:-1]), stream.labels

@@ -1,8 +1,9 @@
 """Builds what config.data names from text: corpora, vocabulary, streams, indices."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +25,12 @@ from research.data.read.corpus import (
 )
 from research.data.read.formats import AUTO, FileOptions, is_utf8, own_keys
 from research.data.rows import TextSpec
+from research.data.source.labels import (
+    class_order,
+    is_labelled,
+    known_labels,
+    no_labels,
+)
 from research.data.source.text_source import TextSource
 from research.data.store.copies import Copies
 from research.data.store.example_index import Index, build_index
@@ -67,10 +74,6 @@ def open_text(
             "them; leave it out: data.held_out divides each corpus"
         )
     cache = caches.resolve_cache_dir(data.cache_dir)
-    loaded = split_corpora(data, objective, data.train_split)
-    evaluated = split_corpora(data, objective, data.eval_split)
-    corpus = loaded[0] if len(loaded) == 1 else join_corpora(loaded)
-    vocabulary = load_or_train(data, corpus, cache)
     text_spec = objective.text_spec(data.length)
     if text_spec.contiguous and data.mixing == "batches":
         raise UserError(
@@ -82,6 +85,13 @@ def open_text(
             "data.separator is lines, but answers are predicted in text without tokens "
             "between its lines; set data.separator=eos"
         )
+    loaded = split_corpora(data, objective, data.train_split)
+    evaluated = split_corpora(data, objective, data.eval_split)
+    if (tested := with_test_split(data, objective)) is not None:
+        split_corpora(tested, objective, tested.eval_split)  # raises if it is missing
+    _check_documents(text_spec, loaded, data)
+    corpus = loaded[0] if len(loaded) == 1 else join_corpora(loaded)
+    vocabulary = load_or_train(data, corpus, cache)
     eval_length = objective.evaluation_length(data.length)
     index_corpora = partial(_index_corpora, data, vocabulary, cache)
     train = index_corpora(text_spec, loaded, data.train_split)
@@ -97,14 +107,11 @@ def open_text(
             "its evaluations are not of held-out text"
         )
     if text_spec.label:
-        from research.data.source.labels import class_order, known_labels  # of tasks
-
         own = data.eval_split if named else ""
         labels = known_labels(
             text_spec.label, train, held_out, evaluated, own, data.label
         )
         classes = class_order(labels, loaded)
-    text_spec.check_text(train)
     for split, indices in ((data.train_split, train), (data.eval_split, held_out)):
         _check_arrays(text_spec, objective.array_types, indices, split)
     count = sum(token_counts(corpus.stream, cache) for corpus in train)
@@ -143,6 +150,28 @@ def open_text(
 
     sources = train_source, eval_source
     return OpenedText(vocabulary, vocab, *sources, documents, classes)
+
+
+def _check_documents(
+    text_spec: TextSpec, train: Sequence[Corpus], data: DataOptions
+) -> None:
+    """Checks that the training text has a document with the label and the parts that
+    are read: in most corpora the first.
+
+    Raises:
+      UserError: it has none.
+    """
+    problem = ""
+    documents = (corpus.documents(data.train_split) for corpus in train)
+    for document in filter(None, chain.from_iterable(zip_longest(*documents))):
+        problem = text_spec.lacks(document)
+        if text_spec.label and not is_labelled(text_spec.label, document):
+            has_tags = "tags" in document.arrays
+            problem = no_labels(text_spec.label, data.label, has_tags=has_tags)
+        if not problem:
+            return
+    if problem:
+        raise UserError(f"the training text has no {problem}")
 
 
 def _corrupts_evaluations(objective: "Objective", length: int) -> "Objective":

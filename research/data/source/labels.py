@@ -12,6 +12,7 @@ from research.data.documents import (
     CHOICE_NAMES,
     LABEL_SEPARATOR,
     UNANSWERABLE,
+    Document,
     choice_names,
     label_key,
     single_labels,
@@ -142,6 +143,30 @@ def _unknown_labels(
     return set(lacking)
 
 
+def is_labelled(label_type: str, document: Document) -> bool:
+    """Whether a document has a label, or the tags that are its labels."""
+    if label_type == "tags":
+        return "tags" in document.arrays
+    return document.label is not None
+
+
+def no_labels(label_type: str, column: str, *, has_tags: bool) -> str:
+    """The text that the training text lacks, if none has a label, and the remedy.
+
+    Args:
+      column: data.label.
+      has_tags: whether words have tags.
+    """
+    hint = ""
+    if label_type not in ("answer", "tags"):
+        hint = "; data.label names their column"
+        if column:
+            hint = f"; data.label={column} is blank in every row"
+        elif has_tags:
+            hint = ", but words with tags; objective token_classification reads such"
+    return f"{LABEL_TYPES[label_type]}{hint}"
+
+
 def _check_labelled(label_type: str, train: Sequence[Index], column: str) -> None:
     """Prints how many rows of training text have no label, if there are any.
 
@@ -149,21 +174,14 @@ def _check_labelled(label_type: str, train: Sequence[Index], column: str) -> Non
       UserError: no row has a label.
     """
     total = sum(len(index.label) for index in train)
+    has_tags = any("tags" in index.stream.arrays for index in train)
     if label_type == "tags":
-        missing = total * (not any("tags" in index.stream.arrays for index in train))
+        missing = total * (not has_tags)
     else:
         missing = sum(int((index.label < 0).sum()) for index in train)
     if missing == total:
-        hint = ""
-        if label_type not in ("answer", "tags"):
-            hint = "; data.label names their column"
-            if column:
-                hint = f"; data.label={column} is blank in every row"
-            elif any("tags" in index.stream.arrays for index in train):
-                hint = (
-                    ", but words with tags; objective token_classification reads such"
-                )
-        raise UserError(f"the training text has no {LABEL_TYPES[label_type]}{hint}")
+        what = no_labels(label_type, column, has_tags=has_tags)
+        raise UserError(f"the training text has no {what}")
     if missing:
         from research.distributed import processes  # imports JAX
 

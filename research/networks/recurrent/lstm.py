@@ -15,6 +15,11 @@ from research.networks.shared.features import OF_SEVERAL_LAYERS
 class Network(LSTMOptions):
     """A stack of LSTM layers, or two of them, as its options say."""
 
+    @property
+    def spelled_by(self) -> str:
+        reads = self.input in ("characters", "both")
+        return f"model.input={self.input}" if reads else ""
+
     def module(self, needs: networks.Needs, size: int) -> nn.Module:
         from research.networks.recurrent.lstm_encoder_decoder import LSTMEncoderDecoder
         from research.networks.recurrent.lstm_stack import LSTM
@@ -26,12 +31,7 @@ class Network(LSTMOptions):
                 "model.input vectors reads the vectors of objective.vectors, and there "
                 "are none; set it and objective.vectors_width"
             )
-        if self.input in ("characters", "both"):
-            if not needs.spelling:
-                raise UserError(
-                    f"model.input {self.input} needs the spelling of words, which this "
-                    "vocabulary does not have; set data.vocabulary=words"
-                )
+        if self.spelled_by:
             characters = spell(needs.spelling, self.word_bytes)
         if needs.features in OF_SEVERAL_LAYERS and len({*self.widths}) > 1:
             raise UserError(

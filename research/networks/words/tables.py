@@ -79,13 +79,12 @@ class Network(networks.Network):
         """Which n-grams words have, if `buckets`."""
         return Ngrams(self.min_ngram, self.max_ngram, self.buckets)
 
+    @property
+    def spelled_by(self) -> str:
+        return f"model.buckets={self.buckets}" if self.buckets else ""
+
     def module(self, needs: networks.Needs, size: int) -> nn.Module:
         ngrams = None
-        if self.buckets and not needs.spelling:
-            raise UserError(
-                "model.buckets needs the spelling of words, which this vocabulary does "
-                "not have; set data.vocabulary=words, or model.buckets=0"
-            )
         if self.buckets and needs.token_bias:
             raise UserError(
                 "model.buckets gives vectors of n-grams, but no biases, which the "

@@ -59,8 +59,8 @@ class Objective(objectives.Objective):
     unlabelled_dropout: float = number(-1.0, least=-1, below=1)  # of what students
     # read, at each place where the network has dropout; -1: as there
 
-    vectors: str = free_text("")  # of words, which the network reads beside its own
-    # (task_input.VECTORS); "": none
+    vectors: str = free_text("", source="vectors")  # of words, which the network reads
+    # beside its own (task_input.VECTORS); "": none
     vectors_width: int = number(0, least=0, most=2**20)  # their width
 
     pattern = "full"

@@ -105,8 +105,8 @@ class Objective(task_input.Task):
     features: str = choice("last", networks.FEATURES)  # states of which the head reads
     # that of the pooled position, as in token_classification; not with format bart
     lstm_layers: int = number(0, least=0, most=8)  # likewise
-    vectors: str = free_text("")  # of words, which the network reads beside its own
-    # (task_input.VECTORS); "": none
+    vectors: str = free_text("", source="vectors")  # of words, which the network reads
+    # beside its own (task_input.VECTORS); "": none
     vectors_width: int = number(0, least=0, most=2**20)  # their width
 
     def __post_init__(self):

@@ -50,8 +50,8 @@ class Objective(task_input.Task):
     # probability that is spread over the vocabulary (T5 and BART: 0.1)
     z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 (T5's code: 1e-4)
 
-    vectors: str = free_text("")  # of words, which the encoder reads beside its own
-    # (task_input.VECTORS), with layout encoder_decoder; "": none
+    vectors: str = free_text("", source="vectors")  # of words, which the encoder reads
+    # beside its own (task_input.VECTORS), with layout encoder_decoder; "": none
     vectors_width: int = number(0, least=0, most=2**20)  # their width
 
     beams: int = number(4, least=1)  # of texts that evaluations write; 1: greedy

@@ -52,8 +52,8 @@ class Objective(task_input.Task):
     # vectors alone; vectors, then the states of the last block (CoVe)
     lstm_layers: int = number(0, least=0, most=8)  # of a BiLSTM that reads these, and
     # that the head reads, with model.width units a direction; 0: none
-    vectors: str = free_text("")  # of words, which the network reads beside its own
-    # (task_input.VECTORS); "": none
+    vectors: str = free_text("", source="vectors")  # of words, which the network reads
+    # beside its own (task_input.VECTORS); "": none
     vectors_width: int = number(0, least=0, most=2**20)  # their width
 
     predicts = "tags"

@@ -25,7 +25,7 @@ from research.objectives.combined import composite, wrapped
 class Taught(wrapped.Wrapped):
     """Hides text as the base objective does; the teacher's parameters are constants."""
 
-    teacher: str = free_text("")  # a run's workdir, one of its checkpoints, or hf:DIR
+    teacher: str = free_text("", source="run")  # a workdir, a checkpoint, or hf:DIR
     teacher_model: tuple = model_of("teacher")  # the teacher's keys of
     # model; by default those of its run, or of the folder's config.json
     teacher_dtype: str = choice("float32", ("float32", "bfloat16"))  # of its parameters
