@@ -4,13 +4,15 @@ R is a run of a masked model, whose newest or best checkpoint is read, or hf:DIR
 model in Hugging Face's layout. F has a text on each line, or is a .jsonl whose lines
 have a `text`; a mask is written as [MASK] or <mask>. Writes for each text a JSON line
 with `text` and `masks`: of each mask the --top_k most probable tokens, best first, each
-with its `text`, `token` and `probability`.
+with its `text`, `token` and `probability`. A text without a mask, or one that is too
+long, has `error` instead of `masks`.
 """
 
 import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from launch import cli
 
@@ -28,12 +30,16 @@ def run(args: argparse.Namespace) -> None:
 
     if args.to:
         check_output(args.to, "--to")
-    filled = open_run(args.workdir).fill(texts, args.top_k)
+    filled = open_run(args.workdir).fill_each(texts, args.top_k)
+    cli.print_unanswered("text", filled)
     lines = []
     for text, masks in zip(texts, filled, strict=True):
-        named = [[token._asdict() for token in mask] for mask in masks]
-        line = json.dumps({"text": text, "masks": named}, ensure_ascii=False)
-        lines.append(line + "\n")
+        line: dict[str, Any] = {"text": text}
+        if isinstance(masks, UserError):
+            line["error"] = str(masks)
+        else:
+            line["masks"] = [[token._asdict() for token in mask] for mask in masks]
+        lines.append(json.dumps(line, ensure_ascii=False) + "\n")
     if not args.to:
         print("".join(lines), end="")
         return

@@ -15,7 +15,9 @@ are of a run alone.
 
 Prints the best new text of each prompt, on a line of its own (a line end in it as \\n),
 or writes to --to=G.jsonl a JSON line for each prompt with `prompt` and `texts`, each
-with `text`, `log_prob` (of its tokens and its end), `score` and whether it `ended`.
+with `text`, `log_prob` (of its tokens and its end), `score` and whether it `ended`. Of
+a prompt that is too long the end is read. One that cannot be continued has an empty
+line, or `error` instead of `texts`.
 """
 
 import argparse
@@ -69,13 +71,19 @@ def run(args: argparse.Namespace) -> None:
     run, writing = _open(args)
     options = _options(args, writing)
     written = make_writer(run, options, batch=args.batch)(prompts)
+    cli.print_unanswered("prompt", written)
     if not args.to:
         for texts in written:
-            print(texts[0].text.replace("\n", "\\n"))
+            text = "" if isinstance(texts, UserError) else texts[0].text
+            print(text.replace("\n", "\\n"))
         return
     lines = []
     for prompt, texts in zip(prompts, written, strict=True):
-        line = {"prompt": prompt, "texts": [text._asdict() for text in texts]}
+        line: dict[str, Any] = {"prompt": prompt}
+        if isinstance(texts, UserError):
+            line["error"] = str(texts)
+        else:
+            line["texts"] = [text._asdict() for text in texts]
         lines.append(json.dumps(line, ensure_ascii=False) + "\n")
     write_output(args.to, "".join(lines), "--to")
     print(f"{args.to}: {len(lines)} prompts", file=sys.stderr)
@@ -88,9 +96,11 @@ def _options(
     given = {name: getattr(args, name) for name in HELP}
     given = {name: value for name, value in given.items() if value is not None}
     try:
-        return Options(**{**writing, **given})
+        options = Options(**{**writing, **given})
+        options.check_read(given)
     except ValueError as error:
         raise UserError(f"--{error}") from error
+    return options
 
 
 def _prompts(args: argparse.Namespace) -> list[str]:

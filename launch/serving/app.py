@@ -201,14 +201,15 @@ class _Api:
 
     async def completions(self, body: Mapping[str, Any]) -> dict[str, Any]:
         model = self._check_model("complete", body)
-        requests, echo = bodies.completions(body)
+        requests, count, echo = bodies.completions(body)
         jobs = [asyncio.ensure_future(self._do("complete", each)) for each in requests]
         try:
             completions = await asyncio.gather(*jobs)
         finally:
             for job in jobs:
                 job.cancel()
-        return bodies.completions_response(model, requests, completions, echo)
+        options = {"count": count, "echo": echo}
+        return bodies.completions_response(model, requests, completions, **options)
 
     def _check_model(self, function: str, body: Mapping[str, Any]) -> str:
         """The name of the model that does it, which `model` may say."""

@@ -85,9 +85,9 @@ def embeddings_response(model: str, embedded: Any, form: str) -> dict[str, Any]:
     return {"object": "list", "model": model, "data": data, "usage": usage}
 
 
-def completions(body: Mapping[str, Any]) -> tuple[list[CompletionRequest], bool]:
-    """The texts that are asked for, by prompt and choice, and whether they begin with
-    their prompts."""
+def completions(body: Mapping[str, Any]) -> tuple[list[CompletionRequest], int, bool]:
+    """The texts that are asked for, by prompt and choice, the number of choices, and
+    whether the texts begin with their prompts."""
     for name, value in body.items():
         if name in NEUTRAL and value not in NEUTRAL[name]:
             raise UserError(f"{name}: this server has none")
@@ -111,16 +111,24 @@ def completions(body: Mapping[str, Any]) -> tuple[list[CompletionRequest], bool]
         "seed": seed,
         "stop": tuple(filter(None, stop)),
     }
-    choices = range(count)
-    asked = [CompletionRequest(p, choice=c, **shared) for p in prompts for c in choices]
-    return asked, echo
+    repeated = [prompt for prompt in prompts for _ in range(count)]
+    asked = [CompletionRequest(p, choice=c, **shared) for c, p in enumerate(repeated)]
+    return asked, count, echo
 
 
 def completions_response(
-    model: str, asked: Sequence[CompletionRequest], written: Sequence[Any], echo: bool
+    model: str,
+    asked: Sequence[CompletionRequest],
+    written: Sequence[Any],
+    *,
+    count: int,
+    echo: bool,
 ) -> dict[str, Any]:
-    """Args:
-    written: by text `text`, `finish_reason`, and `prompt_tokens` and `new_tokens`.
+    """OpenAI's answer.
+
+    Args:
+      written: by text `text`, `finish_reason`, and `prompt_tokens` and `new_tokens`.
+      count: the number of choices of a prompt.
     """
     choices = [
         {
@@ -131,8 +139,7 @@ def completions_response(
         }
         for index, (each, text) in enumerate(zip(asked, written, strict=True))
     ]
-    firsts = zip(asked, written, strict=True)
-    of_prompts = sum(text.prompt_tokens for each, text in firsts if not each.choice)
+    of_prompts = sum(text.prompt_tokens for text in written[::count])
     new = sum(text.new_tokens for text in written)
     return {
         "id": f"cmpl-{secrets.token_hex(12)}",

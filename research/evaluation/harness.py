@@ -8,6 +8,7 @@ Requests are scored by the model's own objective: see `sentence_scores`. What th
 harness calls a log-likelihood is a pseudo-log-likelihood of mlm, dae and bart.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ import numpy as np
 
 from research.contract.errors import UserError
 from research.evaluation.sentence_scores import Scorer
+from research.generation.options import SEARCH_OF
+from research.generation.text import first_error
 from research.interop.huggingface.generation_config import FIELDS
 
 MAX_NEW_TOKENS = 256
@@ -53,16 +56,26 @@ def language_model(model: Any, method: str = "") -> Any:
         def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
             """log p(continuation | context), and whether it is the greedy one."""
             contexts, texts = _columns(requests, 2)
-            scores = scorer(texts, contexts, separator="")
+            scores = scorer(texts, contexts, separator="", blank=True)
             return [(score.log_prob, bool(score.all_best)) for score in scores]
 
         def loglikelihood_rolling(self, requests: Sequence[Any]) -> list[float]:
             """log p of whole texts; long ones are read in windows."""
-            return [score.log_prob for score in scorer(*_columns(requests, 1))]
+            scores = scorer(*_columns(requests, 1), blank=True)
+            return [score.log_prob for score in scores]
 
         def generate_until(self, requests: Sequence[Any]) -> list[str]:
             """New text, up to the first of the task's stops."""
-            return [_generate(model, *request.args) for request in requests]
+            by_options: dict[str, list[int]] = {}
+            for number, request in enumerate(requests):
+                by_options.setdefault(repr(request.args[1]), []).append(number)
+            found = [""] * len(requests)
+            for numbers in by_options.values():
+                contexts = [requests[number].args[0] for number in numbers]
+                texts = _generate(model, contexts, requests[numbers[0]].args[1])
+                for number, text in zip(numbers, texts, strict=True):
+                    found[number] = text
+            return found
 
     return Served()
 
@@ -102,20 +115,36 @@ def _columns(requests: Sequence[Any], count: int) -> list[list[str]]:
     return [[request.args[n] for request in requests] for n in range(count)]
 
 
-def _generate(model: Any, context: str, options: dict[str, Any]) -> str:
-    """The model's text after a context, which ends before the first stop.
+def _generate(
+    model: Any, contexts: Sequence[str], options: Mapping[str, Any]
+) -> list[str]:
+    """The model's texts after contexts, each of which ends before the first stop.
+
+    Of a context that leaves no room for the text in `data.length` the end is read, as
+    by lm_eval's HFLM. Where nothing can be written the text is empty; standard error
+    has the reason.
 
     Raises:
-      UserError: the model writes no text.
+      UserError: the model writes no text, or none after any of these contexts, of
+        which one is not blank.
     """
-    if not hasattr(model, "generate"):
+    if not hasattr(model, "generate_each"):
         raise UserError("generate_until needs a model that writes text, from open_run")
-    chosen = _search(options, model.writing)
-    text = model.generate([context], **chosen)[0][0].text
+    chosen, run = _search(options, model.writing), model.run
+    length = run.network.options.max_positions or run.config.data.length
+    found = []
+    answers = model.generate_each(contexts, length=length, **chosen)
+    if any(map(str.strip, contexts)) and all(isinstance(a, UserError) for a in answers):
+        first_error(answers)
     stops = options.get("until") or []
-    for stop in [stops] if isinstance(stops, str) else stops:
-        text = text.partition(stop)[0] if stop else text
-    return text
+    for answer in answers:
+        if isinstance(answer, UserError):
+            print(f"a text stays empty: {answer}", file=sys.stderr)
+        text = "" if isinstance(answer, UserError) else answer[0].text
+        for stop in [stops] if isinstance(stops, str) else stops:
+            text = text.partition(stop)[0] if stop else text
+        found.append(text)
+    return found
 
 
 def _search(asked: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,6 +166,12 @@ def _search(asked: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     temperature = float(found.pop("temperature", 0.0))
     if temperature > 0 and asked.get("do_sample") is not False:
         found |= {"method": "sample", "temperature": temperature}
-        return {"top_k": own.get("top_k", TOP_K)} | found
-    beams = int(found.get("beams", own.get("beams", 1)))
-    return found | {"method": "beam" if beams > 1 else "greedy"}
+        found = {"top_k": own.get("top_k", TOP_K)} | found
+    else:
+        beams = int(found.get("beams", own.get("beams", 1)))
+        found["method"] = "beam" if beams > 1 else "greedy"
+    return {
+        name: value
+        for name, value in found.items()
+        if SEARCH_OF.get(name, found["method"]) == found["method"]
+    }

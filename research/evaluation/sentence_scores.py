@@ -132,6 +132,7 @@ class Scorer:
         *,
         separator: str = " ",
         draws: Sequence[str] | None = None,
+        blank: bool = False,
     ) -> list[Score]:
         """The score of each text, or of each text given its context.
 
@@ -143,6 +144,7 @@ class Scorer:
         Args:
           draws: of a score that is an estimate by draws: texts of one length with the
             same string have the same draws; by default the texts.
+          blank: texts may be blank, whose log p is 0.
 
         Raises:
           UserError: a text is blank.
@@ -155,7 +157,9 @@ class Scorer:
         for number, pair in enumerate(zip(texts, contexts, strict=True)):
             token, flags, scored = encode(self.run.vocabulary, *pair, separator)
             if not scored.any():
-                raise UserError(f"text {number + 1} is blank: {pair[0]!r:.40}")
+                if not blank:
+                    raise UserError(f"text {number + 1} is blank: {pair[0]!r:.40}")
+                continue
             num_tokens[number] = scored.sum()
             drawn = _hash(draws[number])
             for begin, end, first in make_windows(scored, room):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from research.generation.generate import make_generate
+from research.generation.generate import check_written, make_generate
 from research.generation.options import Options
 from research.program.setup import Program
 
@@ -44,7 +44,9 @@ def write_texts(
     )
     written = []
     for prompts in _prompts(program.data):
-        written += [texts[0].tokens for texts in generate(prompts)]
+        for texts in generate(prompts):
+            check_written(texts)
+            written.append(texts[0].tokens)
     width = max(map(len, written), default=0)
     padded = np.full((len(written), width), vocab.pad_id, np.int32)
     for row, tokens in zip(padded, written, strict=True):

@@ -2,7 +2,7 @@
 
 # B batch, L length, P masks of a row, K candidates
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -84,7 +84,8 @@ def make_fill(
             rows = [
                 [*row, *other, *after] for row, other in zip(rows, beside, strict=True)
             ]
-        _check_lengths(rows, network.options.max_positions)
+        for row in rows:
+            check_length(len(row), network.options.max_positions)
         token, length = pad_rows(rows, vocab.pad_id)
         more = max(0, width - token.shape[1])
         token = np.pad(token, ((0, 0), (0, more)), constant_values=vocab.pad_id)
@@ -105,14 +106,13 @@ def make_fill(
     return fill
 
 
-def _check_lengths(rows: Sequence[Sequence[int]], most: int | None) -> None:
+def check_length(num_tokens: int, most: int | None) -> None:
     """Raises UserError: the network has fewer positions than a row has tokens."""
-    for number, row in enumerate(rows, 1):
-        if most is not None and len(row) > most:
-            raise UserError(
-                f"text {number} has {len(row)} tokens, special ones included; the "
-                f"model reads at most {most}"
-            )
+    if most is not None and num_tokens > most:
+        raise UserError(
+            f"the text has {num_tokens} tokens, special ones included; the model reads "
+            f"at most {most}"
+        )
 
 
 def _candidates(best_PK: np.ndarray, log_p_PK: np.ndarray) -> list[list[Candidate]]:

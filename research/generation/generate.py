@@ -68,8 +68,7 @@ def make_generate(
     Raises:
       UserError: as `find_writer`, or the vocabulary lacks a token of `options`; of the
         function: a prompt is empty where it cannot be, texts may exceed the network's
-        learned positions, it lacks the languages of `options`, or these forbid every
-        token that could follow.
+        learned positions, or it lacks the languages of `options`.
     """
     objective = find_writer(objective, options.part)
     _check_tokens(options, vocab.size)
@@ -102,7 +101,7 @@ def make_generate(
         prompt = objective.prompt(prompts, vocab)
         if options.languages:
             prompt = _in_languages(prompt, options.languages, network.options)
-        _check_length(network.options.max_positions, prompt, options)
+        check_length(network.options.max_positions, prompt, options)
         group = pad_group(prompt.group, width) if width else prompt.group
         arrays = {"group": group, "encoder": prompt.encoder, "end": prompt.end}
         numbers = np.arange(len(prompts)) if numbers is None else numbers
@@ -114,9 +113,7 @@ def make_generate(
         written = map_rows(
             call, arrays, batch=batch, mesh=mesh, before_batch=before_batch
         )
-        found = [_texts(Written(*each)) for each in zip(*written, strict=True)]
-        _check_found(found)
-        return found
+        return [_texts(Written(*row)) for row in zip(*written, strict=True)]
 
     return generate
 
@@ -130,14 +127,13 @@ def _texts(row: Written) -> list[Text]:
     ]
 
 
-def _check_found(found: list[list[Text]]) -> None:
-    """Raises UserError: a prompt has no text of a probability above 0."""
-    for number, texts in enumerate(found):
-        if all(text.log_prob == -np.inf for text in texts):
-            raise UserError(
-                f"after prompt {number} (from 0) no token may follow: no_repeat_ngram, "
-                "min_tokens and suppress forbid all; change one of them"
-            )
+def check_written(texts: list[Text]) -> None:
+    """Raises UserError: none of a prompt's texts has a probability above 0."""
+    if all(text.log_prob == -np.inf for text in texts):
+        raise UserError(
+            "no token may follow the prompt: no_repeat_ngram, min_tokens and suppress "
+            "forbid all; change one of them"
+        )
 
 
 def _check_tokens(options: Options, size: int) -> None:
@@ -169,23 +165,34 @@ def _in_languages(prompt: Prompt, chosen: str, network: Any) -> Prompt:
     return in_languages(prompt, *pair)
 
 
-def _check_length(max_positions: int | None, prompt: Any, options: Options) -> None:
+def positions_needed(prompt: Prompt, options: Options) -> int:
+    """Positions that the prompts and their texts have at most, in either stack."""
+    last_B = prompt.group["position"][:, -1] + options.max_tokens - 1
+    if prompt.end is not None:
+        last_B = np.minimum(last_B, prompt.end)
+    needed = int(last_B.max()) + 1 + (prompt.appended != "nothing")
+    if prompt.encoder is not None:
+        needed = max(needed, int(prompt.encoder["position"].max()) + 1)
+    return needed
+
+
+def check_length(max_positions: int | None, prompt: Prompt, options: Options) -> None:
     """Raises UserError: the network has fewer positions, or a text less room."""
     position_B = prompt.group["position"][:, -1]
-    last_B, length = position_B + options.max_tokens - 1, int(position_B.max()) + 1
     if prompt.end is not None:
-        last_B, room = np.minimum(last_B, prompt.end), prompt.end - position_B
+        room = prompt.end - position_B
         if room.min() < options.min_tokens:
             raise UserError(
                 f"min_tokens is {options.min_tokens}, but the masks of a prompt are "
                 f"{room.min()}"
             )
-    needed = int(last_B.max()) + 1 + (prompt.appended != "nothing")
+    needed = positions_needed(prompt, options)
     if max_positions is not None and needed > max_positions:
         raise UserError(
-            f"a prompt of {length} tokens (specials included) and {options.max_tokens} "
-            f"new ones need {needed} positions, but model.max_length is "
-            f"{max_positions}; give a shorter prompt or a smaller max_tokens"
+            f"a prompt of {int(position_B.max()) + 1} tokens (specials included) and "
+            f"{options.max_tokens} new ones need {needed} positions, but "
+            f"model.max_length is {max_positions}; give a shorter prompt or a smaller "
+            "max_tokens"
         )
 
 

@@ -1,5 +1,6 @@
 """How the next tokens are chosen."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from research.contract.fields import check, choice, free_text, number
@@ -9,6 +10,11 @@ METHODS = ("greedy", "beam", "sample")
 NO_TOKEN = -1
 TOKENS = ("ends", "suppress", "begin_suppress")
 """The fields that are tuples of ids."""
+SEARCH_OF = dict.fromkeys(("temperature", "top_k", "top_p", "seed"), "sample")
+SEARCH_OF |= dict.fromkeys(
+    ("beams", "length_penalty", "beam_rule", "early_stopping"), "beam"
+)
+"""Field -> the only one of METHODS that reads it."""
 
 
 @dataclass(frozen=True)
@@ -84,3 +90,16 @@ class Options:
     def search(self) -> str:
         """One of METHODS."""
         return self.method.rpartition(".")[2]
+
+    def check_read(self, names: Iterable[str]) -> None:
+        """Checks that the search reads the fields of these names.
+
+        Raises:
+          ValueError: it does not read one.
+        """
+        for name in names:
+            if SEARCH_OF.get(name, self.search) != self.search:
+                raise ValueError(
+                    f"{name} is not read by method {self.method}, only by "
+                    f"{SEARCH_OF[name]}; give that method, or leave {name} out"
+                )

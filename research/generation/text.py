@@ -1,13 +1,23 @@
 """A trained run as a function from prompts to new texts, both as strings."""
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from research.contract.errors import UserError
 from research.data.tokenize.masked_text import encode_with_masks
 from research.data.tokenize.vocabulary import Vocabulary
-from research.generation.generate import find_writer, make_generate
+from research.generation.generate import (
+    Text,
+    check_length,
+    check_written,
+    find_writer,
+    make_generate,
+    positions_needed,
+)
 from research.generation.options import Options
 
 SENTINEL = re.compile(r"<extra_id_(\d+)>")
@@ -23,21 +33,24 @@ class NewText(NamedTuple):
 
 
 def make_writer(
-    run: Any, options: Options, *, batch: int = 32
-) -> Callable[[Sequence[str]], list[list[NewText]]]:
-    """A function from prompts to new texts, the best of each prompt first.
+    run: Any, options: Options, *, batch: int = 32, length: int = 0
+) -> Callable[[Sequence[str]], list[list[NewText] | UserError]]:
+    """A function from prompts to new texts, the best of each prompt first, or to the
+    reason why nothing can be written after a prompt.
 
     In prompts <extra_id_0>, <extra_id_1>, ... are sentinels and [MASK] or <mask> is the
     mask; new texts spell sentinels likewise. A new text that continues its prompt keeps
-    the space between them.
+    the space between them. Of a prompt that leaves the network no positions for
+    `max_tokens` the end is read, as by lm_eval's HFLM; standard error has their number.
 
     Args:
       run: has an objective, network, params, vocabulary and mesh, and gives the
         constants of inputs (`RestoredRun`).
       batch: prompts that are continued at once.
+      length: positions at most; 0: those of the network, which may be any.
 
     Raises:
-      UserError: as `make_generate`; or there is no such sentinel.
+      UserError: as `make_generate`.
     """
     objective, vocabulary = find_writer(run.objective, options.part), run.vocabulary
     vocab = vocabulary.vocab
@@ -52,22 +65,71 @@ def make_writer(
         constants=run.input_constants(objective, objective.needs(vocab)),
     )
 
+    limits = run.network.options.max_positions, length or None
+    most = min((limit for limit in limits if limit), default=None)
+
+    def prepare(prompt: str) -> tuple[list[int], int]:
+        """The ids that are read of a prompt, and how many before them are not."""
+        token = encode_prompt(vocabulary, prompt)
+        layout = objective.prompt([token], vocab)
+        cut = max(0, positions_needed(layout, options) - most) if most else 0
+        cut = cut if cut < len(token) else 0
+        if cut:
+            layout = objective.prompt([token[cut:]], vocab)
+        check_length(run.network.options.max_positions, layout, options)
+        return token[cut:], cut
+
     def write(prompts):
-        tokens = [encode_prompt(vocabulary, prompt) for prompt in prompts]
-        if not tokens:
-            return []
-        layout = objective.prompt(tokens, vocab)
+        found: list[Any] = [caught(prepare, prompt) for prompt in prompts]
+        numbers = [n for n, row in enumerate(found) if not isinstance(row, UserError)]
+        if not numbers:
+            return found
+        tokens, cut = zip(*(found[n] for n in numbers), strict=True)
+        if num_cut := np.count_nonzero(cut):
+            print(
+                f"of {num_cut} prompts only the end is read: they and "
+                f"{options.max_tokens} new tokens have more than {most} positions",
+                file=sys.stderr,
+            )
+        layout = objective.prompt(tokens[:1], vocab)
         continues = layout.encoder is None and layout.appended != "mask"
-        before = tokens if continues else [[]] * len(tokens)
-        return [
-            [
-                NewText(decode_after(vocabulary, row, text.tokens), *text[1:])
-                for text in texts
-            ]
-            for row, texts in zip(before, generate(tokens), strict=True)
-        ]
+        written = generate(tokens, numbers=numbers)
+        for number, row, texts in zip(numbers, tokens, written, strict=True):
+            before = row if continues else []
+            found[number] = caught(spelled, vocabulary, before, texts)
+        return found
 
     return write
+
+
+def spelled(
+    vocabulary: Vocabulary, before: Sequence[int], texts: Sequence[Text]
+) -> list[NewText]:
+    """The new texts after the tokens of a prompt.
+
+    Raises:
+      UserError: none has a probability above 0.
+    """
+    check_written(texts)
+    return [
+        NewText(decode_after(vocabulary, before, text.tokens), *text[1:])
+        for text in texts
+    ]
+
+
+def caught(function: Callable[..., Any], *args: Any) -> Any:
+    """What a function returns of one of many inputs, or the UserError it raises."""
+    try:
+        return function(*args)
+    except UserError as error:
+        return error
+
+
+def first_error(answers: Sequence[Any]) -> None:
+    """Raises the first UserError among the answers, if there is one."""
+    for answer in answers:
+        if isinstance(answer, UserError):
+            raise answer
 
 
 def encode_prompt(vocabulary: Vocabulary, text: str) -> list[int]:

@@ -10,14 +10,20 @@ from research.evaluation import harness
 from research.evaluation.sentence_scores import Score
 from research.generation.options import Options
 
+RUN = SimpleNamespace(
+    network=SimpleNamespace(options=SimpleNamespace(max_positions=None)),
+    config=SimpleNamespace(data=SimpleNamespace(length=64)),
+)
+
 
 class Scorer:
     """In place of the one with a model: a score that says what was asked."""
 
     def __init__(self, run, method, *, best):
-        assert (run, method, best) == ("run", "original", True)
+        assert (run, method, best) == (RUN, "original", True)
 
-    def __call__(self, texts, contexts=None, *, separator=" "):
+    def __call__(self, texts, contexts=None, *, separator=" ", blank=False):
+        assert blank
         contexts = contexts or [""] * len(texts)
         assert separator == "" or not any(contexts)
         return [
@@ -30,11 +36,18 @@ class Writer:
     """In place of a LanguageModel: it keeps the options of what it writes."""
 
     def __init__(self, **writing):
-        self.run, self.writing, self.options = "run", writing, []
+        self.run, self.writing, self.options = RUN, writing, []
 
-    def generate(self, prompts, **options):
+    def generate_each(self, prompts, *, length, **options):
+        assert length == 64
         self.options.append(Options(**{**self.writing, **options}))
-        return [[SimpleNamespace(text=f"{each}, one.\n\nQ: two")] for each in prompts]
+        self.options[-1].check_read(options)
+        return [
+            [SimpleNamespace(text=f"{prompt}, one.\n\nQ: two")]
+            if prompt
+            else UserError("nothing can be written after it")
+            for prompt in prompts
+        ]
 
 
 def request(*args):
@@ -68,6 +81,16 @@ def test_requests_are_scored_and_texts_end_at_the_first_stop(served):
     )
     assert found == ["A, ", "B, one", "C, one.\n\nQ: two"]
     assert [each.max_tokens for each in writer.options] == [8, 256, 256]
+
+
+def test_a_request_without_an_answer_does_not_end_the_others(served, capsys):
+    """It is an empty text, and standard error has the reason."""
+    model, sample = served(Writer()), {"do_sample": True, "temperature": 1}
+    asked = [request("A", {}), request("", {}), request("B", sample), request("C", {})]
+    found = model.generate_until(asked)
+    assert [text[:1] for text in found] == ["A", "", "B", "C"]
+    assert "nothing can be written after it" in capsys.readouterr().err
+    assert model.generate_until([request("", {})]) == [""]
 
 
 CHAT = {"method": "sample", "temperature": 0.6, "top_k": 20, "top_p": 0.9}
@@ -125,9 +148,9 @@ def test_texts_of_batches_become_vectors(monkeypatch):
 
 
 def test_what_is_missing_gives_one_line(served, monkeypatch):
-    model = served(SimpleNamespace(run="run"))
+    model = served(SimpleNamespace(run=RUN))
     with pytest.raises(UserError, match="a model that writes text"):
         model.generate_until([request("A", {})])
     monkeypatch.setitem(sys.modules, "lm_eval.api.model", None)
     with pytest.raises(UserError, match=r"lm_eval\S* is not installed"):
-        served(SimpleNamespace(run="run"))
+        served(SimpleNamespace(run=RUN))

@@ -9,10 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from research.contract.errors import UserError
-from research.generation.generate import Text, find_writer, make_generate
+from research.generation.generate import (
+    Text,
+    check_written,
+    find_writer,
+    make_generate,
+)
 from research.generation.next_token import Sampling
 from research.generation.options import Options
-from research.generation.text import decode_after, encode_prompt
+from research.generation.text import caught, decode_after, encode_prompt
 from research.use.inference.language_model import LanguageModel
 
 ROWS = 4
@@ -31,7 +36,7 @@ class CompletionRequest(NamedTuple):
     temperature: float = 1.0  # 0: the most probable token
     top_p: float = 1.0
     seed: int = 0
-    choice: int = 0  # its number among those of its prompt: another one, other samples
+    choice: int = 0  # its number in a request: another one has other samples
     stop: tuple[str, ...] = ()  # texts before which it ends
 
 
@@ -103,19 +108,16 @@ class Completer:
     def complete(
         self, asked: Sequence[CompletionRequest]
     ) -> list[Completed | UserError]:
-        """What is written for each, or why nothing is: a prompt is too long, or more
-        new tokens are asked for than there may be.
+        """What is written for each, or why nothing is: a prompt is too long, more new
+        tokens are asked for than there may be, or none may follow.
 
         A text does not depend on the others.
         """
         results: list[Any] = [None] * len(asked)
         by_shape: dict[tuple[int, int], list[tuple[int, _Row]]] = {}
-        for number, each in enumerate(asked):
-            try:
-                row = self._prepare(each)
-            except UserError as error:
-                results[number] = error
-            else:
+        for number, request in enumerate(asked):
+            row = results[number] = caught(self._prepare, request)
+            if not isinstance(row, UserError):
                 by_shape.setdefault(row.shape, []).append((number, row))
         for shape, rows in by_shape.items():
             for first in range(0, len(rows), ROWS):
@@ -142,7 +144,9 @@ class Completer:
         count = next(n for n in self._new_tokens if asked.max_tokens <= n)
         return _Row(asked, token, (width, count))
 
-    def _write(self, shape: tuple[int, int], rows: Sequence["_Row"]) -> list[Completed]:
+    def _write(
+        self, shape: tuple[int, int], rows: Sequence["_Row"]
+    ) -> list[Completed | UserError]:
         """The texts of at most `ROWS` rows, filled up to as many."""
         filled = [*rows, *[rows[-1]] * (ROWS - len(rows))]
         asked = [row.asked for row in filled]
@@ -154,9 +158,13 @@ class Completer:
         choices = [each.choice for each in asked]
         found = self._generate[shape]([row.token for row in filled], sampling, choices)
         return [
-            self._completed(row, texts[0])
+            caught(self._written, row, texts)
             for row, texts in zip(rows, found[: len(rows)], strict=True)
         ]
+
+    def _written(self, row: "_Row", texts: Sequence[Text]) -> Completed:
+        check_written(texts)
+        return self._completed(row, texts[0])
 
     def _completed(self, row: "_Row", text: Text) -> Completed:
         kept = text.tokens[: row.asked.max_tokens]

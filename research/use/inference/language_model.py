@@ -18,10 +18,10 @@ from research.contract.errors import UserError, unknown
 from research.data.tokenize.masked_text import encode_with_masks
 from research.evaluation.sentence_scores import Score, Scorer
 from research.evaluation.word_vectors import WordVectors
-from research.generation.fill import Candidate, make_fill
+from research.generation.fill import Candidate, check_length, make_fill
 from research.generation.options import Options
 from research.generation.rows import map_rows
-from research.generation.text import NewText, make_writer
+from research.generation.text import NewText, caught, first_error, make_writer
 from research.objectives.layout import input_format
 from research.objectives.layout.prompt import pad_rows
 from research.objectives.layout.specials import Specials
@@ -283,20 +283,36 @@ class LanguageModel:
           UserError: the objective predicts no masked tokens, the model has no readout,
             a text is too long or has no mask, or `texts` is no list of texts.
         """
+        filled = self.fill_each(texts, top_k)
+        first_error(filled)
+        return filled
+
+    def fill_each(
+        self, texts: Sequence[str], top_k: int = 5
+    ) -> list[list[list[Filled]] | UserError]:
+        """As `fill`, with the reason where a text cannot be filled."""
         texts = _as_texts("texts", texts)
         self.check_readout()
         fill = self._kept(("fill", top_k), lambda: make_fill(*self._parts, top_k=top_k))
-        vocabulary = self.run.vocabulary
-        rows = [encode_with_masks(vocabulary, text) for text in texts]
-        for number, row in enumerate(rows, 1):
+        vocabulary, most = self.run.vocabulary, self.run.network.options.max_positions
+        before, after, *_ = self.run.objective.specials(vocabulary.vocab)
+
+        def prepare(text: str) -> list[int]:
+            row = encode_with_masks(vocabulary, text)
             if vocabulary.vocab.mask_id not in row:
-                raise UserError(f"text {number} has no mask; write [MASK] where one is")
-        found = fill(rows)
+                raise UserError("the text has no mask; write [MASK] where one is")
+            check_length(len(before) + len(row) + len(after), most)
+            return row
 
         def named(candidate: Candidate) -> Filled:
             return Filled(vocabulary.piece_text(candidate.token), *candidate)
 
-        return [[list(map(named, mask)) for mask in masks] for masks in found]
+        found: list[Any] = [caught(prepare, text) for text in texts]
+        numbers = [n for n, row in enumerate(found) if not isinstance(row, UserError)]
+        filled = fill([found[number] for number in numbers])
+        for number, masks in zip(numbers, filled, strict=True):
+            found[number] = [list(map(named, mask)) for mask in masks]
+        return found
 
     def score(
         self,
@@ -340,16 +356,32 @@ class LanguageModel:
 
         Raises:
           UserError: a field or value is wrong, the objective writes no text, the model
-            has no readout, a prompt is empty or too long, or `prompts` is no list of
-            texts.
+            has no readout, a prompt is empty, or `prompts` is no list of texts.
         """
-        prompts = _as_texts("prompts", prompts)
+        texts = self._writer(options)(_as_texts("prompts", prompts))
+        first_error(texts)
+        return texts
+
+    def generate_each(
+        self, prompts: Sequence[str], *, length: int = 0, **options: Any
+    ) -> list[list[NewText] | UserError]:
+        """As `generate`, with the reason where nothing can be written after a prompt.
+
+        Args:
+          length: positions of a prompt and its text at most; 0: the network's.
+        """
+        return self._writer(options, length)(_as_texts("prompts", prompts))
+
+    def _writer(self, options: Mapping[str, Any], length: int = 0) -> Callable:
+        """The `make_writer` of these options, made once."""
         self.check_readout()
         try:
             chosen = Options(**{**self.writing, **options})
+            chosen.check_read(options)
         except (TypeError, ValueError) as error:
             raise UserError(f"generate: {error}") from error
-        return self._kept(chosen, lambda: make_writer(self.run, chosen))(prompts)
+        make = functools.partial(make_writer, self.run, chosen, length=length)
+        return self._kept((chosen, length), make)
 
     @property
     def _parts(self) -> tuple:

@@ -37,15 +37,23 @@ def test_lines_say_what_fill_finds(source, tmp_path, capsys):
     assert [len(line["masks"]) for line in lines] == [1, 2]
 
 
+def test_a_text_that_cannot_be_filled_does_not_end_the_others(source, tmp_path, capsys):
+    texts = ["river", f"{'a ' * 30}[MASK]", "a [MASK]"]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
+    assert fill(f"--workdir={source}", f"--texts={tmp_path}/texts.txt") == DONE
+    printed = capsys.readouterr()
+    lines = [json.loads(line) for line in printed.out.splitlines()]
+    assert [line["text"] for line in lines] == texts
+    words = "the text has 33 tokens, special ones included; the model reads at most 20"
+    assert "has no mask" in lines[0]["error"] and words in lines[1]["error"]
+    assert len(lines[2]["masks"]) == 1
+    assert "2 of 3 texts have no answer, text 1 since" in printed.err
+
+
 @pytest.mark.parametrize(
     ("text", "flags", "words"),
     [
-        ("a [MASK]\nriver\n", [], "text 2 has no mask; write [MASK] where one is"),
-        (
-            f"a [MASK]\n{'a ' * 30}[MASK]\n",
-            [],
-            "text 2 has 33 tokens, special ones included; the model reads at most 20",
-        ),
+        ("river\n", [], "text 1: the text has no mask; write [MASK] where one is"),
         (
             "a [MASK]\n",
             ["--top_k=0"],

@@ -93,9 +93,46 @@ def test_sentinels_and_the_space_before_a_text_are_spelled(folder):
     assert decode_after(vocabulary, [], river) == "river"
 
 
+def test_of_a_long_prompt_the_end_is_read_and_one_in_error_is_left_out(
+    folder, tmp_path, capsys
+):
+    """As lm_eval's HFLM cuts contexts: `max_tokens` positions are left to the text."""
+    word = " old"  # of one token
+    longest = 512 - 5  # bos needs one of 512 positions, the last new token none
+    kept = "the" + word * (longest - 1)
+    prompts = ["stone " * 600 + kept, kept, "a <extra_id_500>"]
+    (tmp_path / "prompts.txt").write_text("\n".join(prompts) + "\n")
+    flags = [f"--workdir={folder}/run", "--max_tokens=5", f"--to={tmp_path}/o.jsonl"]
+    assert generate(*flags, f"--texts={tmp_path}/prompts.txt") == DONE
+    lines = [
+        json.loads(line) for line in (tmp_path / "o.jsonl").read_text().split("\n")[:3]
+    ]
+    assert lines[0]["texts"] == lines[1]["texts"] and lines[0]["prompt"] == prompts[0]
+    assert "numbered from 0" in lines[2]["error"] and "texts" not in lines[2]
+    said = capsys.readouterr().err
+    assert "of 1 prompts only the end is read" in said
+    assert "1 of 3 prompts have no answer, prompt 3 since <extra_id_500>" in said
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
+        (
+            ["--prompt=a", "--top_p=.5"],
+            "--top_p is not read by method greedy, only by s",
+        ),
+        (
+            ["--prompt=a", "--seed=0"],
+            "--seed is not read by method greedy, only by samp",
+        ),
+        (
+            ["--prompt=a", "--beams=2"],
+            "--beams is not read by method greedy, only by be",
+        ),
+        (
+            ["--prompt=a", "--method=sample", "--length_penalty=1"],
+            "--length_penalty is not read by method sample, only by beam; give that",
+        ),
         (["--prompt=a", "--top_p=2"], "--top_p is above 0 and at most 1, not 2.0"),
         (["--prompt=a", "--method=best"], "--method is greedy, beam or sample"),
         (["--prompt=a", "--beams=x"], "--beams: invalid int value"),

@@ -212,7 +212,7 @@ def test_completions_are_openais():
         status, _, content = post(prompt=["a", "b"], n=2, echo=True, seed=4, stop="x")
         assert status == 200 and content["object"] == "text_completion"
         texts = [each["text"] for each in content["choices"]]
-        assert texts == ["a-a-0", "a-a-1", "b-b-0", "b-b-1"]
+        assert texts == ["a-a-0", "a-a-1", "b-b-2", "b-b-3"]  # each has its samples
         assert [each["index"] for each in content["choices"]] == [0, 1, 2, 3]
         choice = content["choices"][0]
         assert choice["finish_reason"] == "length" and choice["logprobs"] is None

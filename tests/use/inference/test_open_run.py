@@ -130,7 +130,7 @@ def test_an_exported_run_is_opened_alike(run, tmp_path):
     masked = ["the old [MASK] reads<mask>", "stone [MASK]"]
     found, expected = own.fill(masked, 3), exported.fill(masked, 3)
     assert [len(masks) for masks in found] == [2, 1]
-    with pytest.raises(UserError, match="text 1 has no mask"):
+    with pytest.raises(UserError, match="the text has no mask"):
         own.fill(["stone"])
     for mask, other in zip(found[0], expected[0], strict=True):
         assert [f.token for f in mask] == [f.token for f in other]
