@@ -88,7 +88,17 @@ def test_each_whole_number_of_a_command_has_bounds(module):
 WORDS = {
     *("against", "baseline", "better", "caption", "claim", "columns", "coordinator"),
     *("fields", "format", "groups", "host", "label", "license", "method", "metric"),
-    *("nearest", "on", "panels", "prompt", "scale", "similarity", "slice", "spread"),
+    *(
+        "name_end",
+        "nearest",
+        "on",
+        "panels",
+        "prompt",
+        "scale",
+        "similarity",
+        "slice",
+        "spread",
+    ),
     *("task", "topology", "trial", "verdicts", "worse"),
 }
 """Flags of text that are no paths; --similarity has several."""

@@ -202,7 +202,6 @@ def test_the_config_is_locked():
             "objective.vectors=/x.txt",
             "vectors=/x.txt does not",
         ),
-        ("experiments/wklm.py", "data.lexicon=/x.tsv", "data.lexicon=/x.tsv does not"),
         (MLM, "train.wandb=x", "train.wandb=x needs the package wandb: pip install"),
         ("experiments/elmo.py", "data.vocabulary=bpe", "needs the spelling of words"),
         (
