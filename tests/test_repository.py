@@ -164,7 +164,8 @@ def test_the_modules_that_a_page_names_exist(page):
 @pytest.mark.parametrize(
     ("page", "module", "flags"), COMMANDS, ids=lambda part: part[:60]
 )
-def test_a_page_shows_commands_that_parse(page, module, flags):
+def test_a_page_shows_commands_that_parse(page, module, flags, monkeypatch):
+    monkeypatch.setattr(config, "check_needed", lambda *_: None)  # runs and files
     assert importlib.util.find_spec(module)
     if module == "launch.commands.benchmark_huggingface":
         return  # it needs packages that we do not install

@@ -318,7 +318,7 @@ def test_babylm_sees_no_text_more_than_ten_times():
             longer |= {trial.row} if read > length else set()
             rows = trial.config["train.batch"] * trial.config["train.steps"]
             assert rows * max(read, length) / 1.3 / given == pytest.approx(10, rel=1e-3)
-            assert trial.config["train.keep_checkpoints"] == 10
+            assert trial.config["train.checkpoint_words"]
         assert longer == {"span denoising", "mixture of denoisers"}
 
 

@@ -357,7 +357,7 @@ def test_a_workdir_belongs_to_one_config(uninterrupted, folder, changes, words):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"train.init_from": "/nowhere"}, "train.init_from=/nowhere: no checkpoint"),
+        ({"train.init_from": "/nowhere"}, "train.init_from=/nowhere does not exist"),
         ({"model.width": 64}, r"train.init_from=.*shape \(.*32.*\) there and"),
         ({"data.vocabulary_size": 380}, "data.vocabulary to that run's workdir"),
         ({"train.init_scope": "generator"}, "train.init_scope='generator'.*no such"),

@@ -60,6 +60,7 @@ NAV = {
         "Use, export, serve": "docs/use.md",
         "Make models smaller": "docs/smaller.md",
         "Word vectors": "docs/word_vectors.md",
+        "Since 2020": "docs/since_2020.md",
         "Knowledge": "docs/knowledge.md",
         "Tables of papers": "docs/tables.md",
         "Pods": "docs/pods.md",
