@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from experiments.sweeps import features, ulmfit
-from launch import config
 from launch.sweeps import finetuning
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
@@ -91,7 +90,7 @@ def test_one_cove_reads_the_vectors_of_all_tasks(monkeypatch):
         name: Task("", FILES | dict(zip(features.VECTORS, (file, 50), strict=True)))
         for name, file in {"CoNLL-2000": "a.txt", "SST-2": "b.txt"}.items()
     }
-    monkeypatch.setattr(config, "check_needed", lambda *_: None)  # no such files
+    monkeypatch.setattr("launch.config.check_needed", lambda *_: None)
     assert list(features.sweep("smoke", tasks))
     tasks[features.PAIRS] = Task("", FILES | {"data.fields": "en,de"})
     with pytest.raises(UserError, match=r"is a\.txt and b\.txt, but one CoVe"):
