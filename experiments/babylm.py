@@ -19,6 +19,9 @@ from research.evaluation.babylm.rules import MILLION, TRACKS, checkpoint_words
 SIZES = ("small", "base", "large")
 
 
+SLICES = {"base": None, "large": None}  # not compiled for a slice yet
+
+
 def get_config(size: str = "small"):
     config = base.get_config()
     most = TRACKS["strict" if size == "large" else "strict_small"] * MILLION
