@@ -119,11 +119,15 @@ def _config(name: str, size: str):
     return ConfigDict(dict(config.values), allow_dotted_keys=True)
 
 
+OURS = ("babylm",)
+"""Experiments whose large sizes are ours, not those of a paper."""
+
+
 def published_experiments() -> dict[str, tuple[str, ...]]:
     """The experiments that come in a published size -> those sizes."""
     paths = sorted((ROOT / "experiments").glob("*.py"))
-    sizes = {path.stem: published_sizes(path) for path in paths if path.stem != "base"}
-    return {name: each for name, each in sizes.items() if each}
+    sizes = {path.stem: published_sizes(path) for path in paths}
+    return {name: each for name, each in sizes.items() if each and name not in OURS}
 
 
 def published_sizes(path: Path) -> tuple[str, ...]:

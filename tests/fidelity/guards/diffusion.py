@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks
+from research.config.config import Config
 from research.contract.batch import attention_mask, input_group
 from research.objectives.diffusion import bound
 from research.optimize.schedule import make_schedule
@@ -81,7 +82,7 @@ def divisor(system: System):
 def stable_rate(system: System):
     config = system.config(system.sizes[0])
     peak, steps = np.float32(config.optimizer.learning_rate), config.train.steps
-    rate = make_schedule(config.optimizer, steps)
+    rate = make_schedule(Config.of(config).optimizer, steps)
     early, late = (np.float32(rate(round(part * steps))) for part in (0.3, 0.7))
     return phrase({"the peak": early == late == peak})
 
