@@ -68,7 +68,9 @@ def parser() -> Parser:
     parser.add_path("--workdir", required=True, help="of a run, or hf:DIR")
     parser.add_path("--data", required=True, help="folder of the evaluation data")
     parser.add_path("--to", required=True, help="folder of results")
-    parser.add_argument("--rules", default="babylm_2026", help="or babylm_2025")
+    parser.add_argument(
+        "--rules", default="babylm_2026", choices=("babylm_2025", "babylm_2026")
+    )
     parser.add_argument("--backend", default="", help="in place of the default")
     parser.add_argument("--method", default="", help="of --backend=own")
     help = "names with commas, as in blimp,reading,rte; all: those with data"

@@ -100,6 +100,7 @@ WORDS = {
         "spread",
     ),
     *("task", "topology", "trial", "verdicts", "worse"),
+    *("backend", "checkpoints", "tasks", "glue", "seeds"),  # of babylm
 }
 """Flags of text that are no paths; --similarity has several."""
 

@@ -56,7 +56,9 @@ class Network(TransformerOptions):
     # Wikipedia and for WordNet alone: after layer 9, counted from 0)
     weighting: str = choice("margin", ("margin", "softmax"))  # of candidates; margin:
     # a softmax of those with a score above `threshold`; softmax: of all
-    threshold: float = number(0.0)  # of scores, with weighting margin
+    threshold: float = number(
+        0.0, least=-1e6, most=1e6
+    )  # of scores, with weighting margin
     entity_heads: int = dim(4, least=1)  # of attention between and to mentions
     entity_feedforward: int = dim(1024, least=1)  # of their feed-forward layers
 

@@ -8,7 +8,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from research import objectives
-from research.config.config import Config
+from research.config.objective import make_run_objective
 from research.contract.batch import PIECE, PIECE_SPECIALS, piece_columns
 from research.contract.errors import UserError
 from research.objectives.combined.packed_layout import make_layout
@@ -92,14 +92,18 @@ def config(name, length=LENGTH, packing="best_fit", sentinels=20, **fields):
     )
 
 
+def objective_of(config):
+    return make_run_objective(config.objective.to_dict(), config.data)
+
+
 def test_the_config_says_whether_rows_are_packed():
-    packed = Config.of(config("mlm", rate=0.3)).objective
-    plain = Config.of(config("mlm", packing="none", rate=0.3)).objective
+    packed = objective_of(config("mlm", rate=0.3))
+    plain = objective_of(config("mlm", packing="none", rate=0.3))
     assert packed == PackedRows(plain)
     assert packed.text_spec(LENGTH).unit == "packed"
     assert packed.score_methods == plain.score_methods
     with pytest.raises(UserError, match="needs at least 4"):
-        Config.of(config("mlm", length=3))
+        objective_of(config("mlm", length=3))
     assert packed.for_evaluation() is packed
 
 
@@ -108,16 +112,16 @@ def test_a_config_has_as_many_sentinels_as_the_longest_text_needs(packing):
     """A packed text is shorter than one that fills the encoder's row alone."""
     chosen = {"packing": packing, "length": 512, "rate": 0.5}
     count = {"none": 128, "best_fit": 96}[packing]
-    dae = Config.of(config("dae", sentinels=count, **chosen)).objective
+    dae = objective_of(config("dae", sentinels=count, **chosen))
     few, spec = vocab(200, sentinels=count), dae.text_spec(512)
     text = texts(spec.width, [spec.length], few)
     text.flags[:, 0] |= PIECE
     dae.corrupt(text, keys(1), few, 512)
     too_few = config("dae", sentinels=count - 1, **chosen)
     with pytest.raises(UserError, match=f"sentinels is {count - 1}, .* set .*={count}"):
-        Config.of(too_few)
+        objective_of(too_few)
     too_few.data.vocabulary = "a/model/file"  # which may have more
-    assert Config.of(too_few).objective == dae
+    assert objective_of(too_few) == dae
 
 
 @pytest.mark.parametrize(
@@ -147,6 +151,6 @@ def test_a_config_has_as_many_sentinels_as_the_longest_text_needs(packing):
 )
 def test_what_cannot_be_packed_is_refused_in_one_line(name, fields, words):
     with pytest.raises(UserError, match=re.escape(words)) as caught:
-        Config.of(config(name, **fields))
+        objective_of(config(name, **fields))
     assert "set data.packing=none" in str(caught.value)
     assert "\n" not in str(caught.value)
