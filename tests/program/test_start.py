@@ -99,7 +99,8 @@ def test_every_key_of_a_network_is_taken_or_says_how_it_is_computed(name):
     assert {*network.computation_keys} <= fields
 
 
-def test_a_run_of_another_network_chooses_it(tmp_path):
+def test_a_run_of_another_network_chooses_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("launch.config.check_needed", lambda *_: None)
     config = load_config("experiments/lstm.py", {"model.cell_width": 48})
     write_run_config(tmp_path, config.values)
     loaded = load(tmp_path, experiment="lm")
@@ -181,6 +182,7 @@ def sweep(scale):
 def test_a_trial_has_the_config_of_its_plan_before_and_after_its_parent(
     tmp_path, monkeypatch
 ):
+    monkeypatch.setattr("launch.config.check_needed", lambda *_: None)
     monkeypatch.chdir(tmp_path)  # where ids of trials are folders
     experiments = Path(__file__).parents[2] / "experiments"
     (tmp_path / "experiments").symlink_to(experiments)
@@ -217,7 +219,6 @@ def test_a_trial_has_the_config_of_its_plan_before_and_after_its_parent(
         ({"train.init_scope": "token/embedding/x"}, "has no such part; there is none"),
         ({"train.init_scope": "stack"}, "no parameter there has a name"),
         ({"data.vocabulary": "bytebpe"}, "data.vocabulary to that run's workdir"),
-        ({"train.init_from": "/nowhere"}, "train.init_from=/nowhere: no checkpoint"),
     ],
 )
 def test_a_start_is_refused_before_anything_is_compiled(

@@ -14,9 +14,14 @@ from research.program.setup import open_run_data
 
 READ_ANNOTATED_TEXT = (
     "cvt",
+    "ernie_thu",
     "glove",
+    "kbert",
+    "kepler",
+    "knowbert",
     "multiple_choice",
     "question_answering",
+    "sentilare",
     "sequence_to_sequence",
     "token_classification",
     "transe",

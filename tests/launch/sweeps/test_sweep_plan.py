@@ -74,7 +74,8 @@ def test_a_wrong_value_of_a_trial_names_the_sweep(sweep_file):
         _plan(sweep_file)
 
 
-def test_a_trials_command_loads_its_config(sweep_file, tmp_path):
+def test_a_trials_command_loads_its_config(sweep_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("launch.config.check_needed", lambda *_: None)
     for trial in _plan(sweep_file, tmp_path, **{"data.mixture": '{"a b": 1}'}):
         args = train.parser().parse_args(trial.arguments)
         loaded = config.load_config(args.config, args.overrides).flat
