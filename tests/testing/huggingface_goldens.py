@@ -100,6 +100,8 @@ def copy_with_vocabulary(name: str, folder: Path) -> Path:
         change_config(folder / name, decoder_start_token_id=DECODER_START[name])
     unused = [f"[unused{n}]" for n in range(99 - len(PIECES))]
     (folder / name / "vocab.txt").write_text("\n".join([*PIECES, *unused, ""]))
+    of_bert = '{"tokenizer_class": "BertTokenizer"}'  # whatever the model's own is
+    (folder / name / "tokenizer_config.json").write_text(of_bert)
     return folder / name
 
 
