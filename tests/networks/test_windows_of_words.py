@@ -45,7 +45,7 @@ def test_nnlm_has_the_logits_of_its_equation():
 
 def test_nnlm_has_the_number_of_parameters_of_the_paper():
     """Section 2, |V| (1 + n m + h) + h (1 + (n - 1) m), but for rows of padding."""
-    options = networks.from_config(load_config("experiments/nnlm.py:base").model)
+    options = load_config("experiments/nnlm.py:base").model
     module = networks.build(options, Needs(pattern="causal"), vocab(size=16_383))
     group = {"token": np.ones((1, 2), int), "segment": np.ones((1, 2), int)}
     use = lambda net: net.readout(net.states(group)).feature  # noqa: E731

@@ -223,7 +223,7 @@ def test_weight_dropout_drops_other_entries_each_time_and_the_kernel_learns():
 )
 def test_awd_lstm_has_the_published_number_of_parameters(size, published):
     """But for rows that pad tables to a multiple of 128, of a vector and a bias."""
-    options = networks.from_config(load_config("experiments/awd_lstm.py:base").model)
+    options = load_config("experiments/awd_lstm.py:base").model
     info = vocab(size=size, sentinels=0)
     module = networks.build(options, Needs(pattern="causal"), info)
     group = group_of([1, 1])

@@ -119,7 +119,7 @@ def test_an_illegal_head_is_refused():
     with pytest.raises(ValueError, match="activation is 'tan'"):
         networks.HeadSpec(2, "tan")
     with pytest.raises(ValueError, match="at least 1 value"):
-        networks.HeadSpec(0)
+        networks.HeadSpec(-1)
 
 
 def test_a_boundary_head_reads_two_states_and_an_offset(make_options, make_params):
