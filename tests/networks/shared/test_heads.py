@@ -118,7 +118,7 @@ def test_the_softmax_counts_all_rows_of_t5s_table(make_options, make_params):
 def test_an_illegal_head_is_refused():
     with pytest.raises(ValueError, match="activation is 'tan'"):
         networks.HeadSpec(2, "tan")
-    with pytest.raises(ValueError, match="at least 1 value"):
+    with pytest.raises(ValueError, match="both are at least 0"):
         networks.HeadSpec(-1)
 
 
