@@ -51,7 +51,7 @@ def test_a_scored_text_is_read_as_one_side(predict, method):
     objective = objectives.make_objective("tlm", predict=predict, languages="3:1")
     batch = objective.corrupt(example, keys(1), VOCAB, 16)
     scored = np.arange(16)[None] < 5
-    text, rows = objective.score_rows(example, scored, VOCAB, 16, method)
+    text, rows, *_ = objective.score_rows(example, scored, VOCAB, 16, method)
     assert rows["weight"].sum() == 5
     if predict == "masked":
         rows["token"], batch["token"] = restored(rows), restored(batch)

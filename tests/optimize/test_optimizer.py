@@ -40,6 +40,8 @@ EXPERIMENTS = {
     "word_cnn": ("textcnn",),
     "nnlm": ("nnlm",),
     "tables": ("glove",),
+    "fusion": ("ernie_thu",),
+    "kar": ("knowbert",),
 }
 """Network -> experiments with all of its kinds of parameters."""
 
