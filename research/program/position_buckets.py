@@ -53,7 +53,7 @@ def check_buckets(program: Program, config: Config) -> None:
     constants = program.constants.abstract.get(CONSTANTS, {})
     section = config.values["objective"]
     if "teacher_model" in section and "teacher" in constants:
-        keys = {"network": "transformer", **section["teacher_model"]}
+        keys = {"network": "transformer", **dict(section["teacher_model"])}
         names = _names(constants["teacher"])
         teacher = Biases(networks.from_config(keys), pattern, names)
         _check(section["teacher"], "", teacher, "objective.teacher")

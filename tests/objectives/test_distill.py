@@ -330,9 +330,10 @@ def test_a_run_takes_its_teachers_network_and_vocabulary(teacher):
 
     config, program = build()
     assert config.data.vocabulary == str(source)
-    own = networks.from_config(config.objective.teacher_model)
+    keys_of_teacher = dict(config.objective.teacher_model)
+    own = networks.from_config(keys_of_teacher)
     assert (own.layers, own.heads, config.model.heads) == (2, 4, 2)
-    assert "heads" not in config.objective.teacher_model  # as by default
+    assert "heads" not in keys_of_teacher  # as by default
     found = program.constants.arrays["constants"]["teacher"]
     jax.tree.map(np.testing.assert_array_equal, found, state.params)
     starts = {"train.init_from": str(source), "train.init_layers": [1]}
@@ -358,7 +359,7 @@ def test_a_run_takes_its_teachers_network_and_vocabulary(teacher):
     _, other = build(**{"data.vocabulary": "unigram", "data.vocabulary_size": 380})
     with pytest.raises(UserError, match="trained on another vocabulary"):
         other.constants.arrays  # noqa: B018
-    with pytest.raises(UserError, match=r"objective\.teacher=nowhere: no checkpoint"):
+    with pytest.raises(UserError, match=r"objective\.teacher=nowhere does not exist"):
         build(**{"objective.teacher": "nowhere"})[1].constants.arrays  # noqa: B018
 
 

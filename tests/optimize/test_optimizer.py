@@ -21,6 +21,7 @@ from research.networks.transformer.relative import (
 from research.optimize.optimizer import is_frozen, make_optimizer
 from research.optimize.rules import OPTIMIZERS
 from research.optimize.rules.shared.weight_decay import QUERY_BIASES, decayed_params
+from research.program.constants import Constants
 from research.program.setup import make_init
 from tests.testing.model_options import model_options
 from tests.testing.optimizer_section import section
@@ -44,6 +45,7 @@ EXPERIMENTS = {
     "kar": ("knowbert",),
 }
 """Network -> experiments with all of its kinds of parameters."""
+NEEDS_ENTITIES = ("ernie_thu", "knowbert")
 
 
 @pytest.mark.parametrize("network", networks.FOLDER.names())
@@ -70,12 +72,16 @@ def test_depths_are_an_array_where_layers_are_stacked(network):
 @cache
 def params_and_axes(experiment, network):
     """The shapes of an experiment's parameters, and a list of their logical axes."""
-    config = load_config(f"experiments/{experiment}.py:tiny")
+    entities = {"objective.entities": "random"} if experiment in NEEDS_ENTITIES else {}
+    config = load_config(f"experiments/{experiment}.py:tiny", entities)
     assert config.model.name == network
     vocab, objective = placeholder_vocab(config), config.objective
     module = networks.build(config.model, objective.needs(vocab), vocab)
     specs = objective.batch_spec(config.data.length) | {"example": ArraySpec(())}
-    init = make_init(objective, module, make_optimizer(section(), 500), specs, 2)
+    mesh = sharding.make_mesh(config.mesh, jax.devices()[:1])
+    constants = Constants(objective.constants(vocab), mesh, {})
+    optimizer = make_optimizer(section(), 500)
+    init = make_init(objective, module, optimizer, specs, 2, constants)
     boxed = jax.eval_shape(lambda: init(jax.random.key(0))).params
     axes = networks.logical_axes(boxed)
     is_leaf = sharding.is_logical_axes

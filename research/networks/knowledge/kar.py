@@ -204,11 +204,12 @@ class Kar(Module):
         kept = is_there
         if options.weighting == "margin":
             kept &= score_BSC > options.threshold
-        none_E = self.param("none", normal(options, 0.02, None), (width,))
+        # a table of one row, which decays as embeddings do
+        none_1E = self.param("none", normal(options, 0.02, None, None), (1, width))
         weight = jax.nn.softmax(jnp.where(kept, score_BSC, ABSENT), axis=-1)
         weight = jnp.where(kept, weight, 0).astype(candidate_BSCE.dtype)
         found = jnp.einsum("bsc,bsce->bse", weight, candidate_BSCE)
-        return jnp.where(kept.any(axis=-1)[..., None], found, none_E[None, None])
+        return jnp.where(kept.any(axis=-1)[..., None], found, none_1E[None])
 
 
 def _affine(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:

@@ -85,8 +85,10 @@ EMBEDDINGS = (
 SIDES = ("encoder", "decoder")
 STACKS = ("stack", *SIDES)
 AFTER_BLOCKS = ("norm", "attention")
+UPPER_BLOCKS = "fusion"
 """Names of modules in the tree of parameters, and so in checkpoints. "embeddings" has
-those of positions and token types, and their norm."""
+those of positions and token types, and their norm; "fusion" the stacked parameters that
+only the last layers have."""
 
 
 FILTER = re.compile(r"(filter|bias)_\d+")
@@ -111,6 +113,8 @@ def layer_depths(params: Any) -> Any:
         if (own := _depth_of_layer(path, leaf)) is not None:
             return own + num_layers - per_side[_side(path)]
         names = _names(path)
+        if UPPER_BLOCKS in names:
+            return np.arange(num_layers - len(leaf), num_layers) + 1
         in_embeddings = names & {*EMBEDDINGS}
         if in_embeddings or names & {*STACKS}:
             follows = names & {*AFTER_BLOCKS} and not in_embeddings

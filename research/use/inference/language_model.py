@@ -358,7 +358,8 @@ class LanguageModel:
           UserError: a field or value is wrong, the objective writes no text, the model
             has no readout, a prompt is empty, or `prompts` is no list of texts.
         """
-        texts = self._writer(options)(_as_texts("prompts", prompts))
+        prompts = _as_texts("prompts", prompts)
+        texts = self._writer(options)(prompts)
         first_error(texts)
         return texts
 
@@ -370,7 +371,8 @@ class LanguageModel:
         Args:
           length: positions of a prompt and its text at most; 0: the network's.
         """
-        return self._writer(options, length)(_as_texts("prompts", prompts))
+        prompts = _as_texts("prompts", prompts)
+        return self._writer(options, length)(prompts)
 
     def _writer(self, options: Mapping[str, Any], length: int = 0) -> Callable:
         """The `make_writer` of these options, made once."""

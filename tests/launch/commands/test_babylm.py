@@ -127,7 +127,7 @@ WRONG = [
         {"--tasks": "blimb"},
         "unknown task of babylm_2026 'blimb'; did you mean blimp",
     ),
-    ((), {"--rules": "babylm_2024"}, "unknown --rules 'babylm_2024'"),
+    ((), {"--rules": "babylm_2024"}, "argument --rules: invalid choice: 'babylm_2024'"),
     ((), {"--backend": "mlm"}, "does not fit a network with attention causal"),
     ((), {"--backend": "casual"}, "no backend 'casual'; --backend is one of causal,"),
     ((), {"--data": "elsewhere"}, "--data=elsewhere has no folder full_eval/blimp_fi"),

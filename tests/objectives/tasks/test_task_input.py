@@ -19,6 +19,8 @@ LAYOUTS = {
     "roberta": ([BOS, *A, EOS, EOS, *B, EOS], [0] * 9, (1, 5), 0),
     "xlnet": ([*A, EOS, *B, EOS, BOS], [0, 0, 0, 1, 1, 1, 1, 2], (0, 3), 7),
     "gpt": ([BOS, *A, MASK, *B, EOS], [0] * 8, (1, 4), 7),
+    "plain": ([BOS, *A, EOS, *B, EOS], [0] * 8, (1, 4), 0),
+    "causal": ([BOS, *A, *B], [0] * 6, (1, 3), 5),
     "bart": ([BOS, *A, EOS, EOS, *B, EOS], [0] * 9, (1, 5), 8),
 }
 
@@ -62,10 +64,12 @@ def test_specials_of_a_pair_are_those_of_its_row(name):
 def test_one_part_and_none(name):
     laid = laid_out(name)
     raw = TEXTS.token[1, :3].tolist()
-    row = [*raw, EOS, BOS] if name == "xlnet" else [BOS, *raw, EOS]
-    assert laid.text.token[1].tolist() == [*row, *[PAD] * 5]
-    assert laid.text.length.tolist()[1:] == [5, 0]
-    assert laid.pooled[1] == (0 if name in ("bert", "roberta") else 4)
+    row = {"xlnet": [*raw, EOS, BOS], "causal": [BOS, *raw]}
+    row = row.get(name, [BOS, *raw, EOS])
+    assert laid.text.token[1].tolist() == [*row, *[PAD] * (10 - len(row))]
+    assert laid.text.length.tolist()[1:] == [len(row), 0]
+    is_first = name in ("bert", "roberta", "plain")
+    assert laid.pooled[1] == (0 if is_first else len(row) - 1)
     assert (laid.text.token[2] == PAD).all() and laid.pooled[2] == 0
 
 
