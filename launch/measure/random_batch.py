@@ -23,7 +23,7 @@ def random_batch(
     example = empty_examples(rows, num_tokens, vocab.pad_id, arrays)
     example.token[:], example.flags[:] = token, WORD
     example.length[:] = example.first_length[:] = num_tokens
-    example.step[:], example.document[:] = 0, number
+    example.step[:], example.document[:], example.number[:] = 0, number, number
     key = counter_rng.row_key(0, np.zeros_like(number), number)
     batch = objective.corrupt(example, key, vocab, length)
     return batch | {"example": example_ids(number)}
