@@ -50,7 +50,8 @@ def allowed_dependencies(calls: list[Call], num_layers: int) -> list[np.ndarray]
     """For each call [P, N] bool: the positions that its states may depend on.
 
     Positions are those of all calls, concatenated; a decoder depends on the encoder
-    call before it.
+    call before it, and blocks that predict tokens after the next on all calls before
+    them, as far as they see in their own.
     """
     widths = [call.group["token"].shape[1] for call in calls]
     ends = np.cumsum([0, *widths])
@@ -64,6 +65,10 @@ def allowed_dependencies(calls: list[Call], num_layers: int) -> list[np.ndarray]
             segment = np.asarray(calls[encoder].group["segment"][0])
             across = np.asarray(call.group["segment"][0])[:, None] == segment
             mask[:, ends[encoder] : ends[encoder + 1]] = across & (segment > 0)
+        if call.method == "future_states":
+            own = mask[:, ends[n] : ends[n + 1]].copy()
+            for m, earlier in enumerate(calls[: n + 1]):
+                mask[:, ends[m] : ends[m + 1]] = own & earlier.reads_tokens
         if call.scored is not None:
             mask = mask[np.asarray(call.scored[0])]
         allowed.append(mask)
@@ -176,10 +181,16 @@ def one_at_a_time(counts: list[int]) -> list[np.ndarray]:
 
 
 def check_positions(batch, arrays, slot, calls, read) -> None:
-    """A target is scored only at the positions that the batch gives for it."""
+    """A target is scored only at the positions that the batch gives for it.
+
+    Blocks that predict tokens after the next read states at others, too.
+    """
     given = {int(batch[array][0, slot]) for array in arrays} or {int(slot)}
-    for call, of_call in zip(calls, read, strict=True):
-        if call.method == "states" and of_call.any():
+    pairs = [pair for pair in zip(calls, read, strict=True) if pair[1].any()]
+    if pairs and pairs[-1][0].method == "future_states":
+        pairs = pairs[-1:]
+    for call, of_call in pairs:
+        if call.method in ("states", "future_states"):
             at = np.flatnonzero(of_call)
             at = at if call.scored is None else np.asarray(call.scored[0])[at]
             assert set(at.tolist()) <= given, (
@@ -212,7 +223,12 @@ def test_packed_documents_do_not_depend_on_each_other(name, fields):
     seeds = range(3)
     lengths = [34, 20, 7]
     objective, net, params, batches = make_case(name, fields, lengths, seeds)
-    record = jax.jit(lambda batch: record_calls(objective, net, params, batch)[1])
+
+    def stack_calls(batch):
+        calls = record_calls(objective, net, params, batch)[1]
+        return [call for call in calls if call.method != "future_states"]
+
+    record = jax.jit(stack_calls)
     first = jax.eval_shape(record, on_device(batches[0]))
     # The states are not returned: a stack whose states no other one reads is dead code.
     read = jax.jit(lambda batch: [call.group for call in record(batch)])

@@ -2,7 +2,7 @@
 
 # B batch, L positions of a group, P states of a call, D width
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -30,18 +30,19 @@ VOCAB_SIZE = 512
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=("group", "scored", "out"),
-    meta_fields=("path", "method", "num_keys"),
+    meta_fields=("path", "method", "num_keys", "reads_tokens"),
 )
 @dataclass(frozen=True)
 class Call:
     """One call of a stack by a loss."""
 
     path: tuple[str, ...]  # attributes that lead to the part: (), ("generator",), ...
-    method: str  # states | encode | features | layers
+    method: str  # states | encode | features | layers | future_states
     num_keys: int | None  # only the first so many positions serve as keys
     group: dict[str, Any]  # of a network input, [B, L] each
     scored: Any  # [B, P], or None
     out: Any  # [B, P, D]
+    reads_tokens: bool = True  # of its group; False: states of earlier calls alone
 
 
 class InstrumentedNetwork:
@@ -61,7 +62,7 @@ class InstrumentedNetwork:
 
     def __getattr__(self, name):
         member = getattr(self.net, name)
-        if name in ("states", "encode", "features", "layers"):
+        if name in ("states", "encode", "features", "layers", "future_states"):
             return lambda group, *args, **kw: self.call(name, member, group, args, kw)
         if hasattr(member, "states"):
             path = (*self.path, name)
@@ -85,7 +86,10 @@ class InstrumentedNetwork:
         if self.sight is not None:
             out = out * self.sight.astype(out.dtype)
         scored, num_keys = kw.get("scored"), kw.get("num_keys")
-        self.calls.append(Call(self.path, name, num_keys, group, scored, out))
+        call = Call(self.path, name, num_keys, group, scored, out)
+        if name == "future_states":
+            call = replace(call, reads_tokens=self.net.future_tokens)
+        self.calls.append(call)
         if is_encoded:
             return result._replace(states=out)
         if name == "layers":

@@ -78,6 +78,7 @@ SAME_PATTERN = {
     "dae noise_mask=iid mode=X",
     "electra task=chosen format=segment_pair positions=repeated",
     "lm direction=backward",
+    "multi_token heads=none future_coef=0.5 decay=0.5",
     "mass span_start=edges decoder_start=previous rate=0.3",
     "mass candidates=all random_tokens=all cross_attention=unmasked",
     "mlm predict_at=previous mask_fraction=1.0 random_fraction=0.0",

@@ -152,6 +152,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             **{"high_mean": 0.6, "frequency_power": 0.02},
         },
     ],
+    "multi_token": [
+        {"num_future": 2},
+        {"num_future": 2, "heads": "sequential", "documents": "apart"},
+        {"heads": "none", "future_coef": 0.5, "decay": 0.5},
+    ],
     "fim": [
         {},
         {"only": "corrupt", "packed": True},

@@ -30,6 +30,7 @@ class Ability(enum.StrEnum):
     VIEWS = "states of each direction alone"
     LAYERS = "states and projections of each layer"
     INPUT_FEATURES = "vectors beside tokens"
+    FUTURE = "blocks that predict tokens after the next"
     SPANS = "mentions of entities"
     ENCODER_DECODER = "an encoder and a decoder"
     TWO_DIRECTIONS = "a stack for each direction"
@@ -79,6 +80,9 @@ class Needs:
         (`batch.FEATURE`); 0: there are none.
       span_width: width E of the vectors of mentions' candidates (`batch.SPANS`), whose
         scores `states` returns `with_links`; 0: there are none.
+      future: number of blocks that predict tokens after the next; `future_states` is
+        called.
+      future_tokens: these read the token before the one they predict, besides states.
       generator_size: the generator's width over the discriminator's.
       tie: one of `TIE_CHOICES`.
       spelling: of the entries that are words, "" of others, for networks that read
@@ -103,6 +107,8 @@ class Needs:
     layers: bool = False
     input_features: int = 0
     span_width: int = 0
+    future: int = 0
+    future_tokens: bool = False
     generator_size: float = 1.0
     tie: str = "none"
     spelling: tuple[str, ...] = ()
@@ -119,6 +125,7 @@ class Needs:
             Ability.BOUNDARIES: self.boundary_offsets > 0,
             Ability.LAYERS: self.layers,
             Ability.INPUT_FEATURES: self.input_features > 0,
+            Ability.FUTURE: self.future > 0,
             Ability.SPANS: self.span_width > 0,
             Ability.TOKEN_BIAS: self.token_bias,
             Ability.UNDROPPED: self.undropped,
@@ -129,7 +136,7 @@ class Needs:
         return tuple(ability for ability, is_needed in needed.items() if is_needed)
 
 
-_EQUAL_OR_ZERO = ("boundary_offsets", "input_features", "span_width")
+_EQUAL_OR_ZERO = ("boundary_offsets", "input_features", "span_width", "future")
 """Numbers that objectives share which need one above 0."""
 
 
@@ -161,9 +168,7 @@ def _merge(name: str, values: list[Any]) -> Any:
             return True
         case "token_types":
             return max(values)
-        case "boundary_offsets" | "input_features" | "span_width" if (
-            len({*values} - {0}) == 1
-        ):
+        case _ if name in _EQUAL_OR_ZERO and len({*values} - {0}) == 1:
             return max(values)
     raise UserError(
         "objectives that are trained together need one network, but its "

@@ -96,6 +96,7 @@ class BoundNetwork(Protocol):
         clamp_len: int = 0,
         undropped: bool = False,
         with_links: bool = False,
+        with_inputs: bool = False,
     ) -> Any:
         """States [B, L, D]; that of a query depends only on the keys it attends to.
 
@@ -120,6 +121,8 @@ class BoundNetwork(Protocol):
           undropped: with `Needs.undropped`, the states are `Undropped`.
           with_links: with `Needs.span_width`, the result is a pair: the states, and the
             scores [B, S, C] of the candidates of mentions.
+          with_inputs: with `Needs.future`, the result has the inputs [layers, B, L, D]
+            of all layers besides, as its last part.
         """
 
     def features(self, group: Group, scored: jax.Array | None = None) -> jax.Array:
@@ -153,6 +156,9 @@ class BoundNetwork(Protocol):
 
         If a network's mems have a fixed size, `length` does not matter.
         """
+
+    def empty_future_cache(self, rows: int, slots: int) -> Cache:
+        """A cache of one of the `Needs.future` blocks."""
 
     def empty_cache(self, rows: int, slots: int) -> Cache:
         """A cache for `slots` tokens of each row."""

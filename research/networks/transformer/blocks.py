@@ -177,7 +177,7 @@ class Stack(Module):
         With mems the result is a pair of the states and the inputs [B, layers, any, D]
         of all blocks at the positions to memorize; with a cache, of the states and the
         next cache; with `with_inputs`, of the states and the inputs [layers, B, L, D]
-        of all blocks.
+        of all blocks, which with a cache are a third part.
 
         Args:
           encoded: output of the encoder, for cross-attention; None: that of the cache.
@@ -235,7 +235,7 @@ class Stack(Module):
             else:
                 after = run()
             if cache is not None:
-                return after
+                return (after[0], (after[1], x)) if with_inputs else after
             if with_projections:
                 return after[0], (x, after[1])
             if mems is None:
@@ -249,9 +249,9 @@ class Stack(Module):
         x = Norm(options, name="norm")(x) if options.norm_placement == "pre" else x
         x = dropout(self, x, "output")
         if cache is not None:
-            own, *of_encoder = outputs
+            (own, *of_encoder), *inputs = outputs if with_inputs else (outputs,)
             encoded = encoded and encoded._replace(states=of_encoder[0])
-            return x, cache.write_states(own, encoded)
+            return x, cache.write_states(own, encoded), *inputs
         if with_projections:
             return x, *outputs
         if with_inputs:

@@ -2,6 +2,7 @@
 
 # B batch, L length, P scored positions, K positions in spans, N mems, D width
 
+import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from research.networks.shared.adaptive import (
     AdaptiveHead,
     AdaptiveReadout,
 )
-from research.networks.shared.dense import gather_positions
+from research.networks.shared.dense import Dense, Norm, gather_positions
 from research.networks.shared.embeddings import TokenEmbedding
 from research.networks.shared.features import FeatureLayers
 from research.networks.shared.heads import (
@@ -34,6 +35,9 @@ from research.networks.transformer.input_embeddings import (
 )
 from research.networks.transformer.options import TransformerOptions as Options
 
+PARTS = ("token", "states")
+"""What a block that predicts tokens after the next may read."""
+
 
 class Transformer(nn.Module):
     """A stack that reads one group of arrays: BERT, GPT, XLNet and the like.
@@ -46,6 +50,8 @@ class Transformer(nn.Module):
       offsets: number of offsets in a span that `boundary` distinguishes; 0: no such
         head.
       feature_states, lstm_layers: see `FeatureLayers`.
+      future, future_tokens: number of blocks that predict tokens after the next, and
+        whether they read tokens.
       shared_token, shared_embedding, shared_stack, shared_output: modules of another
         network to use in place of new ones; None: a new one.
     """
@@ -58,6 +64,8 @@ class Transformer(nn.Module):
     offsets: int = 0
     feature_states: str = "last"
     lstm_layers: int = 0
+    future: int = 0
+    future_tokens: bool = False
     shared_token: Any = None
     shared_embedding: Any = None
     shared_stack: Any = None
@@ -82,6 +90,24 @@ class Transformer(nn.Module):
             self.boundary_head = BoundaryHead(
                 options, self.size, self.offsets, name="boundary_head"
             )
+        self.future_stacks = [
+            Stack(self._future_options, self.pattern, name=f"future_{number}")
+            for number in range(self.future)
+        ]
+        if self.future_tokens:
+            self.future_norms = [
+                [Norm(options, name=f"future_{number}_{part}_norm") for part in PARTS]
+                for number in range(self.future)
+            ]
+            self.future_projections = [
+                Dense(
+                    options,
+                    options.width,
+                    (None, "embed"),
+                    name=f"future_{number}_projection",
+                )
+                for number in range(self.future)
+            ]
         self.has_feature_layers = self.feature_states != "last" or self.lstm_layers > 0
         self.feature_layers = FeatureLayers(
             options, self.feature_states, self.lstm_layers, name="features"
@@ -122,8 +148,8 @@ class Transformer(nn.Module):
             0: padding.
           reuse_len: number of positions that may become mems; None: all keys.
           cache: `empty_cache`, or what the previous call returned.
-          with_inputs: without mems and cache, return a pair: the states, and the inputs
-            [layers, B, L, D] of all blocks.
+          with_inputs: without mems, return a pair: the states, and the inputs
+            [layers, B, L, D] of all blocks; with a cache three: the cache before these.
           same_length: with N mems, a query attends to itself and to the N - 1 tokens
             before it, in place of all.
           clamp_len: with mems, the distance that larger ones are replaced by; 0: none.
@@ -152,6 +178,44 @@ class Transformer(nn.Module):
         segment = jnp.concatenate([segment, group["segment"][:, start:stop]], 1)
         state = jnp.concatenate([state, inputs], 2)
         return states, {"state": state[:, :, num_new:], "segment": segment[:, num_new:]}
+
+    @property
+    def _future_options(self) -> Options:
+        """Those of a stack of one layer."""
+        return dataclasses.replace(self.options, layers=1, scan_unroll=1)
+
+    def future_states(
+        self,
+        group: Mapping,
+        states: jax.Array,
+        number: int,
+        cache: Cache | None = None,
+    ) -> Any:
+        """States [B, L, D] of a block that predicts tokens after the next.
+
+        With `future_tokens` it reads a projection of the normed embeddings of the
+        group's tokens and of the normed states (DeepSeek-AI 2024, section 2.2,
+        equation 21); else the states (Gloeckle et al. 2024, section 2).
+
+        Args:
+          states: [B, L, D].
+          number: of the block, from 0.
+          cache: with it the result is a pair of the states and the next cache.
+        """
+        if self.future_tokens:
+            token = self.embeddings()[0](group["token"])
+            both = [
+                norm(x)
+                for norm, x in zip(
+                    self.future_norms[number], (token, states), strict=True
+                )
+            ]
+            states = self.future_projections[number](jnp.concatenate(both, axis=-1))
+        return self.future_stacks[number](states, group, cache=cache)
+
+    def empty_future_cache(self, rows: int, slots: int) -> Cache:
+        """A cache of one of these blocks."""
+        return empty_cache(self._future_options, rows, slots)
 
     def features(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
         """Inputs of fine-tuning heads [B, L, F], or [B, P, F] at `scored` [B, P].

@@ -40,6 +40,11 @@ class Network(TransformerOptions):
                 "model.layer_dropout skips layers, of which this objective reads each; "
                 "set it to 0"
             )
+        if needs.future and needs.stacks != "one":
+            raise UserError(
+                "blocks that predict tokens after the next are those of a network of "
+                f"one stack, but that of this objective has {needs.stacks}"
+            )
         if needs.stacks == "encoder_decoder":
             return EncoderDecoder(self, size, heads)
         if needs.stacks == "two_directions":
@@ -62,6 +67,8 @@ class Network(TransformerOptions):
             offsets=needs.boundary_offsets,
             feature_states=needs.features,
             lstm_layers=needs.feature_lstm_layers,
+            future=needs.future,
+            future_tokens=needs.future_tokens,
         )
 
     def _check_needs(self, needs: networks.Needs) -> None:
