@@ -2,8 +2,8 @@
 
 python -m experiments.studies.diffusion_speed
 
-Steps of a small network alternate in one process. Of each the median CPU time of
-all threads, which other work on the machine changes little, and its ratio to lm's; XLA's
+Steps of a small network alternate in one process. Of each the median CPU time of all
+threads, which other work on the machine changes little, and its ratio to lm's; XLA's
 count of FLOPs, and its ratio.
 """
 

@@ -192,6 +192,7 @@ def test_each_ability_is_served_by_a_variant_and_others_are_refused(name):
         ),
         Ability.LAYERS: some(layers=True),
         Ability.INPUT_FEATURES: some(input_features=SMALL["width"]),
+        Ability.FUTURE: some(future=1),
         Ability.SPANS: some(span_width=SMALL["width"]),
     }
     for ability in Ability:
