@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from research.metrics import Scores
+from research.predictions import prediction_kind
 from research.program.setup import Program, eval_batches
 from research.program.step import host_means
 
@@ -49,14 +50,15 @@ def evaluate(
             predictions.append(jax.device_get(predicted))
     if predictions and (order := program.data.eval.evaluation_order()) is not None:
         predictions = [_in_text_order(predictions, order)]
-    if writes_texts and program.objective.predicts == "text":
+    name = program.objective.predicts
+    if writes_texts and name and prediction_kind(name).is_written:
         from research.evaluation.written_texts import write_texts  # of few objectives
 
         if program.data.has_gold:
             predictions = [write_texts(program, params, before_batch)]
     means, scores = host_means(jax.device_get(sums)), Scores([], {})
     if predictions:
-        from research.evaluation.predictions import item_margins, score_predictions
+        from research.evaluation.items import item_margins, score_predictions
 
         scores = score_predictions(program.objective, predictions, program.data)
         if scores.items and with_margins:

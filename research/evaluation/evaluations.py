@@ -18,6 +18,7 @@ from research.evaluation.evaluate import NOTHING_SCORED, evaluate
 from research.evaluation.prediction_files import write_predictions
 from research.metrics import Item, values_of
 from research.optimize.moving_average import exchange_average
+from research.predictions import prediction_kind
 from research.program.setup import Program, make_eval_zeros, open_run_data
 from research.record.metric_writer import BEST_STEP, MetricWriter
 
@@ -70,6 +71,7 @@ class Evaluations:
         self._predictions: dict[str, list[Item]] = {}  # to be written in process 0
         self._samples: dict[str, list[Item]] = {}  # of each split the first items
         self._predicts = bool(program.objective.predicts)
+        self._values = values_of(program.objective.predicts)
         if (tested := with_test_split(config.data, program.objective)) is not None:
             tested_config = dataclasses.replace(config, data=tested)
             self._programs["test"] = _with_test_split(program, tested_config)
@@ -149,7 +151,7 @@ class Evaluations:
           last: the run results in this state: the test split is evaluated, too.
         """
         params, metrics = exchange_average(state).params, {}
-        of_texts = self._config.train.best_metric in values_of("text")
+        of_predictions = self._config.train.best_metric in self._values
         for split, program in self._programs.items():
             if split == "test" and len(self._programs) > 1 and not last:
                 continue
@@ -158,7 +160,7 @@ class Evaluations:
                 params,
                 self._zeros(),
                 self._before_batch,
-                writes_texts=last or of_texts,
+                writes_texts=last or of_predictions,
                 with_margins=last,
             )
             if "loss" not in scores.metrics:
@@ -183,10 +185,8 @@ def _with_test_split(program: Program, tested: Config) -> Program:
     """
     data = open_run_data(tested)
     labels, known = data.vocab.labels, program.data.vocab.labels
-    kind = program.objective.predicts
-    if kind not in ("number", "choice") and single_labels(labels) != single_labels(
-        known
-    ):
+    may_differ = prediction_kind(program.objective.predicts).open_labels
+    if not may_differ and single_labels(labels) != single_labels(known):
         raise UserError(
             f"data.test has other labels ({', '.join(labels)}) than the training and "
             f"evaluation text ({', '.join(known)})"

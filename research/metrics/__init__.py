@@ -1,6 +1,6 @@
 """Metrics of an evaluation: each module measures one, and says which way is better.
 
-Of what an objective predicts (`research.evaluation.predictions`) all metrics of that
+Of what an objective predicts (`research.predictions`) all metrics of that
 kind are measured. A module is found by listing this folder: nothing else names it.
 """
 

@@ -76,7 +76,7 @@ class Objective(abc.ABC):
 
     predicts: str = ""
     """What an evaluation predicts for each example, one of the kinds in
-    `research.evaluation.predictions`; "": nothing."""
+    `research.predictions`; "": nothing."""
 
     head_weights: Mapping[str, str] = types.MappingProxyType({})
     """Heads of classes at positions -> the batch's array with the weights of these;

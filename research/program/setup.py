@@ -16,7 +16,6 @@ from research.contract.batch import ArraySpec, VocabInfo
 from research.contract.errors import UserError
 from research.contract.state import State
 from research.data.cache import resolve_cache_dir
-from research.data.documents import single_labels
 from research.data.pipeline import Data, open_data
 from research.data.source.prefetch import prefetch
 from research.distributed import processes, sharding
@@ -24,6 +23,7 @@ from research.objectives.losses.cross_entropy import Term
 from research.optimize import l0_gates
 from research.optimize.optimizer import make_optimizer, stop_frozen
 from research.optimize.pruning import check_prunable
+from research.predictions import prediction_kind
 from research.program.constants import Constants
 from research.program.step import GRADIENT_NORM, make_evaluate, make_step
 
@@ -366,9 +366,8 @@ def first_state(program: Program, config: Config) -> State:
 
 def label_names(program: Program) -> list[str]:
     """The names of the values of a task's head: classes or tags; [] of another."""
-    labels, kind = program.data.vocab.labels, program.objective.predicts
-    names = {"class": labels, "tags": labels, "set": single_labels(labels)}
-    return [*names.get(kind, ())]
+    name, labels = program.objective.predicts, program.data.vocab.labels
+    return [*prediction_kind(name).output_names(labels)] if name else []
 
 
 def count_parameters(params: Any) -> int:

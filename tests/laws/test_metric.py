@@ -16,52 +16,12 @@ from research.metrics import (
     all_metrics,
     measure,
     signs,
-    squad,
     values_of,
 )
+from research.predictions import FOLDER
+from tests.testing.prediction_cases import CASES, LABELS, TAGS
 
 RNG = np.random.default_rng
-LABELS = ("a", "b", "c")
-TAGS = ("O", "B-x", "I-x", "B-y")
-WORDS = ("the", "cat", "sat", "on", "a", "mat")
-
-
-def _texts(rng, count):
-    return [" ".join(rng.choice(WORDS, rng.integers(1, 7))) for _ in range(count)]
-
-
-def _right(prediction, gold):
-    return float(prediction == gold)
-
-
-def _span_score(prediction, gold):
-    return squad.f1(prediction, gold)
-
-
-DRAWS = {
-    "class": (lambda rng, n: rng.choice(LABELS, n).tolist(), _right),
-    "choice": (lambda rng, n: rng.choice(LABELS, n).tolist(), _right),
-    "set": (
-        lambda rng, n: [[x for x in LABELS if rng.random() < 0.5] for _ in range(n)],
-        _right,
-    ),
-    "number": (lambda rng, n: rng.normal(size=n).tolist(), _right),
-    "tags": (lambda rng, n: [rng.choice(TAGS, 6).tolist() for _ in range(n)], _right),
-    "span": (_texts, _span_score),
-    "text": (_texts, _right),
-    "ranks": (
-        lambda rng, n: rng.integers(1, 30, (n, 2)).tolist(),
-        lambda ranks, gold: float(np.mean([1 / rank for rank in ranks])),
-    ),
-}
-"""Kind of predictions -> random ones, and an item's score."""
-
-ONE_GOLD = {"ranks": [1.0, 1.0]}
-"""Kind -> the right prediction, where all items have the same."""
-
-
-def _labels(kind):
-    return TAGS if kind == "tags" else LABELS
 
 
 def _labels(kind):
@@ -72,7 +32,7 @@ def _kinds(name):
     return METRICS.part_class(name, "metric").kinds
 
 
-KINDS = sorted({kind for metric in all_metrics() for kind in metric.kinds})
+KINDS = FOLDER.names()
 each_kind = pytest.mark.parametrize(
     "kind",
     KINDS,
@@ -84,7 +44,7 @@ each_kind = pytest.mark.parametrize(
 
 
 def _items(kind, predictions, golds):
-    score = DRAWS[kind][1]
+    score = CASES[kind].score
     if kind == "span":
         golds = [[gold] for gold in golds]
     pairs = enumerate(zip(predictions, golds, strict=True))
@@ -93,8 +53,8 @@ def _items(kind, predictions, golds):
 
 def _random_items(kind, seed):
     """Twenty items, and the same with right predictions."""
-    rng, draw = RNG(seed), DRAWS[kind][0]
-    golds = [ONE_GOLD[kind]] * 20 if kind in ONE_GOLD else draw(rng, 20)
+    rng, draw = RNG(seed), CASES[kind].draw
+    golds = [CASES[kind].gold] * 20 if CASES[kind].gold else draw(rng, 20)
     return _items(kind, draw(rng, 20), golds), _items(kind, golds, golds)
 
 
@@ -158,7 +118,8 @@ def test_a_mean_of_scores_is_one(kind):
 @each_kind
 @pytest.mark.filterwarnings("ignore:A single label was found")
 def test_what_is_not_defined_for_constants_is_left_out_and_said(kind):
-    constant = {"tags": ["O"] * 6, "text": "!"}.get(kind, DRAWS[kind][0](RNG(0), 1)[0])
+    draw = CASES[kind].draw
+    constant = {"tags": ["O"] * 6, "text": "!"}.get(kind, draw(RNG(0), 1)[0])
     scores = measure(kind, _items(kind, [constant] * 3, [constant] * 3), _labels(kind))
     undefined = {name for name, value in values_of(kind).items() if value.undefined}
     assert values_of(kind).keys() - scores.keys() == undefined

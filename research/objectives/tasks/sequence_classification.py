@@ -148,7 +148,7 @@ class Objective(task_input.Task):
 
     @property
     def predicts(self) -> str:
-        """The kind of prediction, see research.evaluation.predictions."""
+        """The kind of prediction, see research.predictions."""
         return LABEL_TYPES[self.task]
 
     def text_spec(self, length: int) -> TextSpec:

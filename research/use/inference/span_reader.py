@@ -14,7 +14,7 @@ from research.contract.batch import empty_examples
 from research.contract.errors import UserError
 from research.data.rows.packing.windows import windows
 from research.data.tokenize.token_offsets import TokenOffsets, token_offsets
-from research.evaluation import answer_spans
+from research.predictions import answer_spans
 from research.use.inference.language_model import LanguageModel
 
 WIDTHS, MAX_WIDTH, ROWS = (128, 256), 384, 8

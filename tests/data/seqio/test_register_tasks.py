@@ -12,7 +12,7 @@ from research.config import base
 from research.contract.batch import EVALUATION_STEP
 from research.contract.errors import UserError
 from research.data.seqio import register_tasks
-from research.evaluation.predictions import score_predictions
+from research.evaluation.items import score_predictions
 from tests.testing import small_data, toy_objectives
 from tests.testing.toy_objectives import assert_same_batch, concatenate
 

@@ -1,4 +1,4 @@
-"""Predictions are those of the right documents: an oracle has every item right."""
+"""What single kinds of predictions do, and how evaluations use them."""
 
 import json
 import sys
@@ -10,197 +10,68 @@ import pytest
 import sentencepiece
 from etils import epath
 
-from research import objectives
 from research.config.config import Config
 from research.data.documents import Document
 from research.distributed import sharding
 from research.evaluation.evaluate import evaluate
+from research.evaluation.items import item_margins, score_predictions
 from research.evaluation.prediction_files import write_predictions
-from research.evaluation.predictions import (
-    _ITEMS,
-    MAX_PROBABILITIES,
-    Rows,
-    item_margins,
-    score_predictions,
-)
 from research.evaluation.statistics import estimate, wilson_interval
 from research.evaluation.written_texts import write_texts
 from research.metrics import Item, measure
-from research.program.setup import build_program, make_eval_zeros, open_run_data
-from tests.testing import fake_tfds, small_data
+from research.predictions import MAX_PROBABILITIES, Rows, prediction_kind
+from research.program.setup import build_program, make_eval_zeros
+from tests.testing import fake_tfds
+from tests.testing.prediction_cases import (
+    CASES,
+    PAIR,
+    WORDS,
+    one_hot,
+    open_task,
+    task_config,
+    write_files,
+)
 from tests.testing.tiny_runs import random_state
-
-WORDS = ["ab", "cd", "abc", "ef", "dab", "fg", "gh", "ha"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Files of each task, and a vocabulary of their words."""
-    folder = tmp_path_factory.mktemp("tasks")
-    rng = np.random.default_rng(0)
-    config = small_data.config(
-        small_data.write_corpus(folder, "t", seed=0), folder / "c"
-    )
-    data, _ = small_data.open_small(config)
-    data.vocabulary.save(folder)
-
-    def text(size):
-        return " ".join(rng.choice(WORDS, size))
-
-    rows = [
-        {
-            "one": text(rng.integers(1, 30)),
-            "two": text(rng.integers(1, 30)),
-            "class": "xyz"[n % 3],
-            "set": [["x"], ["x", "y"], []][n % 3] or None,
-            "number": n / 7,
-            "options": [text(2) for _ in range(2 + n % 2)],
-            "gold": n % 2,
-        }
-        for n in range(29)
-    ]
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    sentences = [[(w, f"{'BI'[n % 2]}-{w[0]}") for n, w in enumerate(text(9).split())]]
-    sentences += [[(word, "O")] for word in WORDS]
-    lines = ("\n".join(map(" ".join, sentence)) for sentence in sentences)
-    (folder / "words.conll").write_text("\n\n".join(lines))
-    paragraphs = [question(n, text(40 + n)) for n in range(9)]
-    (folder / "questions.json").write_text(
-        json.dumps({"data": [{"paragraphs": paragraphs}]})
-    )
-    return folder
+    return write_files(tmp_path_factory.mktemp("tasks"))
 
 
-def question(number, context):
-    """A paragraph with one question; every third one has no answer."""
-    word = context.split()[7 * number % 30 + 1]
-    start = context.index(f" {word} ") + 1
-    answers = [{"text": word, "answer_start": start}] if number % 3 else []
-    row = {"id": f"q{number}", "question": "ab cd?", "answers": answers}
-    qas = [row | {"is_impossible": not answers}]
-    return {"context": context, "qas": qas}
-
-
-def task_config(folder, name, file, keys, **fields):
-    config = small_data.config(str(folder / "t"), folder / "c", name, **fields)
-    config.data.stride, config.data.vocabulary = 0, str(folder)
-    config.data.length = 48
-    path = str(folder / file)
-    config.data.update({"train": path, "valid": path} | keys)
-    return config
-
-
-def open_task(folder, name, file, keys, **fields):
-    config = task_config(folder, name, file, keys, **fields)
-    objective = objectives.make_objective(**config.objective)
-    return objective, open_run_data(Config.of(config))
-
-
-def one_hot(index, size):
-    return (np.arange(size) == np.asarray(index)[..., None]).astype(np.float32)
-
-
-def oracle(name, batch, vocab):
-    if name == "tags":
-        known = {"tag": batch["target"], "weight": batch["weight"]}
-        return known | {"probability": 0.75 * batch["weight"]}
-    if name == "span":
-        start, end = batch["answer"][:, :1], batch["answer"][:, 1:, None]
-        score = 6.0 * (end > 0)
-        null = 2.0 * (batch["answer"] == 0).all(axis=1) - 1
-        found = {"start": start, "end": end, "score": score, "null": null}
-        return found | {"context": batch["context"]}
-    label = batch["label"]
-    if name == "number":
-        return {"logits": label[:, None]}
-    if name == "set":
-        return {"logits": (label[:, None] >> np.arange(2) & 1) - 0.5}
-    return {"logits": one_hot(label, 3)}
-
-
-PAIR = {"fields": "one,two", "label": "class"}
 SHORT = {"target_length": 5, "beams": 1}
 GPT = {"format": "gpt", "lm_coef": 0.5}
 
 
-@pytest.mark.parametrize(
-    ("name", "fields", "file", "keys", "names"),
-    [
-        ("sequence_classification", {}, "rows.jsonl", PAIR, ("accuracy", "matthews")),
-        (
-            "sequence_classification",
-            {"task": "regression"},
-            "rows.jsonl",
-            PAIR | {"label": "number"},
-            ("pearson", "spearman"),
-        ),
-        (
-            "sequence_classification",
-            {"task": "multi"},
-            "rows.jsonl",
-            PAIR | {"label": "set"},
-            ("f1_micro", "exact"),
-        ),
-        (
-            "multiple_choice",
-            {"choices": 3},
-            "rows.jsonl",
-            {"fields": "one,options", "label": "gold"},
-            ("accuracy",),
-        ),
-        ("token_classification", {}, "words.conll", {}, ("f1", "word_accuracy")),
-        (
-            "question_answering",
-            {"stride": 8},
-            "questions.json",
-            {},
-            ("exact_match", "f1"),
-        ),
-    ],
-)
-def test_an_oracle_has_every_item_right(
-    folder, tmp_path, name, fields, file, keys, names
-):
-    objective, data = open_task(folder, name, file, keys, **fields)
-    batches = [
-        oracle(objective.predicts, batch, data.vocab)
-        for batch in data.eval.evaluation()
-    ]
-    scores = score_predictions(objective, batches, data)
-    documents = list(data.documents())
-    assert [item.id for item in scores.items] == [each.id for each in documents]
-    assert {name: scores.metrics[name] for name in names} == pytest.approx(
-        dict.fromkeys(names, 1.0), rel=1e-6
-    )
-    best = 0 if objective.predicts == "number" else 1
-    known = [item for item in scores.items if item.gold is not None]
-    assert all(item.score == pytest.approx(best, abs=1e-9) for item in known)
-    unlabelled = objective.predicts == "set"
-    assert (len(known) < len(scores.items)) == unlabelled
-    path = epath.Path(tmp_path / "new" / "valid.jsonl")
-    write_predictions(path, scores.items)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for line, item, document in zip(lines, scores.items, documents, strict=True):
-        assert "\n ".join(line["texts"]).split() == document.text.split()
-        assert len(line["texts"]) == len(document.starts) + 1
-        assert [line[key] for key in ("id", "gold")] == [item.id, item.gold]
-        found = line.get("probabilities", line.get("answer_score"))
-        check_probabilities(objective, found, line)
-    if objective.predicts == "span":
-        assert sum(item.prediction == "" for item in scores.items) == 3
-        assert len(batches[0]["null"]) * len(batches) > len(documents)
+@pytest.mark.parametrize("kind", ["class", "choice", "set", "tags", "span"])
+def test_probabilities_are_those_of_the_logits(folder, kind):
+    objective, data = CASES[kind].open(folder)
+    items = score_predictions(objective, CASES[kind].predict(data), data).items
+    for item in items:
+        line = item._asdict() | dict(item.details)
+        if kind == "span":
+            if item.prediction:
+                assert (line["answer_score"], line["no_answer_score"]) == (6, -1)
+        else:
+            check_probabilities(kind, line["probabilities"], line)
+    if kind == "set":
+        assert any(item.gold is None for item in items)
+    if kind == "span":  # in windows
+        assert sum(item.prediction == "" for item in items) == 3
+        rows = sum(len(batch["null"]) for batch in CASES[kind].predict(data))
+        assert rows > len(items)
 
 
-def check_probabilities(objective, found, line):
-    """Those of the oracle's logits, by the names of what they are of."""
-    match objective.predicts:
+def check_probabilities(kind, found, line):
+    """They are those of the oracle's logits, by the names of what they are of."""
+    match kind:
         case "class" | "choice":
             assert sum(found.values()) == pytest.approx(1, abs=1e-5)
             right, *others = found
             assert right == line["gold"] == line["prediction"]
             for name in others:
                 assert found[name] == pytest.approx(found[right] / np.e, rel=1e-4)
-            if objective.predicts == "choice":
+            if kind == "choice":
                 assert len(found) == len(line["texts"]) - 1
         case "set":
             high, low = 1 / (1 + np.exp([-0.5, 0.5]))
@@ -208,18 +79,13 @@ def check_probabilities(objective, found, line):
             assert found == pytest.approx(expected, rel=1e-5)
         case "tags":
             assert found == [0.75] * len(line["texts"])
-        case "span":
-            if line["prediction"]:
-                assert found == 6 and line["no_answer_score"] == -1
-        case _:
-            assert found is None
 
 
 def test_a_choice_has_its_letter_where_the_training_text_lacks_one_before_it():
     document = Document("q a b c", starts=(2, 4, 6), label="C")
     rows = Rows(document, [{"logits": np.array([0.0, 1.0, 2.0, 9.0])}], [0])
     data = SimpleNamespace(vocab=SimpleNamespace(labels=("A", "C")))
-    item = _ITEMS["choice"](None, rows, data)
+    item = prediction_kind("choice").item(rows, None, data)
     assert (item.prediction, item.gold, item.score) == ("C", "C", 1.0)
     assert [*item.details["probabilities"]] == ["C", "B", "A"]
 
@@ -229,7 +95,7 @@ def test_a_long_text_and_many_classes_are_cut(tmp_path):
     logits = np.arange(len(names)) / 50
     rows = Rows(Document("a" * 20_001, label="c3"), [{"logits": logits}], [0])
     data = SimpleNamespace(vocab=SimpleNamespace(labels=names))
-    item = _ITEMS["class"](None, rows, data)
+    item = prediction_kind("class").item(rows, None, data)
     write_predictions(epath.Path(tmp_path / "p.jsonl"), [item])
     line = json.loads((tmp_path / "p.jsonl").read_text())
     assert line["texts"] == ["a" * 20_000 + "…"]
@@ -308,7 +174,9 @@ def test_a_stop_is_heard_before_each_batch_of_texts(folder):
 
 def test_words_past_the_row_are_predicted_to_be_outside(folder):
     objective, data = open_task(folder, "token_classification", "words.conll", {})
-    batches = [oracle("tags", batch, data.vocab) for batch in data.eval.evaluation()]
+    batches = [
+        CASES["tags"].oracle(batch, data.vocab) for batch in data.eval.evaluation()
+    ]
     for batch in batches:
         batch["weight"][:, 4:] = 0
     scores = score_predictions(objective, batches, data)
@@ -339,7 +207,7 @@ def test_a_word_without_a_token_moves_no_tag(folder, place):
     target = batch["target"][0][batch["weight"][0] > 0]
     assert [data.vocab.labels[tag] for tag in target] == ["V", "D", "N", "P"]
     assert len(data.vocabulary.encode("haefgh")[0]) > 1
-    predicted = [oracle("tags", batch, data.vocab) for batch in batches]
+    predicted = [CASES["tags"].oracle(batch, data.vocab) for batch in batches]
     (item,) = score_predictions(objective, predicted, data).items
     assert item.prediction == [tag if tag != "X" else "O" for _, tag in words]
     unknown = [probability is None for probability in item.details["probabilities"]]
@@ -360,7 +228,7 @@ def test_a_tag_that_training_lacks_is_an_error_and_moves_no_other(folder, capsys
         assert "more.conll:1: label 'I-LST' is unknown" in capsys.readouterr().err
         assert "I-LST" not in data.vocab.labels
         batches = [
-            oracle("tags", batch | {"weight": batch["word"]}, data.vocab)
+            CASES["tags"].oracle(batch | {"weight": batch["word"]}, data.vocab)
             for batch in data.eval.evaluation()
         ]
         scores = score_predictions(objective, batches, data)
@@ -416,7 +284,7 @@ def test_a_class_that_training_lacks_is_an_error(folder, capsys, task, label):
     line = f"label 'new' is unknown to the training text, as are 1 of {known}"
     assert f"more.jsonl:1: {line}" in capsys.readouterr().err
     batches = [
-        oracle(objective.predicts, batch, data.vocab)
+        CASES[objective.predicts].oracle(batch, data.vocab)
         for batch in data.eval.evaluation()
     ]
     scores = score_predictions(objective, batches, data)
@@ -556,10 +424,3 @@ def test_the_margin_of_what_is_no_mean_is_students_over_groups_of_the_items():
     values = [20 * f1(order) - 19 * f1(others) for others in without]
     found = item_margins(items, _Classes, _Labels())
     assert found["f1"] == pytest.approx(estimate(values).margin)
-
-
-def test_items_without_gold_and_single_ones_bring_no_margin():
-    known, unknown = _items([0, 1] * 30), [Item("n", "x", None, None)] * 30
-    margins = [item_margins(i, _Choices, _Labels()) for i in (known, known + unknown)]
-    assert margins[0] == margins[1] and margins[0]["accuracy"] > 0.05
-    assert item_margins(known[:1], _Choices, _Labels()) == {}

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from research.evaluation.answer_spans import Window, best_span, null_score
+from research.predictions.answer_spans import Window, best_span, null_score
 
 
 def context_of(window, token):

@@ -1,0 +1,105 @@
+"""Kinds of predictions: from the arrays that an objective predicts to scored items.
+
+An objective names its kind by `predicts`. A module here defines a frozen dataclass
+`Prediction(predictions.Prediction)` without fields; metrics name the kinds that they
+measure (research/metrics). A document may have several rows: of span these are windows
+over its context, of class, set and number chunks of its text, over which the logits are
+averaged.
+"""
+
+# B rows, N labels
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from research.contract.parts import Folder
+from research.data.documents import Document, as_known, document_parts
+from research.metrics import Item
+
+FOLDER = Folder("research.predictions", "Prediction")
+
+MAX_PROBABILITIES = 100
+"""Classes whose probabilities an item has: of more the most probable ones."""
+
+
+class Rows(NamedTuple):
+    """The predictions of one example: a row, or several that are parts of it."""
+
+    document: Document
+    arrays: list[Mapping[str, np.ndarray]]  # of each row
+    first: list[int]  # of each row, its second span's first token in the document
+
+    def mean_logits(self) -> np.ndarray:
+        """[N]: the mean over the rows."""
+        return np.mean([row["logits"] for row in self.arrays], axis=0)
+
+
+class Prediction(abc.ABC):
+    """The base of all kinds."""
+
+    is_written: bool = False
+    """Whether an evaluation writes texts, in place of `Objective.predictions`."""
+
+    open_labels: bool = False
+    """Whether a split may have labels that the training text lacks."""
+
+    def output_names(self, labels: Sequence[str]) -> Sequence[str]:
+        """The names of the values of a head that predicts the labels of a vocabulary;
+        () if they have none."""
+        return ()
+
+    def metric_labels(self, data: Any) -> Sequence[str]:
+        """The labels that metrics are measured with: see `Metric.measure`."""
+        return data.vocab.labels
+
+    @abc.abstractmethod
+    def item(self, rows: Rows, objective: Any, data: Any) -> Item:
+        """The prediction of an example, with its gold answer and score.
+
+        Args:
+          data: a `research.data.pipeline.Data` made from text.
+        """
+
+
+def prediction_kind(name: str) -> Prediction:
+    """The kind of predictions of this name."""
+    return FOLDER.part_class(name, "predicts")()
+
+
+def unscored(document: Document, prediction: Any, **details: Any) -> Item:
+    """An item whose gold answer is unknown.
+
+    Args:
+      details: more of the prediction, which its line of JSON has.
+    """
+    parts = document_parts(document)
+    return Item(document.id, prediction, None, None, parts, details)
+
+
+def right_or_wrong(document: Document, prediction: str, known: Sequence[str]) -> Item:
+    """An item whose score is 1 if its prediction is the document's label, else 0."""
+    item = unscored(document, prediction)
+    if document.label is None:
+        return item
+    gold = as_known(document.label, known)
+    return item._replace(gold=gold, score=float(prediction == gold))
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """[N]: probabilities of logits [N]."""
+    exp = np.exp(logits - logits.max())
+    return exp / exp.sum()
+
+
+def probabilities(names: Sequence[str], values: np.ndarray) -> dict[str, Any]:
+    """The probabilities [N] by name, as details: the highest first."""
+    order = np.argsort(-values, kind="stable")[:MAX_PROBABILITIES]
+    return {"probabilities": {names[n]: six_digits(values[n]) for n in order}}
+
+
+def six_digits(value: float) -> float:
+    """A number as it is written: with six significant digits."""
+    return float(f"{value:.6g}")

@@ -1,0 +1,39 @@
+"""A tag of each word: tag and its probability, where weight is above 0, all [B, L].
+
+Words past the row, and those of which the tokenizer leaves no token, have "O" and no
+probability.
+"""
+
+# B rows, L length
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from research import predictions
+from research.data.documents import as_known
+from research.data.tokenize.token_offsets import first_token_of_each, token_offsets
+
+
+@dataclass(frozen=True)
+class Prediction(predictions.Prediction):
+    """The score is the fraction of the words whose tag is right."""
+
+    def output_names(self, labels):
+        return labels
+
+    def item(self, rows, objective, data):
+        (arrays,) = rows.arrays
+        names, in_row, document = data.vocab.labels, arrays["weight"] > 0, rows.document
+        gold = [as_known(each, names) for each in document.arrays["tags"]]
+        offsets = token_offsets(document.text, data.vocabulary)
+        first = first_token_of_each(offsets, np.array([0, *document.starts]))
+        prediction, probabilities = ["O"] * len(gold), [None] * len(gold)
+        found = zip(arrays["tag"][in_row], arrays["probability"][in_row], strict=True)
+        words = np.flatnonzero(first >= 0).tolist()
+        for word, (tag, probability) in zip(words, found, strict=False):
+            prediction[word] = names[tag]
+            probabilities[word] = predictions.six_digits(probability)
+        right = sum(a == b for a, b in zip(prediction, gold, strict=True)) / len(gold)
+        item = predictions.unscored(document, prediction, probabilities=probabilities)
+        return item._replace(gold=gold, score=right)

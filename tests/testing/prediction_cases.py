@@ -1,0 +1,227 @@
+"""Tasks of every kind of predictions, whose right answers an oracle gives.
+
+A new kind has a case in CASES.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from research import objectives
+from research.config.config import Config
+from research.metrics import squad
+from research.program.setup import open_run_data
+from tests.testing import small_data
+
+WORDS = ["ab", "cd", "abc", "ef", "dab", "fg", "gh", "ha"]
+LABELS = ("a", "b", "c")
+TAGS = ("O", "B-x", "I-x", "B-y")
+
+
+def write_files(folder):
+    """Files of each task, and a vocabulary of their words, in a folder."""
+    rng = np.random.default_rng(0)
+    config = small_data.config(
+        small_data.write_corpus(folder, "t", seed=0), folder / "c"
+    )
+    data, _ = small_data.open_small(config)
+    data.vocabulary.save(folder)
+
+    def text(size):
+        return " ".join(rng.choice(WORDS, size))
+
+    rows = [
+        {
+            "one": text(rng.integers(1, 30)),
+            "two": text(rng.integers(2, 30)),
+            "class": "xyz"[n % 3],
+            "set": [["x"], ["x", "y"], []][n % 3] or None,
+            "number": n / 7,
+            "options": [text(2) for _ in range(2 + n % 2)],
+            "gold": n % 2,
+        }
+        for n in range(29)
+    ]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    sentences = [[(w, f"{'BI'[n % 2]}-{w[0]}") for n, w in enumerate(text(9).split())]]
+    sentences += [[(word, "O")] for word in WORDS]
+    lines = ("\n".join(map(" ".join, sentence)) for sentence in sentences)
+    (folder / "words.conll").write_text("\n\n".join(lines))
+    paragraphs = [question(n, text(40 + n)) for n in range(9)]
+    (folder / "questions.json").write_text(
+        json.dumps({"data": [{"paragraphs": paragraphs}]})
+    )
+    triples = [f"e{n}\tr{n % 2}\te{(n + 1) % 9}\n" for n in range(9)]
+    (folder / "graph.triples").write_text("".join(triples))
+    return folder
+
+
+def question(number, context):
+    """A paragraph with one question; every third one has no answer."""
+    word = context.split()[7 * number % 30 + 1]
+    start = context.index(f" {word} ") + 1
+    answers = [{"text": word, "answer_start": start}] if number % 3 else []
+    row = {"id": f"q{number}", "question": "ab cd?", "answers": answers}
+    qas = [row | {"is_impossible": not answers}]
+    return {"context": context, "qas": qas}
+
+
+def task_config(folder, name, file, keys, **fields):
+    config = small_data.config(str(folder / "t"), folder / "c", name, **fields)
+    config.data.stride, config.data.vocabulary = 0, str(folder)
+    config.data.length = 48
+    path = str(folder / file)
+    keys = {
+        k: v.format(folder=folder) if type(v) is str else v for k, v in keys.items()
+    }
+    config.data.update({"train": path, "valid": path} | keys)
+    return config
+
+
+def open_task(folder, name, file, keys, **fields):
+    config = task_config(folder, name, file, keys, **fields)
+    objective = objectives.make_objective(**config.objective)
+    return objective, open_run_data(Config.of(config))
+
+
+def one_hot(index, size):
+    return (np.arange(size) == np.asarray(index)[..., None]).astype(np.float32)
+
+
+class Case(NamedTuple):
+    """A task whose objective makes predictions of a kind."""
+
+    objective: str
+    fields: dict[str, Any]
+    file: str
+    keys: dict[str, str]
+    oracle: Callable  # (batch, vocab) -> right arrays
+    draw: Callable  # (rng, n) -> n random predictions
+    score: Callable  # (prediction, gold) of a random item
+    best: float = 1.0  # the score of a right item
+    gold: Any = None  # what is right, if all items have the same
+
+    def open(self, folder, **keys):
+        """Objective and data, of files in a folder."""
+        keys = self.keys | keys
+        return open_task(folder, self.objective, self.file, keys, **self.fields)
+
+    def predict(self, data):
+        """The oracle's arrays of each batch of the evaluation."""
+        return [self.oracle(batch, data.vocab) for batch in data.eval.evaluation()]
+
+
+def _tags(batch, vocab):
+    known = {"tag": batch["target"], "weight": batch["weight"]}
+    return known | {"probability": 0.75 * batch["weight"]}
+
+
+def _span(batch, vocab):
+    start, end = batch["answer"][:, :1], batch["answer"][:, 1:, None]
+    null = 2.0 * (batch["answer"] == 0).all(axis=1) - 1
+    found = {"start": start, "end": end, "score": 6.0 * (end > 0), "null": null}
+    return found | {"context": batch["context"]}
+
+
+def _written(batch, vocab):
+    kept = batch["weight"] * (batch["target"] != vocab.eos_id) > 0
+    return {"written": np.where(kept, batch["target"], vocab.pad_id)}
+
+
+def _texts(rng, count):
+    return [" ".join(rng.choice(WORDS, rng.integers(1, 7))) for _ in range(count)]
+
+
+def _right(prediction, gold):
+    return float(prediction == gold)
+
+
+def _classes(batch, vocab):
+    return {"logits": one_hot(batch["label"], 3)}
+
+
+PAIR = {"fields": "one,two", "label": "class"}
+CASES = {
+    "class": Case(
+        "sequence_classification",
+        {},
+        "rows.jsonl",
+        PAIR,
+        _classes,
+        lambda rng, n: rng.choice(LABELS, n).tolist(),
+        _right,
+    ),
+    "number": Case(
+        "sequence_classification",
+        {"task": "regression"},
+        "rows.jsonl",
+        PAIR | {"label": "number"},
+        lambda batch, vocab: {"logits": batch["label"][:, None]},
+        lambda rng, n: rng.normal(size=n).tolist(),
+        _right,
+        best=0.0,
+    ),
+    "set": Case(
+        "sequence_classification",
+        {"task": "multi"},
+        "rows.jsonl",
+        PAIR | {"label": "set"},
+        lambda batch, vocab: {
+            "logits": (batch["label"][:, None] >> np.arange(2) & 1) - 0.5
+        },
+        lambda rng, n: [[x for x in LABELS if rng.random() < 0.5] for _ in range(n)],
+        _right,
+    ),
+    "choice": Case(
+        "multiple_choice",
+        {"choices": 3},
+        "rows.jsonl",
+        {"fields": "one,options", "label": "gold"},
+        _classes,
+        lambda rng, n: rng.choice(LABELS, n).tolist(),
+        _right,
+    ),
+    "tags": Case(
+        "token_classification",
+        {},
+        "words.conll",
+        {},
+        _tags,
+        lambda rng, n: [rng.choice(TAGS, 6).tolist() for _ in range(n)],
+        _right,
+    ),
+    "span": Case(
+        "question_answering",
+        {"stride": 8},
+        "questions.json",
+        {},
+        _span,
+        _texts,
+        squad.f1,
+    ),
+    "ranks": Case(
+        "transe",
+        {},
+        "graph.triples",
+        {
+            **{"format": "triples", "lexicon": "{folder}/graph.triples"},
+            **{"vocabulary": "words", "separator": "none"},
+            **{"vocabulary_size": 9 + 2 + 5, "sentinels": 0},
+        },
+        lambda batch, vocab: {"ranks": np.ones((len(batch["token"]), 2))},
+        lambda rng, n: rng.integers(1, 30, (n, 2)).tolist(),
+        lambda ranks, gold: float(np.mean([1 / rank for rank in ranks])),
+        gold=[1.0, 1.0],
+    ),
+    "text": Case(
+        "sequence_to_sequence",
+        {"target_length": 96},
+        "rows.jsonl",
+        {"fields": "one,two"},
+        _written,
+        _texts,
+        _right,
+    ),
+}
