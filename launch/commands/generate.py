@@ -31,34 +31,12 @@ from typing import Any
 
 from launch import cli
 from research.contract.errors import UserError
-from research.generation.options import METHODS, Options
-
-HELP = {
-    "method": f"{', '.join(METHODS)}; of joint and mix PART.METHOD",
-    "languages": "token types of what an encoder reads and a decoder writes, such as "
-    "0:1; '': as objective.languages says",
-    "max_tokens": "new tokens of a text at most",
-    "min_tokens": "new tokens before a text may end",
-    "beams": "open texts of beam search",
-    "length_penalty": "alpha of beam search: by Wu et al. (2016), or with --beam_rule "
-    "huggingface a power of the length; 0: none",
-    "beam_rule": "open: a place of a text that ends stays empty; huggingface: the next "
-    "best text takes it",
-    "early_stopping": "of --beam_rule=huggingface: heuristic, first or never",
-    "no_repeat_ngram": "no so many tokens in succession twice; 0: any",
-    "forced_bos": "id of the first new token; -1: any",
-    "forced_eos": "id of the last of --max_tokens; -1: any",
-    "temperature": "of samples",
-    "top_k": "samples are among so many best tokens; 0: all",
-    "top_p": "samples are among the fewest best tokens of so much probability",
-    "repetition_penalty": "factor on logits of tokens that the text has; 1: none",
-    "seed": "of samples",
-}
+from research.generation import samplers
 
 
 def run(args: argparse.Namespace) -> None:
     if not args.workdir.startswith("hf:"):
-        _options(args)  # wrong ones are refused before anything is opened
+        _sampler(args)  # wrong ones are refused before anything is opened
     if args.batch < 1:
         raise UserError(f"--batch is at least 1, not {args.batch}")
     prompts = _prompts(args)
@@ -69,8 +47,8 @@ def run(args: argparse.Namespace) -> None:
     if args.to:
         check_output(args.to, "--to")
     run, writing = _open(args)
-    options = _options(args, writing)
-    written = make_writer(run, options, batch=args.batch)(prompts)
+    sampler = _sampler(args, writing)
+    written = make_writer(run, sampler, batch=args.batch)(prompts)
     cli.print_unanswered("prompt", written)
     if not args.to:
         for texts in written:
@@ -89,18 +67,27 @@ def run(args: argparse.Namespace) -> None:
     print(f"{args.to}: {len(lines)} prompts", file=sys.stderr)
 
 
-def _options(
+def _sampler(
     args: argparse.Namespace, writing: Mapping[str, Any] = MappingProxyType({})
-) -> Options:
-    """The flags that are given, and for others what the model says."""
-    given = {name: getattr(args, name) for name in HELP}
+) -> samplers.Sampler:
+    """The sampler of the given flags, and for others of what the model says."""
+    given = {name: getattr(args, name) for name in ("method", *_flags())}
     given = {name: value for name, value in given.items() if value is not None}
     try:
-        options = Options(**{**writing, **given})
-        options.check_read(given)
+        return samplers.make_sampler(writing, **given)
+    except UserError:
+        raise
     except ValueError as error:
         raise UserError(f"--{error}") from error
-    return options
+
+
+def _flags() -> dict[str, dict[str, dataclasses.Field]]:
+    """The options that are flags -> the samplers that have it -> its field there."""
+    return {
+        name: fields
+        for name, fields in samplers.options().items()
+        if all("help" in field.metadata for field in fields.values())
+    }
 
 
 def _prompts(args: argparse.Namespace) -> list[str]:
@@ -154,10 +141,19 @@ def parser() -> cli.Parser:
     parser.add_argument(
         "--batch", type=cli.whole(1), default=32, help="prompts at once"
     )
-    defaults = {field.name: field.default for field in dataclasses.fields(Options)}
-    for name, words in HELP.items():
-        text = f"{words} ({defaults[name]})"
-        parser.add_argument(f"--{name}", type=type(defaults[name]), help=text)
+    methods = samplers.FOLDER.names()
+    words = f"{', '.join(methods)}; of joint and mix PART.METHOD (greedy)"
+    parser.add_argument("--method", help=words)
+    for name, fields in _flags().items():
+        words: dict[str, list[str]] = {}
+        for method, field in fields.items():
+            default = f" ({field.default})" if field.default != "" else ""
+            words.setdefault(field.metadata["help"] + default, []).append(method)
+        text = "; ".join(
+            line if readers == methods else f"of {', '.join(readers)}: {line}"
+            for line, readers in words.items()
+        )
+        parser.add_argument(f"--{name}", type=type(field.default), help=text)
     return parser
 
 

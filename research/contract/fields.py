@@ -53,6 +53,12 @@ def free_text(default: str, *, source: str = "") -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def described(words: str, field: dataclasses.Field) -> Any:
+    """The field, with words of help for the flag of a command that sets it."""
+    metadata = {**field.metadata, "help": words}
+    return dataclasses.field(default=field.default, metadata=metadata)
+
+
 def model_of(source: str) -> Any:
     """A dataclass field with the `model` keys of the run that the field `source` names.
 

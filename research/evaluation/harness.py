@@ -16,7 +16,7 @@ import numpy as np
 
 from research.contract.errors import UserError
 from research.evaluation.sentence_scores import Scorer
-from research.generation.options import SEARCH_OF
+from research.generation import samplers
 from research.generation.text import first_error
 from research.interop.huggingface.generation_config import FIELDS
 
@@ -148,7 +148,7 @@ def _generate(
 
 
 def _search(asked: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `research.generation.options.Options` for a task's text.
+    """The options of `research.generation.samplers` for a task's text.
 
     They are what lm_eval's HFLM makes of the task's keys (utils.py,
     normalize_gen_kwargs; huggingface.py, _model_generate): the temperature is 0 unless
@@ -170,8 +170,9 @@ def _search(asked: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     else:
         beams = int(found.get("beams", own.get("beams", 1)))
         found["method"] = "beam" if beams > 1 else "greedy"
+    readers = samplers.options()
     return {
         name: value
         for name, value in found.items()
-        if SEARCH_OF.get(name, found["method"]) == found["method"]
+        if name == "method" or found["method"] in readers[name]
     }

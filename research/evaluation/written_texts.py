@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from research.generation.generate import check_written, make_generate
-from research.generation.options import Options
+from research.generation.samplers import make_sampler
 from research.program.setup import Program
 
 
@@ -24,12 +24,9 @@ def write_texts(
       before_batch: called before each batch, as often in all processes.
     """
     objective, vocab = program.objective, program.data.vocab
-    options = Options(
-        method="beam" if objective.beams > 1 else "greedy",
-        beams=objective.beams,
-        length_penalty=objective.length_penalty,
-        max_tokens=objective.max_new_tokens,
-    )
+    search = {"beams": objective.beams, "length_penalty": objective.length_penalty}
+    search = {"method": "beam", **search} if objective.beams > 1 else {}
+    sampler = make_sampler(max_tokens=objective.max_new_tokens, **search)
     rows = next(iter(program.abstract_batch.values())).shape[0]
     generate = make_generate(
         objective,
@@ -37,7 +34,7 @@ def write_texts(
         params,
         vocab,
         program.mesh,
-        options,
+        sampler,
         batch=rows,
         constants=program.constants.arrays,
         before_batch=before_batch,

@@ -12,13 +12,11 @@ from research.data.tokenize.masked_text import encode_with_masks
 from research.data.tokenize.vocabulary import Vocabulary
 from research.generation.generate import (
     Text,
-    check_length,
     check_written,
     find_writer,
     make_generate,
-    positions_needed,
 )
-from research.generation.options import Options
+from research.generation.samplers import Sampler, Writer
 
 SENTINEL = re.compile(r"<extra_id_(\d+)>")
 
@@ -33,7 +31,7 @@ class NewText(NamedTuple):
 
 
 def make_writer(
-    run: Any, options: Options, *, batch: int = 32, length: int = 0
+    run: Any, sampler: Sampler, *, batch: int = 32, length: int = 0
 ) -> Callable[[Sequence[str]], list[list[NewText] | UserError]]:
     """A function from prompts to new texts, the best of each prompt first, or to the
     reason why nothing can be written after a prompt.
@@ -52,15 +50,16 @@ def make_writer(
     Raises:
       UserError: as `make_generate`.
     """
-    objective, vocabulary = find_writer(run.objective, options.part), run.vocabulary
+    objective, vocabulary = find_writer(run.objective, sampler), run.vocabulary
     vocab = vocabulary.vocab
+    writer = Writer(objective, vocab, run.network.options)
     generate = make_generate(
         run.objective,
         run.network,
         run.params,
         vocab,
         run.mesh,
-        options,
+        sampler,
         batch=batch,
         constants=run.input_constants(objective, objective.needs(vocab)),
     )
@@ -71,12 +70,9 @@ def make_writer(
     def prepare(prompt: str) -> tuple[list[int], int]:
         """The ids that are read of a prompt, and how many before them are not."""
         token = encode_prompt(vocabulary, prompt)
-        layout = objective.prompt([token], vocab)
-        cut = max(0, positions_needed(layout, options) - most) if most else 0
+        cut = max(0, sampler.positions_needed(writer, token) - most) if most else 0
         cut = cut if cut < len(token) else 0
-        if cut:
-            layout = objective.prompt([token[cut:]], vocab)
-        check_length(run.network.options.max_positions, layout, options)
+        sampler.prepare(writer, [token[cut:]], 0)  # checks it
         return token[cut:], cut
 
     def write(prompts):
@@ -88,7 +84,7 @@ def make_writer(
         if num_cut := np.count_nonzero(cut):
             print(
                 f"of {num_cut} prompts only the end is read: they and "
-                f"{options.max_tokens} new tokens have more than {most} positions",
+                f"{sampler.max_tokens} new tokens have more than {most} positions",
                 file=sys.stderr,
             )
         layout = objective.prompt(tokens[:1], vocab)

@@ -1,4 +1,4 @@
-"""What the search for new texts returns."""
+"""The texts that a sampler writes, as arrays."""
 
 # B batch, K hypotheses of a row, T new tokens at most
 

@@ -96,6 +96,10 @@ class Objective(abc.ABC):
     """A function (texts, vocab) -> the rows that the network reads before the first
     token that it generates. None: the objective cannot generate text."""
 
+    write_order: str = "left_to_right"
+    """The order in which it generates text, by samplers of this `order`
+    (research/generation/samplers)."""
+
     def __post_init__(self):
         """Raises ValueError: a field has a value that is not legal."""
         check(self)

@@ -1,5 +1,6 @@
 """What lm-evaluation-harness asks is answered by a model's scores and its texts."""
 
+import dataclasses
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -8,7 +9,7 @@ import pytest
 from research.contract.errors import UserError
 from research.evaluation import harness
 from research.evaluation.sentence_scores import Score
-from research.generation.options import Options
+from research.generation.samplers import make_sampler
 
 RUN = SimpleNamespace(
     network=SimpleNamespace(options=SimpleNamespace(max_positions=None)),
@@ -40,8 +41,7 @@ class Writer:
 
     def generate_each(self, prompts, *, length, **options):
         assert length == 64
-        self.options.append(Options(**{**self.writing, **options}))
-        self.options[-1].check_read(options)
+        self.options.append(make_sampler(self.writing, **options))
         return [
             [SimpleNamespace(text=f"{prompt}, one.\n\nQ: two")]
             if prompt
@@ -127,7 +127,8 @@ def test_a_task_is_sampled_only_if_it_says_so(served, writing, asked, expected):
     writer = Writer(**writing)
     served(writer).generate_until([request("A", asked)])
     (options,) = writer.options
-    assert {name: getattr(options, name) for name in expected} == expected
+    found = dataclasses.asdict(options) | {"method": options.name}
+    assert {name: found[name] for name in expected} == expected
     assert options.repetition_penalty == asked.get("repetition_penalty", 1.0)
 
 

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from research.generation import beams
-from research.generation.decoding import Network, decode
-from research.generation.next_token import Sampling, cut_tail, draw, draw_by_row
-from research.generation.options import Options
+from research.generation.samplers import Rows, make_sampler
+from research.generation.samplers.sample import Sampling, draw, draw_by_row
+from research.generation.samplers.shared.draws import cut_tail
+from research.generation.samplers.shared.left_to_right import Network
 from tests.testing.example_batches import vocab
 
 VOCAB = vocab(size=8, sentinels=0)
@@ -37,7 +37,7 @@ def random_chain(seed):
 
 
 @functools.cache
-def compiled(options):
+def compiled(sampler):
     """A function of a table [V, V], prompts [B, L] and the rows' numbers [B]."""
 
     def run(table, prompt, rows):
@@ -48,7 +48,8 @@ def compiled(options):
         )
         context, logits = jnp.zeros(len(prompt), jnp.int32), table[prompt[:, -1]]
         length = jnp.full(len(prompt), prompt.shape[1], jnp.int32)
-        return decode(options, VOCAB, network, logits, context, prompt, length, rows)
+        prompts, rows = (prompt, length), Rows(None, rows)
+        return sampler.decode(VOCAB, network, logits, context, prompts, rows)
 
     return jax.jit(run)
 
@@ -57,7 +58,7 @@ def write(table, prompts=((START,),), rows=None, **options):
     """What is written after prompts [B, L], on the host."""
     prompt = np.array(prompts, np.int32)
     rows = np.arange(len(prompt)) if rows is None else np.array(rows)
-    run = compiled(Options(**options))
+    run = compiled(make_sampler(**options))
     return jax.device_get(run(table, prompt, rows.astype(np.int32)))
 
 
@@ -296,16 +297,6 @@ def test_the_beam_stays_full_where_several_tokens_end_a_text():
     assert texts(found) == [(A, C), (B, C)]
 
 
-def test_a_sample_depends_on_its_row_alone():
-    table, options = random_chain(1), {"method": "sample", "max_tokens": 5, "seed": 3}
-    many = write(table, [[START]] * 40, **options)
-    some = write(table, [[START]] * 2, rows=[17, 4], **options)
-    assert texts(some, 0) == texts(many, 17) and texts(some, 1) == texts(many, 4)
-    assert len({texts(many, row)[0] for row in range(40)}) > 5
-    other = write(table, [[START]] * 40, **options | {"seed": 4})
-    assert any(texts(other, row) != texts(many, row) for row in range(40))
-
-
 def test_samples_have_the_distribution_of_the_options():
     table = chain({START: {EOS: 0.4, A: 0.3, B: 0.2, C: 0.1}})
     options = {"method": "sample", "temperature": 0.5, "top_k": 3, "max_tokens": 1}
@@ -321,8 +312,8 @@ def test_a_temperature_near_0_gives_the_most_probable_token(temperature):
     """Also where the others are infinitely far below it in float32."""
     log_p = jnp.log(jnp.array([[0.3, 0.0, 0.1, 0.4, 0.2]] * 7))
     row, count = jnp.arange(7), jnp.int32(0)
-    options = Options(method="sample", temperature=temperature)
-    assert draw(options, log_p, row, count).tolist() == [3] * 7
+    sampler = make_sampler(method="sample", temperature=temperature)
+    assert draw(sampler, log_p, row, count).tolist() == [3] * 7
     each = Sampling(jnp.full(7, temperature), jnp.ones(7), row)
     assert draw_by_row(each, log_p, row, count).tolist() == [3] * 7
 
@@ -352,7 +343,7 @@ def test_the_tail_is_cut(top_k, top_p, kept):
 
 
 def test_the_penalty_is_that_of_wu_et_al():
-    penalty = beams.length_penalty(Options(length_penalty=0.6), 7)
+    penalty = make_sampler(method="beam", length_penalty=0.6).length_penalty_of(7)
     np.testing.assert_allclose(penalty, 12**0.6 / 6**0.6, rtol=1e-6)
 
 
@@ -360,12 +351,16 @@ def test_the_penalty_is_that_of_wu_et_al():
     "wrong",
     [
         {"method": "nucleus"},
-        {"top_p": 0.0},
-        {"temperature": 0.0},
-        {"beams": 0},
+        {"top_p": 0.0, "method": "sample"},
+        {"temperature": 0.0, "method": "sample"},
+        {"beams": 0, "method": "beam"},
         {"max_tokens": 3, "min_tokens": 3},
     ],
 )
 def test_wrong_options_are_refused(wrong):
-    with pytest.raises(ValueError, match="|".join(wrong)):
-        Options(**wrong)
+    (key, *_) = wrong
+    with pytest.raises(ValueError, match=key):
+        make_sampler(**wrong)
+    if len(wrong) == 1 and key != "method":
+        with pytest.raises(ValueError, match=key):
+            make_sampler(wrong)

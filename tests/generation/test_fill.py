@@ -7,9 +7,9 @@ import pytest
 from research import objectives
 from research.contract.errors import UserError
 from research.generation.fill import check_fills, make_fill
-from tests.generation.conftest import mesh_of
 from tests.testing.compiled_apply import apply
 from tests.testing.objective_cases import VOCAB
+from tests.testing.random_models import mesh_of
 
 MASK = VOCAB.mask_id
 TEXTS = [[60, MASK, 70, MASK], [50], [MASK, 61, 62, 63, 64, 65], [MASK]]

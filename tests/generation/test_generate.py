@@ -11,16 +11,15 @@ from research import networks, objectives
 from research.contract.batch import NEVER
 from research.contract.errors import UserError
 from research.generation.generate import check_written, find_writer, make_generate
-from research.generation.options import Options
+from research.generation.samplers import make_sampler
 from research.objectives.layout import input_format, seq2seq, text_to_text
 from research.objectives.layout.prompt import pad_rows
 from research.objectives.lm import unilm
-from tests.generation.conftest import mesh_of
 from tests.testing.interval_patterns import SinkWindow, with_sinks
 from tests.testing.objective_cases import VOCAB, make_constants
 
 PROMPTS = [[60, 61, 70], [50], [62, 63, 64, 65, 90]]
-OPTIONS = Options(max_tokens=6, min_tokens=3)
+OPTIONS = make_sampler(max_tokens=6, min_tokens=3)
 
 
 def lm_batch(objective, prompt, text):
@@ -182,7 +181,7 @@ def test_new_tokens_attend_to_what_the_last_one_of_the_prompt_did(make_model, me
 def loss_of(model, make_batch, prompt, text, constants=MappingProxyType({})):
     """The sum of the loss over a text and its end."""
     objective, network, params = model
-    objective = find_writer(objective, "")
+    objective = find_writer(objective, make_sampler())
     batch = make_batch(objective, prompt, [*text.tokens, *[VOCAB.eos_id] * text.ended])
     batch |= {"carry": None, "example": np.zeros(len(batch["target"]), np.int32)}
     batch |= constants
@@ -198,7 +197,7 @@ def loss_of(model, make_batch, prompt, text, constants=MappingProxyType({})):
 def test_beams_are_scored_by_the_loss(make_model, mesh):
     """Each goes on from its own keys."""
     model = make_model("lm", {}, position="rotary")
-    options = Options(method="beam", beams=4, max_tokens=5, length_penalty=0.0)
+    options = make_sampler(method="beam", beams=4, max_tokens=5, length_penalty=0.0)
     for text in make_generate(*model, VOCAB, mesh, options)(PROMPTS[:1])[0]:
         loss = loss_of(model, lm_batch, PROMPTS[0], text)
         np.testing.assert_allclose(text.score, -loss, rtol=1e-5)
@@ -212,7 +211,7 @@ def test_lstms_write_beams_from_the_vectors_of_a_prompt(make_model, mesh):
     fields["model"] = network
     model = make_model("sequence_to_sequence", fields)
     constants = make_constants(model[0])
-    options = Options(method="beam", beams=3, max_tokens=5, length_penalty=0.0)
+    options = make_sampler(method="beam", beams=3, max_tokens=5, length_penalty=0.0)
     write = make_generate(*model, VOCAB, mesh, options, constants=constants)
     for prompt, texts in zip(PROMPTS[:2], write(PROMPTS[:2]), strict=True):
         for text in texts:
@@ -220,28 +219,12 @@ def test_lstms_write_beams_from_the_vectors_of_a_prompt(make_model, mesh):
             np.testing.assert_allclose(text.score, -loss, rtol=1e-5)
 
 
-def test_a_text_depends_neither_on_other_prompts_nor_on_the_mesh(make_model, mesh):
-    """Nor on the number of rows of a batch."""
-    objective, network, params = make_model("dae", {}, position="t5")
-    options = Options(method="beam", beams=3, max_tokens=5)
-    write = make_generate(objective, network, params, VOCAB, mesh, options, batch=2)
-    together = write(PROMPTS)
-    alone = [write([prompt])[0] for prompt in PROMPTS[:1]]
-    wide = mesh_of(data=2, fsdp=2, tensor=2)
-    sharded = make_generate(objective, network, params, VOCAB, wide, options)(PROMPTS)
-    for expected, actual in ((alone, together), (together, sharded)):
-        for some, others in zip(expected, actual, strict=False):
-            assert [t.tokens for t in some] == [t.tokens for t in others]
-            scores = [text.score for text in some]
-            np.testing.assert_allclose(scores, [t.score for t in others], rtol=1e-4)
-
-
 def test_a_decoder_writes_in_the_language_that_is_asked_for(make_model, mesh):
     """Its text, and the log p of that, are those of an objective in these languages."""
     model = make_model("xnlg", {"languages": "0:1"}, token_types=3, layers=1)
 
     def write(objective, **options):
-        chosen = Options(max_tokens=2, **options)
+        chosen = make_sampler(max_tokens=2, **options)
         return make_generate(objective, *model[1:], VOCAB, mesh, chosen)(PROMPTS[:1])
 
     expected = write(objectives.make_objective("xnlg", languages="1:2"))
@@ -253,7 +236,7 @@ def test_a_decoder_writes_in_the_language_that_is_asked_for(make_model, mesh):
     with pytest.raises(
         ValueError, match="languages is one pair such as 0:1, not '0 1'"
     ):
-        Options(languages="0 1")
+        make_sampler(languages="0 1")
 
 
 def test_what_cannot_be_written_is_refused(make_model, mesh):
@@ -290,8 +273,8 @@ def test_what_cannot_be_written_is_refused(make_model, mesh):
             write("lm", {}, PROMPTS)
     others = tuple({*range(VOCAB.size)} - {VOCAB.eos_id, 60, 61})
     for method in ("greedy", "sample", "beam"):
-        chosen = Options(
-            **{"method": method, "max_tokens": 5, "min_tokens": 2, "beams": 2},
+        chosen = make_sampler(
+            **{"method": method, "max_tokens": 5, "min_tokens": 2},
             **{"no_repeat_ngram": 1, "suppress": others},
         )
         possible, impossible = write("lm", {}, [[], [70, 60]])
@@ -305,14 +288,14 @@ def test_what_cannot_be_written_is_refused(make_model, mesh):
 def test_of_several_parts_the_method_names_one():
     parts = {"r": {"mode": "R", "rate": 0.3}, "s": {"mode": "S"}}
     mix = objectives.make_objective("mix", base_objective="dae", parts=parts)
-    part = find_writer(mix, Options(method="r.beam").part)
+    part = find_writer(mix, make_sampler(method="r.beam"))
     assert part.rate == 0.3
     joint = objectives.make_objective("joint", token_types=2, parts={"lm": {}})
     plain = objectives.make_objective("lm")
     for objective, method, words in (
         (mix, "beam", "objective mix is r.METHOD or s.METHOD"),
-        (plain, "r.beam", "objective lm is METHOD, where METHOD is greedy"),
+        (plain, "r.beam", "objective lm is METHOD, where METHOD is beam, greedy"),
         (joint, "lm.beam", "objective joint with token_types 2 writes no text"),
     ):
         with pytest.raises(UserError, match=words):
-            find_writer(objective, Options(method=method).part)
+            find_writer(objective, make_sampler(method=method))

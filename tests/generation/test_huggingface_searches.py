@@ -7,7 +7,7 @@ import pytest
 
 from research.contract.errors import UserError
 from research.generation.generate import make_generate
-from research.generation.options import Options
+from research.generation.samplers import make_sampler
 from research.interop.huggingface.generation_config import generation_options
 from research.use.inference.open_run import open_run
 from tests.testing import huggingface_goldens
@@ -58,7 +58,7 @@ def test_twenty_prompts_have_the_texts_of_hugging_face(opened, name, search):
     keys, unknown = generation_options(given, run.objective, vocab)
     assert not unknown
     generate = make_generate(
-        run.objective, run.network, run.params, vocab, run.mesh, Options(**keys)
+        run.objective, run.network, run.params, vocab, run.mesh, make_sampler(keys)
     )
     written = generate(found["prompts"])
     assert [texts[0].tokens for texts in written] == expected["texts"]

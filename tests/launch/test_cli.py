@@ -1,6 +1,5 @@
 """Flags, overrides and exit codes; an error that a user can mend is one line."""
 
-import dataclasses
 import importlib
 import pkgutil
 
@@ -10,7 +9,7 @@ import launch.commands
 from launch.backends import resources, submit
 from launch.cli import Parser, main, whole
 from research.contract.errors import UserError
-from research.generation.options import Options
+from research.generation import samplers
 
 
 def commands():
@@ -72,10 +71,10 @@ def test_a_whole_number_out_of_its_range_is_one_line(word, capsys):
         parser.parse_args(["--lines=-1"])
 
 
-DECLARED = {field.name for field in dataclasses.fields(Options)}
+DECLARED = {*samplers.options()}
 CHECKED = {*submit.MIN_VALUES, *resources.MIN_VALUES, *DECLARED}
 """Flags that are checked later: those that also come from sweep.json, and those of
-`Options`, whose fields have bounds."""
+samplers, whose fields have bounds."""
 
 
 @pytest.mark.parametrize("module", commands())

@@ -27,7 +27,7 @@ FIELDS = {
     "suppress_tokens": "suppress",
     "begin_suppress_tokens": "begin_suppress",
 }
-"""Hugging Face's key -> field of `research.generation.options.Options`."""
+"""Hugging Face's key -> option of `research.generation.samplers`."""
 DEFAULTS = {"num_beams": 1, "length_penalty": 1.0}
 """Hugging Face's values of keys that are not given, where ours are others; of samples
 also top_k 50."""
@@ -99,7 +99,7 @@ def _is_neutral(value: Any) -> bool:
 def generation_options(
     content: Mapping[str, Any], objective: Any, vocab: VocabInfo
 ) -> tuple[dict[str, Any], list[str]]:
-    """Fields of `research.generation.options.Options`, and keys that have none.
+    """Options of `research.generation.samplers`, and keys that have none.
 
     The search is Hugging Face's: texts are ranked by log p over a power of their
     length, and the beam stays full. max_length and min_length are read for an

@@ -15,8 +15,8 @@ from research.generation.generate import (
     find_writer,
     make_generate,
 )
-from research.generation.next_token import Sampling
-from research.generation.options import Options
+from research.generation.samplers import make_sampler
+from research.generation.samplers.sample import Sampling
 from research.generation.text import caught, decode_after, encode_prompt
 from research.use.inference.language_model import LanguageModel
 
@@ -62,7 +62,9 @@ class Completer:
     def __init__(self, model: LanguageModel):
         model.check_readout()
         self._run, self._vocabulary = model.run, model.run.vocabulary
-        self._objective = find_writer(self._run.objective, "")
+        self._objective = find_writer(
+            self._run.objective, make_sampler(method="sample")
+        )
         layout = self._objective.prompt([[self._ordinary]], self._vocabulary.vocab)
         if layout.encoder is not None or layout.appended == "mask":
             raise UserError(
@@ -92,15 +94,17 @@ class Completer:
     def _make_generate(
         self, writing: Mapping[str, Any], width: int, new_tokens: int
     ) -> Callable[..., list[list[Text]]]:
-        taken = {"method": "greedy", "max_tokens": new_tokens, "min_tokens": 0}
         run = self._run
+        sampler = make_sampler(
+            writing, method="sample", max_tokens=new_tokens, min_tokens=0
+        )
         return make_generate(
             run.objective,
             run.network,
             run.params,
             self._vocabulary.vocab,
             run.mesh,
-            Options(**{**writing, **taken}),
+            sampler,
             batch=ROWS,
             width=width,
         )

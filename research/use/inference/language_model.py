@@ -19,8 +19,8 @@ from research.data.tokenize.masked_text import encode_with_masks
 from research.evaluation.sentence_scores import Score, Scorer
 from research.evaluation.word_vectors import WordVectors
 from research.generation.fill import Candidate, check_length, make_fill
-from research.generation.options import Options
 from research.generation.rows import map_rows
+from research.generation.samplers import make_sampler
 from research.generation.text import NewText, caught, first_error, make_writer
 from research.objectives.layout import input_format
 from research.objectives.layout.prompt import pad_rows
@@ -54,7 +54,7 @@ class LanguageModel:
       specials: the special tokens with which a text is read, but for those that the
         network does not have.
       missing: names of parameters that the model does not have: those of its readout.
-      writing: fields of `research.generation.options.Options` that `generate` has
+      writing: options of `research.generation.samplers` that `generate` has
         unless it is told others; a folder of Hugging Face says them.
       pool, normalize, max_length: what `encode` does unless it is told; a folder of
         sentence-transformers says it. max_length 0: the model's length.
@@ -351,7 +351,7 @@ class LanguageModel:
         sentinels and masks: see `research.generation.text.make_writer`.
 
         Args:
-          options: fields of `research.generation.options.Options`, such as method,
+          options: options of `research.generation.samplers`, such as method,
             max_tokens and seed.
 
         Raises:
@@ -378,8 +378,7 @@ class LanguageModel:
         """The `make_writer` of these options, made once."""
         self.check_readout()
         try:
-            chosen = Options(**{**self.writing, **options})
-            chosen.check_read(options)
+            chosen = make_sampler(self.writing, **options)
         except (TypeError, ValueError) as error:
             raise UserError(f"generate: {error}") from error
         make = functools.partial(make_writer, self.run, chosen, length=length)

@@ -20,7 +20,7 @@ from research.data.tokenize.vocabulary import load_vocabulary
 from research.distributed import sharding
 from research.distributed.options import MeshOptions
 from research.files.paths import user_path
-from research.generation.options import Options
+from research.generation.samplers import make_sampler
 from research.interop.huggingface import SOURCE, restore
 from research.interop.huggingface.folder import read_json
 from research.interop.huggingface.generation_config import (
@@ -229,7 +229,7 @@ def _writing(
         names = ", ".join(others)
         print(f"{path}/{FILE}: {names} is not read", file=sys.stderr)
     try:
-        Options(**writing)
+        make_sampler(writing)
     except (TypeError, ValueError) as error:
         raise UserError(f"{path}/{FILE}: {error}") from error
     return writing

@@ -11,7 +11,7 @@ from research.contract.errors import UserError
 from research.data.read.files import load_file_corpus, read_texts
 from research.data.read.formats import FileOptions
 from research.data.tokenize.vocabulary import load_vocabulary
-from research.generation.options import Options
+from research.generation.samplers import make_sampler
 from research.generation.text import (
     decode_after,
     encode_prompt,
@@ -43,8 +43,8 @@ def test_texts_are_those_of_the_library_on_one_device(
     folder, tmp_path, capsys, monkeypatch
 ):
     """The command's mesh has eight."""
-    options = Options(method="sample", seed=5, max_tokens=5)
-    write = make_writer(open_run(folder / "run").run, options, batch=2)
+    sampler = make_sampler(method="sample", seed=5, max_tokens=5)
+    write = make_writer(open_run(folder / "run").run, sampler, batch=2)
     expected = write(PROMPTS)
     flags = [f"--workdir={folder}/run", "--method=sample", "--seed=5", "--max_tokens=5"]
     to = tmp_path / "new" / "out.jsonl"
@@ -119,22 +119,17 @@ def test_of_a_long_prompt_the_end_is_read_and_one_in_error_is_left_out(
     [
         (
             ["--prompt=a", "--top_p=.5"],
-            "--top_p is not read by method greedy, only by s",
-        ),
-        (
-            ["--prompt=a", "--seed=0"],
-            "--seed is not read by method greedy, only by samp",
-        ),
-        (
-            ["--prompt=a", "--beams=2"],
-            "--beams is not read by method greedy, only by be",
+            "--top_p is not read by method greedy, only by sample; change the method",
         ),
         (
             ["--prompt=a", "--method=sample", "--length_penalty=1"],
-            "--length_penalty is not read by method sample, only by beam; give that",
+            "--length_penalty is not read by method sample, only by beam; change the",
         ),
-        (["--prompt=a", "--top_p=2"], "--top_p is above 0 and at most 1, not 2.0"),
-        (["--prompt=a", "--method=best"], "--method is greedy, beam or sample"),
+        (
+            ["--prompt=a", "--top_p=2", "--method=sample"],
+            "--top_p is above 0 and at most 1, not 2.0",
+        ),
+        (["--prompt=a", "--method=best"], "unknown method 'best'"),
         (["--prompt=a", "--beams=x"], "--beams: invalid int value"),
         (["--prompt=a", "--languages=en"], "--languages are token types such as 0"),
         (

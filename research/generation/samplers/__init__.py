@@ -1,0 +1,148 @@
+"""Samplers: each writes new texts after prompts, in one order and by one search.
+
+A module here defines a frozen dataclass `Sampler(samplers.Sampler)`, or one of a base
+in `samplers/shared/`. Its fields are its options: a field with words of help is a flag
+of palimpsest generate. The module's name is a value of --method.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from research.contract.errors import unknown
+from research.contract.fields import check, check_values, described, free_text, number
+from research.contract.parts import Folder
+
+if TYPE_CHECKING:  # it imports JAX
+    from research.generation.written import Written
+
+FOLDER = Folder("research.generation.samplers", "Sampler")
+
+
+class Writer(NamedTuple):
+    """The model whose texts a sampler writes."""
+
+    objective: Any  # the part that writes
+    vocab: Any  # VocabInfo
+    network: Any  # options of the network
+    apply: Callable | None = None  # (function of the bound network) -> its result; None
+    # on the host
+    constants: Mapping[str, Any] = MappingProxyType({})  # of the objective
+
+
+class Rows(NamedTuple):
+    """The rows of a batch."""
+
+    arrays: Any  # what `Sampler.prepare` returned, arrays [B, ...]
+    number: Any  # [B] int32, among all prompts: samples depend on it alone
+    sampling: Any = None  # `sample.Sampling`: options of each row; None: the sampler's
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sampler(abc.ABC):
+    """The base of all samplers.
+
+    Attributes:
+      order: the order in which tokens are written; a sampler writes what objectives of
+        this `write_order` have learned.
+    """
+
+    order: ClassVar[str]
+
+    part: str = free_text("")  # of an objective with parts (joint, mix), the one that
+    # writes; "": the only one
+    max_tokens: int = described(
+        "new tokens of a text at most, its end included",
+        number(64, least=1, most=2**20),
+    )
+
+    def __post_init__(self):
+        """Raises ValueError: a field has a value that is not legal."""
+        check(self)
+
+    @property
+    def name(self) -> str:
+        """The value of --method."""
+        return type(self).__module__.rpartition(".")[-1]
+
+    @abc.abstractmethod
+    def check_writer(self, writer: Writer) -> None:
+        """Raises UserError: the options name what the model does not have."""
+
+    @abc.abstractmethod
+    def positions_needed(self, writer: Writer, prompt: Sequence[int]) -> int:
+        """Positions of a prompt and its texts at most, special tokens included."""
+
+    @abc.abstractmethod
+    def prepare(
+        self, writer: Writer, prompts: Sequence[Sequence[int]], width: int
+    ) -> tuple[Any, Hashable]:
+        """The rows that the network reads first, on the host.
+
+        Args:
+          prompts: ids of N prompts, without special tokens.
+          width: the length that rows are padded to; 0: that of the longest.
+
+        Returns:
+          A tree of arrays [N, ...], and what `write` is compiled for beside their
+          shapes.
+
+        Raises:
+          UserError: a prompt cannot be continued, or not by so many tokens.
+        """
+
+    @abc.abstractmethod
+    def write(self, writer: Writer, rows: Rows, layout: Hashable) -> "Written":
+        """The texts of a batch of rows, inside a compiled function.
+
+        A row's texts are a function of its arrays, its number and the options.
+
+        Args:
+          writer: with `apply`, by which the bound network is read.
+          layout: what `prepare` returned beside the arrays.
+        """
+
+
+def options() -> dict[str, dict[str, dataclasses.Field]]:
+    """Each option -> the samplers that have it -> its field there."""
+    found: dict[str, dict[str, dataclasses.Field]] = {}
+    for name in FOLDER.names():
+        for field in dataclasses.fields(FOLDER.part_class(name, "method")):
+            if field.name != "part":
+                found.setdefault(field.name, {})[name] = field
+    return found
+
+
+def make_sampler(
+    defaults: Mapping[str, Any] = MappingProxyType({}), /, **chosen: Any
+) -> Sampler:
+    """The sampler of `method`, PART.NAME or NAME, with the given options.
+
+    Args:
+      defaults: method and options where `chosen` has none, also of other samplers.
+      chosen: method (greedy) and options of its sampler.
+
+    Raises:
+      ValueError: an unknown method or option, one that the method does not have, or a
+        value that is not legal.
+    """
+    method = chosen.pop("method", None) or defaults.get("method", "greedy")
+    part, _, name = method.rpartition(".")
+    cls, known = FOLDER.part_class(name, "method"), options()
+    for key in chosen:
+        if key not in known:
+            raise unknown("option", key, ["method", *known])
+        if name not in known[key]:
+            raise ValueError(
+                f"{key} is not read by method {name}, only by "
+                f"{' and '.join(known[key])}; change the method, or leave {key} out"
+            )
+    given = {key: value for key, value in defaults.items() if key != "method"}
+    for key, value in given.items():
+        if key not in known:
+            raise unknown("option", key, ["method", *known])
+        check_values(list(known[key].values())[:1], {key: value})
+    given = {key: value for key, value in given.items() if name in known[key]}
+    return cls(part=part, **given | chosen)
