@@ -24,10 +24,11 @@ def write_predictions(path: epath.Path, items: Sequence[Item]) -> None:
       OSError: it cannot be written; what was there stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(path, "".join(f"{_line(item)}\n" for item in items))
+    replace_text(path, "".join(f"{line(item)}\n" for item in items))
 
 
-def _line(item: Item) -> str:
+def line(item: Item) -> str:
+    """An item as JSON, see `write_predictions`."""
     content = item._asdict()
     details = content.pop("details")
     content["texts"] = [*map(_cut, item.texts)]

@@ -11,7 +11,7 @@ chunk a fraction of these is 0.
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from research import metrics
 from research.contract.notices import report
@@ -67,6 +67,20 @@ class Metric(metrics.Metric):
             each(golds, predictions, zero_division=0, **rule) for each in functions
         ]
         return dict(zip(names, map(float, scores), strict=True))
+
+
+def chunks(tags: Sequence[str], labels: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Type, first word and last word of each chunk of a text, as conlleval finds them.
+
+    Args:
+      labels: all tags, which say how they are spelled.
+    """
+    spell = _scheme(frozenset([*tags, *labels]))
+    if spell is None:
+        return []
+    from seqeval.metrics.sequence_labeling import get_entities
+
+    return [*get_entities([spell(tag) for tag in tags])]
 
 
 @functools.cache

@@ -192,10 +192,19 @@ def config_overrides(source: str, objective: str) -> dict[str, Any]:
         changes["data.vocabulary"] = str(path)
     if not model.family.sentinels:
         changes["data.sentinels"] = 0
-    return changes | _head_keys(model, objective)
+    return changes | head_keys(model, objective)
 
 
-def _head_keys(model: Model, objective: str) -> dict[str, str]:
+def task_of(model: Model) -> str:
+    """The objective of the task of a model's class; "" of one without such a head."""
+    names = class_names(model.config)
+    return next(
+        (CLASSES[end] for end in CLASSES if any(name.endswith(end) for name in names)),
+        "",
+    )
+
+
+def head_keys(model: Model, objective: str) -> dict[str, str]:
     """The keys of a task's head where config.json says what it reads.
 
     Raises:

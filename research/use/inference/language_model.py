@@ -22,6 +22,7 @@ from research.generation.fill import Candidate, check_length, make_fill
 from research.generation.rows import map_rows
 from research.generation.samplers import make_sampler
 from research.generation.text import NewText, caught, first_error, make_writer
+from research.metrics import Item
 from research.objectives.layout import input_format
 from research.objectives.layout.prompt import pad_rows
 from research.objectives.layout.specials import Specials
@@ -383,6 +384,22 @@ class LanguageModel:
             raise UserError(f"generate: {error}") from error
         make = functools.partial(make_writer, self.run, chosen, length=length)
         return self._kept((chosen, length), make)
+
+    def predict(self, examples: Sequence[str | Sequence[str]]) -> list[Item]:
+        """A prediction of each example, by a model that was tuned on a task.
+
+        Args:
+          examples: texts, or lists of the parts of an example: see
+            `research.use.inference.predict.Predictor.predict`.
+
+        Raises:
+          UserError: the model predicts nothing, or an example is no text or lacks a
+            part.
+        """
+        from research.use.inference.predict import Predictor  # which imports this class
+
+        predictor = self._kept("predictor", functools.partial(Predictor, self))
+        return predictor.predict(examples)
 
     @property
     def _parts(self) -> tuple:

@@ -16,7 +16,15 @@ from research.checkpoints.checkpoint import as_tree, path_name
 from research.config.identity import read_run_config
 from research.contract.batch import ArraySpec, VocabInfo
 from research.contract.errors import UserError
-from research.data.tokenize.vocabulary import load_vocabulary
+from research.contract.parts import make_section
+from research.data.documents import (
+    ANSWERABLE,
+    CHOICE_NAMES,
+    UNANSWERABLE,
+    single_labels,
+)
+from research.data.options import DataOptions
+from research.data.tokenize.vocabulary import Vocabulary, load_vocabulary
 from research.distributed import sharding
 from research.distributed.options import MeshOptions
 from research.files.paths import user_path
@@ -50,8 +58,12 @@ OBJECTIVES = {
 OTHER, OTHER_FORMATS = "sequence_to_sequence", ("t5", "bart")
 """What an encoder-decoder was trained by whose decoder does not start as its family's
 do: the objective, and its formats."""
+MAX_CHOICES = 4
+"""Of an example, where a folder does not say how many there are."""
 READOUT = {"output", "query_embedding"}
 """Parts of the parameters that a model without a readout lacks."""
+LABELS = {"number": ("0",), "span": (ANSWERABLE, UNANSWERABLE)}
+"""Kind of predictions -> the labels of a task whose head has no names for them."""
 ONE_DEVICE = {name: 1 for name in sharding.MESH_AXES}
 
 
@@ -82,29 +94,39 @@ def open_run(
         return _open_folder(str(source), computation, any_start)
     workdir = epath.Path(user_path(source))
     config = read_run_config(workdir)
-    checkpoint, _ = run_checkpoint(workdir, step)
-    data = config["data"]
-    vocabulary = run_vocabulary(workdir, data)
+    checkpoint, facts = run_checkpoint(workdir, step)
+    vocabulary = run_vocabulary(workdir, config["data"])
+    data = make_section(DataOptions, config["data"], "data.")
     objective = objectives.make_objective(**config["objective"])
     model = networks.from_config({**config["model"], **computation})
     params = load_on_host(checkpoint, "params", keep_int8=True)["params"]
-    if objective.family == "tasks" and objective.predicts != "span":
-        needs = _without_heads(objective, vocabulary.vocab)
-    else:
-        needs = objective.needs(vocabulary.vocab)
+    labels = tuple(facts.get("labels", ())) or _labels_by_kind(objective)
+    vocabulary = _with_labels(vocabulary, labels)
+    needs = objective.needs(vocabulary.vocab)
     network = networks.build(model, needs, vocabulary.vocab)
-    length, opened_step = data["length"], int(checkpoint.name)
     specials = objective.specials(vocabulary.vocab)
     return _language_model(
-        objective, needs, specials, network, params, vocabulary, length, opened_step
+        objective,
+        needs,
+        specials,
+        network,
+        params,
+        vocabulary,
+        data,
+        int(checkpoint.name),
     )
 
 
-def _without_heads(objective: Any, vocab: VocabInfo) -> networks.Needs:
-    """What a classifier needs, but for heads: they are as wide as its text has labels,
-    which is not open."""
-    any_label = vocab._replace(labels=("a label",))
-    return dataclasses.replace(objective.needs(any_label), heads={})
+def _labels_by_kind(objective: Any) -> tuple[str, ...]:
+    """The labels of a task whose head has no names for its values."""
+    if objective.predicts == "choice":
+        return tuple(CHOICE_NAMES[0][: objective.choices])
+    return LABELS.get(objective.predicts, ())
+
+
+def _with_labels(vocabulary: Vocabulary, labels: tuple[str, ...]) -> Vocabulary:
+    vocab = vocabulary.vocab._replace(labels=labels)
+    return dataclasses.replace(vocabulary, vocab=vocab)
 
 
 def _open_folder(
@@ -129,15 +151,24 @@ def _open_folder(
     vocabulary = dataclasses.replace(vocabulary, vocab=vocab)
     options = transformer.Network(**{"scan_unroll": 1} | model.options | computation)
     objective = _folder_objective(model, options.max_length, vocab, any_start)
+    labels = names = _labels_by_kind(objective)
+    if objective.predicts in ("class", "set", "tags"):
+        names = _label_names(model)
+        labels = single_labels(names)
+    vocabulary, vocab = (
+        _with_labels(vocabulary, labels),
+        vocab._replace(labels=labels),
+    )
     if has_two:
         given = restore.config_overrides(source, "electra")
         size = given.get("objective.generator_size", 1.0)
         objective = objectives.make_objective("electra", generator_size=size)
     needs = objective.needs(vocab)
     network = networks.build(options, needs, vocab)
-    length = options.max_length
+    length, data = options.max_length, DataOptions(length=options.max_length)
     shapes = _shapes(objective, network, min(length, 128))
     found = restore.restore(f"{SOURCE}{path}", "", shapes, num_pieces=num_pieces).params
+    found = _in_order(found, names, labels) if names != labels else found
     for name, array in found.items():
         if array.shape != shapes[name]:
             raise UserError(
@@ -149,7 +180,7 @@ def _open_folder(
         raise UserError(f"{path} has no parameters {', '.join(body)}")
     specials, params = _folder_specials(objective, options, vocab), as_tree(found)
     opened = _language_model(
-        objective, needs, specials, network, params, vocabulary, length, 0, missing
+        objective, needs, specials, network, params, vocabulary, data, 0, missing
     )
     if objective.writers:
         writing = _writing(path, objective, vocab, model.config)
@@ -167,13 +198,10 @@ def _folder_objective(
     """
     patterns = model.family.patterns
     name, fields = OBJECTIVES[(*patterns, model.family.model_type)[0]]
-    classes = model.config.get("architectures") or [""]
-    if "ForQuestionAnswering" in classes[0]:
-        name, fields = "question_answering", {"format": _task_format(model)}
-        if model.family.head_activation == "gelu_norm":
-            fields["head"] = "gelu_norm"
+    if task := restore.task_of(model):  # whose decoder writes nothing
+        name, fields = task, _task_fields(model, task)
     own = objectives.make_objective(name, **fields)
-    is_free = patterns or any_start
+    is_free = patterns or any_start or task
     start = None if is_free else decoder_start(model.path, model.config)
     if start is None:
         return own
@@ -193,6 +221,58 @@ def _folder_objective(
     return starts[start]
 
 
+def _task_fields(model: restore.Model, task: str) -> dict[str, Any]:
+    """The fields of the objective of a task that compute what a model's class does."""
+    own = restore.head_keys(model, task)
+    fields = {key.removeprefix("objective."): value for key, value in own.items()}
+    fields["format"] = _task_format(model)
+    head = model.family.head_activation
+    if head == "gelu_norm" or task in ("sequence_classification", "multiple_choice"):
+        hidden = ("pooler/kernel", "head_label/dense/kernel")
+        rows = model.family.heads.get("label", ())
+        has_hidden = any(path in hidden for row in rows for path in row.paths)
+        fields["head"] = head or ("tanh" if has_hidden else "linear")
+    if task == "multiple_choice":
+        fields["choices"] = MAX_CHOICES
+    if task == "sequence_classification":
+        problem = model.config.get("problem_type")
+        if len(_label_names(model)) == 1 or problem == "regression":
+            fields["task"] = "regression"
+        elif problem == "multi_label_classification":
+            fields["task"] = "multi"
+    return fields
+
+
+def _label_names(model: restore.Model) -> tuple[str, ...]:
+    """The names of the values of a head, in their order there.
+
+    Raises:
+      UserError: config.json names two alike, or names them by something else.
+    """
+    given = model.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    try:
+        names = tuple(str(given[str(number)]) for number in range(len(given)))
+    except (KeyError, TypeError):
+        raise UserError(
+            f"{model.path}: id2label of config.json must have the keys 0, 1, ..."
+        ) from None
+    if len({*names} - {""}) < len(names):
+        raise UserError(f"{model.path}: id2label of config.json names two labels alike")
+    return names
+
+
+def _in_order(
+    params: dict[str, np.ndarray], names: Sequence[str], labels: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """The parameters with the values of their head in the order of `labels`."""
+    order = [names.index(label) for label in labels]
+    outs = ("head_label/out/", "head_tag/out/")
+    return {
+        path: array[..., order] if path.startswith(outs) else array
+        for path, array in params.items()
+    }
+
+
 def _folder_specials(
     objective: Any, options: networks.Network, vocab: VocabInfo
 ) -> Specials:
@@ -207,10 +287,12 @@ def _folder_specials(
 
 
 def _task_format(model: restore.Model) -> str:
-    """The rows of a task: XLNet's, RoBERTa's, whose tokenizers put two separators
-    between a pair, or BERT's."""
-    if model.family.model_type == "xlnet":
-        return "xlnet"
+    """The rows of a task: XLNet's, BART's, those of decoders, RoBERTa's, whose
+    tokenizers put two separators between a pair, or BERT's."""
+    if model.family.model_type in ("xlnet", "bart"):
+        return model.family.model_type
+    if model.family.patterns == ("causal",):
+        return "causal"
     file, is_roberta = model.path / "tokenizer.json", model.family.after_pad
     post = (read_json(file).get("post_processor") or {}) if file.is_file() else {}
     if pair := post.get("pair"):
@@ -262,12 +344,12 @@ def _language_model(
     network: Any,
     params: Any,
     vocabulary: Any,
-    length: int,
+    data: DataOptions,
     step: int,
     missing: tuple[str, ...] = (),
 ) -> LanguageModel:
     run = RestoredRun(
-        config=SimpleNamespace(data=SimpleNamespace(length=length)),
+        config=SimpleNamespace(data=data),
         objective=objective,
         network=network,
         params=jax.tree.map(jnp.asarray, params),

@@ -198,7 +198,7 @@ def test_a_translator_reads_the_vectors_of_words(tmp_path):
 def test_a_classifier_has_vectors_alone(tmp_path):
     model = open_golden("bert-label", tmp_path)
     assert model.encode(TEXTS[:1], "class").shape == (1, 16)
-    with pytest.raises(UserError, match="has no readout: it lacks output/bias"):
+    with pytest.raises(UserError, match="does not predict masked tokens"):
         model.fill(["a [MASK]"])
 
 

@@ -1,0 +1,88 @@
+"""Predicts for texts of your own: `palimpsest predict --workdir=R "a sentence"`.
+
+R is a run of a task (a classifier, tagger, reader of answers, regression, choice among
+texts, or sequence to sequence), whose newest or best checkpoint is read, or hf:DIR, a
+model in Hugging Face's layout whose class has a task's head. The texts after the flags
+are the parts of one example, in the order in which the run read them: a sentence; two
+sentences; a question and its context; a question and its choices.
+
+--data=F reads many examples from a file instead, as the run read its own (data.format,
+data.fields, data.label; the label may lack). Of hf:DIR, and where it is another kind of
+file, --fields and --label name the columns. F as .txt has a text on each line.
+
+Prints a table of one example. Of --data it writes a JSON line for each, to --to or the
+terminal: id, prediction, texts, and of these what there is: probabilities, chunks of
+tags (type, text, first character and the one behind the last), gold, score.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from launch import cli
+
+
+def run(args: argparse.Namespace) -> None:
+    from research.contract.errors import UserError
+
+    if bool(args.parts) == bool(args.data):
+        raise UserError('give the texts of an example, as in "a sentence", or --data=F')
+
+    if args.data and not Path(args.data).exists():
+        raise UserError(f"--data={args.data}: no such file or folder")
+
+    from research.evaluation.prediction_files import line
+    from research.files.output_files import check_output, write_output
+    from research.use.inference.open_run import open_run
+    from research.use.inference.predict import Predictor
+
+    if args.to:
+        check_output(args.to, "--to")
+    predictor = Predictor(open_run(args.workdir))
+    if args.parts:
+        example = args.parts[0] if len(args.parts) == 1 else args.parts
+        items = predictor.predict([example])
+    elif Path(args.data).suffix == ".txt":
+        from research.data.read.files import read_texts
+
+        items = predictor.predict(read_texts(Path(args.data), "--data"))
+    else:
+        items = predictor.predict_file(args.data, args.fields, args.label)
+    if args.parts and not args.to:
+        print("\n".join(_table(predictor.kind, items[0])))
+        return
+    content = "".join(f"{line(item)}\n" for item in items)
+    if not args.to:
+        print(content, end="")
+        return
+    write_output(args.to, content, "--to")
+    print(f"{args.to}: {len(items)} predictions", file=sys.stderr)
+
+
+def _table(kind: str, item: Any) -> list[str]:
+    """The lines that show a prediction, its most probable value first."""
+    details = item.details
+    if kind == "tags":
+        rows = zip(item.prediction, details["probabilities"], item.texts, strict=True)
+        lines = [f"{p or 0:8.4f}  {tag:12}  {word}" for tag, p, word in rows]
+        chunks = [f"{chunk['type']}: {chunk['text']}" for chunk in details["chunks"]]
+        return lines + [""] * bool(chunks) + chunks
+    if probabilities := details.get("probabilities"):
+        return [f"{value:8.4f}  {name}" for name, value in probabilities.items()]
+    return [str(item.prediction)]
+
+
+def parser() -> cli.Parser:
+    parser = cli.Parser(__doc__, overrides=False)
+    parser.add_path("--workdir", required=True, help="folder of the run, or hf:DIR")
+    parser.add_argument("parts", nargs="*", help="the parts of one example")
+    parser.add_path("--data", default="", help="file of examples")
+    parser.add_argument("--fields", default="", help="columns of --data, as in a,b")
+    parser.add_argument("--label", default="", help="column of the label, if any")
+    parser.add_path("--to", default="", help=".jsonl that is written; else printed")
+    return parser
+
+
+if __name__ == "__main__":
+    cli.main(run, parser())

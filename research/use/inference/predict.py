@@ -1,0 +1,225 @@
+"""Predicts, for new texts, what a model was tuned to predict."""
+
+import dataclasses
+import functools
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from research import networks
+from research.contract.errors import UserError
+from research.data import cache
+from research.data.documents import TAGS, Document, join_parts
+from research.data.pipeline import Data, Pipeline
+from research.data.read.corpus import Corpus
+from research.data.source.build import split_corpora
+from research.data.source.text_source import TextSource
+from research.data.store.example_index import build_index
+from research.data.store.stream import build_stream
+from research.evaluation.items import score_predictions
+from research.metrics import Item
+from research.metrics.chunks import chunks
+from research.predictions import prediction_kind
+from research.use.inference.language_model import LanguageModel
+
+BATCH = 16
+"""Rows that are read at once."""
+WORD = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")
+"""A word of a text that is not divided into words: letters and digits, which may have
+one of these signs between them, or another sign."""
+
+Example = str | Sequence[str]
+"""A text, or the parts of an example, in the order in which the run read them."""
+
+
+class Predictor:
+    """Predicts as an evaluation does, for texts whose answers nobody knows.
+
+    Args:
+      model: `open_run` of a run of a task, or of hf:DIR of a class with a task's head.
+
+    Raises:
+      UserError: the model predicts nothing of a text, or lacks the names of its labels.
+    """
+
+    def __init__(self, model: LanguageModel):
+        self.model, self._run = model, model.run
+        self.kind = self._run.objective.predicts
+        if self.kind in ("", "ranks"):
+            raise UserError(
+                f"a model of objective {self._run.objective.name} predicts no labels, "
+                "tags, answers or numbers; palimpsest fill, generate, score and embed "
+                "use it"
+            )
+        self._writes = prediction_kind(self.kind).is_written
+        self._vocab = self._run.vocabulary.vocab
+        if not self._vocab.labels and not self._writes:
+            raise UserError(
+                f"the checkpoint of step {self._run.step} does not name its labels; "
+                "palimpsest evaluate reads them from the training text"
+            )
+
+    def predict(self, examples: Sequence[Example]) -> list[Item]:
+        """A prediction of each example: `gold` and `score` are None.
+
+        A tagged text may be given as its words; else it is divided by `WORD`. See
+        `research.evaluation.predictions` for what `prediction` is; of tags `details`
+        has `chunks`: type, text, first character and the one after the last.
+
+        Raises:
+          UserError: an example is no text or texts, is blank, or lacks a part.
+        """
+        if isinstance(examples, str):
+            raise UserError(f"examples is a list; of one text write [{examples!r}]")
+        documents = [self._document(n, each) for n, each in enumerate(examples, 1)]
+        if not documents:
+            return []
+        if self._writes:
+            return self._written(documents)
+        key = cache.fingerprint([[each.text, each.starts] for each in documents])
+        corpus = Corpus(
+            "examples",
+            lambda split: iter(documents),
+            lambda: key,
+            arrays=TAGS if self.kind == "tags" else {},
+        )
+        items = self.predict_corpus(corpus)
+        items = [item._replace(gold=None, score=None) for item in items]
+        if self.kind != "tags":
+            return items
+        return [
+            self._with_chunks(item, document, example)
+            for item, document, example in zip(items, documents, examples, strict=True)
+        ]
+
+    def predict_corpus(self, corpus: Corpus, split: str = "test") -> list[Item]:
+        """The items of a corpus, with a score where its documents have labels.
+
+        Raises:
+          UserError: the text cannot be read, or the objective cannot lay it out.
+        """
+        run, objective, data = self._run, self._run.objective, self._run.config.data
+        if self._writes:
+            return self._written([*corpus.documents(split)])
+        length = objective.evaluation_length(data.length)
+        spec = objective.text_spec(length)
+        with tempfile.TemporaryDirectory() as folder:
+            parts = corpus, split, run.vocabulary, Path(folder)
+            stream = build_stream(*parts, data.separator)
+            index = build_index(stream, spec, data.stride, Path(folder))
+            rates = {corpus.name: 1.0}
+            options = {"length": length, "seed": 0, "rates": rates, "batch_size": BATCH}
+            source = TextSource([index], objective, self._vocab, **options)
+            pipeline = Pipeline(source, BATCH)
+            predicted = [
+                jax.device_get(self._compiled(run.params, batch | self._constants))
+                for batch in pipeline.evaluation()
+            ]
+            read = Data(
+                self._vocab,
+                pipeline,
+                pipeline,
+                pipeline.fingerprint,
+                {},
+                vocabulary=run.vocabulary,
+                documents=lambda: corpus.documents(split),
+                classes=self._vocab.labels,
+            )
+            return score_predictions(objective, predicted, read).items
+
+    def predict_file(self, file: str, fields: str = "", label: str = "") -> list[Item]:
+        """The items of a file in one of the formats of data.format.
+
+        Args:
+          fields, label: as data.fields and data.label; "": those of the run. Rows may
+            lack the label.
+
+        Raises:
+          UserError: the file cannot be read, or its documents are not of this task.
+        """
+        data = self._run.config.data
+        changes = {"fields": fields, "label": label}
+        own = {name: value for name, value in changes.items() if value}
+        named = {name: "" for name in ("corpus", "train", "valid", "split", "task")}
+        named |= {"test": file, "eval_split": "test", "mixture": {}, "reader": "native"}
+        options = dataclasses.replace(data, **named | own)
+        (corpus,) = split_corpora(options, self._run.objective, "test")
+        return self.predict_corpus(corpus)
+
+    def _document(self, number: int, example: Example) -> Document:
+        is_text = isinstance(example, str)
+        if not is_text and not isinstance(example, Sequence):
+            raise UserError(
+                f"example {number} is of type {type(example).__name__}; it must be a "
+                "text, or a list of texts"
+            )
+        parts = [example] if is_text else [*example]
+        for part in parts:
+            if not isinstance(part, str) or not part.strip():
+                raise UserError(f"example {number}: {part!r:.40} is blank or no text")
+        if self.kind == "tags" and len(parts) == 1:
+            parts = WORD.findall(parts[0])
+        separator = " " if self.kind == "tags" else "\n"
+        document = join_parts(parts, separator)._replace(id=str(number))
+        if self.kind == "tags":
+            tags = (self._vocab.labels[0],) * len(parts)
+            return document._replace(arrays={"tags": tags})
+        spec = self._run.objective.text_spec(self._run.config.data.length)
+        if lacking := spec.lacks(document):
+            raise UserError(f"example {number} has no {lacking}")
+        return document
+
+    def _with_chunks(self, item: Item, document: Document, example: Example) -> Item:
+        """The item with the chunks of its tags, by the characters of the example."""
+        if isinstance(example, str):
+            text, found = example, WORD.finditer(example)
+            bounds = [match.span() for match in found]
+        else:
+            text = document.text
+            begins = (0, *document.starts)
+            words = zip(begins, item.texts, strict=True)
+            bounds = [(begin, begin + len(word)) for begin, word in words]
+        described = [
+            {
+                "type": name,
+                "text": text[bounds[first][0] : bounds[last][1]],
+                "begin": bounds[first][0],
+                "end": bounds[last][1],
+            }
+            for name, first, last in chunks(item.prediction, self._vocab.labels)
+        ]
+        return item._replace(details=dict(item.details) | {"chunks": described})
+
+    def _written(self, documents: Sequence[Document]) -> list[Item]:
+        """What the model writes for the first part of each document."""
+        prompts = [each.text[: (*each.starts, None)[0]].strip() for each in documents]
+        objective = self._run.objective
+        written = self.model.generate(
+            prompts,
+            method="beam" if objective.beams > 1 else "greedy",
+            beams=objective.beams,
+            length_penalty=objective.length_penalty,
+            max_tokens=objective.max_new_tokens,
+        )
+        return [
+            Item(document.id, texts[0].text, None, None, (prompt,))
+            for document, prompt, texts in zip(documents, prompts, written, strict=True)
+        ]
+
+    @functools.cached_property
+    def _constants(self) -> dict[str, Any]:
+        return self._run.input_constants(self._run.objective, self.model.needs)
+
+    @functools.cached_property
+    def _compiled(self) -> Any:
+        """(params, batch) -> predictions of the batch."""
+
+        def predict(params: Any, batch: Any) -> Any:
+            fn = functools.partial(self._run.objective.predictions, batch=batch)
+            return networks.apply(self._run.network, params, fn)
+
+        return jax.jit(predict)

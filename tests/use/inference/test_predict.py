@@ -1,0 +1,92 @@
+"""What a tuned model predicts for new texts: of a run, and of its exported folder."""
+
+import json
+
+import numpy as np
+import pytest
+
+from launch.commands import predict as command
+from research.contract.errors import UserError
+from research.predictions import softmax
+from research.use.export import export_run
+from research.use.inference.open_run import open_run
+from research.use.inference.predict import Predictor
+from tests.testing import task_runs
+
+LABELS = sorted(task_runs.LABELS)
+
+
+@pytest.mark.parametrize("name", task_runs.CASES)
+def test_predictions_are_those_of_evaluations_and_of_the_exported_folder(
+    name, tmp_path
+):
+    run, to = task_runs.make(name, tmp_path), tmp_path / "to"
+    export_run(run.workdir, to)
+    of_run, of_folder = (
+        open_run(source).predict(run.parts) for source in (run.workdir, f"hf:{to}")
+    )
+    assert len(of_run) == len(of_folder) == len(run.values)
+    for item, other, values in zip(of_run, of_folder, run.values, strict=True):
+        assert item.gold is item.score is None
+        if name == "tags":
+            assert item.prediction == other.prediction
+            tags = [LABELS[tag] for tag in values[1 : 1 + len(item.texts)]]
+            assert item.prediction == tags
+            assert item.details["chunks"] == []  # tags of no scheme
+        elif name == "numbers":
+            np.testing.assert_allclose(item.prediction, values[0], rtol=1e-5)
+            np.testing.assert_allclose(other.prediction, values[0], rtol=1e-5)
+        else:
+            expected = dict(zip(LABELS, softmax(values), strict=True))
+            for found in (item, other):
+                probabilities = found.details["probabilities"]
+                assert probabilities.keys() == expected.keys()
+                for label, value in probabilities.items():
+                    np.testing.assert_allclose(value, expected[label], rtol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    return task_runs.make("pairs", tmp_path_factory.mktemp("pairs"))
+
+
+def test_values_of_a_foreign_head_keep_their_names(pairs, tmp_path):
+    """The order of labels there is any; here it is theirs when sorted."""
+    to = tmp_path / "to"
+    export_run(pairs.workdir, to)
+    path, names = to / "config.json", ("z", "a", "m")
+    config = json.loads(path.read_text())
+    config["id2label"] = {str(n): name for n, name in enumerate(names)}
+    path.write_text(json.dumps(config))
+    items = open_run(f"hf:{to}").predict(pairs.parts[:3])
+    for item, logits in zip(items, pairs.values, strict=False):
+        assert item.prediction == names[int(np.argmax(logits))]
+
+
+def test_a_file_has_the_run_s_columns_and_its_label_may_lack(pairs, tmp_path, capsys):
+    file = tmp_path / "new.tsv"
+    rows = ["one\ttwo", *("\t".join(parts) for parts in pairs.parts)]
+    file.write_text("\n".join(rows) + "\n")
+    predictor = Predictor(open_run(pairs.workdir))
+    items = predictor.predict_file(str(file))
+    assert {item.gold for item in items} == {None}
+    expected = predictor.predict(pairs.parts)
+    assert [i.prediction for i in items] == [i.prediction for i in expected]
+    given = ["--workdir", str(pairs.workdir), "--data", str(file)]
+    command.run(command.parser().parse_args(given))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["prediction"] for line in lines] == [i.prediction for i in items]
+
+
+@pytest.mark.parametrize(
+    "examples, words",
+    [
+        ("a text", r"examples is a list; of one text write \['a text'\]"),
+        ([" "], "example 1: ' ' is blank"),
+        (["a", None], "example 2 is of type NoneType; it must be a text"),
+        ([["a", 3]], "example 1: 3 is blank or no text"),
+    ],
+)
+def test_what_is_no_example_is_refused(pairs, examples, words):
+    with pytest.raises(UserError, match=words):
+        open_run(pairs.workdir).predict(examples)
