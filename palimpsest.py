@@ -5,11 +5,13 @@
     palimpsest experiments         what --config=NAME may name
     palimpsest completion bash     for ~/.bashrc: eval "$(palimpsest completion bash)"
 
-In Python, `palimpsest.open_run(source)` opens a run or a published model.
+In Python, `palimpsest.open_run(source)` opens a run or a published model, and
+`palimpsest.train(config, workdir)` trains one (`launch.runs`).
 """
 
 import argparse
 import ast
+import importlib
 import importlib.metadata
 import importlib.util
 import runpy
@@ -25,6 +27,27 @@ COMPARE = {
     "report": ["--table=experiments/tables/objectives.py", "--workdir=runs/compare"],
 }
 """What `compare` runs, as `make compare` does; its flags are those of the sweep."""
+
+GROUPS = {
+    "train and compare": (
+        *("train", "sweep", "table", "report", "compare", "curves", "diff", "claims"),
+    ),
+    "score and judge": ("evaluate", "score", "babylm"),
+    "use and publish": (
+        *("predict", "fill", "generate", "embed", "vectors", "serve", "export"),
+        *("shrink",),
+    ),
+    "data": ("prepare", "link", "augment", "cooccurrences"),
+    "hardware": (*("compile", "speed", "benchmark", "benchmark_data"),),
+    "about": ("experiments", "completion"),
+}
+"""Topic -> its commands, in the order in which they are listed."""
+
+PYTHON = {
+    "open_run": "research.use.inference.open_run",
+    **dict.fromkeys(("train", "curves", "Run"), "launch.runs"),
+}
+"""What `import palimpsest` has -> the module that defines it."""
 
 OF_ITSELF = {
     "compare": "Compares five objectives, as `make compare` does.",
@@ -46,11 +69,9 @@ complete -o filenames -F _palimpsest palimpsest
 
 
 def __getattr__(name: str) -> Any:
-    """`palimpsest.open_run` and `__version__`, which import only what they need."""
-    if name == "open_run":
-        from research.use.inference.open_run import open_run
-
-        return open_run
+    """The names of `PYTHON` and `__version__`, which import only what they need."""
+    if name in PYTHON:
+        return getattr(importlib.import_module(PYTHON[name]), name)
     if name == "__version__":
         return version()
     raise AttributeError(f"module 'palimpsest' has no attribute {name!r}")
@@ -97,7 +118,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     try:
         if not arguments or arguments[0] in ("-h", "--help", "help"):
-            print(f"{__doc__}\n{_listed(commands())}")
+            print(f"{__doc__}\n{_listed_by_group(commands())}")
         elif arguments[0] in ("--version", "version"):
             print(f"palimpsest {version()}")
         elif arguments[0] == "experiments":
@@ -143,6 +164,16 @@ def module_of(command: str) -> str:
     above = f"launch.{command}"
     is_above = importlib.util.find_spec(above)
     return above if is_above else f"launch.commands.{command}"
+
+
+def _listed_by_group(lines: dict[str, str]) -> str:
+    others = tuple(lines.keys() - {name for names in GROUPS.values() for name in names})
+    groups = GROUPS | ({"others": others} if others else {})
+    width = max(map(len, lines))
+    return "\n\n".join(
+        "\n".join([group, *(f"  {name:{width}}  {lines[name]}" for name in names)])
+        for group, names in groups.items()
+    )
 
 
 def _listed(lines: dict[str, str]) -> str:

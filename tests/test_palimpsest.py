@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import palimpsest
+from research.contract.errors import UserError
 from research.use.inference.open_run import open_run
+from tests.testing.tiny_runs import tiny_settings, write_corpus
 
 ROOT = Path(palimpsest.__file__).parent
 
@@ -78,3 +80,25 @@ def test_the_module_opens_runs():
     assert palimpsest.__version__ == palimpsest.version()
     with pytest.raises(AttributeError, match="opn_run"):
         _ = palimpsest.opn_run
+
+
+def test_each_command_is_listed_under_one_topic():
+    listed = [name for names in palimpsest.GROUPS.values() for name in names]
+    assert sorted(listed) == sorted(palimpsest.commands())
+
+
+def test_a_run_is_trained_read_and_drawn_from_python(tmp_path):
+    folder, workdir = write_corpus(tmp_path), tmp_path / "run"
+    with pytest.raises(UserError, match="is no run"):
+        palimpsest.Run(str(workdir))
+    keys = tiny_settings(folder)
+    run = palimpsest.train("experiments/mlm.py", workdir, keys, **{"train.steps": 6})
+    assert run.config["train"]["steps"] == 6
+    last = run.metrics()[-1]
+    assert last["step"] == 6
+    assert run.result["metrics"]["valid/loss"] == last["valid/loss"]
+    panel = palimpsest.curves([run], over="steps").axes[0]
+    assert panel.get_title(loc="left") == "valid/loss"
+    assert run.open().encode(["the river"]).shape == (1, 32)
+    with pytest.raises(UserError, match="unknown over 'days'"):
+        palimpsest.curves([run], over="days")

@@ -21,6 +21,7 @@ from research.record.metric_writer import BEST_STEP
 
 matplotlib.use("svg")
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 TEXT_COLOR, GRID_COLOR = "#1f2430", "#d9dce3"
 ROW_COLORS = (
@@ -135,11 +136,14 @@ def _finished(figure: Any, inches: float) -> Any:
 def draw_overlaid(
     curves: Mapping[str, Mapping[float, float]], title: str, x_label: str, form: str
 ) -> bytes:
-    """The curves (x -> y) of several runs in one panel.
+    """The image of `overlaid_figure`; `form` is "svg", "png" or "pdf"."""
+    return image_bytes(overlaid_figure(curves, title, x_label), form)
 
-    Args:
-      form: the image's format, "svg", "png" or "pdf".
-    """
+
+def overlaid_figure(
+    curves: Mapping[str, Mapping[float, float]], title: str, x_label: str
+) -> Figure:
+    """The curves (x -> y) of several runs in one panel."""
     with pyplot.rc_context(STYLE):
         figure, panel = pyplot.subplots(figsize=(5.6, 3.4))
         for number, (name, points) in enumerate(curves.items()):
@@ -152,7 +156,7 @@ def draw_overlaid(
         panel.set_xlim(left=0)
         panel.grid(axis="y")
         panel.legend(frameon=False, fontsize=8)
-        return image_bytes(figure, form)
+        return figure
 
 
 def draw_frontier(

@@ -1,0 +1,135 @@
+"""Runs from Python: train one, read its metrics, draw curves, open its model.
+
+    import palimpsest
+
+    run = palimpsest.train("experiments/mlm.py", "runs/mine", {"train.steps": 200})
+    print(run.result["metrics"], run.metrics()[-1])
+    palimpsest.curves([run, palimpsest.Run("runs/other")])
+    run.open().fill(["The old [MASK] is a stone."])
+
+`palimpsest` has these names; a command and a function of one name do the same.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from etils import epath
+
+from research.contract.errors import UserError
+from research.files.existence import exists
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from research.use.inference.language_model import LanguageModel
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """The folder of a run, which may still go on.
+
+    Raises:
+      UserError: there is no run in the folder.
+    """
+
+    workdir: str
+
+    def __post_init__(self):
+        from research.config.identity import CONFIG_FILE
+
+        if not exists(epath.Path(self.workdir) / CONFIG_FILE):
+            raise UserError(f"{self.workdir} is no run: it has no {CONFIG_FILE}")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Section -> key -> value: the content of config.json."""
+        from research.config.identity import read_run_config
+
+        return read_run_config(epath.Path(self.workdir))
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The content of result.json, such as `metrics`; {} of a run that goes on."""
+        from research.files.json_files import read_json
+
+        path = epath.Path(self.workdir) / "result.json"
+        return read_json(path, "delete it") if exists(path) else {}
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl so far: `step`, and values by name."""
+        from research.record.metric_writer import read_metrics
+
+        return read_metrics(self.workdir)
+
+    def open(self, **options: Any) -> "LanguageModel":
+        """The model of its newest or best checkpoint; `options` as of `open_run`."""
+        from research.use.inference.open_run import open_run
+
+        return open_run(self.workdir, **options)
+
+
+def train(
+    config: str,
+    workdir: epath.PathLike,
+    overrides: Mapping[str, Any] | None = None,
+    **keys: Any,
+) -> Run:
+    """Trains an experiment to its last step, as `palimpsest train` does.
+
+    The same call resumes a run that was stopped; of one that has ended it changes
+    nothing.
+
+    Args:
+      config: "experiments/bert.py" or "experiments/bert.py:base".
+      workdir: the folder of the run.
+      overrides, keys: config key -> value, as in {"train.steps": 200} or
+        **{"train.steps": 200}.
+
+    Raises:
+      UserError: a key, a value or the workdir is not right.
+      NonFiniteError: the loss is infinite or not a number.
+    """
+    from launch.config import load_config
+
+    changes = dict(overrides or {}) | keys
+    resolved = load_config(config, changes, workdir=workdir)
+    # After the config: a wrong key is reported without waiting for imports.
+    from research.program.setup import use_compilation_cache
+    from research.train import train as train_config
+
+    use_compilation_cache(resolved.data.cache_dir)
+    train_config(resolved, workdir)
+    return Run(str(workdir))
+
+
+def curves(
+    runs: Sequence[Run | epath.PathLike],
+    metric: str = "valid/loss",
+    over: str = "tokens",
+) -> "Figure":
+    """A figure with a metric of runs over their cost, as `palimpsest curves` draws it.
+
+    Args:
+      metric: of metrics.jsonl, or several with commas, of which each run is drawn by
+        the first that it has.
+      over: "steps", "tokens", "flops" or "time".
+
+    Raises:
+      UserError: a run is missing or has no such metric, or its cost is not known.
+    """
+    from launch.commands.curves import AXES, curve, short_names
+    from launch.reports.figures import overlaid_figure
+    from launch.reports.run_differences import read_run
+    from research.contract.errors import unknown
+
+    if over not in AXES:
+        raise unknown("over", over, AXES)
+    paths = [run.workdir if isinstance(run, Run) else str(run) for run in runs]
+    if not paths:
+        raise UserError("curves of no runs; give one or more")
+    points = {
+        name: curve(read_run(path), metric, over)
+        for name, path in zip(short_names(paths), paths, strict=True)
+    }
+    return overlaid_figure(points, metric.replace(",", ", "), AXES[over])
