@@ -14,6 +14,7 @@ from research.checkpoints.checkpoint import Checkpoints
 from research.config.config import Config
 from research.config.identity import flatten, write_run_config
 from research.config.phases import Phase
+from research.contract.batch import Batch
 from research.contract.errors import NonFiniteError, PreemptedError
 from research.data.progress import progress
 from research.distributed import processes, sharding
@@ -235,7 +236,12 @@ class Loop:
             batches.close()
         self.close()
 
-    def run_steps(self, stop: int, batches: Iterator, report: Callable) -> None:
+    def run_steps(
+        self,
+        stop: int,
+        batches: Iterator[tuple[Any, Batch]],
+        report: Callable[[int, str], None],
+    ) -> None:
         """Trains to step `stop`, with the logging, evaluation and saving due meanwhile.
 
         Args:

@@ -52,9 +52,10 @@ class TrainOptions:
     """The loop."""
 
     steps: int = number(1000, least=1)
-    phases: list = dataclasses.field(default_factory=list)  # [end, changes], ...: up to
-    # that fraction of the steps these keys have other values; [0.9, {"data.length":
-    # 128}]; lengths, batches, micro-batches and rates of dropout may change
+    phases: list[Any] = dataclasses.field(default_factory=list)  # [end, changes], ...:
+    # up to that fraction of the steps these keys have other values; [0.9,
+    # {"data.length": 128}]; lengths, batches, micro-batches and rates of dropout may
+    # change
     minutes: float = number(0.0, least=0)  # of steps, in all starts of the run, after
     # which it ends at the next step and is evaluated, before train.steps; schedules
     # and phases stay those of train.steps. 0: any
@@ -65,16 +66,16 @@ class TrainOptions:
     # and its vocabulary are those of the run, but for keys that are given
     init_scope: str = free_text("")  # path of the parameters to start from, such as
     # discriminator; "": all of them
-    init_layers: list = dataclasses.field(default_factory=list)  # the layers of that
-    # model, from 0, whose parameters this run's layers start from, as many as it has:
-    # [0, 2, 4, 7, 9, 11] of 12 (DistilBERT); []: its own, which are as many
+    init_layers: list[int] = dataclasses.field(default_factory=list)  # the layers of
+    # that model, from 0, whose parameters this run's layers start from, as many as it
+    # has: [0, 2, 4, 7, 9, 11] of 12 (DistilBERT); []: its own, which are as many
     log_every: int = number(10, least=1)  # steps
     eval_every: int = number(200, least=0)  # steps; 0: only at the end
     checkpoint_every: int = number(200, least=0)  # steps; 0: only at the end
     keep_checkpoints: int = number(2, least=1)  # newest checkpoints that stay
-    checkpoint_words: list = dataclasses.field(default_factory=list)  # words seen after
-    # which a checkpoint is saved, and stays, as in [1000000, 2000000]; a text that is
-    # read twice counts twice (BabyLM's checkpoints). []: none
+    checkpoint_words: list[int] = dataclasses.field(default_factory=list)  # words seen
+    # after which a checkpoint is saved, and stays, as in [1000000, 2000000]; a text
+    # that is read twice counts twice (BabyLM's checkpoints). []: none
     max_words: int = number(0, least=0, most=2**50)  # that training may see; a run with
     # more steps is refused. 0: any
     best_metric: str = free_text("")  # of evaluations, see research/metrics: the
@@ -88,11 +89,11 @@ class TrainOptions:
     # 2018, algorithm 1)
     wandb: str = free_text("")  # the project of Weights & Biases that gets what
     # TensorBoard gets (extra wandb); "": none
-    profile_steps: list = dataclasses.field(default_factory=list)  # the first and the
-    # last step of a trace by jax.profiler, as in [10, 12], which TensorBoard shows; it
-    # slows these steps; []: none
+    profile_steps: list[int] = dataclasses.field(default_factory=list)  # the first and
+    # the last step of a trace by jax.profiler, as in [10, 12], which TensorBoard shows;
+    # it slows these steps; []: none
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not all(type(n) is int and n >= 0 for n in self.init_layers):
             raise ValueError(
                 "train.init_layers has whole numbers from 0, as in [0, 2], not "

@@ -84,6 +84,9 @@ class ArraySpec(NamedTuple):
     dtype: type = np.int32
 
 
+Batch = dict[str, Any]
+"""Name -> array [B, ...], with "constants" the arrays of `CONSTANTS`."""
+
 CONSTANTS = "constants"
 """The name under which a batch has the arrays of `Objective.constants`, by their names:
 they have no rows, and all micro-batches of a step have them whole."""
@@ -310,7 +313,7 @@ def rank_mask(query: Mapping[str, Any], key: Mapping[str, Any]) -> Any:
     """
     rank = key["rank"][:, None, :]
 
-    def within(low, reach):
+    def within(low: str, reach: str) -> Any:
         mask = rank <= query[reach][:, :, None]
         return mask & (query[low][:, :, None] <= rank) if low in query else mask
 

@@ -11,7 +11,7 @@ def __post_init__(self):
 import dataclasses
 import math
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ def free_text(default: str, *, source: str = "") -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def described(words: str, field: dataclasses.Field) -> Any:
+def described(words: str, field: dataclasses.Field[Any]) -> Any:
     """The field, with words of help for the flag of a command that sets it."""
     metadata = {**field.metadata, "help": words}
     return dataclasses.field(default=field.default, metadata=metadata)
@@ -91,7 +91,10 @@ def check(instance: Any, *, prefix: str = "") -> None:
 
 
 def check_values(
-    fields: Iterable[dataclasses.Field], values: Mapping[str, Any], *, prefix: str = ""
+    fields: Iterable[dataclasses.Field[Any]],
+    values: Mapping[str, Any],
+    *,
+    prefix: str = "",
 ) -> None:
     """Checks the value of each field against its declaration, as `check` does.
 
@@ -154,7 +157,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-_TYPES = {
+_TYPES: dict[type, tuple[Callable[[Any], bool], str]] = {
     bool: (lambda value: isinstance(value, bool), "true or false"),
     float: (_is_number, "a number"),
     int: (

@@ -99,12 +99,12 @@ def chosen(key: str) -> Any:
     return dataclasses.field(default=None, compare=False, metadata={"chosen_by": key})
 
 
-def field_of(section: type, name: str) -> dataclasses.Field:
+def field_of(section: type, name: str) -> dataclasses.Field[Any]:
     """The field of a dataclass that has this name."""
     return next(f for f in dataclasses.fields(section) if f.name == name)
 
 
-def key_fields(section: type) -> list[dataclasses.Field]:
+def key_fields(section: type) -> list[dataclasses.Field[Any]]:
     """The fields of a section that are config keys."""
     fields = dataclasses.fields(section)
     return [field for field in fields if "chosen_by" not in field.metadata]
@@ -112,7 +112,7 @@ def key_fields(section: type) -> list[dataclasses.Field]:
 
 def section_fields(
     section: type, values: Mapping[str, Any], prefix: str = ""
-) -> dict[str, dataclasses.Field]:
+) -> dict[str, dataclasses.Field[Any]]:
     """The fields of a section by name: its own, then those of the parts it chooses.
 
     Args:
@@ -133,7 +133,7 @@ def section_fields(
 
 
 def _chosen_class(
-    field: dataclasses.Field, values: Mapping[str, Any], prefix: str
+    field: dataclasses.Field[Any], values: Mapping[str, Any], prefix: str
 ) -> list[type]:
     """The class of the part that a field chooses: one, or none."""
     folder = field.metadata.get("folder")
@@ -143,7 +143,7 @@ def _chosen_class(
     return [folder.part_class(name, f"{prefix}{field.name}")]
 
 
-def default_of(field: dataclasses.Field) -> Any:
+def default_of(field: dataclasses.Field[Any]) -> Any:
     """The default of a dataclass field; MISSING where it has none."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from research import metrics
-from research.metrics import Value
+from research.metrics import Item, Value
 from research.metrics.shared.scripts import count_letters
 
 DEFAULT = "13a"
@@ -22,7 +22,7 @@ class Metric(metrics.Metric):
     kinds = ("text",)
     values = (Value("bleu", most=100.0),)
 
-    def measure(self, items, labels):
+    def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
         import sacrebleu
 
         predictions, golds = metrics.columns(items)
@@ -30,7 +30,7 @@ class Metric(metrics.Metric):
         score = sacrebleu.corpus_bleu(predictions, [golds], tokenize=tokenize).score
         return {"bleu": float(score)}
 
-    def note(self, items):
+    def note(self, items: Sequence[Item]) -> str:
         tokenizer = _tokenizer([item.gold for item in items])
         return "" if tokenizer == DEFAULT else f"sacreBLEU's tokenizer {tokenizer}"
 

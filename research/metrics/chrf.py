@@ -1,9 +1,10 @@
 """chrF (Popovic 2015) of all written texts together, and of one (sacreBLEU)."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from research import metrics
-from research.metrics import Value
+from research.metrics import Item, Value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -11,7 +12,7 @@ class Metric(metrics.Metric):
     kinds = ("text",)
     values = (Value("chrf", most=100.0),)
 
-    def measure(self, items, labels):
+    def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
         import sacrebleu
 
         predictions, golds = metrics.columns(items)

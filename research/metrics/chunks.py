@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from research import metrics
 from research.contract.notices import report
-from research.metrics import Value
+from research.metrics import Item, Value
 
 ROLES = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S", "W": "S"}
 """Letter -> the letter of IOBES that means the same."""
@@ -43,7 +43,7 @@ class Metric(metrics.Metric):
         Value(name, undefined=UNDEFINED) for name in ("precision", "recall", "f1")
     )
 
-    def measure(self, items, labels):
+    def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
         predictions, golds = metrics.columns(items)
         right = {tag for tags in golds for tag in tags}
         tags = right.union(labels, *predictions)

@@ -8,9 +8,10 @@ somewhere and that the training text lacks.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 from research import metrics
-from research.metrics import Value
+from research.metrics import Item, Value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Metric(metrics.Metric):
     kinds = ("class",)
     values = (Value("f1"),)
 
-    def measure(self, items, labels):
+    def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
         from sklearn.metrics import f1_score
 
         predictions, golds = metrics.columns(items)

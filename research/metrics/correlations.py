@@ -2,9 +2,10 @@
 
 import dataclasses
 import warnings
+from collections.abc import Sequence
 
 from research import metrics
-from research.metrics import Value
+from research.metrics import Item, Value
 
 UNDEFINED = "a side is constant, or there is one number alone"
 
@@ -17,7 +18,7 @@ class Metric(metrics.Metric):
         for name in ("pearson", "spearman")
     )
 
-    def measure(self, items, labels):
+    def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
         if len(items) < 2:
             return {}
         from scipy import stats

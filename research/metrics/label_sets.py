@@ -5,11 +5,12 @@ does one that is right somewhere and that the training text lacks.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
 from research import metrics
-from research.metrics import Value
+from research.metrics import Item, Value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Metric(metrics.Metric):
     kinds = ("set",)
     values = (Value("f1_micro"), Value("f1_macro"), Value("exact"))
 
-    def measure(self, items, labels):
+    def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
         from sklearn.metrics import accuracy_score, f1_score
 
         columns = metrics.columns(items)

@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from research import metrics
-from research.metrics import LOWER, Value
+from research.metrics import LOWER, Item, Value
 
 HITS = (1, 3, 10)
 
@@ -23,7 +24,7 @@ class Metric(metrics.Metric):
         Value("mean_rank", better=LOWER, least=1.0, most=math.inf),
     )
 
-    def measure(self, items, labels):
+    def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
         ranks = np.array(metrics.columns(items)[0])
         hits = {f"hits_{k}": float((ranks <= k).mean()) for k in HITS}
         return {

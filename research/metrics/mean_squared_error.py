@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from research import metrics
-from research.metrics import LOWER, Value
+from research.metrics import LOWER, Item, Value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,6 +15,6 @@ class Metric(metrics.Metric):
     kinds = ("number",)
     values = (Value("mean_squared_error", LOWER, most=math.inf, unit="label squared"),)
 
-    def measure(self, items, labels):
+    def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
         found, right = (np.array(each, float) for each in metrics.columns(items))
         return {"mean_squared_error": float(np.mean((found - right) ** 2))}

@@ -23,7 +23,7 @@ class Metric(metrics.Metric):
     kinds = ("text",)
     values = tuple(Value(name, undefined="no right text has a word") for name in NAMES)
 
-    def measure(self, items, labels):
+    def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
         from rouge_score.rouge_scorer import RougeScorer
         from rouge_score.tokenizers import DefaultTokenizer
 
@@ -38,7 +38,7 @@ class Metric(metrics.Metric):
             for name in NAMES
         }
 
-    def note(self, items):
+    def note(self, items: Sequence[Item]) -> str:
         if _is_english(items):
             return ""
         return (

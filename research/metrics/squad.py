@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from research import metrics
-from research.metrics import Value
+from research.metrics import Item, Value
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -22,7 +22,7 @@ class Metric(metrics.Metric):
     kinds = ("span",)
     values = (Value("exact_match"), Value("f1", mean_of_scores=True))
 
-    def measure(self, items, labels):
+    def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
         matches = [exact_match(item.prediction, item.gold) for item in items]
         f1 = float(np.mean([item.score for item in items]))
         return {"exact_match": float(np.mean(matches)), "f1": f1}

@@ -1,9 +1,10 @@
 """The fraction of the words of all texts whose tag is right."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from research import metrics
-from research.metrics import Value
+from research.metrics import Item, Value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -11,7 +12,7 @@ class Metric(metrics.Metric):
     kinds = ("tags",)
     values = (Value("word_accuracy"),)
 
-    def measure(self, items, labels):
+    def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
         pairs = [
             pair
             for item in items

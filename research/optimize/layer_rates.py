@@ -75,7 +75,9 @@ def unfreeze_gradually(every: int, steps: int) -> optax.GradientTransformation:
             )
         return optax.ScaleByScheduleState(jnp.zeros((), jnp.int32))
 
-    def update(updates: Any, state: optax.ScaleByScheduleState, params: Any) -> tuple:
+    def update(
+        updates: Any, state: optax.ScaleByScheduleState, params: Any
+    ) -> tuple[Any, optax.ScaleByScheduleState]:
         learns = jax.tree.map(lambda first: state.count >= first, first_steps(updates))
         count = optax.safe_increment(state.count)
         return _scale_layers(learns, updates), optax.ScaleByScheduleState(count)
@@ -91,8 +93,8 @@ def depths_and_top(params: Any) -> tuple[Any, int]:
 def _scale_layers(factors: Any, updates: Any) -> Any:
     """Updates x their factors: [layers] for parameters that are stacked, else []."""
 
-    def scale(factor, update):
-        factor = jnp.asarray(factor, update.dtype)
-        return update * factor.reshape(-1, *[1] * (update.ndim - 1))
+    def scale(factor: float | np.ndarray, update: jax.Array) -> jax.Array:
+        rates = jnp.asarray(factor, update.dtype)
+        return update * rates.reshape(-1, *[1] * (update.ndim - 1))
 
     return jax.tree.map(scale, factors, updates)

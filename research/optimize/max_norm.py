@@ -15,7 +15,9 @@ def limit_norms(most: float) -> optax.GradientTransformation:
     """Changes updates so that the weights of each output of a head, a column of its
     kernels, have at most this norm after the step. Biases are not limited."""
 
-    def limit(path, update, param):
+    def limit(
+        path: tuple[jax.tree_util.DictKey, ...], update: jax.Array, param: jax.Array
+    ) -> jax.Array:
         *modules, name = (str(key.key) for key in path)
         of_head = any(module.startswith("head_") for module in modules)
         if not of_head or name != "kernel":
@@ -24,7 +26,7 @@ def limit_norms(most: float) -> optax.GradientTransformation:
         norm = jnp.linalg.norm(after, axis=-2, keepdims=True)
         return after * (jnp.minimum(norm, most) / (norm + EPSILON)) - param
 
-    def update(updates: Any, state: Any, params: Any) -> tuple:
+    def update(updates: Any, state: Any, params: Any) -> tuple[Any, Any]:
         return jax.tree_util.tree_map_with_path(limit, updates, params), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)

@@ -52,7 +52,7 @@ def with_average_of_steps(
 
 
 def _with_average(
-    optimizer: optax.GradientTransformation, weight: Callable
+    optimizer: optax.GradientTransformation, weight: Callable[[jax.Array], jax.Array]
 ) -> optax.GradientTransformation:
     """The optimizer, whose last state is an average of the parameters.
 
@@ -63,7 +63,9 @@ def _with_average(
     def init(params: Any) -> MovingAverage:
         return MovingAverage(jnp.zeros((), jnp.int32), jax.tree.map(jnp.copy, params))
 
-    def update(updates: Any, state: MovingAverage, params: Any) -> tuple:
+    def update(
+        updates: Any, state: MovingAverage, params: Any
+    ) -> tuple[Any, MovingAverage]:
         count = optax.safe_increment(state.count)
         average = optax.incremental_update(
             optax.apply_updates(params, updates), state.average, weight(count)

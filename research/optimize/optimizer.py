@@ -152,7 +152,7 @@ def _without_frozen(
     def init(params: Any) -> Any:
         return masked.init(params).inner_state
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple:
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         updates, after = masked.update(updates, optax.MaskedState(state), params)
         return updates, after.inner_state
 

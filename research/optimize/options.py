@@ -29,9 +29,9 @@ class OptimizerOptions:
     layer_decay: float = number(1.0, above=0, most=1)  # factor of the rate from one
     # layer to the layer below it; 1: none. Heads have the full rate, the last block
     # layer_decay^2 (ELECTRA), and a token table, also one that is the readout, least
-    layer_rates: list = dataclasses.field(default_factory=list)  # factors of the rates
-    # of embeddings, of each layer from the lowest on, and of heads, as in [0.5, 0.1667,
-    # 0.3333, 1, 0.5] (ULMFiT's language model); []: those of layer_decay
+    layer_rates: list[float] = dataclasses.field(default_factory=list)  # factors of the
+    # rates of embeddings, of each layer from the lowest on, and of heads, as in [0.5,
+    # 0.1667, 0.3333, 1, 0.5] (ULMFiT's language model); []: those of layer_decay
     unfreeze_every: int = number(0, least=0)  # steps after which the next layer begins
     # to learn: heads at once, then the last block, ..., embeddings (gradual
     # unfreezing, ULMFiT); 0: all at once
@@ -66,7 +66,7 @@ class OptimizerOptions:
     rule: Any = chosen("name")  # the part of research/optimize/rules
     decay: Any = chosen("schedule")  # the part of research/optimize/schedules
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not all(type(r) in (int, float) and r >= 0 for r in self.layer_rates):
             raise ValueError(
                 "optimizer.layer_rates must have numbers of at least 0, as in [0.5, 1, "

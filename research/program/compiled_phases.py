@@ -11,7 +11,7 @@ import jax
 from research.checkpoints.checkpoint import path_name
 from research.config.config import Config
 from research.config.phases import Phase, run_phases
-from research.contract.batch import CONSTANTS
+from research.contract.batch import CONSTANTS, Batch
 from research.contract.errors import UserError
 from research.contract.state import State
 from research.data import cache
@@ -109,7 +109,7 @@ def compile_step(
         compiled = lowered.compile(compiler_options=xla_options)
     key_data = program.key_data()
 
-    def step(state: State, batch: dict) -> State:
+    def step(state: State, batch: Batch) -> State:
         return compiled(state, batch, key_data)
 
     return step, step_cost(program, compiled)
@@ -131,7 +131,7 @@ def _compile_lengths(program: Program) -> dict[str, Any]:
     return {"step": lambda *args: steps[_shapes(args[1])](*args), "costs": costs}
 
 
-def _shapes(batch: dict) -> frozenset:
+def _shapes(batch: Batch) -> frozenset[tuple[str, tuple[int, ...]]]:
     """The shapes of the arrays that have rows."""
     return frozenset(
         (name, leaf.shape) for name, leaf in batch.items() if name != CONSTANTS
@@ -253,7 +253,7 @@ def _processor_lines(program: Program) -> Iterator[str]:
 
 def steps_and_batches(
     phases: Sequence[Phase], start: int
-) -> Generator[tuple[Any, dict]]:
+) -> Generator[tuple[Any, Batch]]:
     """The compiled step and the batch of each step from `start` to the run's end."""
     for phase in phases:
         if start < phase.stop:

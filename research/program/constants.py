@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from etils import epath
-from jax.sharding import Mesh
+from jax.sharding import Mesh, PartitionSpec
 
 from research import networks, objectives
 from research.config.identity import CONFIG_FILE, read_run_config
@@ -44,7 +44,10 @@ class Constants:
     """
 
     def __init__(
-        self, specs: Mapping[str, ConstantSpec], mesh: Mesh, vocabulary: Mapping
+        self,
+        specs: Mapping[str, ConstantSpec],
+        mesh: Mesh,
+        vocabulary: Mapping[str, Any],
     ):
         self._specs, self._vocabulary = specs, vocabulary
         trees = {name: _abstract(spec.arrays, mesh) for name, spec in specs.items()}
@@ -91,7 +94,9 @@ class Constants:
 def _abstract(boxed: Any, mesh: Mesh) -> Any:
     """Shapes with shardings; an array without logical axes is replicated."""
 
-    def with_sharding(names, leaf):
+    def with_sharding(
+        names: PartitionSpec | None, leaf: jax.ShapeDtypeStruct
+    ) -> jax.ShapeDtypeStruct:
         own = sharding.replicated(mesh)
         if names is not None and len(names):
             own = sharding.parameter_sharding(names, leaf.shape, mesh)
@@ -145,7 +150,7 @@ def _read_words(
 
 
 def _read(
-    source: str, like: Any, flag: str, vocabulary: Mapping
+    source: str, like: Any, flag: str, vocabulary: Mapping[str, Any]
 ) -> Mapping[str, np.ndarray]:
     """The arrays of a source by name, on the host.
 
@@ -213,7 +218,7 @@ def _select(like: Any, found: Mapping[str, np.ndarray], flag: str) -> Any:
     """
     from research.checkpoints.checkpoint import path_name  # imports Orbax
 
-    def select(path, leaf):
+    def select(path: tuple[Any, ...], leaf: jax.ShapeDtypeStruct) -> np.ndarray:
         name = path_name(path)
         if name not in found:
             raise UserError(

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from research import networks, objectives
 from research.config.config import Config
-from research.contract.batch import ArraySpec, VocabInfo
+from research.contract.batch import ArraySpec, Batch, VocabInfo
 from research.contract.errors import UserError
 from research.contract.state import State
 from research.data.cache import resolve_cache_dir
@@ -40,9 +40,9 @@ class Program(NamedTuple):
     init_optimizer: Callable[[Any], Any]  # the optimizer's state of parameters, jitted
     step: Any  # jitted: (State, batch, key data) -> State
     step_without_remat: Any  # the same, for counting FLOPs
-    evaluate: Callable
+    evaluate: Callable[..., Any]
     abstract_state: State  # shapes with shardings
-    abstract_batches: dict[int, dict]  # length -> the global batch, likewise, for
+    abstract_batches: dict[int, Batch]  # length -> the global batch, likewise, for
     # data.length, which is the longest, and each of data.length_buckets
     abstract_key: jax.ShapeDtypeStruct  # what `key_data` returns, likewise
     abstract_eval_carry: Any  # the carry of an evaluation, likewise
@@ -52,12 +52,12 @@ class Program(NamedTuple):
     of_vocabulary: frozenset[str]  # names of parameters that have a row for each token
 
     @property
-    def abstract_batch(self) -> dict:
+    def abstract_batch(self) -> Batch:
         """The global batch of data.length."""
         return self.abstract_batches[max(self.abstract_batches)]
 
     @property
-    def step_shapes(self) -> tuple[State, dict, jax.ShapeDtypeStruct]:
+    def step_shapes(self) -> tuple[State, Batch, jax.ShapeDtypeStruct]:
         """The shapes of the arguments of `step`, for data.length."""
         batch = self.abstract_batch | self.constants.abstract
         return self.abstract_state, batch, self.abstract_key
@@ -208,7 +208,7 @@ def _jit_step(
     optimizer: optax.GradientTransformation,
     shardings: State,
     network: networks.Module,
-) -> Callable[[State, dict, jax.Array], State]:
+) -> Callable[[State, Batch, jax.Array], State]:
     step = make_step(
         config.objective,
         network,
@@ -230,8 +230,8 @@ def use_compilation_cache(cache_dir: str) -> None:
 
 
 def make_init(
-    objective: Any,
-    network: Any,
+    objective: objectives.Objective,
+    network: networks.Module,
     optimizer: optax.GradientTransformation,
     batch_spec: dict[str, ArraySpec],
     batch_size: int,
@@ -243,7 +243,7 @@ def make_init(
     logical axes: `networks.unbox` gives the arrays, `state_shardings` reads the axes.
     """
 
-    def loss_fn(net):
+    def loss_fn(net: networks.BoundNetwork) -> tuple[dict[str, Term], Any]:
         batch = zero_batch(batch_spec, batch_size) | {"carry": None}
         batch |= constants.zeros if constants else {}
         found = objective.loss(net, batch, jax.random.key(0))
@@ -302,7 +302,11 @@ def state_shardings(boxed: State, optimizer: Any, mesh: Mesh) -> State:
     moments have no leaf in it.
     """
 
-    def opt_sharding(leaf, param, own):
+    def opt_sharding(
+        leaf: jax.ShapeDtypeStruct | optax.MaskedNode,
+        param: jax.ShapeDtypeStruct,
+        own: jax.sharding.Sharding,
+    ) -> jax.sharding.Sharding | optax.MaskedNode:
         if isinstance(leaf, optax.MaskedNode):
             return leaf
         return own if leaf.shape == param.shape else replicated
@@ -375,20 +379,22 @@ def count_parameters(params: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
-def train_batches(program: Program, start: int, stop: int) -> Generator[dict]:
+def train_batches(program: Program, start: int, stop: int) -> Generator[Batch]:
     """The batches of steps start to stop, prefetched to the devices."""
     rows = sharding.rows_of_process(program.abstract_batch)
     host_batches = program.data.train.batches(start, rows, stop)
     return _prefetch_to_devices(program, host_batches)
 
 
-def eval_batches(program: Program) -> Iterator[dict]:
+def eval_batches(program: Program) -> Iterator[Batch]:
     """Each example of the evaluation split once; the last batch is padded."""
     rows = sharding.rows_of_process(program.abstract_batch)
     return _prefetch_to_devices(program, program.data.eval.evaluation(rows))
 
 
-def _prefetch_to_devices(program: Program, host_batches: Iterator) -> Generator[dict]:
+def _prefetch_to_devices(
+    program: Program, host_batches: Iterator[Batch]
+) -> Generator[Batch]:
     """The batches with their rows on the devices, and with the constants."""
     like, constants = program.abstract_batch, program.constants.arrays
     return prefetch(

@@ -11,8 +11,9 @@ import numpy as np
 import optax
 
 from research import networks
-from research.contract.batch import CONSTANTS
+from research.contract.batch import CONSTANTS, Batch
 from research.contract.state import State, TermSums
+from research.objectives import Objective
 from research.objectives.losses.cross_entropy import Term
 
 GRADIENT_NORM = "gradient_norm"
@@ -74,7 +75,7 @@ def num_scored(sums: TermSums) -> float:
 def _split(tree: Any, num_parts: int) -> Any:
     """[B, ...] to [A, B / A, ...]: micro-batch m takes rows m::A, none moves device."""
 
-    def split(x):
+    def split(x: jax.Array) -> jax.Array:
         return jnp.swapaxes(x.reshape(-1, num_parts, *x.shape[1:]), 0, 1)
 
     return jax.tree.map(split, tree)
@@ -83,23 +84,23 @@ def _split(tree: Any, num_parts: int) -> Any:
 def _join(tree: Any) -> Any:
     """The inverse of `_split`."""
 
-    def join(x):
+    def join(x: jax.Array) -> jax.Array:
         return jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:])
 
     return jax.tree.map(join, tree)
 
 
 def gradient(
-    objective: Any,
-    network: Any,
+    objective: Objective,
+    network: networks.Module,
     params: Any,
-    batch: dict,
+    batch: Batch,
     *,
     key: jax.Array,
     dropout_key: jax.Array | None,
     accumulate: int = 1,
     stop_frozen: Callable[[Any], Any] = lambda params: params,
-) -> tuple[Any, dict, Any]:
+) -> tuple[Any, dict[str, tuple[jax.Array, ...]], Any]:
     """The gradient of the whole batch's loss, exact for any number of micro-batches.
 
     Weights do not depend on parameters, so with accumulation a first pass computes the
@@ -119,7 +120,12 @@ def gradient(
     rows = {name: value for name, value in batch.items() if name != CONSTANTS}
     constants = {name: value for name, value in batch.items() if name == CONSTANTS}
 
-    def loss_fn(params, rows, dropout_key, weights=None):
+    def loss_fn(
+        params: Any,
+        rows: Batch,
+        dropout_key: jax.Array | None,
+        weights: dict[str, jax.Array] | None = None,
+    ) -> tuple[jax.Array, tuple[Any, Any]]:
         terms, carry = networks.apply(
             network,
             stop_frozen(params),
@@ -141,7 +147,9 @@ def gradient(
     )
     weights = {name: weight.sum() for name, (_, weight, _) in part_sums.items()}
 
-    def add_part(grads, part_and_index):
+    def add_part(
+        grads: Any, part_and_index: tuple[Batch, jax.Array]
+    ) -> tuple[Any, Any]:
         part, index = part_and_index
         part_key = (
             None if dropout_key is None else jax.random.fold_in(dropout_key, index)
@@ -156,8 +164,8 @@ def gradient(
 
 
 def make_step(
-    objective: Any,
-    network: Any,
+    objective: Objective,
+    network: networks.Module,
     optimizer: optax.GradientTransformation,
     *,
     accumulate: int,
@@ -165,7 +173,7 @@ def make_step(
     log_every: int,
     stop_frozen: Callable[[Any], Any] = lambda params: params,
     draw: Callable[[Any, Any, jax.Array], tuple[Any, Any]] | None = None,
-) -> Callable[[State, dict, jax.Array], State]:
+) -> Callable[[State, Batch, jax.Array], State]:
     """The function of one update; `State.sums` restarts every `log_every` steps.
 
     Its last argument is the data of the run's key: as a constant it would make the
@@ -176,7 +184,7 @@ def make_step(
         which the gradient is computed; None: they are the state's.
     """
 
-    def step(state: State, batch: dict, key_data: jax.Array) -> State:
+    def step(state: State, batch: Batch, key_data: jax.Array) -> State:
         key = jax.random.fold_in(jax.random.wrap_key_data(key_data), state.step)
         sample_key, dropout_key = jax.random.split(key)
         opt_state, drawn = state.opt_state, state.params
@@ -208,7 +216,9 @@ def make_step(
     return step
 
 
-def make_evaluate(objective: Any, network: Any, *, seed: int) -> Callable:
+def make_evaluate(
+    objective: Objective, network: networks.Module, *, seed: int
+) -> Callable[..., Any]:
     """The function that evaluates one batch, without dropout.
 
     It returns the batch's `term_sums` added to those so far, the carry, and the arrays
@@ -218,9 +228,9 @@ def make_evaluate(objective: Any, network: Any, *, seed: int) -> Callable:
     """
 
     def evaluate(
-        params: Any, carry: Any, sums: dict, batch: dict
-    ) -> tuple[dict, Any, dict]:
-        def in_network(fn: Callable) -> Any:
+        params: Any, carry: Any, sums: dict[str, Any], batch: Batch
+    ) -> tuple[dict[str, Any], Any, dict[str, Any]]:
+        def in_network(fn: Callable[[networks.BoundNetwork], Any]) -> Any:
             return networks.apply(network, params, fn, None)
 
         key = jax.random.key(seed)

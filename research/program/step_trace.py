@@ -24,7 +24,9 @@ class StepTrace:
             self._last = -1
         self._folder, self._is_running = str(folder), False
 
-    def call(self, number: int, step: Callable, state: Any, batch: Any) -> Any:
+    def call(
+        self, number: int, step: Callable[[Any, Any], Any], state: Any, batch: Any
+    ) -> Any:
         """The state after a step, which is traced if `number` is one of `steps`.
 
         The host waits for the device where a trace begins and ends, so that it has

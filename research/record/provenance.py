@@ -26,7 +26,7 @@ SHARED_FILE_TIMEOUT_S = 60.0
 """Seconds within which a shared file system shows a new file on all hosts."""
 
 
-def gather_provenance(fingerprint: str, constants: Mapping) -> dict[str, Any]:
+def gather_provenance(fingerprint: str, constants: Mapping[str, Any]) -> dict[str, Any]:
     """The content of provenance.json: what the numbers depend on beside the config.
 
     Args:
@@ -78,7 +78,7 @@ def _version(package: str) -> str | None:
 
 
 def write_provenance(
-    workdir: epath.Path, config: Mapping[str, Any], provenance: dict
+    workdir: epath.Path, config: Mapping[str, Any], provenance: dict[str, Any]
 ) -> None:
     """Writes provenance.json in process 0, before step 0.
 

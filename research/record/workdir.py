@@ -150,7 +150,9 @@ def fixed_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in own.items() if key not in CHANGEABLE_KEYS}
 
 
-def check_same_run(workdir: epath.Path, old: dict[str, Any], new: dict) -> None:
+def check_same_run(
+    workdir: epath.Path, old: dict[str, Any], new: dict[str, Any]
+) -> None:
     """Refuses to resume from a checkpoint of another config or of other data.
 
     Args:
@@ -174,7 +176,9 @@ def check_same_run(workdir: epath.Path, old: dict[str, Any], new: dict) -> None:
     check_same_constants(workdir, old, new["constants"])
 
 
-def check_same_constants(workdir: epath.Path, old: dict, origins: dict) -> None:
+def check_same_constants(
+    workdir: epath.Path, old: dict[str, Any], origins: dict[str, dict[str, str]]
+) -> None:
     """Refuses to resume from a checkpoint of a run with other constants.
 
     Args:

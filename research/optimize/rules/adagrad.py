@@ -22,19 +22,21 @@ class Optimizer:
     # first
     epsilon: float = number(1e-6, least=0)  # added to the root
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.sum_includes == "past" and not self.initial_sum:
             raise ValueError(
                 "optimizer.sum_includes past needs optimizer.initial_sum above 0"
             )
 
     def transforms(self) -> list[optax.GradientTransformation]:
-        def init(params):
+        def init(params: optax.Params) -> State:
             return State(
                 jax.tree.map(lambda x: jnp.full_like(x, self.initial_sum), params)
             )
 
-        def update(grads, state, params=None):
+        def update(
+            grads: optax.Updates, state: State, params: optax.Params | None = None
+        ) -> tuple[optax.Updates, State]:
             del params
             squared = jax.tree.map(lambda s, g: s + (g) ** 2, state.sums, grads)
             sums = squared if self.sum_includes == "step" else state.sums
@@ -43,7 +45,7 @@ class Optimizer:
 
         return [optax.GradientTransformation(init, update)]
 
-    def _scaled(self, grad, total):
+    def _scaled(self, grad: jax.Array, total: jax.Array) -> jax.Array:
         """The gradient over the root of its sum; 0 where that is 0."""
         is_zero = total == 0
         root = jnp.sqrt(jnp.where(is_zero, 1.0, total)) + self.epsilon

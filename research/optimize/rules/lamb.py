@@ -26,7 +26,7 @@ class Optimizer(AdamMoments, WeightDecay):
     def _scale_by_trust_ratio(self, updates: Any, params: Any) -> Any:
         """Updates, each as long as its parameter; those without a ratio are Adam's."""
 
-        def scale(update, param):
+        def scale(update: jax.Array, param: jax.Array) -> jax.Array:
             ratio = rms(param) / jnp.where(rms(update) > 0, rms(update), 1.0)
             has_ratio = (rms(param) > 0) & (rms(update) > 0)
             return update * jnp.where(has_ratio, ratio, 1.0)

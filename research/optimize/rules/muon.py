@@ -54,7 +54,7 @@ class Optimizer(AdamMoments, WeightDecay):
     def _scale_by_shape(self, updates: Any, params: Any) -> Any:
         """Updates x a factor of the shape of each matrix, see `update_rms`."""
 
-        def scale(update):
+        def scale(update: jax.Array) -> jax.Array:
             _, size_in, size_out = update.shape
             if self.update_rms:
                 return self.update_rms * max(size_in, size_out) ** 0.5 * update
@@ -70,7 +70,11 @@ def _labels(params: Any) -> Any:
       UserError: no parameter is a matrix of a block.
     """
 
-    def label(path, depth, leaf):
+    def label(
+        path: tuple[jax.tree_util.DictKey, ...],
+        depth: int | np.ndarray,
+        leaf: jax.Array,
+    ) -> str:
         is_matrix = np.ndim(depth) == 1 and leaf.ndim == 3
         is_kernel = path[-1].key.endswith(("kernel", "projection"))
         return "muon" if is_matrix and is_kernel else "adam"

@@ -22,7 +22,7 @@ class Optimizer:
         return [*([decay] if self.l2_penalty else []), optax.trace(self.beta1)]
 
     def _add_penalty(self, updates: Any, params: Any) -> Any:
-        def add(decays, update, param):
+        def add(decays: bool, update: jax.Array, param: jax.Array) -> jax.Array:
             return update + self.l2_penalty * param if decays else update
 
         return jax.tree.map(add, decayed_params(params, "all"), updates, params)

@@ -36,7 +36,11 @@ class AdamMoments:
         if self.bias_correction and self.epsilon_place == "after":
             return corrected
 
-        def update(grads, state, params=None):
+        def update(
+            grads: optax.Updates,
+            state: optax.ScaleByAdamState,
+            params: optax.Params | None = None,
+        ) -> tuple[optax.Updates, optax.ScaleByAdamState]:
             mu = optax.tree.update_moment(grads, state.mu, b1, 1)
             nu = optax.tree.update_moment(grads, state.nu, b2, 2)
             count = optax.safe_increment(state.count)

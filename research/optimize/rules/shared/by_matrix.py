@@ -10,10 +10,10 @@ import numpy as np
 from research import networks
 
 
-def by_matrix(fn: Callable, updates: Any, *others: Any) -> Any:
+def by_matrix(fn: Callable[..., jax.Array], updates: Any, *others: Any) -> Any:
     """Maps `fn` over parameters; over each layer of those that are stacked (blocks)."""
 
-    def apply(depth, *leaves):
+    def apply(depth: int | np.ndarray, *leaves: jax.Array) -> jax.Array:
         return jax.vmap(fn)(*leaves) if np.ndim(depth) else fn(*leaves)
 
     return jax.tree.map(apply, networks.layer_depths(updates), updates, *others)

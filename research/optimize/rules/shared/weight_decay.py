@@ -51,7 +51,7 @@ def decayed_params(params: Any, which: str = "matrices") -> Any:
     name, not by the number of its dims.
     """
 
-    def is_decayed(path, _):
+    def is_decayed(path: tuple[jax.tree_util.DictKey, ...], _: jax.Array) -> bool:
         name = str(path[-1].key)
         if which == "query_biases" and name in QUERY_BIASES:
             return True
