@@ -97,7 +97,7 @@ def open_text(
     train = index_corpora(text_spec, loaded, data.train_split)
     eval_spec = objective.text_spec(eval_length)
     held_out = index_corpora(eval_spec, evaluated, data.eval_split)
-    labels, classes = (), ()
+    labels, no_gold, classes = (), frozenset(), ()
     is_own = bool(getattr(data, data.eval_split))  # not a part of those of data.train
     if is_own and (shared := _files(loaded) & _files(evaluated)):
         from research.distributed import processes  # imports JAX
@@ -108,7 +108,7 @@ def open_text(
         )
     if text_spec.label:
         own = data.eval_split if named else ""
-        labels = known_labels(
+        labels, no_gold = known_labels(
             text_spec.label, train, held_out, evaluated, own, data.label
         )
         classes = class_order(labels, loaded)
@@ -146,7 +146,9 @@ def open_text(
 
     def documents() -> Iterator[Document]:
         for corpus in evaluated:
-            yield from corpus.documents(data.eval_split)
+            for document in corpus.documents(data.eval_split):
+                has_gold = document.label not in no_gold
+                yield document if has_gold else document._replace(label=None)
 
     sources = train_source, eval_source
     return OpenedText(vocabulary, vocab, *sources, documents, classes)

@@ -4,9 +4,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
+from functools import partial
 from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
 
 from research.contract.errors import UserError
+from research.contract.notices import report
 from research.data.documents import (
     ANSWERABLE,
     CHOICE_NAMES,
@@ -33,6 +38,18 @@ number of classes; a number; the name of a choice, one of CHOICE_NAMES; ANSWERAB
 UNANSWERABLE; a class of each word."""
 
 
+NO_GOLD = ("-", "-1")
+"""Labels by which data sets say that there is none: SNLI's files, where annotators do
+not agree, and copies of data sets at Hugging Face, also of whole test splits."""
+
+
+class Labels(NamedTuple):
+    """The labels of a run's text."""
+
+    known: tuple[str, ...]  # sorted
+    no_gold: frozenset[str]  # names in the text that say that there is no label
+
+
 def known_labels(
     label_type: str,
     train: Sequence[Index],
@@ -40,11 +57,11 @@ def known_labels(
     evaluated: Sequence[Corpus],
     split: str,
     column: str,
-) -> tuple[str, ...]:
-    """The names of the labels that an objective reads, sorted.
+) -> Labels:
+    """The names of the labels that an objective reads.
 
     Prints how many labels of separate files the training text lacks: whatever is
-    predicted there is wrong.
+    predicted there is wrong. Also prints how many say that there is no label.
 
     Args:
       label_type: one of LABEL_TYPES.
@@ -58,11 +75,14 @@ def known_labels(
         some labels of choices are numbers and others letters, or the training text has
         none of those of the separate files.
     """
-    _check_labelled(label_type, train, column)
     known, found = (
         {name for index in indices for name in index.stream.label_names}
         for indices in (train, held_out)
     )
+    no_gold = _no_gold(label_type, known, found)
+    _check_labelled(label_type, train, column, no_gold)
+    _report_no_gold(held_out, no_gold, split)
+    known, found = known - no_gold, found - no_gold
     for name in sorted(known | found):
         if wrong := _what_is_wrong(name, label_type):
             where = _first_with(name, evaluated, split)
@@ -71,10 +91,73 @@ def known_labels(
     if label_type == "choice":
         choice_names(known | found)
     elif split and label_type != "number":
-        found -= _unknown_labels(label_type, known, held_out, evaluated, split)
+        found -= _unknown_labels(label_type, known, found, held_out, evaluated, split)
     if label_type in ("number", "set"):
-        return tuple(sorted(known | found))
-    return single_labels(known | found)
+        return Labels(tuple(sorted(known | found)), no_gold)
+    return Labels(single_labels(known | found), no_gold)
+
+
+def _no_gold(
+    label_type: str, known: Collection[str], found: Collection[str]
+) -> frozenset[str]:
+    """The names that say that there is no label.
+
+    "-" does next to two classes or more, unless one is "+". -1 does next to three
+    classes or more that are counted from 0 or 1, if no class of the training text is
+    negative, and of numbers if held-out text has no other. Of -1, 0 and 1 it may be a
+    class, which is reported.
+
+    Args:
+      known, found: the names in the training and in the held-out text.
+    """
+    names = {name for name in {*known, *found} if label_key(name) in NO_GOLD}
+    trained, held_out = (
+        set(map(label_key, each)) for each in (single_labels(known), found)
+    )
+    classes = trained - {*NO_GOLD}
+    missing = set()
+    if label_type == "choice":
+        missing = {*NO_GOLD}
+    elif label_type == "number":
+        missing = {"-1"} if held_out == {"-1"} and "-1" not in trained else set()
+    elif label_type == "class":
+        if len(classes) > 1 and "+" not in classes:
+            missing.add("-")
+        counted = [{*map(str, range(n, n + len(classes)))} for n in (0, 1)]
+        if "-1" not in trained:
+            is_negative = any(re.fullmatch(r"-\d+", name) for name in classes)
+            missing |= set() if is_negative else {"-1"}
+        elif classes in counted and len(classes) > 2:
+            missing.add("-1")
+        elif classes in counted and len(classes) == 2:
+            report(
+                "label '-1' is read as a class, next to "
+                f"{' and '.join(sorted(classes))}; leave out the rows whose -1 says "
+                "that they have no label"
+            )
+    return frozenset(name for name in names if label_key(name) in missing)
+
+
+def _report_no_gold(
+    held_out: Sequence[Index], no_gold: Collection[str], split: str
+) -> None:
+    """Prints how many rows of held-out text have a label that says there is none."""
+    count = sum(map(partial(_count_named, names=no_gold), held_out))
+    if count:
+        from research.distributed import processes  # imports JAX
+
+        total = sum(int((index.label >= 0).sum()) for index in held_out)
+        processes.print_from_process_0(
+            f"{count} of {total} labels of {f'data.{split}' if split else 'held-out'} "
+            f"text are {' or '.join(sorted(no_gold))}, which is none: these rows are "
+            "not scored"
+        )
+
+
+def _count_named(index: Index, names: Collection[str]) -> int:
+    """How many rows have a label of some names."""
+    numbers = [n for n, name in enumerate(index.stream.label_names) if name in names]
+    return int(np.isin(index.label, numbers).sum())
 
 
 def class_order(labels: Sequence[str], train: Sequence[Corpus]) -> tuple[str, ...]:
@@ -102,6 +185,7 @@ def class_order(labels: Sequence[str], train: Sequence[Corpus]) -> tuple[str, ..
 def _unknown_labels(
     label_type: str,
     known: Collection[str],
+    found: Collection[str],
     held_out: Sequence[Index],
     evaluated: Sequence[Corpus],
     split: str,
@@ -116,7 +200,8 @@ def _unknown_labels(
     for stream in (index.stream for index in held_out):
         if array in {"labels", *stream.arrays}:
             names = stream.label_names
-            counts.update(dict(zip(names, stream.count_labels(array), strict=True)))
+            number = zip(names, stream.count_labels(array), strict=True)
+            counts.update({name: count for name, count in number if name in found})
     classes = single_labels(known)
     keys = set(map(label_key, classes))
     lacking = {
@@ -167,7 +252,9 @@ def no_labels(label_type: str, column: str, *, has_tags: bool) -> str:
     return f"{LABEL_TYPES[label_type]}{hint}"
 
 
-def _check_labelled(label_type: str, train: Sequence[Index], column: str) -> None:
+def _check_labelled(
+    label_type: str, train: Sequence[Index], column: str, no_gold: Collection[str]
+) -> None:
     """Prints how many rows of training text have no label, if there are any.
 
     Raises:
@@ -179,15 +266,17 @@ def _check_labelled(label_type: str, train: Sequence[Index], column: str) -> Non
         missing = total * (not has_tags)
     else:
         missing = sum(int((index.label < 0).sum()) for index in train)
+        missing += sum(map(partial(_count_named, names=no_gold), train))
     if missing == total:
         what = no_labels(label_type, column, has_tags=has_tags)
         raise UserError(f"the training text has no {what}")
     if missing:
         from research.distributed import processes  # imports JAX
 
+        which = f" (or {' or '.join(sorted(no_gold))})" if no_gold else ""
         processes.print_from_process_0(
-            f"{missing} of {total} rows of training text have no label and are not "
-            "trained on"
+            f"{missing} of {total} rows of training text have no label{which} and are "
+            "not trained on"
         )
 
 

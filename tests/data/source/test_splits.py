@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from research.contract.errors import UserError
+from research.contract.notices import report
 from research.data.documents import single_labels
 from research.data.read.corpus import split_of
 from tests.testing import fake_tfds, small_data, toy_objectives
@@ -165,6 +166,55 @@ def test_an_evaluation_may_read_another_corpus_than_the_training(folder):
     other = small_data.open_with(hashed, toy_objectives.Objective("document"))
     assert data.train.fingerprint == other.train.fingerprint
     assert data.eval.num_examples == 7 != other.eval.num_examples
+
+
+@pytest.mark.parametrize(
+    ("label_type", "train", "valid", "known", "unlabelled"),
+    [
+        ("class", "n e c -", "n e c -", "c e n", 1),  # SNLI's files
+        ("class", "0 1 2 -1", "0 1 2 -1", "0 1 2", 1),  # at Hugging Face
+        ("class", "0.0 1.0 2.0 -1.0", "0.0 -1.0 1.0 2.0", "0.0 1.0 2.0", 1),
+        ("class", "1 2 3 -1", "1 2 3 -1", "1 2 3", 1),
+        ("class", "0 1 0 1", "-1 -1 -1 -1", "0 1", 4),  # a hidden test split
+        ("class", "n e c n", "- n e c", "c e n", 1),
+        ("class", "n e c n", "-1 -1 -1 -1", "c e n", 4),
+        ("class", "+ - + -", "+ - - -", "+ -", 0),
+        ("class", "x - x -", "x - - -", "- x", 0),
+        ("class", "-1 1 -1 1", "1 -1 1 1", "-1 1", 0),
+        ("class", "-1 0 1 0", "-1 0 1 1", "-1 0 1", 0),
+        ("class", "-2 -1 0 1 2", "-1 0 1 2", "-1 -2 0 1 2", 0),
+        ("choice", "0 1 0 1", "-1 -1 -1 -1", "0 1", 4),
+        ("choice", "A B - B", "A B B A", "A B", 0),
+        ("number", "1.5 2 0 3", "-1 -1 -1 -1", "0 1.5 2 3", 4),
+        ("number", "1.5 2 -1 3", "-1 2 3 1", "-1 1 1.5 2 3", 0),
+    ],
+)
+def test_labels_that_say_there_is_none(
+    folder, label_type, train, valid, known, unlabelled, capsys
+):
+    report.cache_clear()
+    for name, column in (("marked", train), ("evaluated", valid)):
+        rows = (f"ab {n}\t{label}\n" for n, label in enumerate(column.split()))
+        (folder / f"{name}.tsv").write_text("".join(rows) * 9)
+
+    class Reads(toy_objectives.Objective):
+        def text_spec(self, length):
+            return super().text_spec(length).replace(label=label_type)
+
+    data = open_split(folder, Reads("document"), train="marked", valid="evaluated")
+    assert sorted(data.vocab.labels) == known.split()
+    golds = [document.label for document in data.documents()]
+    assert golds.count(None) == 9 * unlabelled
+    (index,) = data.eval.source.indices
+    numbers = index.label_table(data.vocab.labels)[index.label]
+    assert (numbers < 0).sum() == 9 * unlabelled
+    error = capsys.readouterr().err
+    assert ("'-1' is read as a class" in error) == (known == "-1 0 1")
+    told = f"{9 * unlabelled} of {len(golds)} labels of data.valid text are -"
+    assert (told in error) == bool(unlabelled)
+    dropped = len(train.split()) - sum(map(known.split().count, train.split()))
+    line = f"{9 * dropped} of {9 * len(train.split())} rows of training text have no"
+    assert (line in error) == bool(dropped)
 
 
 def test_a_file_is_divided_by_fractions(folder):
