@@ -23,12 +23,13 @@ def run(args: argparse.Namespace) -> None:
     from research.contract.errors import UserError
     from research.data.cooccurrences import count_cells, count_words, shuffle_cells
     from research.data.read.files import iter_texts
-    from research.files.output_files import folder_beside, write_output
+    from research.files.output_files import check_output, folder_beside, write_output
 
     to = Path(args.to)
     if to.suffix != ".cooccurrences":
         raise UserError(f"--to={args.to}: its name ends in .cooccurrences; give such")
     source = Path(args.texts)
+    check_output(to, "--to", {"--texts": source})
     words = count_words(iter_texts(source), args.min_count, args.max_words)
     if not words:
         raise UserError(

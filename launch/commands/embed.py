@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     from research.files.output_files import check_output, write_output
     from research.use.inference.open_run import open_run
 
-    check_output(args.to, "--to")
+    check_output(args.to, "--to", {"--texts": args.texts})
     model = open_run(args.workdir, product_dtype=args.product_dtype)
     normalize = {"": None, "yes": True, "no": False}[args.normalize]
     options = {"normalize": normalize, "max_length": args.max_length}

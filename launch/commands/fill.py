@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> None:
     from research.use.inference.open_run import open_run
 
     if args.to:
-        check_output(args.to, "--to")
+        check_output(args.to, "--to", {"--texts": args.texts})
     filled = open_run(args.workdir).fill_each(texts, args.top_k)
     cli.print_unanswered("text", filled)
     lines = []

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
     from research.generation.text import make_writer
 
     if args.to:
-        check_output(args.to, "--to")
+        check_output(args.to, "--to", {"--texts": args.texts})
     run, writing = _open(args)
     sampler = _sampler(args, writing)
     written = make_writer(run, sampler, batch=args.batch)(prompts)

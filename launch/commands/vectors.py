@@ -3,7 +3,7 @@
 R is a run with a vocabulary of words, such as one of experiments/word2vec.py; or a file
 is given in its place by --from, in the format of word2vec (text or .bin), GloVe or
 fastText. F is written as its suffix says: .txt (word2vec's text), .bin, .vec
-(fastText), or as --format says: glove has no header.
+(fastText), or as --format says: glove has no header; with .gz behind it, compressed.
 
 --nearest=river,king prints the ten nearest words of each; --analogies=F answers a file
 of questions as word2vec's tool does; --similarity=F has Spearman's correlation with the
@@ -21,20 +21,17 @@ from launch.cli import Parser, main, whole
 def run(args: argparse.Namespace) -> None:
     from research.contract.errors import UserError
     from research.evaluation.word_vectors import WordVectors, sums
-    from research.files.output_files import write_output
+    from research.files.output_files import check_output, write_output
     from research.files.paths import user_path
-    from research.files.vector_files import SUFFIXES, encode_vectors, read_vectors
+    from research.files.vector_files import encode_vectors, format_of, read_vectors
 
     if bool(args.workdir) == bool(args.source):
         raise UserError("give either --workdir, a run, or --from, a file of vectors")
     if not (args.to or args.nearest or args.analogies or args.similarity):
         raise UserError("give --to, --nearest, --analogies or --similarity")
-    form = args.format or SUFFIXES.get(Path(args.to).suffix, "")
-    if args.to and not form:
-        raise UserError(
-            f"--to={args.to}: its name does not end in {', '.join(SUFFIXES)}; give "
-            "such a name, or --format"
-        )
+    if args.to:
+        form = format_of(args.to, args.format)
+        check_output(args.to, "--to", {"--from": args.source})
     if args.workdir:
         from research.use.inference.open_run import open_run
 
@@ -43,7 +40,8 @@ def run(args: argparse.Namespace) -> None:
         vectors = WordVectors(*read_vectors(Path(args.source)))
     first = vectors.first(args.limit)
     if args.to:
-        content = encode_vectors(first.words, first.vectors, form)
+        is_gzip = args.to.endswith(".gz")
+        content = encode_vectors(first.words, first.vectors, form, compress=is_gzip)
         write_output(args.to, content, "--to")
         width = first.vectors.shape[1]
         print(f"{args.to}: {len(first)} vectors of width {width}")

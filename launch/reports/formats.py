@@ -39,7 +39,8 @@ def effects(table: Table, grid: Grid) -> str:
 def _markdown_rows(rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table whose first row is the header."""
     lines = [[escape_markdown(word) for word in line] for line in rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    columns = zip(*lines, strict=True)
+    widths = [max(2, *map(len, column)) for column in columns]  # :- or -: at least
 
     def line(words: list[str]) -> str:
         first, *rest = zip(words, widths, strict=True)
@@ -103,7 +104,8 @@ TEX_ESCAPES = {
 
 
 def escape_tex(text: str) -> str:
-    return "".join(TEX_ESCAPES.get(letter, letter) for letter in text)
+    """The text in LaTeX, on one line: an empty one would end a paragraph."""
+    return "".join(TEX_ESCAPES.get(letter, letter) for letter in " ".join(text.split()))
 
 
 def html_table(table: Table, grid: Grid) -> str:

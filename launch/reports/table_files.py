@@ -78,13 +78,16 @@ def load_table(file: str) -> Table:
         near = [str(p) for end in ("toml", "py") for p in path.parent.glob(f"*.{end}")]
         raise unknown("table", file, near) if near else UserError(f"no file {file}")
     if path.suffix == ".toml":
-        return _read_toml(path)
+        table = _read_toml(path)
+        _check_names(file, table)
+        return table
     table = getattr(user_code.module_at(file), "TABLE", None)
     if not isinstance(table, Table) or not callable(table.rows):
         raise UserError(f"{file} is not a table: it does not define TABLE, a `Table`")
     names = [column.name for column in table.columns if isinstance(column, Column)]
     if len(names) < max(1, len(table.columns)):
         raise UserError(f"{file}: TABLE.columns lists one `Column` or more")
+    _check_names(file, table)
     for name in table.bars:
         if name not in names:
             raise unknown(f"column of TABLE.bars in {file}", name, names)
@@ -92,6 +95,13 @@ def load_table(file: str) -> Table:
         if column.better not in (known := (metrics.HIGHER, metrics.LOWER)):
             raise unknown(f"`better` of {column.name} in {file}", column.better, known)
     return table
+
+
+def _check_names(file: str, table: Table) -> None:
+    """Raises UserError: two columns have the same name."""
+    names = [column.name for column in table.columns]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"{file}: several columns are named {twice[0]!r}")
 
 
 def sweep_table(file: str, workdir: str) -> tuple[Table, list[Trial]]:
@@ -113,6 +123,8 @@ def _read_toml(path: Path) -> Table:
         for name in ("columns", "bars", "claims"):
             entries = {f"{name}[{i}]": each for i, each in enumerate(content[name])}
             check_object(entries, {}, values=str)
+            if twice := [s for s in content[name] if content[name].count(s) > 1]:
+                raise ValueError(f"{name} has {twice[0]!r} several times")
     except ValueError as error:  # also of TOML, and bytes that are not UTF-8
         raise UserError(f"{path} is not a table: {error}") from error
     for name in content:

@@ -4,6 +4,7 @@
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from scipy import stats
 from research.contract.errors import UserError, os_reason, unknown
 
 QUESTIONS_PER_CALL = 256
+SPACES = re.compile(r"[ \t]+")
+"""What separates the words and numbers of a line."""
 SYNTACTIC = ("gram", "syntactic")
 """What names of sections of syntactic questions begin with."""
 
@@ -200,7 +203,7 @@ def _sections(path: Path) -> Iterator[tuple[str, list[list[str]]]]:
                 yield section, questions
             section, questions = line[1:].strip(), []
             continue
-        words = line.upper().split()
+        words = SPACES.split(line.upper())
         if len(words) != 4:
             raise UserError(f"{path}, line {number}: not four words, but {line!r}")
         questions.append(words)
@@ -216,7 +219,7 @@ def _pairs(path: Path) -> Iterator[tuple[str, str, float]]:
     number = 0
     for number, line in _lines(path):
         try:
-            first, second, score = line.upper().split()
+            first, second, score = SPACES.split(line.upper())
             if not math.isfinite(judged := float(score)):
                 raise ValueError(score)
         except ValueError as error:
@@ -231,9 +234,9 @@ def _pairs(path: Path) -> Iterator[tuple[str, str, float]]:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Number and text of each line that is not empty."""
     try:
-        text = Path(path).read_text("utf-8")
+        text = Path(path).read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read ({os_reason(error)})") from error
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            yield number, line.strip()
+    for number, line in enumerate(text.split("\n"), 1):
+        if stripped := line.strip(" \t\r"):
+            yield number, stripped

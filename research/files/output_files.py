@@ -9,7 +9,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from etils import epath
@@ -68,13 +68,22 @@ def write_output(
         ) from error
 
 
-def check_output(path: epath.PathLike, flag: str) -> None:
+def check_output(
+    path: epath.PathLike, flag: str, inputs: Mapping[str, epath.PathLike] | None = None
+) -> None:
     """Checks what can be known of `write_output` before there is something to write.
 
+    Args:
+      inputs: flag -> file that is read.
+
     Raises:
-      UserError: it cannot be written; says why.
+      UserError: it cannot be written, or is a file that is read; says why.
     """
     text = os.fspath(path)
+    for name, file in (inputs or {}).items():
+        both = os.path.isfile(text) and os.path.isfile(file)
+        if both and os.path.samefile(text, file):
+            raise UserError(f"{flag}={text} is {name}, and would replace it")
     if is_in_bucket(text) or text.startswith(SPECIAL_FOLDERS) or _is_special(text):
         return
     target = Path(os.path.realpath(text))

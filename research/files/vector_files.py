@@ -6,12 +6,15 @@ bin       the line `V D`, then each word, a space, and D float32, little endian;
 glove     the lines without the first one
 vec       as word2vec (fastText)
 
-Words are UTF-8; word2vec cuts them at 99 bytes, which may be inside a character. In
-text a word may have spaces, as GloVe's have: the last D columns are the numbers.
+Words are UTF-8, behind a byte order mark or not; word2vec cuts them at 99 bytes, which
+may be inside a character. In text a word may have spaces, as GloVe's have: the last D
+columns, between single spaces, are the numbers. A name that ends in .gz is compressed.
 """
 
 # V words, D width
 
+import codecs
+import collections
 import gzip
 import io
 import itertools
@@ -23,9 +26,11 @@ from typing import BinaryIO
 import numpy as np
 
 from research.contract.errors import UserError, os_reason
+from research.files.output_files import SPECIAL_FOLDERS
 from research.files.paths import user_path
 
 FORMATS = ("word2vec", "bin", "glove", "vec")
+BINARY = "bin"
 SUFFIXES = {".bin": "bin", ".vec": "vec", ".txt": "word2vec"}
 """Suffix of a file that is written -> its format."""
 ENDINGS = tuple(suffix + end for suffix in SUFFIXES for end in ("", ".gz"))
@@ -143,14 +148,11 @@ def _read_text(file: BinaryIO, name: str) -> tuple[list[str], np.ndarray]:
     first = list(itertools.islice(lines, SAMPLE))
     if not first:
         raise UserError(f"{name} is empty")
+    if first[0][1].startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UserError(f"{name} is UTF-16; save it as UTF-8")
     count, width = _numbers(first[0][1]) or (None, None)
     if count is None:
-        width = min(line.count(b" ") for _, line in first)
-        if width < 1:
-            raise UserError(
-                f"{name}, line {first[0][0]}: {_decode(first[0][1][:40])!r} is not a "
-                "word and the numbers of its vector"
-            )
+        width = _most_common_width(first, name)
     else:
         count, width = _header(first.pop(0)[1], name)
         _check_width(first, width, name)
@@ -166,6 +168,26 @@ def _read_text(file: BinaryIO, name: str) -> tuple[list[str], np.ndarray]:
             f"{name}: its first line announces {count} vectors, but it has {len(words)}"
         )
     return words, np.concatenate([*parts, np.zeros((0, width), np.float32)])
+
+
+def _most_common_width(lines: list[tuple[int, bytes]], name: str) -> int:
+    """How many numbers most lines end with, of equally many lines the larger number.
+
+    Raises:
+      UserError: no line has a word and a number behind it.
+    """
+    counts: collections.Counter[int] = collections.Counter()
+    for _, line in lines:
+        _, *fields = line.split(b" ")
+        counts[sum(1 for _ in itertools.takewhile(_is_number, reversed(fields)))] += 1
+    del counts[0]
+    if not counts:
+        number, line = lines[0]
+        raise UserError(
+            f"{name}, line {number}: {_decode(line[:40])!r} is not a word and the "
+            "numbers of its vector"
+        )
+    return max(counts, key=lambda width: (counts[width], width))
 
 
 def _check_width(lines: list[tuple[int, bytes]], width: int, name: str) -> None:
@@ -193,6 +215,8 @@ def _is_number(text: bytes) -> bool:
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Number and content of each line that is not empty, without spaces at its end."""
     for number, line in enumerate(file, 1):
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
         if stripped := line.rstrip(b" \r\n"):
             yield number, stripped
 
@@ -224,17 +248,49 @@ def _decode(word: bytes) -> str:
     return word.decode("utf-8", "replace")
 
 
-def encode_vectors(words: Sequence[str], vectors: np.ndarray, form: str) -> bytes:
+def format_of(name: str, form: str = "") -> str:
+    """The one of `FORMATS` in which a file is written.
+
+    Args:
+      form: the one that is asked for; "": that of the name's suffix.
+
+    Raises:
+      UserError: the name says none, or `read_vectors` would read another one.
+    """
+    plain = name.removesuffix(".gz")
+    suffix = os.path.splitext(plain)[1]
+    if suffix in (".bz2", ".xz", ".zip", ".zst"):
+        raise UserError(f"--to={name} must end in .gz to be compressed, not {suffix}")
+    if not (form := form or SUFFIXES.get(suffix, "")):
+        raise UserError(
+            f"--to={name}: its name does not end in {', '.join(SUFFIXES)}; give such a "
+            "name, or --format"
+        )
+    is_read = not name.startswith(SPECIAL_FOLDERS)
+    if is_read and (form == BINARY) != plain.endswith(".bin"):
+        raise UserError(
+            f"--to={name}: files of --format=bin, and no others, must end in .bin or "
+            f".bin.gz, by which they are read, but the format is {form}"
+        )
+    return form
+
+
+def encode_vectors(
+    words: Sequence[str], vectors: np.ndarray, form: str, *, compress: bool = False
+) -> bytes:
     """The content of a file in one of `FORMATS`; numbers are exact.
+
+    Args:
+      compress: by gzip, the same content always to the same bytes.
 
     Raises:
       UserError: a word has a space or a line end, so that it would be read as two.
     """
     for word in words:
-        if not word or word.split() != [word]:
+        if not word or any(space in word for space in " \t\n\r"):
             raise UserError(
-                f"the word {word!r} is empty or has white space, which a file of "
-                "vectors cannot have"
+                f"the word {word!r} is empty or has a space or a line's end, which a "
+                "file of vectors cannot have"
             )
     vectors = np.asarray(vectors, np.float32)
     header = f"{len(words)} {vectors.shape[1]}\n".encode()
@@ -242,7 +298,8 @@ def encode_vectors(words: Sequence[str], vectors: np.ndarray, form: str) -> byte
     if form != "glove":
         out.write(header)
     out.writelines(_rows(words, vectors, form))
-    return out.getvalue()
+    content = out.getvalue()
+    return gzip.compress(content, mtime=0) if compress else content
 
 
 def _rows(words: Iterable[str], vectors: np.ndarray, form: str) -> Iterator[bytes]:

@@ -115,10 +115,13 @@ def test_sections_may_have_the_names_of_totals(tmp_path, capsys):
 
 
 def test_similarities_are_over_the_known_pairs(tmp_path):
-    path = tmp_path / "pairs.tsv"
-    path.write_text("king\tman\t9\nking queen 7\nKING apple 1\nking prince 5\n")
-    found = VECTORS.compare_similarities(path)
-    assert found == (pytest.approx(1.0), 3, 4)
+    path, pairs = tmp_path / "pairs.tsv", "king queen 7\nKING apple 1\nking prince 5\n"
+    for first in ("king\tman\t9\n", "\ufeffking man 9\n", "king \t man  9\r\n"):
+        path.write_text(first + pairs, newline="")
+        found = VECTORS.compare_similarities(path)
+        assert found == (pytest.approx(1.0), 3, 4)
+    path.write_text("\ufeffking man\u2028 9\n" + pairs)  # another word, on one line
+    assert VECTORS.compare_similarities(path)[1:] == (2, 4)
 
 
 @pytest.mark.parametrize(
@@ -160,14 +163,22 @@ def test_the_command_reads_writes_and_asks(tmp_path, capsys):
     assert "total, semantic: 100.00 % (2 of 2 known of 3)" in out
     run(f"--from={to}", "--nearest=queen")
     assert "queen: woman" in capsys.readouterr().out
+    content = source.read_bytes()
+    run(*own, f"--to={tmp_path / 'v.gz'}", "--format=glove")
+    run(f"--from={tmp_path / 'v.gz'}", "--nearest=queen")
+    assert "queen: woman" in capsys.readouterr().out
     for flags, message in [
         ((f"--to={to}",), "either --workdir, a run, or --from"),
         ((*own, "--workdir=r"), "either --workdir, a run, or --from"),
         ((*own, "--to=v.npy"), "its name does not end in .bin, .vec, .txt"),
         (own, "give --to, --nearest, --analogies or --similarity"),
+        ((*own, f"--to={source}"), f"--to={source} is --from, and would replace it"),
+        ((*own, "--to=v.bin", "--format=glove"), "must end in .bin or .bin.gz"),
+        ((*own, "--to=v.txt.zst"), "must end in .gz to be compressed"),
     ]:
         with pytest.raises(UserError, match=message):
             run(*flags)
+    assert source.read_bytes() == content
 
 
 def test_a_run_has_the_vectors_of_its_words_without_specials():

@@ -221,7 +221,7 @@ def _question(row: Mapping[str, Any]) -> Made:
 def _words(words: Any, tags: Any, names: tuple[str, ...]) -> Made:
     """The document of a sentence, whose words are its parts, with their tags."""
     forms = [word.decode("utf-8", "replace") for word in words]
-    if not forms or not all(form.strip() for form in forms):
+    if not forms or not all(form.strip(" ") for form in forms):
         return None, "a word is blank, or there are none"
     found = tuple(names[tag] if names else label_of(tag) for tag in tags)
     if not all(found):

@@ -260,6 +260,25 @@ def test_words_have_tags(tmp_path, name, content, fmt, words, tags):
     assert [each.arrays["tags"] for each in found] == tags
 
 
+@pytest.mark.parametrize("space", " \u00a0\u3000\u2009\u202f\u0085\u2028\x0b\x1c")
+@pytest.mark.parametrize("name", ["a.conll", "spaces.conll", "a.conllu"])
+def test_a_word_may_have_any_white_space_that_separates_no_columns(
+    tmp_path, name, space
+):
+    """A number with a no-break space, and a word of that space alone."""
+    words = [f"10{space}000", space]
+    columns = {"a.conll": "{}\tX\tO", "spaces.conll": "{} X O"}.get(
+        name, "1\t{}" + "\t_" * 8
+    )
+    if space == " ":  # a blank word, or a space that separates columns
+        if name == "spaces.conll":
+            return
+        words = words[:1]
+    lines = "".join(f"{columns.format(word)}\n" for word in words)
+    (found,) = read(write(tmp_path / name, lines))
+    assert parts(found) == words
+
+
 def squad(*questions, context="Überall 1920s.[8] ends"):
     paragraph = {"context": context, "qas": list(questions)}
     return json.dumps({"data": [{"paragraphs": [paragraph]}]})
@@ -429,6 +448,8 @@ WRONG = [
         "unknown column of data.label",
     ),
     ("a.conll", "a O\nb\n", (), "a.conll:2: has 1 columns, not 2"),
+    ("a.conll", "a\tO\n \tO\n", (), "a.conll:2: has 1 columns, not 2"),
+    ("a.conll", "a\tb\tO\na\t\tO\n", ("auto", ("1",), ""), "a word or its tag is bl"),
     ("a.conll", "a O\n", ("auto", ("5",), ""), "a.conll:1: has 2 columns"),
     ("a.conll", "a O\n", ("auto", ("word",), ""), "CoNLL columns are numbers"),
     ("a.conllu", "1\ta\tb\n", (), "a.conllu:1: has 3 columns between tabs, not 10"),

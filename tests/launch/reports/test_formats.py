@@ -5,6 +5,7 @@ import dataclasses
 import html.parser
 import io
 import math
+import re
 
 import numpy as np
 import pytest
@@ -60,6 +61,18 @@ def test_markdown_latex_and_html_show_the_same_text(grid):
     body = [line for line in tex.splitlines() if line.endswith(r"\\")]
     found = [_unescape(line[:-2]).strip().split(" & ") for line in body]
     assert found == rows
+
+
+def test_a_column_of_one_letter_is_a_column_of_a_markdown_table():
+    """GitHub's delimiters have a hyphen at least."""
+    header, rule, *_ = formats._markdown_rows([["a", "b"], ["1", "2"]]).split("\n")
+    assert header == "| a  |  b |"
+    assert re.fullmatch(r"\| :-+ \| -+: \|", rule)
+
+
+def test_a_caption_is_one_paragraph():
+    tex = formats.tex_table([["a", "b"]], "A title.\n\n  Its rest")
+    assert r"\caption{A title. Its rest}" in tex
 
 
 def test_latex_is_escaped(grid):

@@ -63,6 +63,7 @@ def test_a_mean_of_other_tasks_or_metrics_than_a_papers_says_so(name):
         ('"babylm2023"', '"babylm"', "unknown paper 'babylm'"),
         ("mean_abs", "mean_abc", "unknown metric 'mean_abcolute_error'"),
         ('bars = ["RTE"]', 'paper = "bert55"', "unknown paper 'bert55'"),
+        ('"BoolQ"', '"BoolQ", "BoolQ"', "columns has 'BoolQ' several times"),
     ],
 )
 def test_a_wrong_file_is_refused_in_a_line_that_names_it(tmp_path, old, new, words):

@@ -1,5 +1,6 @@
-"""CoNLL: a line is a word, in columns between white space."""
+"""CoNLL: a line is a word, in columns between tabs or spaces."""
 
+import re
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -13,7 +14,9 @@ from research.data.read.formats.parsing.words import sentence
 class Format(FileFormat):
     """A document is a sentence, whose words are its parts, with their tags.
 
-    A blank line ends a sentence, and a line that begins with -DOCSTART- is none.
+    A blank line ends a sentence, and a line that begins with -DOCSTART- is none. If the
+    first word's line has a tab, columns are between tabs, and a word may have spaces;
+    else between spaces. No other white space separates columns, as in conlleval.
     data.fields is the number of the word's column, by default the first, and data.label
     that of its tag, by default the last.
     """
@@ -30,13 +33,17 @@ class Format(FileFormat):
                 1, "CoNLL columns are numbers: data.fields is one, and data.label"
             ) from None
         words: list[tuple[int, str, str]] = []
-        width = 0
+        width, separator = 0, None
         for number, line in enumerate(file, 1):
-            columns = decode(line, number).split()
-            if not columns or columns[0].startswith("-DOCSTART-"):
+            text = decode(line, number).strip(" \t\r\n")
+            is_start = text.startswith("-DOCSTART-")
+            if text and not is_start and separator is None:
+                separator = re.compile(" *\t *" if "\t" in text else " +")
+            if is_start or not text.strip():
                 yield from sentence(words)
                 words = []
                 continue
+            columns = separator.split(text)
             width = width or len(columns)
             if len(columns) != width:
                 raise LineError(number, f"has {len(columns)} columns, not {width}")

@@ -12,7 +12,7 @@ def sentence(words: list[tuple[int, str, str]]) -> Iterator[Document]:
         return
     numbers, forms, tags = zip(*words, strict=True)
     for number, word, tag in words:
-        if not word.strip() or not tag.strip():
+        if not word.strip(" ") or not tag.strip():
             raise LineError(number, "a word or its tag is blank")
     document = join_parts(forms, " ")
     yield document._replace(arrays={"tags": tags}, id=f":{numbers[0]}")
