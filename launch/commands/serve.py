@@ -23,8 +23,6 @@ from typing import Any
 
 from launch import cli
 
-DRAIN_S = 35
-"""How long the server waits, when it is to end, for responses that are being made."""
 BACKLOG = 512
 
 
@@ -54,10 +52,16 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket that listens.
 
     Raises:
-      UserError: the port is taken, or the address none of this machine.
+      UserError: the port is taken, or the address none of this machine; or it is
+        empty, which sockets take for all addresses.
     """
     from research.contract.errors import UserError, os_reason
 
+    if not host:
+        raise UserError(
+            "--host is empty; give an address of this machine: 127.0.0.1 only this "
+            "machine reaches, 0.0.0.0 all that reach its network"
+        )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -114,6 +118,8 @@ def serve_until_asked_to_end(
     """Serves until SIGTERM or Ctrl-C, then answers what was asked before."""
     import uvicorn
 
+    from launch.serving.draining import DrainingServer
+
     config = uvicorn.Config(
         app,
         http="h11",
@@ -123,9 +129,9 @@ def serve_until_asked_to_end(
         access_log=False,
         server_header=False,
         backlog=BACKLOG,
-        timeout_graceful_shutdown=DRAIN_S,
+        timeout_graceful_shutdown=1,
     )
-    server = uvicorn.Server(config)
+    server = DrainingServer(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
     host, port = listening.getsockname()[:2]

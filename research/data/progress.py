@@ -11,6 +11,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 LOG_INTERVAL_S = 10.0
 """Seconds between two lines in a log."""
 
+MANY = 1000
+"""Texts of which those who read them show how many are done."""
+
 
 @contextlib.contextmanager
 def progress(

@@ -3,13 +3,14 @@
 import fnmatch
 import glob
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import NoReturn, Self
 
 from etils import epath
 
-from research.contract.errors import UserError
+from research.contract.errors import UserError, os_reason
 
 BUCKETS = ("gs://", "s3://", "az://", "hf://")
 """Beginnings of the URLs that `epath` reads and writes."""
@@ -40,10 +41,16 @@ def user_path(path: epath.PathLike) -> str:
     """A path that a user gives, with the home folder instead of a leading ~ or ~USER.
 
     Raises:
-      UserError: it begins with ~, and the user has no home folder; or it is a URL, and
-        of no bucket.
+      UserError: it is no path; or it begins with ~, and the user has no home folder;
+        or it is a URL, and of no bucket.
     """
-    text = os.fspath(path)
+    try:
+        text = os.fspath(path)
+        is_path = isinstance(text, str) and b"\0" not in os.fsencode(text)
+    except (TypeError, UnicodeEncodeError):
+        is_path = False
+    if not is_path:
+        raise UserError(f"{path!r:.60} is no path: it must be a text of Unicode")
     if is_in_bucket(text):
         if not text.startswith(BUCKETS):
             raise UserError(
@@ -87,3 +94,45 @@ def find_paths(pattern: epath.PathLike) -> list[Path]:
     below = str(path.relative_to(literal))
     found = glob.glob(os.path.join(glob.escape(literal), below), recursive=True)
     return sorted(map(Path, found))
+
+
+def files_below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """The files with `suffixes` in a folder and its subfolders, sorted.
+
+    Left out, with a line on stderr, are links to folders, which may lead in a circle,
+    and what is hidden, as by globs: copies that a notebook, an archive of macOS or a
+    version control keeps next to the files (.ipynb_checkpoints, __MACOSX, .git).
+
+    Raises:
+      UserError: a subfolder cannot be read.
+    """
+
+    def refuse(error: OSError) -> NoReturn:
+        raise UserError(f"{error.filename}: cannot be read ({os_reason(error)})")
+
+    found: list[Path] = []
+    links: list[Path] = []
+    hidden: list[Path] = []
+    for parent, folders, names in os.walk(folder, onerror=refuse):
+        links += [p for name in folders if (p := Path(parent, name)).is_symlink()]
+        matching = [name for name in names if name.endswith(suffixes)]
+        hidden += [Path(parent, n) for n in (*folders, *matching) if is_hidden(n)]
+        found += [Path(parent, name) for name in matching if not is_hidden(name)]
+        folders[:] = [name for name in folders if not is_hidden(name)]
+    _print_left_out(folder, "links to folders", links)
+    _print_left_out(folder, "hidden files and folders", hidden)
+    return sorted(found)
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder of this name is no part of a folder's content."""
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def _print_left_out(folder: Path, noun: str, paths: Sequence[Path]) -> None:
+    if paths:
+        print(
+            f"{folder}: {len(paths)} {noun} are left out, such as {min(paths)}; a glob "
+            "names them",
+            file=sys.stderr,
+        )

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from research.use.inference.language_model import as_texts, check_whole
 from research.use.inference.span_reader import SpanReader
 from research.use.retrieval.passages import Passage, sentence_spans, terms
 from research.use.retrieval.search import Hit, Index
@@ -50,7 +51,13 @@ class Bot:
 
     def ask(self, questions: Sequence[str], top_k: int = 5) -> list[Reply]:
         """The answers to questions, at most `top_k` each; they do not depend on each
-        other."""
+        other.
+
+        Raises:
+          UserError: `questions` is no list of texts, or `top_k` below 1.
+        """
+        questions = as_texts("questions", questions)
+        check_whole("top_k", top_k, 1)
         found = [self.index.search(each, self.num_passages) for each in questions]
         if self.reader is None:
             answers = [

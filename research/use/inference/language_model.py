@@ -5,7 +5,7 @@
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ import numpy as np
 from research import networks
 from research.contract.batch import input_group
 from research.contract.errors import UserError, unknown
+from research.data.progress import MANY, progress
 from research.data.tokenize.masked_text import encode_with_masks
 from research.evaluation.sentence_scores import Score, Scorer
 from research.evaluation.word_vectors import WordVectors
@@ -133,9 +134,12 @@ class LanguageModel:
         Raises:
           UserError: an unknown `pool`, or the network has no class token or is one that
             reads backward; `max_length` has no room for a token or is beyond the
-            model's; `texts` is no list of texts.
+            model's; `batch` is below 1; `texts` is no list of texts.
         """
-        texts = _as_texts("texts", texts)
+        texts = as_texts("texts", texts)
+        check_whole("batch", batch, 1)
+        if normalize not in (None, True, False):
+            raise UserError(f"normalize must be True, False or None; got {normalize!r}")
         pool = pool or self.pool
         if pool not in POOLS:
             raise unknown("pool", pool, POOLS)
@@ -160,13 +164,16 @@ class LanguageModel:
         vectors = np.zeros((len(rows), self._encoded_width), np.float32)
         encode = functools.partial(self._encode, self.run.params)
         order = np.argsort([len(row) for row in rows], kind="stable")[::-1]
-        for start in range(0, len(rows), batch):
-            at = order[start : start + batch]
-            size = min(batch, 1 << (len(at) - 1).bit_length())
-            filled = [rows[i] for i in np.pad(at, (0, size - len(at)), mode="edge")]
-            arrays = self._arrays(filled, pool)
-            found = map_rows(encode, arrays, batch=batch, mesh=self.run.mesh)
-            vectors[at] = found[: len(at)]
+        with progress("vectors", len(rows), silent=len(rows) < MANY) as report:
+            for start in range(0, len(rows), batch):
+                at = order[start : start + batch]
+                size = min(batch, 1 << (len(at) - 1).bit_length())
+                filled = [rows[i] for i in np.pad(at, (0, size - len(at)), mode="edge")]
+                arrays = self._arrays(filled, pool)
+                found = map_rows(encode, arrays, batch=batch, mesh=self.run.mesh)
+                vectors[at] = found[: len(at)]
+                done = start + len(at)
+                report(done, f"of {done} of {len(rows)} texts")
         if self.normalize if normalize is None else normalize:
             norm = np.linalg.norm(vectors, axis=1, keepdims=True)
             vectors /= np.maximum(norm, np.finfo(np.float32).tiny)
@@ -174,7 +181,7 @@ class LanguageModel:
 
     def num_tokens(self, texts: Sequence[str]) -> int:
         """The tokens that `encode` reads of texts, special ones included."""
-        length = self._row_length(0)
+        texts, length = as_texts("texts", texts), self._row_length(0)
         return sum(len(self._with_specials(text, length)[0]) for text in texts)
 
     def _row_length(self, max_length: int) -> int:
@@ -183,6 +190,7 @@ class LanguageModel:
         Raises:
           UserError: the length has no room for a token, or is beyond the model's.
         """
+        check_whole("max_length", max_length, 0)
         most = self.run.config.data.length
         length = max_length or min(self.max_length or most, most)
         least = 1 + len(self.specials.before) + len(self.specials.after)
@@ -292,7 +300,8 @@ class LanguageModel:
         self, texts: Sequence[str], top_k: int = 5
     ) -> list[list[list[Filled]] | UserError]:
         """As `fill`, with the reason where a text cannot be filled."""
-        texts = _as_texts("texts", texts)
+        texts = as_texts("texts", texts)
+        check_whole("top_k", top_k, 1)
         self.check_readout()
         fill = self._kept(("fill", top_k), lambda: make_fill(*self._parts, top_k=top_k))
         vocabulary, most = self.run.vocabulary, self.run.network.options.max_positions
@@ -333,9 +342,9 @@ class LanguageModel:
             is blank; the model has no readout; `texts` is no list of texts,
             or `contexts` not one of as many.
         """
-        texts = _as_texts("texts", texts)
+        texts = as_texts("texts", texts)
         if contexts is not None:
-            contexts = _as_texts("contexts", contexts)
+            contexts = as_texts("contexts", contexts)
             if len(contexts) != len(texts):
                 raise UserError(
                     f"contexts: {len(contexts)} for {len(texts)} texts; give one for "
@@ -359,7 +368,7 @@ class LanguageModel:
           UserError: a field or value is wrong, the objective writes no text, the model
             has no readout, a prompt is empty, or `prompts` is no list of texts.
         """
-        prompts = _as_texts("prompts", prompts)
+        prompts = as_texts("prompts", prompts)
         texts = self._writer(options)(prompts)
         first_error(texts)
         return texts
@@ -372,7 +381,8 @@ class LanguageModel:
         Args:
           length: positions of a prompt and its text at most; 0: the network's.
         """
-        prompts = _as_texts("prompts", prompts)
+        prompts = as_texts("prompts", prompts)
+        check_whole("length", length, 0)
         return self._writer(options, length)(prompts)
 
     def _writer(self, options: Mapping[str, Any], length: int = 0) -> Callable:
@@ -434,10 +444,26 @@ def padded_width(width: int) -> int:
     return max(MIN_LENGTH, -(-width // step) * step)
 
 
-def _as_texts(name: str, texts: Sequence[str]) -> list[str]:
-    """The texts; raises UserError: they are a single text, or one of them is none."""
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Raises UserError: the value is no whole number, or is below the least."""
+    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_whole or value < least:
+        raise UserError(f"{name} must be a whole number from {least}; got {value!r}")
+
+
+def as_texts(name: str, texts: Sequence[str]) -> list[str]:
+    """The texts.
+
+    Raises:
+      UserError: they are a single text or no list, one of them is no text, or has half
+        of a surrogate pair, which is no Unicode.
+    """
     if isinstance(texts, (str, bytes)):
         raise UserError(f"{name} is a list of texts; of one text write [{texts!r}]")
+    if not isinstance(texts, Iterable) or isinstance(texts, Mapping):
+        raise UserError(
+            f"{name} must be a list of texts; got {type(texts).__name__}: {texts!r:.40}"
+        )
     texts = list(texts)
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
@@ -445,4 +471,11 @@ def _as_texts(name: str, texts: Sequence[str]) -> list[str]:
                 f"{name} is a list of str, but its text {number} is of type "
                 f"{type(text).__name__}: {text!r:.40}"
             )
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(
+                f"{name}: text {number} has half of a surrogate pair, which is no "
+                f"Unicode: {text!r:.40}"
+            ) from error
     return texts

@@ -15,7 +15,7 @@ from research import networks, objectives
 from research.checkpoints.checkpoint import as_tree, path_name
 from research.config.identity import read_run_config
 from research.contract.batch import ArraySpec, VocabInfo
-from research.contract.errors import UserError
+from research.contract.errors import UserError, unknown
 from research.contract.parts import make_section
 from research.data.documents import (
     ANSWERABLE,
@@ -64,6 +64,7 @@ READOUT = {"output", "query_embedding"}
 """Parts of the parameters that a model without a readout lacks."""
 LABELS = {"number": ("0",), "span": (ANSWERABLE, UNANSWERABLE)}
 """Kind of predictions -> the labels of a task whose head has no names for them."""
+PRODUCT_DTYPES = ("dtype", "bfloat16")
 ONE_DEVICE = {name: 1 for name in sharding.MESH_AXES}
 
 
@@ -89,6 +90,8 @@ def open_run(
     Raises:
       UserError: there is no run or model, or it is not one that can be opened.
     """
+    if product_dtype not in ("", *PRODUCT_DTYPES):
+        raise unknown("product_dtype", product_dtype, PRODUCT_DTYPES)
     computation = {"product_dtype": product_dtype} if product_dtype else {}
     if str(source).startswith(SOURCE):
         return _open_folder(str(source), computation, any_start)

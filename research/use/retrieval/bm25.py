@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from research.contract.errors import UserError
+from research.data.progress import MANY, progress
 from research.use.retrieval.passages import terms
 
 K1, B = 1.5, 0.75
@@ -35,7 +36,11 @@ class BM25:
             ) from error
         logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG itself
         self.num_texts, self._index = len(texts), None
-        found = [terms(text) for text in texts]
+        found = []
+        with progress("words", len(texts), silent=len(texts) < MANY) as report:
+            for number, text in enumerate(texts, 1):
+                found.append(terms(text))
+                report(number, f"of {number} of {len(texts)} passages")
         if any(found):
             self._index = bm25s.BM25(method="lucene", k1=K1, b=B)
             self._index.index(found, show_progress=False)

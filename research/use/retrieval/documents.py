@@ -1,10 +1,12 @@
 """Named documents to answer from: a folder of texts, or any corpus."""
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from research.contract.errors import UserError
 from research.data.source.build import load_corpus
-from research.files.paths import user_path
+from research.files.paths import files_below, user_path
 
 SUFFIXES = (".txt", ".md")
 
@@ -15,22 +17,29 @@ def read_documents(source: str) -> list[tuple[str, str]]:
     Args:
       source: a folder that has .txt or .md files, each of which is a document, named by
         its path in the folder; else what `data.corpus` may name, whose documents are
-        numbered.
+        numbered. Links out of the folder are left out, since who fills it may not be
+        who may read what they lead to.
 
     Raises:
       UserError: there is no such folder or corpus, it has no text, or a file is no
         UTF-8.
     """
     folder = Path(user_path(source))
-    files = sorted(
-        path
-        for path in (folder.rglob("*") if folder.is_dir() else ())
-        if path.suffix in SUFFIXES and path.is_file()
-    )
+    files = files_below(folder, SUFFIXES) if folder.is_dir() else []
     if files:
-        found = [(str(path.relative_to(folder)), _read(path)) for path in files]
+        outside = _links_outside(folder, files)
+        if outside:
+            print(
+                f"{folder}: {len(outside)} links that lead out of the folder are left "
+                f"out, such as {outside[0]}",
+                file=sys.stderr,
+            )
+        kept = [path for path in files if path not in outside]
+        found = [(str(path.relative_to(folder)), _read(path)) for path in kept]
     else:
         corpus = load_corpus(source, 0.0)
+        if folder.is_dir() and (outside := _links_outside(folder, corpus.files)):
+            raise UserError(f"{outside[0]} leads out of {folder}; copy the file there")
         texts = [
             document.text
             for split in ("train", "valid", "test")
@@ -41,6 +50,13 @@ def read_documents(source: str) -> list[tuple[str, str]]:
     if not found:
         raise UserError(f"--documents={source} has no text")
     return found
+
+
+def _links_outside(folder: Path, files: Sequence[Path]) -> list[Path]:
+    """The files that are not in the folder, or nowhere, when links are followed."""
+    root = folder.resolve()
+    paths = ((path, path.resolve()) for path in files)
+    return [p for p, to in paths if not (to.is_relative_to(root) and to.is_file())]
 
 
 def _read(path: Path) -> str:

@@ -20,6 +20,7 @@ import uvicorn
 
 from launch.commands import serve
 from launch.serving import app as serving
+from launch.serving import draining
 from launch.serving.worker import QUEUE, Worker
 from research.contract.errors import UserError
 from research.use.inference.completions import Completed
@@ -314,21 +315,38 @@ def test_a_full_queue_a_slow_answer_and_a_bug_are_reported(monkeypatch, capsys):
 
 
 def test_a_server_that_is_asked_to_end_answers_first(monkeypatch, capsys):
+    """Requests in work, in the queue, and on connections that have sent nothing yet;
+    it does not wait for a client that stops in the middle."""
     handlers = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
+    ended = threading.Event()
 
     def slow(lists):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(1.5)  # longer than a server that does not wait takes to end
+        if not ended.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1.5)  # longer than a server that does not wait takes to end
+            ended.set()
         return embed(lists)
 
+    monkeypatch.setattr(draining, "CLIENT_S", 2.5)
     worker, listening = Worker({"embed": slow}), serve.listen("127.0.0.1", 0)
-    port, found = listening.getsockname()[1], []
+    address = listening.getsockname()
+    clients = [socket.create_connection(address, timeout=30) for _ in range(41)]
+    head = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"
+    head += b"Content-Type: application/json\r\nContent-Length: 14\r\n\r\n"
 
-    def client():
-        found.append(ask(port, "/v1/embeddings", {"input": "5"}))
+    def send(numbers):
+        for number in numbers:
+            clients[number].sendall(head + b'{"input":"%2d"}' % number)
 
-    thread = threading.Thread(target=client)
+    def later():
+        ended.wait(20)
+        send(range(20, 40))
+
+    send(range(20))
+    clients[40].sendall(head + b"{")
+    thread = threading.Thread(target=later)
     thread.start()
+    begin = time.monotonic()
     try:
         app = serving.make_app(worker, INFO, is_local=True)
         serve.serve_until_asked_to_end(app, listening, INFO)
@@ -336,7 +354,15 @@ def test_a_server_that_is_asked_to_end_answers_first(monkeypatch, capsys):
         for number, handler in handlers.items():
             signal.signal(number, handler)
     thread.join(20)
-    assert found[0][0] == 200 and found[0][2]["data"][0]["embedding"] == [5.0]
+    assert time.monotonic() - begin < draining.ANSWER_S / 2
+    for number, client in enumerate(clients[:40]):
+        with client:
+            response = http.client.HTTPResponse(client)
+            response.begin()
+            (found,) = json.loads(response.read())["data"]
+        assert response.status == 200 and found["embedding"] == [number]
+    with clients[40]:
+        assert clients[40].recv(1) == b""
     assert capsys.readouterr().err.endswith("answers from 1 documents, 1 passages\n")
 
 
@@ -375,10 +401,37 @@ def test_documents_that_cannot_be_read_are_told(tmp_path, name, content, words):
         read_documents(str(tmp_path))
 
 
+def test_documents_are_in_their_folder(tmp_path, capsys):
+    """Links may be of who fills the folder, not of who may read what they lead to."""
+    from research.use.retrieval.documents import read_documents
+
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.md").write_text("inside")
+    (folder / "again.md").symlink_to(folder / "a.md")
+    for suffix in ("txt", "jsonl"):
+        (tmp_path / f"b.{suffix}").write_text('{"text": "secret"}\n')
+        (folder / f"b.{suffix}").symlink_to(tmp_path / f"b.{suffix}")
+    found = [("a.md", "inside"), ("again.md", "inside")]
+    assert read_documents(str(folder)) == found
+    said = capsys.readouterr().err
+    assert "1 links that lead out of the folder" in said and "b.txt" in said
+    for name in ("a.md", "again.md", "b.txt"):
+        (folder / name).unlink()
+    with pytest.raises(UserError, match=r"b\.jsonl leads out of"):
+        read_documents(str(folder))
+
+
 def test_a_port_that_is_taken_is_reported(server, documents):
     args = arguments(documents, f"--port={server}")
     with pytest.raises(UserError, match=rf"--port={server}: Address already in use"):
         serve.run(args)
+
+
+def test_a_host_without_a_name_is_refused(documents):
+    """Sockets take it for all interfaces."""
+    with pytest.raises(UserError, match="--host is empty; give an address"):
+        serve.run(arguments(documents, "--host="))
 
 
 def test_missing_packages_are_named(monkeypatch, documents):

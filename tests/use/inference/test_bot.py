@@ -43,6 +43,21 @@ def index():
     return make_index([p for name in TEXTS for p in cut_document(name, TEXTS[name])])
 
 
+@pytest.mark.parametrize(
+    ("questions", "top_k", "says"),
+    [
+        (None, 1, "^questions must be a list of texts; got NoneType"),
+        ("river", 1, r"^questions is a list of texts; .* write \['river'\]$"),
+        ([None], 1, "^questions is a list of str, but its text 1 is of type NoneType"),
+        (["\udc00"], 1, "^questions: text 1 has half of a surrogate pair"),
+        (["river"], -1, "^top_k must be a whole number from 1; got -1$"),
+    ],
+)
+def test_what_is_no_question_is_refused(index, questions, top_k, says):
+    with pytest.raises(UserError, match=says):
+        Bot(index).ask(questions, top_k)
+
+
 def test_the_margin_is_that_of_the_best_span(reader):
     """By hand, from the logits of one row: bos, question, eos, passage, eos."""
     question, passage = "old river", "the stone reads a small river"

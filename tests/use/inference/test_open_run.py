@@ -281,6 +281,10 @@ def test_a_model_is_shown_in_one_line(run):
         ("generate", [["x", b"y"]], "^prompts is .* text 2 is of type bytes: b'y'$"),
         ("score", [["ab"], [None]], "^contexts is .* text 1 is of type NoneType"),
         ("score", [["ab"], ["a", "b"]], "^contexts: 2 for 1 texts; give one for each$"),
+        ("encode", [None], "^texts must be a list of texts; got NoneType: None$"),
+        ("num_tokens", [3], "^texts must be a list of texts; got int: 3$"),
+        ("fill", [["a", "\ud800 [MASK]"]], "^texts: text 2 has half of a surrogate"),
+        ("fill", [["[MASK]"], -1], "^top_k must be a whole number from 1; got -1$"),
     ],
 )
 def test_what_is_no_text_is_refused_in_one_line(run, method, arguments, says):
@@ -288,9 +292,33 @@ def test_what_is_no_text_is_refused_in_one_line(run, method, arguments, says):
         getattr(open_run(run), method)(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("method", "options", "says"),
+    [
+        ("encode", {"batch": 0}, "^batch must be a whole number from 1; got 0$"),
+        ("encode", {"batch": -1}, "^batch must be a whole number from 1; got -1$"),
+        ("encode", {"batch": 1.5}, "^batch must be a whole number from 1; got 1.5$"),
+        ("encode", {"max_length": "x"}, "^max_length must be .* from 0; got 'x'$"),
+        ("encode", {"normalize": "no"}, "^normalize must be True, False or None; got"),
+        ("generate_each", {"length": "x"}, "^length must be a whole number from 0"),
+    ],
+)
+def test_options_of_other_types_are_refused(run, method, options, says):
+    with pytest.raises(UserError, match=says):
+        getattr(open_run(run), method)(["a"], **options)
+
+
+@pytest.mark.parametrize("source", [None, 3, ["a"], "a\0b", "\ud800", b"a"])
+def test_what_is_no_path_is_refused(source):
+    with pytest.raises(UserError, match="is no path: it must be a text"):
+        open_run(source)
+
+
 def test_what_cannot_be_opened_is_one_line(tmp_path):
     with pytest.raises(UserError, match=r"^/\S+ is no run: it has no config\.json"):
         open_run(tmp_path)
+    with pytest.raises(UserError, match="unknown product_dtype 'half'; known: "):
+        open_run(tmp_path, product_dtype="half")
     with pytest.raises(UserError, match="has no tokenizer"):
         open_run(f"hf:{huggingface_goldens.FOLDER / 'bert'}")
     with pytest.raises(UserError, match="unknown pool 'men'; did you mean mean"):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from research.contract.errors import UserError
+from research.data import progress
 from research.use.retrieval.bm25 import BM25
 from research.use.retrieval.passages import Passage, terms
 from research.use.retrieval.search import fuse, make_index
@@ -41,6 +42,14 @@ def test_scores_are_those_of_the_definition(question):
             score += idf * often / (often + 1.5 * (1 - 0.75 + 0.75 * length / mean))
         expected.append(score)
     np.testing.assert_allclose(BM25(TEXTS).scores(question), expected, rtol=1e-5)
+
+
+def test_many_texts_show_how_many_are_done(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "LOG_INTERVAL_S", 0.0)
+    BM25(["stone"] * progress.MANY)
+    assert f"words: 100 % of 1000 of {progress.MANY} pass" in capsys.readouterr().err
+    BM25(["stone"])
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("texts", [[], ["", "."]])
