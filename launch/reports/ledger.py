@@ -92,7 +92,7 @@ def load_claims(folder: Path) -> dict[str, Claim]:
       UserError: a file is wrong; names it and the claim.
     """
     claims = {}
-    for file in sorted(folder.glob("*.toml")):
+    for file in sorted(folder.glob("[!.]*.toml")):
         try:
             content = tomllib.loads(file.read_text("utf-8"))
             for name, entry in content["claims"].items():

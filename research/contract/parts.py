@@ -78,11 +78,11 @@ def _part_modules(
     modules: dict[str, str] = {}
     for location in locations:
         for file in Path(location).rglob("*.py"):
-            if file.stem == "__init__" or not defines_class.search(
-                file.read_text("utf-8")
-            ):
-                continue
             path = file.relative_to(location).with_suffix("")
+            if file.stem == "__init__" or any(p.startswith(".") for p in path.parts):
+                continue  # such as a notebook's copies, in .ipynb_checkpoints
+            if not defines_class.search(file.read_text("utf-8")):
+                continue
             module = ".".join([package, *path.parts])
             other = modules.setdefault(file.stem, module)
             assert other == module, f"{other} and {module} have one name"

@@ -19,6 +19,7 @@ from etils import epath
 from research.contract.errors import UserError
 from research.distributed import processes
 from research.files.json_files import write_json
+from research.files.paths import is_hidden
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "seqio")
 
@@ -54,6 +55,8 @@ def _code_hash() -> str:
     root = Path(__file__).parents[1]
     total = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
+        if any(map(is_hidden, path.relative_to(root).parts)):
+            continue
         total.update(f"{path.relative_to(root)} ".encode() + path.read_bytes())
     return total.hexdigest()[:12]
 

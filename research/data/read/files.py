@@ -5,12 +5,11 @@ import functools
 import gzip
 import hashlib
 import itertools
-import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO
 
 from research.contract.errors import UserError, os_reason
 from research.data import cache, work_shards
@@ -31,7 +30,7 @@ from research.data.read.formats import (
 )
 from research.data.read.formats.parsing.lines import parse_lines
 from research.data.read.formats.txt import MAX_DOCUMENT_BYTES
-from research.files.paths import find_paths, user_path
+from research.files.paths import files_below, find_paths, user_path
 
 OTHER_SOURCES = {"data.corpus": "embedded, docstrings, tfds:NAME, or ", "--data": ""}
 """Key -> what it may name besides files and data sets of TFDS, for errors."""
@@ -233,7 +232,7 @@ def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
     """The files of a path or a glob, sorted, with the sides of a text grouped."""
     path = Path(user_path(name))
     if path.is_dir():
-        found = _files_below(path, reader.folder_suffixes())
+        found = files_below(path, reader.folder_suffixes())
     elif path.is_file():
         found = [path]
     else:
@@ -279,30 +278,6 @@ _OTHER_RULES = {
     "folder": "that is the folder that it is in; data.label=file and suffix are what "
     "precedes the first dot of its name and what follows the last one",
 }
-
-
-def _files_below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    """The files with `suffixes` in a folder and its subfolders; tells what is left out.
-
-    Raises:
-      UserError: a subfolder cannot be read.
-    """
-
-    def refuse(error: OSError) -> NoReturn:
-        raise UserError(f"{error.filename}: cannot be read ({os_reason(error)})")
-
-    found, links = [], []
-    for parent, folders, names in os.walk(folder, onerror=refuse):
-        subfolders = (Path(parent, name) for name in folders)
-        links += [path for path in subfolders if path.is_symlink()]
-        found += [Path(parent, name) for name in names if name.endswith(suffixes)]
-    if links:
-        print(
-            f"{folder}: links to {len(links)} folder(s) are not followed, such as "
-            f"{min(links)}; a glob reads them, or data.mixture",
-            file=sys.stderr,
-        )
-    return found
 
 
 def _sha256(file: Path) -> str:

@@ -67,7 +67,7 @@ class Choices:
           UserError: the folder has no rows, or one of another form.
         """
         items = []
-        for path in sorted(data.glob("*.jsonl")):
+        for path in sorted(data.glob("[!.]*.jsonl")):
             lines = path.read_text("utf-8").splitlines()
             for number, line in enumerate(lines, 1):
                 try:

@@ -11,8 +11,10 @@ import pytest
 from research.contract.errors import UserError
 from research.data.read import files, stdlib_corpus
 from research.data.read.corpus import SPLITS
-from research.data.read.formats import txt
+from research.data.read.formats import FileOptions, txt
 from research.data.source.build import load_corpus
+from research.files import paths
+from research.use.retrieval.documents import read_documents
 
 TEXTS = [f"Text number {n}.\nIt has a second line, {n * n}." for n in range(1500)]
 
@@ -167,7 +169,7 @@ def test_what_a_folder_leaves_out_is_told(tmp_path, capsys, monkeypatch):
     found = files.load_file_corpus(str(folder), None).documents("train")
     assert [document.id for document in found] == ["c.txt:1", "link.txt:1"]
     said = capsys.readouterr().err
-    assert "links to 1 folder(s)" in said and str(folder / "link") in said
+    assert f"1 links to folders are left out, such as {folder / 'link'};" in said
     (folder / "gone.txt").symlink_to(tmp_path / "nowhere")
     for corpus in (folder, folder / "*.txt"):
         with pytest.raises(UserError, match=r"gone\.txt: no file"):
@@ -176,9 +178,27 @@ def test_what_a_folder_leaves_out_is_told(tmp_path, capsys, monkeypatch):
     def walk(folder, onerror):
         onerror(PermissionError(13, "Permission denied", f"{folder}/secret"))
 
-    monkeypatch.setattr(files.os, "walk", walk)
+    monkeypatch.setattr(paths.os, "walk", walk)
     with pytest.raises(UserError, match="secret: cannot be read"):
         files.load_file_corpus(str(folder), None)
+
+
+@pytest.mark.parametrize(
+    "name", [".ipynb_checkpoints/a-checkpoint.txt", "__MACOSX/._a.txt", "neg/._b.txt"]
+)
+def test_hidden_copies_are_no_documents_and_no_label(tmp_path, capsys, name):
+    """As Jupyter, the archives of macOS and version control leave them."""
+    for label in ("neg", "pos"):
+        (tmp_path / label).mkdir()
+        (tmp_path / label / "a.txt").write_text(f"of {label}")
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(b"\xff copy")
+    options = FileOptions(label="folder")
+    corpus = files.load_file_corpus(str(tmp_path), None, options, "data.train")
+    found = [(each.text, each.label) for each in corpus.documents("train")]
+    assert found == [("of neg", "neg"), ("of pos", "pos")]
+    assert [text for _, text in read_documents(str(tmp_path))] == ["of neg", "of pos"]
+    assert "1 hidden files and folders are left out" in capsys.readouterr().err
 
 
 def test_wrong_fractions_and_splits_are_refused():
