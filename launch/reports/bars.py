@@ -5,25 +5,34 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 BARS = "▁▂▃▄▅▆▇█"
+NOT_FINITE = "×"
+"""Where a value is NaN or infinite, as of a run that diverged."""
 MOST_BARS = 40
 
 
 def curve_bars(curves: Sequence[Mapping[float, float]]) -> Iterator[str]:
     """A line for each curve (x -> y), all on one scale: the lowest y to the highest.
 
-    The horizontal axis begins at 0 and ends at the largest x of all.
+    The horizontal axis begins at 0 and ends at the largest x of all. The scale is that
+    of finite values.
     """
     values = np.array([value for curve in curves for value in curve.values()])
-    low, high = values.min(), values.max()
+    finite = values[np.isfinite(values)]
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
     last = max(max(curve) for curve in curves)
     for curve in curves:
         points = np.linspace(last / MOST_BARS, last, MOST_BARS)
         inside = (points >= min(curve)) & (points <= max(curve))
-        shown = np.interp(points, [*curve], [*curve.values()])
+        with np.errstate(invalid="ignore"):  # between infinite values
+            shown = np.interp(points, [*curve], [*curve.values()])
         levels = (shown - low) / ((high - low) or 1.0) * (len(BARS) - 1)
         bars = "".join(
-            BARS[round(float(level))] if drawn else " "
+            _bar(level) if drawn else " "
             for level, drawn in zip(levels, inside, strict=True)
         )
         known = [*curve.values()]
         yield f"{bars} {known[0]:.4g} to {known[-1]:.4g}"
+
+
+def _bar(level: float) -> str:
+    return BARS[round(float(level))] if np.isfinite(level) else NOT_FINITE

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import itertools
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ from research.files.paths import absolute_path
 KEYS_OUTSIDE_ID = ("data.cache_dir",)
 """Keys of paths, on which results and so the ids of trials do not depend."""
 
+MAX_TRIALS = 10_000
+"""Trials of a sweep at most: a generator that never ends is refused."""
 
 VOCABULARY_TEXT = (
     *("data.corpus", "data.train", "data.mixture"),
@@ -174,16 +177,35 @@ def _items(file: str, sweep: Any, scale: str, tasks: Mapping[str, Task]) -> list
             f"{file}: sweep(scale) gives pairs (experiment, overrides), not {items!r}"
         )
     with user_code.name_line_in_errors(file):  # a generator runs only now
-        items = list(items)
+        items = list(itertools.islice(items, MAX_TRIALS + 1))
     if not items:
         raise UserError(f"{file}: sweep({scale!r}) gives no trial")
+    if len(items) > MAX_TRIALS:
+        raise UserError(
+            f"{file}: sweep({scale!r}) gives more than {MAX_TRIALS:,} trials, the most "
+            "of a sweep; does it end?"
+        )
     for item in items:
         if not _is_item(item):
             raise UserError(
                 f"{file}: sweep(scale) gives pairs (experiment, overrides), not "
                 f"{item!r}"
             )
+        if _holds_itself(item[1]):
+            raise UserError(
+                f"{file}: the overrides of {item[0]} hold themselves; give a parent "
+                "overrides that are not those of its child"
+            )
     return items
+
+
+def _holds_itself(value: Any, holders: tuple[int, ...] = ()) -> bool:
+    """Whether a dict, list or tuple is one of those that it is in."""
+    if not isinstance(value, (Mapping, list, tuple)):
+        return False
+    inner = value.values() if isinstance(value, Mapping) else value
+    holders = (*holders, id(value))
+    return any(id(v) in holders or _holds_itself(v, holders) for v in inner)
 
 
 def _reseeded(own: Mapping[str, Any], first_seed: int) -> dict[str, Any]:

@@ -52,6 +52,9 @@ def error(folder, capsys):
         ("items", "items.py: sweep(scale) gives pairs"),
         ("late", "late.py:3: ZeroDivisionError: division by zero"),
         ("none", "seed: None is not an int"),
+        ("endless", "endless.py: sweep('smoke') gives more than 10,000 trials"),
+        ("itself", "the overrides of experiments/lm.py hold themselves; give"),
+        ("list", "the overrides of experiments/lm.py hold themselves; give"),
     ],
 )
 def test_a_wrong_sweep_is_told_with_its_line(error, folder, name, words):

@@ -8,6 +8,7 @@ import jax
 
 from research import networks
 from research.contract.errors import UserError
+from research.data.progress import progress
 from research.distributed import sharding
 from research.program.setup import Program, make_eval_zeros, train_batches
 from research.program.step import weighted_loss
@@ -41,12 +42,14 @@ def make_gradients(
 
     def gradients(params: Any, inputs: Any, batches: int) -> Iterator[Any]:
         _, carry = make_eval_zeros(program)()
-        found = False
-        with sharding.context(program.mesh):
-            for batch in islice(train_batches(program, 0, batches), batches):
-                found = True
+        number = 0
+        progress_of = progress("gradients", batches)
+        with sharding.context(program.mesh), progress_of as report:
+            read = islice(train_batches(program, 0, batches), batches)
+            for number, batch in enumerate(read, 1):
                 yield jax.device_get(gradient(inputs, params, batch, carry))
-        if not found:
+                report(number, f"of {number} of {batches} batches")
+        if not number:
             raise UserError("the training text has no batch to measure the network on")
 
     return gradients

@@ -37,6 +37,15 @@ def test_bars_share_one_scale_and_end_where_a_curve_ends():
     assert short == f"{19 * ' '}▅{20 * ' '} 4.5 to 4.5"
 
 
+def test_points_that_are_no_numbers_have_a_sign():
+    """Those of a run that diverged; the scale is that of the others."""
+    nan, inf = float("nan"), float("inf")
+    broken, whole, none = curve_bars([{1.0: 8.0, 20.0: nan}, {40.0: 1.0}, {40.0: inf}])
+    assert broken == f"█{19 * '×'}{20 * ' '} 8 to nan"
+    assert (whole[39:], none[39:]) == ("▁ 1 to 1", "× inf to inf")
+    assert next(curve_bars([{40.0: nan}])) == f"{39 * ' '}× nan to nan"
+
+
 def test_a_run_is_drawn_by_the_first_metric_that_it_has(runs, capsys):
     texts = []
     for metric in ("train/loss", "train/x,train/loss", "tokens_seen,train/loss"):

@@ -85,6 +85,12 @@ USER_FILES = {
     "late.py": "def sweep(scale):\n    yield 'experiments/lm.py', {}\n    1 / 0\n"
     "def get_config():\n    return {}['x']\n",
     "unknown.py": "def sweep(scale):\n    yield 'experiments/x.py', {'seed': {}}\n",
+    "endless.py": "import itertools\n\ndef sweep(scale):\n"
+    "    return (('experiments/lm.py', {'seed': n}) for n in itertools.count())\n",
+    "itself.py": "own = {}\nown['train.init_from'] = ('experiments/lm.py', own)\n"
+    "def sweep(scale):\n    yield 'experiments/lm.py', own\n",
+    "list.py": "own = ['train']\nown.append(own)\n"
+    "def sweep(scale):\n    yield 'experiments/lm.py', {'train.frozen': own}\n",
     "none.py": "def sweep(scale):\n    yield 'experiments/lm.py', {'seed': None}\n",
     "config.py": "from ml_collections import ConfigDict\n"
     "def get_config():\n    return ConfigDict({'seed': 1, 'objective': 3})\n",
