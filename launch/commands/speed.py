@@ -41,9 +41,6 @@ NETWORKS = {
 """Name -> an experiment, and its overrides besides the size."""
 
 
-ATTENTION = {"tpu": ("dense", "interval"), "gpu": ("dense", "interval", "library")}
-"""Platform -> values of model.attention whose steps are timed; others: dense alone."""
-
 SENTINELS = 128
 """Number of sentinels: dae hides 103 spans in 2048 tokens."""
 
@@ -128,9 +125,10 @@ def _step_jobs(size: Size) -> Iterator[Any]:
     import jax
 
     from launch.measure.step_speed import step_job
+    from research.networks.transformer import kernels
 
     states: dict[str, Any] = {}
-    implementations = ATTENTION.get(jax.default_backend(), ("dense",))
+    implementations = kernels.names(jax.default_backend())
     for name, (experiment, changes) in NETWORKS.items():
         for length in size.step_lengths:
             rows = max(1, size.step_tokens // length) * jax.device_count()

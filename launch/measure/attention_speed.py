@@ -11,18 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from launch.measure.timing import Job, best_seconds
-from research.contract.errors import UserError
 from research.networks.shared.dense_attention import (
     AttentionInputs,
+    DenseMask,
     dense_attention,
-    dense_mask,
 )
-from research.networks.transformer.attention import library_kernel, platform
-from research.networks.transformer.kernel_attention import interval_mask
-from research.networks.transformer.library_attention import library_mask
+from research.networks.transformer import kernels
 
 PATTERNS = ("full", "causal", "prefix", "packed", "permuted")
-IMPLEMENTATIONS = ("dense", "interval", "library")
 FLOPS_PER_PAIR = 12
 """FLOPs of a query and a key, divided by the head width: two matrix products forward
 and four backward, each with a multiplication and an addition."""
@@ -76,19 +72,11 @@ def attention_output(
     Raises:
       UserError: the implementation does not support this platform.
     """
-    if implementation == "dense":
-        return dense_attention(*states, dense_mask(inputs))
-    if implementation == "library":
-        return library_mask(inputs, implementation=library_kernel()).attend(*states)
-    if platform() == "gpu":
-        from research.networks.transformer.hopper_attention import (
-            hopper_mask,
-        )
-
-        return hopper_mask(inputs, head_width=states[0].shape[3]).attend(*states)
-    if platform() != "tpu":
-        raise UserError("a kernel for TPUs and Hopper")
-    return interval_mask(inputs, interpret=False).attend(*states)
+    kernel = kernels.kernel_for(implementation, kernels.platform(), interpret=False)
+    mask = kernel.mask(inputs, states[0].shape[3], str(states[0].dtype))
+    if isinstance(mask, DenseMask):
+        return dense_attention(*states, mask)
+    return mask.attend(*states)
 
 
 def attention_jobs(
@@ -104,7 +92,7 @@ def attention_jobs(
             rows = max(1, tokens // length)
             shape = (rows, length, heads, head_width)
             facts = {"pattern": pattern, "length": length, "rows": rows}
-            for name in IMPLEMENTATIONS:
+            for name in kernels.names():
                 prepare = partial(_prepare, name, pattern, shape)
                 yield Job(facts | {"attention": name}, prepare)
 

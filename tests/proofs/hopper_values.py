@@ -27,10 +27,7 @@ from research.networks.shared.dense_attention import (
     AttentionInputs,
     attention_mask,
 )
-from research.networks.transformer.hopper_attention import (
-    HOPPER,
-    hopper_mask,
-)
+from research.networks.transformer.kernels.hopper import HOPPER, Kernel
 from tests.kernels.test_hopper_attention import gradients
 from tests.kernels.test_interval_attention import BOUNDS, dense
 
@@ -95,7 +92,7 @@ def _compute(
     inputs = AttentionInputs(case.group, case.group, case.pattern)
     settings = Settings(BIAS_TILES if more else TILES[width], BOUNDS * more)
     settings = settings._replace(dropout=rate)
-    intervals = hopper_mask(inputs, head_width=width).intervals
+    intervals = Kernel().mask(inputs, width, dtype).intervals
     position = case.group["position"]
     positions = (position, position) if more else None
     plan = make_plan(intervals, length, settings.tiles, positions)

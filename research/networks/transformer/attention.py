@@ -1,8 +1,8 @@
 """The attention layer: projections, position terms, and attention itself.
 
 A stack gives `AttentionInputs`, the batch's integer arrays, to `prepare`; its blocks
-pass on the opaque result. Its mask has the format of the implementation that
-`model.attention` chooses: dense, one of our kernels, or JAX's function.
+pass on the opaque result. Its mask has the format of the kernel that `model.attention`
+chooses (research/networks/transformer/kernels).
 """
 
 # B batch, L queries, M keys, H heads, K head width, D width, P scored positions,
@@ -30,17 +30,12 @@ from research.networks.shared.positions import (
 )
 from research.networks.transformer.cache import KeyValues
 from research.networks.transformer.head_gates import HEAD_GATE, gate_heads
-from research.networks.transformer.library_attention import library_mask
 from research.networks.transformer.options import TransformerOptions as Options
 from research.networks.transformer.relative import (
     RelativeFeatures,
     RelativeTerms,
     relative_features,
 )
-
-PLATFORM_KERNELS = {"tpu": ("interval",), "gpu": ("interval", "library")}
-"""Platform -> what model.attention "auto" means: the first of these that is usable,
-fastest first; else "dense"."""
 
 
 class PositionFeatures(NamedTuple):
@@ -56,7 +51,7 @@ class PreparedInputs(NamedTuple):
 
     query: PositionFeatures
     key: PositionFeatures
-    mask: Any  # the implementation's, with a method `at(scored)`
+    mask: Any  # the kernel's, with a method `at(scored)`
     relative_biases: Mapping[str, jax.Array] | None = None  # if all layers share them
 
     def at(self, scored_BP: jax.Array) -> "PreparedInputs":
@@ -146,70 +141,15 @@ def _rotary(options: Options, inputs: AttentionInputs, theta: float) -> list[tup
 
 
 def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
-    """The mask of the implementation that `model.attention` chooses."""
-    name = choose_attention(options, inputs)
+    """The mask of the kernel that `model.attention` chooses."""
     if inputs.clamp_len and options.attention not in ("auto", "dense"):
         raise UserError(
             f"model.attention {options.attention} has no largest distance "
             "(objective.eval_clamp_len); set model.attention to dense or auto"
         )
-    # A cache has a few queries a call.
-    if name == "dense" or inputs.by_distance or inputs.start is not None:
-        return dense_mask(inputs)
-    if name == "library":
-        return library_mask(inputs, implementation=library_kernel())
-    return _interval_kernel_mask(options, inputs)
-
-
-def _interval_kernel_mask(options: Options, inputs: AttentionInputs) -> Any:
-    """The mask of the platform's interval kernel."""
-    # Pallas takes a second to import.
-    if platform() == "gpu":
-        from research.networks.transformer.hopper_attention import (
-            hopper_mask,
-        )
-
-        return hopper_mask(inputs, head_width=options.key_width)
-    from research.networks.transformer.kernel_attention import interval_mask
-
-    return interval_mask(inputs, interpret=platform() != "tpu")
-
-
-def choose_attention(options: Options, inputs: AttentionInputs) -> str:
-    """`model.attention`; for "auto" the platform's kernel if usable, else "dense"."""
-    if options.attention != "auto":
-        return options.attention
-    names = PLATFORM_KERNELS.get(platform(), ())
-    usable = (name for name in names if _is_usable(name, options, inputs))
-    return next(usable, "dense")
-
-
-def _is_usable(name: str, options: Options, inputs: AttentionInputs) -> bool:
-    """Whether a kernel of this platform serves these options and inputs.
-
-    cuDNN supports bfloat16 and head widths up to 128 that 8 divides.
-    """
-    if options.lacks(name):
-        return False
-    if name == "library":
-        has_width = options.key_width <= 128 and options.key_width % 8 == 0
-        return has_width and options.operand_dtype == "bfloat16"
-    if platform() == "gpu":
-        from research.networks.transformer.hopper_attention import is_usable
-
-        return is_usable(options, inputs)
-    return True
-
-
-def library_kernel() -> str:
-    """The implementation of JAX's attention function for the platform."""
-    return "cudnn" if platform() == "gpu" else "xla"
-
-
-def platform() -> str:
-    """The platform of the mesh, whose devices need not be present; else JAX's."""
-    device = jax.sharding.get_abstract_mesh().abstract_device
-    return jax.default_backend() if device is None else device.platform
+    if inputs.by_distance or inputs.start is not None:
+        return dense_mask(inputs)  # a cache has a few queries a call
+    return options.kernel(inputs).mask(inputs, options.key_width, options.operand_dtype)
 
 
 class Attention(nn.Module):
@@ -286,7 +226,7 @@ class Attention(nn.Module):
         return (out, own) if with_keys else out
 
     def _attend(self, query, key, value, mask, relative):
-        """Attention by the implementation to which the mask belongs.
+        """Attention by the kernel to which the mask belongs.
 
         Where parameters are drawn, which it has none of, it is left out: layers are
         drawn by `jax.vmap`, under which cuDNN's kernel refuses a mask that all share.

@@ -35,8 +35,8 @@ from research.networks.shared.dense_attention import AttentionInputs
 from research.networks.shared.positions import bucket_steps
 
 
-class Kernel(NamedTuple):
-    """An attention kernel for one kind of device."""
+class Program(NamedTuple):
+    """An interval kernel for one kind of device."""
 
     attend: Callable[..., jax.Array]  # takes what `interval_attention` takes
     choose_tiles: Callable[[int, int], Tiles]  # for numbers of queries and keys
@@ -45,7 +45,7 @@ class Kernel(NamedTuple):
 class IntervalMask(NamedTuple):
     """The mask and T5's bias in the format of the kernel."""
 
-    kernel: Kernel
+    program: Program
     intervals: Intervals  # of the queries
     num_keys: int
     positions: tuple[jax.Array, jax.Array] | None  # of queries and keys, for the bias
@@ -83,7 +83,7 @@ class IntervalMask(NamedTuple):
         if dropout_rate:
             rows, _, heads, _ = query_BLHK.shape
             seeds_BH = dropout_seeds(dropout_key, rows, heads)
-        attend = partial(self.kernel.attend, settings)
+        attend = partial(self.program.attend, settings)
         states = query_BLHK, key_BMHK, value_BMHK
         others = [
             (self.bias, (None, "heads")),
@@ -98,14 +98,14 @@ class IntervalMask(NamedTuple):
 
 def interval_mask(
     inputs: AttentionInputs,
-    kernel: Kernel | None = None,
+    program: Program | None = None,
     *,
     interpret: bool = False,
 ) -> IntervalMask:
     """The mask of all queries and keys, the same in every layer.
 
     Args:
-      kernel: None: the kernel for TPUs.
+      program: None: the kernel for TPUs.
       interpret: run the kernels as JAX operations, on any device.
     """
     query, key, mems = inputs.query, inputs.key, inputs.mems_segment
@@ -119,14 +119,14 @@ def interval_mask(
         positions = query["position"], key["position"]
     settings = Settings(Tiles(0, 0), bounds, interpret)  # tiles follow
     own = intervals, num_keys, positions, bias_PH, settings
-    of_tpus = Kernel(interval_attention, default_tiles)
-    return _with_plan(IntervalMask(kernel or of_tpus, *own, None))
+    of_tpus = Program(interval_attention, default_tiles)
+    return _with_plan(IntervalMask(program or of_tpus, *own, None))
 
 
 def _with_plan(mask: IntervalMask) -> IntervalMask:
     """The mask with the tiles and the plan of its queries."""
     num_queries = mask.intervals.each[0].start.shape[1]
-    tiles = mask.kernel.choose_tiles(num_queries, mask.num_keys)
+    tiles = mask.program.choose_tiles(num_queries, mask.num_keys)
     plan = make_plan(mask.intervals, mask.num_keys, tiles, mask.positions)
     lengths = num_queries, mask.num_keys
     settings = mask.settings._replace(tiles=tiles, lengths=lengths)

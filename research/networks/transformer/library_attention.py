@@ -41,13 +41,8 @@ class LibraryMask(NamedTuple):
           query_BLHK: already scaled.
 
         Raises:
-          UserError: cuDNN has no kernel for this dtype or head width.
+          UserError: cuDNN has no kernel for this head width.
         """
-        if self.implementation == "cudnn" and query_BLHK.dtype != jnp.bfloat16:
-            raise UserError(
-                f"model.attention library on a GPU has no {query_BLHK.dtype}; set "
-                "model.dtype=bfloat16 or model.attention=dense"
-            )
         num_queries, mask = query_BLHK.shape[1], self.mask
         if self.implementation == "cudnn":
             query_BLHK = _make_even(query_BLHK, 1)

@@ -10,6 +10,7 @@ from research.contract.errors import UserError
 from research.contract.fields import choice, number
 from research.networks.shared.options import depth, dim, dropout_rate
 from research.networks.shared.quantized import QUANTIZATIONS, RANGES, SCALES, SPLIT
+from research.networks.transformer import kernels
 
 ONLY_BESIDE_AN_ENCODER = {
     "decoder_layers": 0,
@@ -32,12 +33,9 @@ class TransformerOptions(networks.Network):
     layers have no biases beside those of the relative terms (Dai et al. 2019, section
     3.3).
 
-    `attention` chooses the implementation: "dense" has logits of all pairs in memory,
-    "interval" is a kernel for TPUs (`research.networks.transformer.kernel_attention`)
-    or for Hopper GPUs (`research.networks.transformer.hopper_attention`), "library" is
-    cuDNN's kernel on a GPU (`research.networks.transformer.library_attention`). Of the
-    kernels only the TPU's supports relative terms; cuDNN's supports neither T5's bias
-    nor dropout of attention weights. On other devices, for tests, "interval" interprets
+    `attention` chooses the kernel (research/networks/transformer/kernels): "dense" has
+    logits of all pairs in memory, "interval" is a kernel for TPUs or for Hopper GPUs,
+    "library" is cuDNN's on a GPU. On other devices, for tests, "interval" interprets
     the TPU's kernel and "library" is XLA's implementation. "auto" is "interval" on a
     TPU and on one Hopper GPU, and "library" on other GPUs, if it supports what these
     options need, else "dense".
@@ -107,8 +105,8 @@ class TransformerOptions(networks.Network):
     residual_dropout: float = dropout_rate(-1.0)  # of what a block adds to its input
     layer_dropout: float = dropout_rate(0.0)  # of whole layers, which a step skips for
     # all rows (LayerDrop, Fan et al. 2020), so that fewer layers do later
-    attention: str = choice("dense", ("auto", "dense", "interval", "library"))  # dense:
-    # all logits at once; interval: a kernel for TPUs, and one for Hopper without
+    attention: str = choice("dense", ("auto", *kernels.names()))  # dense: all
+    # logits at once; interval: a kernel for TPUs, and one for Hopper without
     # relative terms; library: cuDNN's, without these, T5's bias and attention_dropout;
     # auto: the kernel of TPUs or of one Hopper, cuDNN's on other GPUs, or dense
     quantization: str = choice("none", QUANTIZATIONS)  # int8: dense layers multiply
@@ -160,7 +158,8 @@ class TransformerOptions(networks.Network):
         self._check_positions()
         self._check_window()
         self._check_dropout()
-        self._check_attention()
+        if self.attention != "auto":
+            kernels.check_features(self.attention, self.attention_features)
 
     def _check_heads(self):
         if self.parallel_residual and self.norm_placement == "post":
@@ -268,30 +267,26 @@ class TransformerOptions(networks.Network):
                 f"not {self.position}"
             )
 
-    def _check_attention(self):
-        if self.attention != "auto" and (what := self.lacks(self.attention)):
-            raise UserError(
-                f"model.attention {self.attention} has no {what}; "
-                "set model.attention=dense"
-            )
-
-    def lacks(self, attention: str) -> str:
-        """What these options need and an implementation does not support, else ""."""
-        needs = {
-            "relative terms (model.position, model.token_type_encoding)": (
-                attention == "library" and self.has_relative_terms
-            ),
-            "dropout of distances (model.position_dropout_unit)": (
-                attention != "dense" and self.drops_distances
-            ),
-            "dropout of attention weights (model.attention_dropout)": (
-                attention == "library" and self.dropout_rate("attention") > 0
-            ),
-            "bias of relative positions (model.position, model.position_bias)": (
-                attention == "library" and self.has_position_bias
-            ),
+    @property
+    def attention_features(self) -> list[str]:
+        """Those of `kernels.FEATURES` that attention needs."""
+        needed = {
+            "relative": self.has_relative_terms,
+            "distance_dropout": self.drops_distances,
+            "dropout": self.dropout_rate("attention") > 0,
+            "bias": self.has_position_bias,
         }
-        return next((what for what, is_needed in needs.items() if is_needed), "")
+        return [name for name, is_needed in needed.items() if is_needed]
+
+    def kernel(self, inputs: kernels.AttentionInputs) -> kernels.Kernel:
+        """The kernel of attention with these inputs, see `kernels.choose_kernel`."""
+        return kernels.choose_kernel(
+            self.attention,
+            self.attention_features,
+            inputs,
+            self.key_width,
+            self.operand_dtype,
+        )
 
     def has_window(self, layer: int) -> bool:
         """Whether a layer of a stack has a window."""

@@ -41,13 +41,10 @@ def test_a_run_writes_what_it_measured(tmp_path, monkeypatch, capsys):
     assert dense["flops_per_second"] * dense["seconds"] == pytest.approx(
         12 * 2 * 8 * pairs
     )
-    assert (
-        interval["not_run"] == "a kernel for TPUs and Hopper" and library["seconds"] > 0
-    )
+    refusal = "model.attention interval runs on gpu or tpu, not cpu"
+    assert interval["not_run"].startswith(refusal) and library["seconds"] > 0
     text = (tmp_path / "speed.md").read_text()
-    assert (
-        text in capsys.readouterr().out and "| a kernel for TPUs and Hopper |" in text
-    )
+    assert text in capsys.readouterr().out and f"| {refusal}" in text
 
 
 @pytest.mark.parametrize("only", ["steps", "attention"])

@@ -8,7 +8,7 @@ import pytest
 from research import networks
 from research.contract import batch
 from research.networks.shared import dense_attention
-from research.networks.transformer import attention
+from research.networks.transformer import kernels
 from research.networks.transformer.one_stack import Transformer
 from tests.testing.compiled_apply import apply
 from tests.testing.interval_patterns import PATTERNS, draw_rows
@@ -354,8 +354,8 @@ def test_auto_is_the_kernel_of_the_platform_where_it_serves(
     platform, changes, expected, make_options, make_group, monkeypatch
 ):
     """Of a GPU that is not there cuDNN's, since it need not be a Hopper."""
-    monkeypatch.setattr(attention, "platform", lambda: platform)
+    monkeypatch.setattr(kernels, "platform", lambda: platform)
     options = make_options(attention="auto", **changes)
     group = make_group(1, 8)
-    inputs = attention.AttentionInputs(group, group, "general")
-    assert attention.choose_attention(options, inputs) == expected
+    inputs = dense_attention.AttentionInputs(group, group, "general")
+    assert options.kernel(inputs).attention == expected

@@ -1,4 +1,4 @@
-"""Attention by JAX's own function equals dense attention; on a GPU it is cuDNN's."""
+"""Attention by JAX's own function on a GPU is cuDNN's; laws/test_kernel.py has more."""
 
 import jax
 import jax.numpy as jnp
@@ -13,39 +13,10 @@ from research.networks.shared.dense_attention import (
     dense_attention,
     dense_mask,
 )
+from research.networks.transformer.kernels.cudnn import Kernel as cuDNN
 from research.networks.transformer.library_attention import library_mask
 from research.networks.transformer.one_stack import Transformer
 from research.program.flops import count_flops
-
-
-@pytest.mark.parametrize("pattern", ["full", "causal", "general"])
-def test_it_equals_dense_attention(pattern, make_group, assert_close):
-    """Values and gradients of packed, padded rows, and of the scored queries alone."""
-    random = np.random.default_rng(0)
-    segment = np.array([[1] * 3 + [2] * 4 + [0], [1] * 8], np.int32)
-    order = random.permuted(np.tile(np.arange(8, dtype=np.int32), (2, 1)), axis=1)
-    group = make_group(2, 8, segment=segment, rank=order, reach=order - 1)
-    inputs = AttentionInputs(group, group, pattern)
-    states = [np.float32(random.normal(size=(2, 8, 2, 4))) for _ in range(3)]
-    scored = np.array([[6, 7, 0], [1, 5, 4]], np.int32)
-
-    def both(attend, mask):
-        def total(query, key, value):
-            few = jnp.take_along_axis(query, scored[:, :, None, None], axis=1)
-            outputs = (
-                attend(query, key, value, mask),
-                attend(few, key, value, mask.at(scored)),
-            )
-            return sum(jnp.sum(jnp.sin(2 * out)) for out in outputs), outputs
-
-        return jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True)(*states)
-
-    def library(query, key, value, mask):
-        return mask.attend(query, key, value)
-
-    actual = both(library, library_mask(inputs, implementation="xla"))
-    assert_close(actual, both(dense_attention, dense_mask(inputs)))
-    assert not actual[0][1][0][0, 7].any(), "padding attends to nothing"
 
 
 @pytest.mark.parametrize("pattern", ["full", "causal"])
@@ -102,9 +73,7 @@ def test_odd_lengths_are_made_even_for_cudnn(
 
 def test_parameters_are_drawn_without_cudnn(make_options, make_group, monkeypatch):
     """JAX 0.11's batching rule refuses a mask that the layers of a `jax.vmap` share."""
-    monkeypatch.setattr(
-        "research.networks.transformer.attention.platform", lambda: "gpu"
-    )
+    monkeypatch.setattr("research.networks.transformer.kernels.platform", lambda: "gpu")
     monkeypatch.setattr(cudnn, "check_cudnn_version", lambda: 91100)
     network = Transformer(
         make_options(attention="library", dtype="bfloat16", layers=3), size=50
@@ -128,11 +97,11 @@ def test_parameters_are_drawn_without_cudnn(make_options, make_group, monkeypatc
 def test_what_cudnn_does_not_have_is_said_in_one_line(make_group, monkeypatch):
     monkeypatch.setattr(cudnn, "check_cudnn_version", lambda: 91100)
     group = make_group(1, 8)
-    mask = library_mask(AttentionInputs(group, group), implementation="cudnn")
+    inputs = AttentionInputs(group, group)
     for dtype, message in (("float32", "has no float32"), ("bfloat16", "head dim")):
         state = jnp.zeros((1, 8, 2, 4), dtype)  # a width of 4 is no multiple of 8
         with pytest.raises(UserError, match=f"model.attention library.*{message}"):
-            mask.attend(state, state, state)
+            cuDNN().mask(inputs, 4, dtype).attend(state, state, state)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,157 @@
+"""Kernels of attention: each says on which platforms it runs and what it supports.
+
+A module here defines a frozen dataclass `Kernel(kernels.Kernel)` without fields, which
+is found by listing the folder. `model.attention` is a kernel's `attention`, which
+kernels of several platforms may share. A module imports Pallas, which takes a second,
+where it makes a mask.
+"""
+
+import abc
+import functools
+from collections.abc import Collection
+from typing import Any, ClassVar
+
+import jax
+
+from research.contract.errors import UserError
+from research.contract.parts import Folder
+from research.networks.shared.dense_attention import AttentionInputs
+
+FOLDER = Folder("research.networks.transformer.kernels", "Kernel")
+
+FEATURES = {
+    "relative": "relative terms (model.position, model.token_type_encoding)",
+    "distance_dropout": "dropout of distances (model.position_dropout_unit)",
+    "dropout": "dropout of attention weights (model.attention_dropout)",
+    "bias": "bias of relative positions (model.position, model.position_bias)",
+}
+"""What only some kernels support -> its words in errors."""
+
+
+class Kernel(abc.ABC):
+    """The base of all kernels."""
+
+    attention: ClassVar[str]
+    """The value of `model.attention` that chooses it."""
+
+    platforms: ClassVar[tuple[str, ...]] = ()
+    """JAX's names of those that it is compiled for; (): every platform."""
+
+    is_interpreted: ClassVar[bool] = False
+    """Whether it runs, slowly, on platforms without a kernel of its `attention`."""
+
+    features: ClassVar[tuple[str, ...]] = ()
+    """Those of FEATURES that it supports."""
+
+    preference: ClassVar[int] = 0
+    """`model.attention` "auto" is the usable kernel for the platform that has the
+    highest; 0: never."""
+
+    def is_usable(self, inputs: AttentionInputs, head_width: int, dtype: str) -> bool:
+        """Whether "auto" may be this kernel, on one of its platforms."""
+        return True
+
+    @abc.abstractmethod
+    def mask(self, inputs: AttentionInputs, head_width: int, dtype: str) -> Any:
+        """The mask of all queries and keys, the same in every layer.
+
+        A mask has `attend` and `at`; `kernel_attention.IntervalMask` documents both.
+
+        Args:
+          dtype: of queries, keys and values.
+
+        Raises:
+          UserError: the kernel does not support these.
+        """
+
+
+@functools.cache
+def all_kernels() -> tuple[Kernel, ...]:
+    return tuple(FOLDER.part_class(name, "kernel")() for name in FOLDER.names())
+
+
+def names(platform: str = "") -> tuple[str, ...]:
+    """The values of `model.attention`: all, or "dense" and those that a platform has a
+    kernel of its own for."""
+    has = (k for k in all_kernels() if not platform or platform in k.platforms)
+    return tuple(sorted({"dense", *(kernel.attention for kernel in has)}))
+
+
+def platform() -> str:
+    """The platform of the mesh, whose devices need not be present; else JAX's."""
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    return jax.default_backend() if device is None else device.platform
+
+
+def kernel_for(attention: str, platform: str, *, interpret: bool = True) -> Kernel:
+    """The kernel that a value of `model.attention` means on a platform.
+
+    Args:
+      interpret: it may be one that is interpreted there.
+
+    Raises:
+      UserError: it has none there.
+    """
+    of_name = [kernel for kernel in all_kernels() if kernel.attention == attention]
+    compiled = [kernel for kernel in of_name if platform in kernel.platforms]
+    others = [k for k in of_name if not k.platforms or k.is_interpreted * interpret]
+    if found := compiled or others:
+        return found[0]
+    runs_on = " or ".join(sorted({p for kernel in of_name for p in kernel.platforms}))
+    raise UserError(
+        f"model.attention {attention} runs on {runs_on}, not {platform}; set "
+        "model.attention=dense"
+    )
+
+
+def choose_kernel(
+    attention: str,
+    features: Collection[str],
+    inputs: AttentionInputs,
+    head_width: int,
+    dtype: str,
+) -> Kernel:
+    """The kernel of the platform; for "auto" a usable one, else "dense".
+
+    Args:
+      features: those of FEATURES that are needed.
+
+    Raises:
+      UserError: the platform has none of this name, or it lacks a feature.
+    """
+    here = platform()
+    if attention != "auto":
+        kernel = kernel_for(attention, here)
+        check_features(attention, features, [kernel], f" on {here}")
+        return kernel
+    usable = [
+        kernel
+        for kernel in all_kernels()
+        if kernel.preference and here in kernel.platforms
+        if not {*features} - {*kernel.features}
+        if kernel.is_usable(inputs, head_width, dtype)
+    ]
+    dense = kernel_for("dense", here)
+    return max(usable, key=lambda kernel: kernel.preference, default=dense)
+
+
+def check_features(
+    attention: str,
+    features: Collection[str],
+    kernels: Collection[Kernel] | None = None,
+    where: str = "",
+) -> None:
+    """Checks that one of some kernels, by default all of a name, supports features.
+
+    Raises:
+      UserError: none does.
+    """
+    if kernels is None:
+        kernels = [kernel for kernel in all_kernels() if kernel.attention == attention]
+    supported = {name for kernel in kernels for name in kernel.features}
+    for name in FEATURES:
+        if name in features and name not in supported:
+            raise UserError(
+                f"model.attention {attention}{where} has no {FEATURES[name]}; set "
+                "model.attention=dense"
+            )

@@ -1,0 +1,27 @@
+"""cuDNN's kernel on a GPU, by JAX's function."""
+
+from dataclasses import dataclass
+
+from research.contract.errors import UserError
+from research.networks.transformer import kernels
+from research.networks.transformer.library_attention import library_mask
+
+
+@dataclass(frozen=True)
+class Kernel(kernels.Kernel):
+    """Supports bfloat16 and, everywhere, head widths up to 128 that 8 divides."""
+
+    attention = "library"
+    platforms = ("gpu",)
+    preference = 1
+
+    def is_usable(self, inputs, head_width, dtype):
+        return head_width <= 128 and head_width % 8 == 0 and dtype == "bfloat16"
+
+    def mask(self, inputs, head_width, dtype):
+        if dtype != "bfloat16":
+            raise UserError(
+                f"model.attention library on a GPU has no {dtype}; set "
+                "model.dtype=bfloat16 or model.attention=dense"
+            )
+        return library_mask(inputs, implementation="cudnn")
