@@ -32,8 +32,9 @@ RowSelection = slice | np.ndarray
 class Source(Protocol):
     """Gives rows of a batch by number: text, a seqio task or saved batches."""
 
-    num_examples: int | None
-    """N, of an epoch; None if it is not known before they are read."""
+    @property
+    def num_examples(self) -> int | None:
+        """N, of an epoch; None if it is not known before they are read."""
 
     fingerprint: str
     """Hash of the data that the rows are made from."""

@@ -17,7 +17,7 @@ import numpy as np
 from research.contract.errors import UserError
 from research.evaluation.sentence_scores import Scorer
 from research.generation import samplers
-from research.generation.text import first_error
+from research.generation.text import all_or_error
 from research.interop.huggingface.generation_config import FIELDS
 
 MAX_NEW_TOKENS = 256
@@ -135,7 +135,7 @@ def _generate(
     found = []
     answers = model.generate_each(contexts, length=length, **chosen)
     if any(map(str.strip, contexts)) and all(isinstance(a, UserError) for a in answers):
-        first_error(answers)
+        all_or_error(answers)
     stops = options.get("until") or []
     for answer in answers:
         if isinstance(answer, UserError):

@@ -1,6 +1,6 @@
 """A run's network as a function from prompts to texts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -101,7 +101,7 @@ def _texts(row: Written) -> list[Text]:
     ]
 
 
-def check_written(texts: list[Text]) -> None:
+def check_written(texts: Sequence[Text]) -> None:
     """Raises UserError: none of a prompt's texts has a probability above 0."""
     if all(text.log_prob == -np.inf for text in texts):
         raise UserError(

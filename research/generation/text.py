@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -121,11 +121,17 @@ def caught(function: Callable[..., Any], *args: Any) -> Any:
         return error
 
 
-def first_error(answers: Sequence[Any]) -> None:
-    """Raises the first UserError among the answers, if there is one."""
+T = TypeVar("T")
+
+
+def all_or_error(answers: Sequence[T | UserError]) -> list[T]:
+    """The answers; raises the first UserError among them, if there is one."""
+    found = []
     for answer in answers:
         if isinstance(answer, UserError):
             raise answer
+        found.append(answer)
+    return found
 
 
 def encode_prompt(vocabulary: Vocabulary, text: str) -> list[int]:

@@ -25,14 +25,16 @@ from research.interop.huggingface.export import Network, write_network
 from research.interop.huggingface.restore import DISCRIMINATOR, GENERATOR
 from research.interop.partial_restore import load_on_host
 from research.networks.shared.quantized import RANGES, SCALES
+from research.networks.transformer import transformer
 from research.networks.transformer.electra import generator_options
+from research.networks.transformer.options import TransformerOptions
 from research.objectives.tasks.task_input import ENCODER_FORMATS, HEADS, Task
 from research.program.restored import run_checkpoint, run_vocabulary
 from research.record.metric_writer import BEST_STEP, latest_metrics, read_metrics
 from research.use.babylm.checkpoints import run_revisions
 
 CARD = "README.md"
-WITHOUT_INTEGERS = {
+WITHOUT_INTEGERS: dict[str, Any] = {
     "quantization": "none",
     "quantization_scale": SCALES[0],
     "quantization_range": RANGES[0],
@@ -97,9 +99,9 @@ def export_run(
         steps = finished_steps(folder)
         checkpoints = {f"step_{step}": folder / str(step) for step in steps}
     if revisions:
-        steps, _ = run_revisions(workdir)
+        of_words, _ = run_revisions(workdir)
         folder = workdir / FOLDER
-        checkpoints = {name: folder / str(step) for name, step in steps.items()}
+        checkpoints = {name: folder / str(step) for name, step in of_words.items()}
     lines = []
     with new_folder(to) as unfinished:
         for name, checkpoint in checkpoints.items():
@@ -110,14 +112,18 @@ def export_run(
 
 
 def _export(
-    workdir: epath.Path, checkpoint: epath.Path, to: Path, config: dict, licence: str
+    workdir: epath.Path,
+    checkpoint: epath.Path,
+    to: Path,
+    config: dict[str, Any],
+    licence: str,
 ) -> dict[str, list[str]]:
     """Writes the networks of a checkpoint; subfolder -> lines of `write_network`."""
     saved = load_on_host(checkpoint, "params", "facts")
     data = config["data"]
     vocabulary = run_vocabulary(workdir, data)
     options = networks.from_config(config["model"])
-    if options.name != "transformer":
+    if not isinstance(options, transformer.Network):
         raise UserError(f"Hugging Face has no model for model.network={options.name}")
     kind, scales = options.quantization, options.quantization_scale
     if kind != "none":
@@ -160,7 +166,7 @@ def _unknown_input(objective: Task, width: int) -> str:
     return ""
 
 
-def _check_task(objective: Task, options: networks.Network) -> None:
+def _check_task(objective: Task, options: transformer.Network) -> None:
     """Raises UserError: Hugging Face's classes would compute something else."""
     wrong = _unknown_input(objective, options.width)
     head = getattr(objective, "head", "")
@@ -189,7 +195,7 @@ def _check_task(objective: Task, options: networks.Network) -> None:
 
 def exported_networks(
     config: Mapping[str, Any],
-    options: networks.Network,
+    options: transformer.Network,
     params: Mapping[str, np.ndarray],
     vocabulary: Vocabulary,
     labels: tuple[str, ...] = (),
@@ -228,22 +234,23 @@ def exported_networks(
             problem = PROBLEM_TYPES.get(objective.predicts, "")
         if problem == "regression":
             out = {p for p in params if p.startswith("head_label/out/")}
-            scale = np.float32(objective.label_scale)
-            params = params | {path: params[path] * scale for path in out}
+            scale = np.float32(objective.field_values["label_scale"])
+            params = {**params, **{path: params[path] * scale for path in out}}
         head = HEADS.get(getattr(objective, "head", ""), "")
         pool = getattr(objective, "pool", "token")
         rest = vocabulary.vocab, prefers, labels, problem, head, pool
         return {"": Network(options, params, pattern, *rest)}
     discriminator, generator = part(DISCRIMINATOR), part(GENERATOR)
-    tied = SHARED_WITH_GENERATOR[objective.tie]
+    fields = objective.field_values
+    tied = SHARED_WITH_GENERATOR[fields["tie"]]
     generator |= {p: x for p, x in discriminator.items() if tied and p.startswith(tied)}
-    narrow = options
-    if objective.tie != "all":
-        narrow = generator_options(options, objective.generator_size)
-    rest = "full", vocabulary.vocab, ("electra",)
+    narrow: TransformerOptions = options
+    if fields["tie"] != "all":
+        narrow = generator_options(options, fields["generator_size"])
+    shared = "full", vocabulary.vocab, ("electra",)
     return {
-        DISCRIMINATOR: Network(options, discriminator, *rest),
-        GENERATOR: Network(narrow, generator, *rest),
+        DISCRIMINATOR: Network(options, discriminator, *shared),
+        GENERATOR: Network(narrow, generator, *shared),
     }
 
 

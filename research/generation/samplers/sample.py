@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from research.contract.fields import described, number
 from research.generation.samplers.shared.draws import (
@@ -24,9 +25,9 @@ class Sampling(NamedTuple):
     See the fields of `Sampler` of these names.
     """
 
-    temperature: jax.Array  # [R] float32; 0: the most probable token
-    top_p: jax.Array  # [R] float32, above 0
-    seed: jax.Array  # [R] int32
+    temperature: jax.Array | np.ndarray  # [R] float32; 0: the most probable token
+    top_p: jax.Array | np.ndarray  # [R] float32, above 0
+    seed: jax.Array | np.ndarray  # [R] int32
 
 
 @dataclass(frozen=True, kw_only=True)

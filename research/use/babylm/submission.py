@@ -104,6 +104,7 @@ class Submission:
                 results.setdefault(MAIN, {})[task_name] = result
                 self._say(MAIN, task_name, result)
         if self._has_glue:
+            assert self._finetune is not None
             at = self.folder / MAIN / "finetune"
             names_of = [name for name in self._chosen if name in GLUE]
             rows = self.data / FULL / self.tasks["glue"].full
@@ -150,8 +151,9 @@ class Submission:
     @property
     def _has_glue(self) -> bool:
         glue = self.tasks.get("glue")
-        asked = self._finetune and glue
-        return bool(asked) and (self.data / FULL / glue.full).is_dir()
+        if not (self._finetune and glue):
+            return False
+        return (self.data / FULL / glue.full).is_dir()
 
     def _evaluate(self, revision: str, task_name: str, dataset: str) -> Result:
         """The number of a task at a revision, computed or read."""

@@ -112,11 +112,11 @@ class Augmenter:
                     counts["by_vectors" if near else "without"] += 1
                 found[number].append(Word(begin, end, near))
         for (number, at), tokens in zip(places, self._filled(rows), strict=True):
-            word = found[number][at]
-            spelled = texts[number][word.begin : word.end]
+            old = found[number][at]
+            spelled = texts[number][old.begin : old.end]
             near = [_as(spelled, other) for other in tokens]
             counts["by_model" if near else "without"] += 1
-            found[number][at] = word._replace(candidates=near)
+            found[number][at] = old._replace(candidates=near)
         kept = [[word for word in words if word.candidates] for words in found]
         return kept, Counts(**counts)
 
@@ -124,7 +124,9 @@ class Augmenter:
         """Whether the mask is within the positions that are read."""
         return masked.index(self._vocabulary.vocab.mask_id) < self._length - 3
 
-    def _filled(self, rows: Sequence[tuple[list, list]]) -> Iterator[list[str]]:
+    def _filled(
+        self, rows: Sequence[tuple[list[int], list[int]]]
+    ) -> Iterator[list[str]]:
         """The words that the model has for the mask of each row."""
         by_width: dict[int, list[int]] = {}
         room = self._length - 3  # beside special tokens

@@ -22,7 +22,7 @@ from research.evaluation.word_vectors import WordVectors
 from research.generation.fill import Candidate, check_length, make_fill
 from research.generation.rows import map_rows
 from research.generation.samplers import make_sampler
-from research.generation.text import NewText, caught, first_error, make_writer
+from research.generation.text import NewText, all_or_error, caught, make_writer
 from research.metrics import Item
 from research.objectives.layout import input_format
 from research.objectives.layout.prompt import pad_rows
@@ -238,12 +238,14 @@ class LanguageModel:
         objective = self.run.objective
         constants = self.run.input_constants(objective, self.needs)
 
-        def states(net, group):
+        def states(net: networks.BoundNetwork, group: Mapping[str, Any]) -> jax.Array:
             net = objective.text_encoder(net)
             return net.encode(group).states if self._has_encoder else net.states(group)
 
         @jax.jit
-        def with_constants(params, constants, arrays):
+        def with_constants(
+            params: Any, constants: Mapping[str, Any], arrays: Mapping[str, Any]
+        ) -> jax.Array:
             group = objective.read_constants(input_group(arrays), constants)
             fn = functools.partial(states, group=input_group(group))
             states_BLD = networks.apply(self.run.network, params, fn)
@@ -261,7 +263,9 @@ class LanguageModel:
         row = [*before, *token[:room].tolist(), *after] or [vocabulary.vocab.unk_id]
         return row, len(token) > room
 
-    def _arrays(self, rows: Sequence[Sequence[int]], pool: str) -> dict:
+    def _arrays(
+        self, rows: Sequence[Sequence[int]], pool: str
+    ) -> dict[str, np.ndarray]:
         """The network's inputs [B, L], and how much each position counts.
 
         L is one of few lengths, so that few shapes are compiled.
@@ -292,9 +296,7 @@ class LanguageModel:
           UserError: the objective predicts no masked tokens, the model has no readout,
             a text is too long or has no mask, or `texts` is no list of texts.
         """
-        filled = self.fill_each(texts, top_k)
-        first_error(filled)
-        return filled
+        return all_or_error(self.fill_each(texts, top_k))
 
     def fill_each(
         self, texts: Sequence[str], top_k: int = 5
@@ -369,9 +371,7 @@ class LanguageModel:
             has no readout, a prompt is empty, or `prompts` is no list of texts.
         """
         prompts = as_texts("prompts", prompts)
-        texts = self._writer(options)(prompts)
-        first_error(texts)
-        return texts
+        return all_or_error(self._writer(options)(prompts))
 
     def generate_each(
         self, prompts: Sequence[str], *, length: int = 0, **options: Any
@@ -385,7 +385,9 @@ class LanguageModel:
         check_whole("length", length, 0)
         return self._writer(options, length)(prompts)
 
-    def _writer(self, options: Mapping[str, Any], length: int = 0) -> Callable:
+    def _writer(
+        self, options: Mapping[str, Any], length: int = 0
+    ) -> Callable[[Sequence[str]], list[list[NewText] | UserError]]:
         """The `make_writer` of these options, made once."""
         self.check_readout()
         try:
@@ -412,7 +414,7 @@ class LanguageModel:
         return predictor.predict(examples)
 
     @property
-    def _parts(self) -> tuple:
+    def _parts(self) -> tuple[Any, ...]:
         """What `research.generation` makes its functions of."""
         run = self.run
         return run.objective, run.network, run.params, run.vocabulary.vocab, run.mesh

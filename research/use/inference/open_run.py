@@ -4,7 +4,7 @@ import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from etils import epath
 
 from research import networks, objectives
 from research.checkpoints.checkpoint import as_tree, path_name
+from research.config.config import Config
 from research.config.identity import read_run_config
 from research.contract.batch import ArraySpec, VocabInfo
 from research.contract.errors import UserError, unknown
@@ -45,7 +46,7 @@ from research.program.restored import RestoredRun, run_checkpoint, run_vocabular
 from research.program.setup import zero_batch
 from research.use.inference.language_model import LanguageModel
 
-OBJECTIVES = {
+OBJECTIVES: dict[str, tuple[str, dict[str, Any]]] = {
     "full": ("mlm", {}),
     "causal": ("lm", {}),
     "general": ("plm", {"format": "pair"}),
@@ -193,7 +194,7 @@ def _open_folder(
 
 def _folder_objective(
     model: restore.Model, max_length: int, vocab: VocabInfo, any_start: bool
-) -> Any:
+) -> objectives.Objective:
     """What a model was trained by, as far as its family and its files tell.
 
     Raises:
@@ -208,12 +209,13 @@ def _folder_objective(
     start = None if is_free else decoder_start(model.path, model.config)
     if start is None:
         return own
-    starts = {}
+    starts: dict[int, objectives.Objective] = {}
     others = (
         objectives.make_objective(OTHER, format=each, target_length=max_length)
         for each in OTHER_FORMATS
     )
     for each in (own, *others):
+        assert each.prompt is not None
         prompt = each.prompt([[int(vocab.ordinary_ids[0])]], vocab)
         starts.setdefault(int(prompt.group["token"][0, 0]), each)
     if start not in starts:
@@ -227,7 +229,9 @@ def _folder_objective(
 def _task_fields(model: restore.Model, task: str) -> dict[str, Any]:
     """The fields of the objective of a task that compute what a model's class does."""
     own = restore.head_keys(model, task)
-    fields = {key.removeprefix("objective."): value for key, value in own.items()}
+    fields: dict[str, Any] = {
+        key.removeprefix("objective."): value for key, value in own.items()
+    }
     fields["format"] = _task_format(model)
     head = model.family.head_activation
     if head == "gelu_norm" or task in ("sequence_classification", "multiple_choice"):
@@ -277,16 +281,16 @@ def _in_order(
 
 
 def _folder_specials(
-    objective: Any, options: networks.Network, vocab: VocabInfo
+    objective: objectives.Objective, options: transformer.Network, vocab: VocabInfo
 ) -> Specials:
     """Those of the objective that the model has; of T5's encoder alone, T5's."""
-    before, after, *others = objective.specials(vocab)
-    if options.position == "t5":
-        before = ()
+    specials = objective.specials(vocab)
+    before = () if options.position == "t5" else specials.before
     before, after = (
-        tuple(token for token in side if token < vocab.size) for side in (before, after)
+        tuple(token for token in side if token < vocab.size)
+        for side in (before, specials.after)
     )
-    return Specials(before, after, *others)
+    return specials._replace(before=before, after=after)
 
 
 def _task_format(model: restore.Model) -> str:
@@ -341,18 +345,18 @@ def _with_recipe(model: LanguageModel, recipe: Recipe) -> LanguageModel:
 
 
 def _language_model(
-    objective: Any,
+    objective: objectives.Objective,
     needs: networks.Needs,
     specials: Specials,
-    network: Any,
+    network: networks.Module,
     params: Any,
-    vocabulary: Any,
+    vocabulary: Vocabulary,
     data: DataOptions,
     step: int,
     missing: tuple[str, ...] = (),
 ) -> LanguageModel:
     run = RestoredRun(
-        config=SimpleNamespace(data=data),
+        config=cast(Config, SimpleNamespace(data=data)),  # texts need no more
         objective=objective,
         network=network,
         params=jax.tree.map(jnp.asarray, params),
@@ -369,6 +373,7 @@ def _resize(vocab: VocabInfo, rows: int) -> VocabInfo:
     Ids behind them are of special tokens that the model does not have; rows behind the
     vocabulary are of no token.
     """
+    assert vocab.lowercase_ids is not None
     common = min(rows, vocab.size)
     special, lowercase = np.ones(rows, bool), np.arange(rows, dtype=np.int32)
     special[:common] = vocab.is_special[:common]
@@ -388,22 +393,26 @@ def _with_config_ends(
 ) -> VocabInfo:
     """The vocabulary of a causal model, whose bos and eos, where they have none of the
     spellings that are known, are those of config.json; eos alone is both (GPT-2)."""
-    special = vocab.is_special.copy()
+    special, ends = vocab.is_special.copy(), dict[str, Any]()
     for name in ("bos_id", "eos_id"):
         given = config.get(name.replace("_", "_token_"))
-        own, *_ = [*given, None] if isinstance(given, list) else [given]
-        known = type(own) is int and 0 <= own < min(vocab.size, len(is_control))
-        if getattr(vocab, name) >= vocab.size and known and is_control[own]:
-            vocab, special[own] = vocab._replace(**{name: own}), True
+        own = given[0] if isinstance(given, list) and given else given
+        if type(own) is not int or not 0 <= own < min(vocab.size, len(is_control)):
+            continue
+        if getattr(vocab, name) >= vocab.size and is_control[own]:
+            ends[name], special[own] = own, True
+    vocab = vocab._replace(**ends)
     if vocab.bos_id >= vocab.size > vocab.eos_id:
         vocab = vocab._replace(bos_id=vocab.eos_id)
     return vocab._replace(is_special=special)
 
 
-def _shapes(objective: Any, network: Any, length: int) -> dict[str, tuple[int, ...]]:
+def _shapes(
+    objective: objectives.Objective, network: networks.Module, length: int
+) -> dict[str, tuple[int, ...]]:
     """The shapes of the parameters that the objective's loss uses, by their paths."""
 
-    def loss(net: Any) -> Any:
+    def loss(net: networks.BoundNetwork) -> Any:
         spec = objective.batch_spec(length) | {"example": ArraySpec(())}
         batch = zero_batch(spec, 1) | {"carry": None}
         return objective.loss(net, batch, jax.random.key(0))[0]

@@ -112,8 +112,15 @@ class Predictor:
             stream = build_stream(*parts, data.separator)
             index = build_index(stream, spec, data.stride, Path(folder))
             rates = {corpus.name: 1.0}
-            options = {"length": length, "seed": 0, "rates": rates, "batch_size": BATCH}
-            source = TextSource([index], objective, self._vocab, **options)
+            source = TextSource(
+                [index],
+                objective,
+                self._vocab,
+                length=length,
+                seed=0,
+                rates=rates,
+                batch_size=BATCH,
+            )
             pipeline = Pipeline(source, BATCH)
             predicted = [
                 jax.device_get(self._compiled(run.params, batch | self._constants))
@@ -144,20 +151,21 @@ class Predictor:
         data = self._run.config.data
         changes = {"fields": fields, "label": label}
         own = {name: value for name, value in changes.items() if value}
-        named = {name: "" for name in ("corpus", "train", "valid", "split", "task")}
+        named: dict[str, Any] = {
+            name: "" for name in ("corpus", "train", "valid", "split", "task")
+        }
         named |= {"test": file, "eval_split": "test", "mixture": {}, "reader": "native"}
         options = dataclasses.replace(data, **named | own)
         (corpus,) = split_corpora(options, self._run.objective, "test")
         return self.predict_corpus(corpus)
 
     def _document(self, number: int, example: Example) -> Document:
-        is_text = isinstance(example, str)
-        if not is_text and not isinstance(example, Sequence):
+        if not isinstance(example, Sequence):
             raise UserError(
                 f"example {number} is of type {type(example).__name__}; it must be a "
                 "text, or a list of texts"
             )
-        parts = [example] if is_text else [*example]
+        parts = [example] if isinstance(example, str) else [*example]
         for part in parts:
             if not isinstance(part, str) or not part.strip():
                 raise UserError(f"example {number}: {part!r:.40} is blank or no text")
@@ -197,13 +205,13 @@ class Predictor:
     def _written(self, documents: Sequence[Document]) -> list[Item]:
         """What the model writes for the first part of each document."""
         prompts = [each.text[: (*each.starts, None)[0]].strip() for each in documents]
-        objective = self._run.objective
+        fields = self._run.objective.field_values
         written = self.model.generate(
             prompts,
-            method="beam" if objective.beams > 1 else "greedy",
-            beams=objective.beams,
-            length_penalty=objective.length_penalty,
-            max_tokens=objective.max_new_tokens,
+            method="beam" if fields["beams"] > 1 else "greedy",
+            beams=fields["beams"],
+            length_penalty=fields["length_penalty"],
+            max_tokens=fields["max_new_tokens"],
         )
         return [
             Item(document.id, texts[0].text, None, None, (prompt,))

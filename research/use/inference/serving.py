@@ -1,7 +1,7 @@
 """What a server does with models, in shapes that are compiled before it is asked."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,11 +54,11 @@ def embedder(model: LanguageModel) -> tuple[Encode, Encode]:
 
 def span_function(
     reader: SpanReader,
-) -> Callable[[Sequence[QuestionInContext]], list[list[dict]]]:
+) -> Callable[[Sequence[QuestionInContext]], list[list[dict[str, Any]]]]:
     """Questions about contexts -> Hugging Face's question-answering results: the best
     span, with its probability beside no answer."""
 
-    def read(asked: Sequence[QuestionInContext]) -> list[list[dict]]:
+    def read(asked: Sequence[QuestionInContext]) -> list[list[dict[str, Any]]]:
         spans = reader.read([(each.question, [each.context]) for each in asked])
         results = []
         for each, own in zip(asked, spans, strict=True):

@@ -4,16 +4,19 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
 
 from research import networks
-from research.contract.batch import empty_examples
+from research.contract.batch import Batch, empty_examples
 from research.contract.errors import UserError
 from research.data.rows.packing.windows import windows
 from research.data.tokenize.token_offsets import TokenOffsets, token_offsets
+from research.objectives.tasks.question_answering import (
+    Objective as QuestionAnswering,
+)
 from research.predictions import answer_spans
 from research.use.inference.language_model import LanguageModel
 
@@ -57,7 +60,8 @@ class SpanReader:
                 "is a run of question_answering, or hf:DIR of a class "
                 "...ForQuestionAnswering"
             )
-        self._run, self._objective = run, run.objective
+        self._run = run
+        self._objective = cast(QuestionAnswering, run.objective)  # it predicts spans
         widest = min(MAX_WIDTH, run.config.data.length)
         self._widths = (*(width for width in WIDTHS if width < widest), widest)
         if self._room(widest) < 2:
@@ -134,7 +138,9 @@ class SpanReader:
                 for at, number in enumerate(group):
                     position, size = arrays["context"][at].tolist()
                     said[number] = answer_spans.Window(
-                        *(arrays[name][at] for name in ("start", "end", "score")),
+                        start=arrays["start"][at],
+                        end=arrays["end"][at],
+                        score=arrays["score"][at],
                         null=float(arrays["null"][at]),
                         position=position,
                         first=rows[number].first,
@@ -161,7 +167,7 @@ class SpanReader:
     def _compiled(self) -> Any:
         """(params, batch) -> predictions of the batch."""
 
-        def predict(params, batch):
+        def predict(params: Any, batch: Batch) -> dict[str, Any]:
             fn = functools.partial(self._objective.predictions, batch=batch)
             return networks.apply(self._run.network, params, fn)
 

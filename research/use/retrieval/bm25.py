@@ -54,12 +54,14 @@ class BM25:
         """The weight of a term; of one that no text has, the largest."""
         count = 0
         for number in self._ids([term]):
+            assert self._index is not None
             first, last = self._index.scores["indptr"][number : number + 2]
             count = int(last - first)
         return math.log(1 + (self.num_texts - count + 0.5) / (count + 0.5))
 
     def scores(self, question: str) -> np.ndarray:
         """[N] float32: 0 where a text has no term of the question."""
-        if ids := self._ids(terms(question)):
+        ids = self._ids(terms(question))
+        if self._index and ids:
             return self._index.get_scores_from_ids(ids)
         return np.zeros(self.num_texts, np.float32)

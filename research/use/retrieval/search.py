@@ -59,6 +59,7 @@ class Index:
         if method != "vectors":
             rankings.append(_best(self.words.scores(question), depth, above=0.0))
         if method != "words":
+            assert self.encode is not None
             scores_N = self.vectors @ self.encode([question])[0]
             rankings.append(_best(scores_N, depth))
         found = rankings[0] if len(rankings) == 1 else fuse(rankings)
