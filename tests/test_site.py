@@ -1,7 +1,6 @@
 """The pages of the site: their links lead somewhere, the reference has every key and
 every public name."""
 
-import dataclasses
 import importlib
 import inspect
 import posixpath
@@ -12,6 +11,7 @@ import pytest
 from experiments.studies import python_reference, site_pages
 from research.config import sections
 from research.contract.errors import UserError
+from research.contract.parts import key_fields
 from research.objectives.mlm import mlm
 
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -53,15 +53,16 @@ def test_every_page_is_in_the_site_and_every_link_leads_to_one(pages):
 
 def test_the_reference_has_every_key_with_what_it_means(pages):
     text = pages[site_pages.REFERENCE]
-    for cls in (*sections.SECTIONS.values(), mlm.Objective):
-        for field in dataclasses.fields(cls):
-            assert f"| `{field.name}` | `" in text, field.name
-    assert (
-        "| `held_out` | `0.02` | fraction of documents in valid, and the same" in text
-    )
-    assert (
-        "## model: transformer" in text and "| `qk_norm` | `False` | a norm of" in text
-    )
+    for name, cls in {**sections.SECTIONS, "objective": mlm.Objective}.items():
+        for field in key_fields(cls):
+            key = f"{name}.{field.name}" if name else field.name
+            assert f"| `{key}` | `" in text, key
+    held_out = "| `data.held_out` | `0.02` | at least 0, below 0.5 | fraction of doc"
+    assert held_out in text
+    assert "## model.network=transformer" in text
+    assert "| `model.qk_norm` | `False` |  | a norm of" in text
+    rows = (line for line in text.splitlines() if line.startswith("| `"))
+    assert all(line.replace("\\|", "").count("|") == 5 for line in rows)
 
 
 def test_every_public_name_has_a_docstring_and_is_in_the_reference(pages):

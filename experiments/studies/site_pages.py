@@ -8,27 +8,17 @@ a config with its default and the comment of its line, and the public functions 
 classes (experiments/studies/python_reference.py).
 """
 
-import ast
-import dataclasses
 import functools
-import inspect
-import io
 import json
 import posixpath
 import re
 import shutil
 import sys
-import tokenize
-from collections.abc import Iterator
 from pathlib import Path
 
 from experiments.studies import python_reference
-from research import objectives
-from research.config import sections
+from launch import key_docs
 from research.contract.errors import UserError
-from research.data.read.formats import FORMATS
-from research.optimize.rules import OPTIMIZERS
-from research.optimize.schedules import SCHEDULES
 
 ROOT = Path(__file__).parents[2]
 NAV = {
@@ -180,65 +170,18 @@ def reference() -> str:
         "and schedule has keys of its own: a run has those of the ones it chooses.",
         "",
     ]
-    for name, cls in sections.SECTIONS.items():
-        lines += [f"## {name or 'outside all sections'}", "", *_table(cls)]
-    parts = [
-        ("objective", name, objectives.objective_class(name))
-        for name in objectives.names()
-    ]
-    for section, folder in (
-        ("model", sections.NETWORKS),
-        ("optimizer", OPTIMIZERS),
-        ("optimizer.schedule", SCHEDULES),
-    ):
-        parts += [(section, n, folder.part_class(n, section)) for n in folder.names()]
-    for section, name, cls in parts:
-        if rows := _table(cls):
-            lines += [f"## {section}: {name}", "", *rows]
-    lines += [f"Formats (`data.format`): {', '.join(FORMATS.names())}.", ""]
+    for title, found in key_docs.all_keys().items():
+        lines += [f"## {title}", "", "| key | default | legal | |", "|---|---|---|---|"]
+        lines += [
+            f"| `{key.name}` | `{key.default}` | {key.legal} | {_cell(key.meaning)} |"
+            for key in found
+        ]
+        lines.append("")
     return "\n".join(lines)
 
 
-def _table(cls: type) -> list[str]:
-    """The keys of a class and of those that it inherits from."""
-    owners = [each for each in reversed(cls.__mro__) if dataclasses.is_dataclass(each)]
-    found = {key[0]: key for owner in owners for key in keys(owner)}
-    rows = [
-        f"| `{name}` | `{value}` | {text} |" for name, value, text in found.values()
-    ]
-    if not rows:
-        return []
-    return ["| key | default | |", "|---|---|---|", *rows, ""]
-
-
-def keys(cls: type) -> Iterator[tuple[str, str, str]]:
-    """Name, default and comment of the keys that a class declares itself."""
-    source = inspect.cleandoc("\n" + inspect.getsource(cls))
-    body = ast.parse(source).body[0].body
-    declared = [node for node in body if isinstance(node, ast.AnnAssign) and node.value]
-    comments = {
-        token.start[0]: token.string.lstrip("# ").strip()
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT
-    }
-    ends = [node.lineno for node in body[1:]] + [len(source.splitlines()) + 1]
-    end_of = dict(zip(body, ends, strict=True))
-    for node in declared:
-        if "ClassVar" in ast.unparse(node.annotation):
-            continue
-        own = (comments.get(n, "") for n in range(node.lineno, end_of[node]))
-        text = " ".join(filter(None, own)).replace("|", "\\|")
-        yield node.target.id, _default(node.value), text
-
-
-def _default(node: ast.expr) -> str:
-    """The default in the source of a field: that of a call is its first argument."""
-    if isinstance(node, ast.Call):
-        factory = [k.value for k in node.keywords if k.arg == "default_factory"]
-        if factory:
-            return {"list": "[]", "dict": "{}"}.get(ast.unparse(factory[0]), "...")
-        return ast.unparse(node.args[0]) if node.args else "..."
-    return ast.unparse(node)
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

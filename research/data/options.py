@@ -20,9 +20,10 @@ class DataOptions:
     corpus: str = free_text("embedded")  # embedded | docstrings | files, a folder or a
     # glob of .txt, .jsonl, .tsv (parallel text), each also as .gz and .zst |
     # tfds:NAME, or tfds:NAME/split=SPLIT; documents belong to splits by their hash
-    train: str = free_text("")  # files of this split alone, or tfds:NAME, whose own
-    valid: str = free_text("")  # split it is: in place of data.corpus and its hash
-    test: str = free_text("")  # split
+    train: str = free_text("")  # files of the training split, or tfds:NAME: its own
+    # split of that name; in place of data.corpus, whose splits are by hash
+    valid: str = free_text("")  # files of the validation split, or tfds:NAME
+    test: str = free_text("")  # files of the test split, or tfds:NAME
     split: str = free_text("")  # fractions of data.train in train, valid and test, as
     # in 0.8,0.1,0.1: by the hash of a text, so that equal texts are in one part. A
     # split with files of its own has 0. "": data.train is all for training

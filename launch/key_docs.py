@@ -1,0 +1,104 @@
+"""The keys of a config: defaults, legal values, and the comments of their lines."""
+
+import ast
+import dataclasses
+import functools
+import inspect
+import io
+import tokenize
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from research import objectives
+from research.config.sections import NETWORKS, SECTIONS
+from research.contract.parts import Folder, default_of, key_fields
+from research.data.read.formats import FORMATS
+from research.optimize.rules import OPTIMIZERS
+from research.optimize.schedules import SCHEDULES
+
+PARTS = {
+    "model.network": NETWORKS,
+    "optimizer.name": OPTIMIZERS,
+    "optimizer.schedule": SCHEDULES,
+    "data.format": FORMATS,
+}
+"""Key that chooses a part -> its folder; objectives are chosen by objective.name."""
+BOUNDS = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
+
+
+class Key(NamedTuple):
+    """What is known of a config key."""
+
+    name: str  # such as train.steps
+    default: str
+    legal: str  # such as "at least 1" or "adamw, lamb"; "": its type alone
+    meaning: str
+
+
+def all_keys() -> dict[str, list[Key]]:
+    """Title -> keys: of the sections, then of each part that has keys of its own."""
+    found = {
+        name or "outside all sections": keys_of(cls, f"{name}." if name else "")
+        for name, cls in SECTIONS.items()
+    }
+    parts = [
+        (f"objective.name={name}", objectives.objective_class(name))
+        for name in objectives.names()
+    ]
+    for key, folder in PARTS.items():
+        parts += [(f"{key}={n}", _class_of(folder, key, n)) for n in folder.names()]
+    for title, cls in parts:
+        if cls is not None:
+            found[title] = keys_of(cls, f"{title.partition('.')[0]}.")
+    return {title: keys for title, keys in found.items() if keys}
+
+
+def _class_of(folder: Folder, key: str, name: str) -> type | None:
+    return None if name in folder.more else folder.part_class(name, key)
+
+
+def keys_of(cls: type, prefix: str) -> list[Key]:
+    """The keys of a section or a part, inherited ones first."""
+    meanings: dict[str, str] = {}
+    for owner in reversed(cls.__mro__):
+        if dataclasses.is_dataclass(owner):
+            meanings |= _comments(owner)
+    return [
+        Key(
+            f"{prefix}{field.name}",
+            repr(default_of(field)),
+            _legal(field.metadata),
+            meanings.get(field.name, ""),
+        )
+        for field in key_fields(cls)
+    ]
+
+
+def _legal(declared: Mapping[str, Any]) -> str:
+    """The legal values of a field, by its metadata."""
+    if "folder" in declared:
+        folder = declared["folder"]
+        return ", ".join([*folder.more, *folder.names()])
+    if "values" in declared:
+        return ", ".join(value or '""' for value in declared["values"])
+    bounds = declared.get("bounds", {})
+    return ", ".join(f"{BOUNDS[name]} {bound}" for name, bound in bounds.items())
+
+
+@functools.cache
+def _comments(cls: type) -> dict[str, str]:
+    """Name -> comment of the fields that a class declares itself."""
+    source = inspect.cleandoc("\n" + inspect.getsource(cls))
+    body = ast.parse(source).body[0].body
+    lines = {
+        token.start[0]: token.string.lstrip("# ").strip()
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    ends = [node.lineno for node in body[1:]] + [len(source.splitlines()) + 1]
+    found = {}
+    for node, end in zip(body, ends, strict=True):
+        if isinstance(node, ast.AnnAssign):
+            words = (lines.get(number, "") for number in range(node.lineno, end))
+            found[node.target.id] = " ".join(filter(None, words))
+    return found

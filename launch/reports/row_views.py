@@ -1,0 +1,306 @@
+"""Rows of a batch as text: what is hidden, what is scored, who attends to whom."""
+
+import html
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from research.contract.batch import (
+    INPUT_ARRAYS,
+    INTERVAL_ARRAYS,
+    SCORED_ARRAYS,
+    attention_mask,
+    input_group,
+)
+from research.data.tokenize.vocabulary import Vocabulary
+
+# L positions, K scored positions
+
+HIDDEN, REPLACED, KEPT, NEXT, PLAIN = "hidden", "replaced", "kept", "next", ""
+MEANINGS = {
+    HIDDEN: "a special token stands there, and the text is predicted",
+    REPLACED: "another token stands there, and the text is predicted",
+    KEPT: "the token itself stands there, and is predicted",
+    NEXT: "the token that follows is predicted there",
+}
+"""State of a scored position -> what it means."""
+ANSI = {HIDDEN: "30;43", REPLACED: "30;41", KEPT: "30;42", NEXT: "4", PLAIN: "2"}
+COLOURS = {HIDDEN: "#ffe08a", REPLACED: "#f7a8a8", KEPT: "#b5e3b5", NEXT: "#d5e3f7"}
+MAX_POSITIONS = 40
+"""Positions of a row whose attention is drawn."""
+MAX_VALUES = 8
+"""Values of another array that are shown."""
+
+
+class Token(NamedTuple):
+    """A position that the network reads."""
+
+    text: str
+    state: str  # one of MEANINGS, or PLAIN where nothing is scored
+    target: str  # what is predicted there; "": nothing
+    weight: float  # in the loss
+
+
+class Group(NamedTuple):
+    """An input of the network, such as the encoder's."""
+
+    name: str  # "" of the only one
+    tokens: list[Token]
+    attends: np.ndarray  # [L, L] bool: query (row) to key (column)
+
+
+class Row(NamedTuple):
+    """A row of a batch."""
+
+    before: str  # the text that was corrupted; "": it is not known
+    groups: list[Group]
+    others: dict[str, str]  # name -> values of the arrays that no group shows
+
+
+def view(
+    batch: Mapping[str, np.ndarray],
+    number: int,
+    vocabulary: Vocabulary,
+    *,
+    before: Sequence[int] = (),
+    labels: Sequence[str] = (),
+    of_words: bool = False,
+) -> Row:
+    """A row of a batch.
+
+    Args:
+      number: of the row.
+      before: the tokens of its text.
+      labels: the names of `label`, if the text has classes.
+      of_words: whether the targets are labels.
+    """
+    prefixes = [
+        name.removesuffix("token")
+        for name in batch
+        if name.endswith("token") and f"{name.removesuffix('token')}segment" in batch
+    ]
+    groups, shown = [], {"example"}
+    for prefix in prefixes:
+        inputs = input_group(batch, prefix)
+        scores = _scores_of(batch, prefix, prefixes)
+        shown |= {f"{prefix}{name}" for name in (*INPUT_ARRAYS, *INTERVAL_ARRAYS)}
+        row = {name: array[number : number + 1] for name, array in inputs.items()}
+        of_row = {
+            name: batch[f"{scores}{name}"][number]
+            for name in SCORED_ARRAYS
+            if scores is not None and f"{scores}{name}" in batch
+        }
+        if scores is not None:
+            shown |= {f"{scores}{name}" for name in SCORED_ARRAYS}
+        names = labels if of_words else ()
+        tokens = _tokens(row, of_row, vocabulary, names)
+        size = min(len(tokens), MAX_POSITIONS)
+        attends = np.asarray(attention_mask(row))[0, :size, :size]
+        groups.append(Group(prefix.rstrip("_"), tokens, attends))
+    others = {
+        name: _values(array[number])
+        for name, array in batch.items()
+        if name not in shown and isinstance(array, np.ndarray)
+    }
+    if labels and "label" in others and batch["label"].dtype == np.int32:
+        others["label"] = labels[int(batch["label"][number])]
+    return Row(vocabulary.decode([*before]) if len(before) else "", groups, others)
+
+
+def _scores_of(
+    batch: Mapping[str, np.ndarray], prefix: str, prefixes: Sequence[str]
+) -> str | None:
+    """The prefix of what is scored in a group; None: nothing is."""
+    if f"{prefix}target" in batch:
+        return prefix
+    is_decoder = prefix == "decoder_" and "" not in prefixes
+    return "" if is_decoder and "target" in batch else None
+
+
+def _tokens(
+    row: Mapping[str, np.ndarray],
+    scores: Mapping[str, np.ndarray],
+    vocabulary: Vocabulary,
+    names: Sequence[str],
+) -> list[Token]:
+    """The positions up to the last that is no padding."""
+    token, segment = row["token"][0], row["segment"][0]
+    length = int(np.flatnonzero(segment > 0).max(initial=-1)) + 1
+    targets: dict[int, tuple[int, float]] = {}
+    if "target" in scores:
+        at = scores.get("scored", np.arange(len(scores["target"])))
+        weight = scores.get("weight", np.ones(len(scores["target"])))
+        for position, target, value in zip(at, scores["target"], weight, strict=False):
+            if value > 0:
+                targets[int(position)] = int(target), float(value)
+    special, found = vocabulary.vocab.is_special, []
+    inner = [(n, target) for n, (target, _) in targets.items() if n + 1 < length]
+    follow = sum(token[n + 1] == target for n, target in inner)
+    of_next = follow > len(inner) / 2
+    for position in range(length):
+        own = int(token[position])
+        text = piece_name(own, vocabulary)
+        if position not in targets:
+            found.append(Token(text, PLAIN, "", 0.0))
+            continue
+        target, weight = targets[position]
+        if names:
+            found.append(Token(text, KEPT, names[target], weight))
+            continue
+        state = REPLACED
+        if of_next:
+            state = NEXT
+        elif own == target:
+            state = KEPT
+        elif own >= len(special) or special[own]:
+            state = HIDDEN
+        found.append(Token(text, state, piece_name(target, vocabulary), weight))
+    return found
+
+
+def piece_name(token: int, vocabulary: Vocabulary) -> str:
+    """The text of a token; of a special one its name, and of an unknown id the id."""
+    if token < len(vocabulary.model.pieces):
+        text = vocabulary.piece_text(token)
+        if text and not text.strip():
+            return text.replace(" ", "▁").replace("\n", "⏎")
+        return text or str(vocabulary.model.pieces[token])
+    sentinels = [*vocabulary.vocab.sentinel_ids]
+    if token in sentinels:
+        return f"<{sentinels.index(token)}>"
+    return f"<{token}>"
+
+
+def _values(array: np.ndarray) -> str:
+    values = np.ravel(array)
+    shown = ", ".join(f"{value:.4g}" for value in values[:MAX_VALUES].tolist())
+    more = f", ... of shape {array.shape}" if len(values) > MAX_VALUES else ""
+    return shown + more
+
+
+def as_text(row: Row, *, colours: bool, width: int = 100) -> str:
+    """A row for the terminal; without colours a scored position is [state: a -> b]."""
+    lines = []
+    if row.before:
+        lines += ["text", *_wrapped(row.before, width)]
+    for group in row.groups:
+        title = f"the {group.name} reads" if group.name else "reads"
+        words = [_marked(token, colours) for token in group.tokens]
+        lines += [title, *_wrapped("".join(words), width, colours=colours)]
+        scored = sum(token.state != PLAIN for token in group.tokens)
+        lines.append(f"  scored here: {scored} of {len(group.tokens)} positions")
+    lines += [f"{name}: {value}" for name, value in row.others.items()]
+    return "\n".join(lines)
+
+
+def _marked(token: Token, colours: bool) -> str:
+    text = token.text.replace("\n", "⏎")
+    space, text = text[: len(text) - len(text.lstrip())], text.lstrip()
+    if colours:
+        arrow = "" if token.state in (PLAIN, KEPT, NEXT) else f"→{token.target.strip()}"
+        return f"{space}\x1b[{ANSI[token.state]}m{text}{arrow}\x1b[0m"
+    if token.state in (PLAIN, NEXT):
+        return f"{space}{text}"
+    return f"{space}[{token.state}: {text} → {token.target.strip()}]"
+
+
+def _wrapped(text: str, width: int, *, colours: bool = False) -> list[str]:
+    indent = "  "
+    if colours:  # whose codes have no width
+        return [indent + text]
+    lines = textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent)
+    return lines or [indent + "(nothing)"]
+
+
+def attention_text(group: Group) -> str:
+    """Who attends to whom: a line for each query, # for a key that it reads."""
+    width = max((len(t.text.strip()) for t in group.tokens), default=0)
+    return "\n".join(
+        f"  {token.text.strip():>{min(width, 14)}.14}  "
+        + "".join("#" if key else "." for key in keys)
+        for token, keys in zip(group.tokens, group.attends, strict=False)
+    )
+
+
+def as_html(title: str, intro: str, rows: Sequence[Row]) -> str:
+    """A page with rows in colour, and the attention of the first."""
+    legend = " ".join(
+        f'<span style="background:{COLOURS[state]}">{state}</span> {html.escape(text)};'
+        for state, text in MEANINGS.items()
+    )
+    parts = [f"<p>{html.escape(intro)}</p>", f"<p>{legend.rstrip(';')}.</p>"]
+    for number, row in enumerate(rows, 1):
+        parts.append(f"<h2>Row {number}</h2>")
+        if row.before:
+            parts.append(f"<p><b>text</b> {html.escape(row.before)}</p>")
+        for group in row.groups:
+            title_of = f"the {group.name} reads" if group.name else "reads"
+            tokens = "".join(map(_html_token, group.tokens))
+            parts.append(f"<p class=row><b>{title_of}</b> {tokens}</p>")
+        if row.others:
+            items = (
+                f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>"
+                for name, value in row.others.items()
+            )
+            parts.append(f"<table>{''.join(items)}</table>")
+        if number == 1:
+            parts += [_html_attention(group) for group in row.groups]
+    body = "\n".join(parts)
+    return PAGE.format(title=html.escape(title), body=body)
+
+
+def _html_token(token: Token) -> str:
+    text = html.escape(token.text).replace("\n", "⏎<br>")
+    if token.state == PLAIN:
+        return f"<span class=plain>{text}</span>"
+    hint = f"{token.state}: {token.target.strip()}, weight {token.weight:.3g}"
+    arrow = ""
+    if token.state in (HIDDEN, REPLACED) or token.target.strip() != token.text.strip():
+        arrow = f"<sub>{html.escape(token.target.strip())}</sub>"
+    if token.state == NEXT:
+        arrow = ""
+    colour = COLOURS[token.state]
+    return (
+        f'<span style="background:{colour}" title="{html.escape(hint)}">{text}'
+        f"{arrow}</span>"
+    )
+
+
+def _html_attention(group: Group) -> str:
+    size, side = len(group.attends), 11
+    cells = "".join(
+        f'<rect x="{side * key}" y="{side * query}" width="{side - 1}" '
+        f'height="{side - 1}" fill="#4a6fa5"/>'
+        for query, key in np.argwhere(group.attends).tolist()
+    )
+    labels = "".join(
+        f'<text x="{side * size + 4}" y="{side * query + 9}">'
+        f"{html.escape(token.text.strip()[:16])}</text>"
+        for query, token in enumerate(group.tokens[:size])
+    )
+    name = f" of the {group.name}" if group.name else ""
+    return (
+        f"<h3>Attention{name}</h3><p>Each line is a position, and each square a "
+        f'position that it reads.</p><svg width="{side * size + 140}" '
+        f'height="{side * size + 4}">{cells}{labels}</svg>'
+    )
+
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+body {{ font: 15px/1.7 system-ui, sans-serif; max-width: 60em; margin: 2em auto;
+  padding: 0 1em; color: #222; }}
+.row {{ white-space: pre-wrap; font-family: ui-monospace, monospace; }}
+.row b, b {{ font-family: system-ui, sans-serif; margin-right: 1em; color: #666; }}
+.row span {{ padding: 1px 0; border-radius: 3px; }}
+.plain {{ color: #777; }}
+sub {{ color: #333; font-size: 75%; }}
+td {{ padding: 0 1em 0 0; vertical-align: top; font-family: ui-monospace, monospace;
+  font-size: 85%; color: #555; }}
+svg text {{ font: 9px ui-monospace, monospace; fill: #555; }}
+</style></head><body><h1>{title}</h1>
+{body}
+</body></html>
+"""

@@ -1,0 +1,35 @@
+"""`palimpsest show` on a text of one's own."""
+
+import pytest
+
+from launch.commands import show
+from research.contract.errors import UserError
+from tests.testing.tiny_runs import tiny_settings, write_corpus
+
+
+def run(folder, *flags, objective="mlm"):
+    keys = tiny_settings(folder).items()
+    given = [f"--config.{key}={value}" for key, value in keys]
+    config = f"--config=experiments/{objective}.py"
+    show.run(show.parser().parse_args([config, *given, *flags]))
+
+
+def test_rows_of_my_text_before_and_after(tmp_path, capsys):
+    folder, mine = write_corpus(tmp_path), tmp_path / "mine.txt"
+    mine.write_text("the old river sees a stone and the small river reads by a stone\n")
+    run(folder, f"--data={mine}", "--rows=1", "--config.data.length=16")
+    text = capsys.readouterr().out
+    assert "the old river sees" in text and "[hidden: <mask> → " in text
+    assert "attention in row 1" in text and "hidden: a special token" in text
+    page = tmp_path / "page.html"
+    run(folder, f"--html={page}")
+    assert page.read_text().count("<h2>") == 2
+
+
+def test_keys_are_listed_with_what_they_mean(tmp_path, capsys):
+    run(write_corpus(tmp_path), "--keys", "--config.objective.rate=0.3")
+    text = capsys.readouterr().out
+    assert "objective.rate=0.3 (above 0, below 1)  fraction of tokens" in text
+    assert "objective.max_span" not in text and "data.corpus=" in text
+    with pytest.raises(UserError, match="give --config"):
+        show.run(show.parser().parse_args([]))

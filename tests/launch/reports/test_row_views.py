@@ -1,0 +1,70 @@
+"""Rows of every objective are shown, with all positions that are scored."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from launch.reports import row_views
+from tests.testing.example_batches import vocab
+from tests.testing.objective_cases import FIRST, make_batch, make_objective
+
+VOCAB = vocab()
+VOCABULARY = SimpleNamespace(
+    vocab=VOCAB,
+    model=SimpleNamespace(pieces=[f"w{n}" for n in range(VOCAB.size)]),
+    piece_text=lambda token: "" if VOCAB.is_special[token] else f" w{token}",
+    decode=lambda tokens: " ".join(f"w{token}" for token in tokens),
+)
+
+
+a, b, c, *_ = VOCAB.ordinary_ids.tolist()
+
+
+@pytest.mark.parametrize(("name", "fields"), FIRST.values())
+def test_a_row_shows_its_scored_positions_and_its_attention(name, fields):
+    objective = make_objective(name, fields)
+    _, batch = make_batch(objective, 32)
+    row = row_views.view(batch, 0, VOCABULARY, before=[5, 6])
+    text = row_views.as_text(row, colours=False)
+    page = row_views.as_html("title", "intro", [row])
+    assert text.startswith("text\n  w5 w6\n")
+    for group in row.groups:
+        prefix = f"{group.name}_" if group.name else ""
+        own = prefix if f"{prefix}target" in batch else ""
+        is_scored = own == prefix or (prefix == "decoder_" and "token" not in batch)
+        scored = [token for token in group.tokens if token.state]
+        if is_scored and f"{own}target" in batch:
+            weight = batch.get(f"{own}weight", np.ones_like(batch[f"{own}target"]))[0]
+            at = batch.get(f"{own}scored", np.arange(len(weight))[None])[0]
+            assert len(scored) == len({*at[weight > 0].tolist()})
+        else:
+            assert not scored
+        assert group.attends.any()
+    for other in row.others:
+        assert f"{other}: " in text and f"<td>{other}</td>" in page
+    assert page.count("<svg") == len(row.groups)
+
+
+@pytest.mark.parametrize(
+    ("token", "target", "state"),
+    [
+        ([a, b, c], [b, c, a], ["next"] * 3),
+        ([VOCAB.mask_id, a, b], [a, a, c], ["hidden", "kept", "replaced"]),
+    ],
+)
+def test_states_of_scored_positions(token, target, state):
+    ones, order = np.ones((1, 3), np.int32), np.arange(3, dtype=np.int32)[None]
+    batch = {
+        "token": np.array([token]),
+        "target": np.array([target]),
+        "weight": ones.astype(np.float32),
+        "segment": ones,
+        "position": order,
+        "token_type": 0 * ones,
+        "rank": order,
+        "reach": order,
+    }
+    (group,) = row_views.view(batch, 0, VOCABULARY).groups
+    assert [token.state for token in group.tokens] == state
+    assert (group.attends == np.tri(3, dtype=bool)).all()
