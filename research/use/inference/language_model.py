@@ -28,6 +28,7 @@ from research.objectives.layout import input_format
 from research.objectives.layout.prompt import pad_rows
 from research.objectives.layout.specials import Specials
 from research.program.restored import RestoredRun
+from research.use.inference.predict import Predictor
 
 POOLS = ("mean", "class")
 """What a vector is: the mean of the states of all tokens; that of the class token."""
@@ -408,8 +409,6 @@ class LanguageModel:
           UserError: the model predicts nothing, or an example is no text or lacks a
             part.
         """
-        from research.use.inference.predict import Predictor  # which imports this class
-
         predictor = self._kept("predictor", functools.partial(Predictor, self))
         return predictor.predict(examples)
 

@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -24,7 +24,9 @@ from research.evaluation.items import score_predictions
 from research.metrics import Item
 from research.metrics.chunks import chunks
 from research.predictions import prediction_kind
-from research.use.inference.language_model import LanguageModel
+
+if TYPE_CHECKING:  # which imports this module
+    from research.use.inference.language_model import LanguageModel
 
 BATCH = 16
 """Rows that are read at once."""
@@ -46,7 +48,7 @@ class Predictor:
       UserError: the model predicts nothing of a text, or lacks the names of its labels.
     """
 
-    def __init__(self, model: LanguageModel):
+    def __init__(self, model: "LanguageModel"):
         self.model, self._run = model, model.run
         self.kind = self._run.objective.predicts
         if self.kind in ("", "ranks"):
