@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from research.contract.batch import ArraySpec, ConstantSpec, Example, VocabInfo
+from research.contract.batch import ArraySpec, Batch, ConstantSpec, Example, VocabInfo
 from research.contract.errors import UserError, unknown
 from research.contract.fields import check
 from research.contract.parts import Folder
@@ -100,7 +100,7 @@ class Objective(abc.ABC):
     """The order in which it generates text, by samplers of this `order`
     (research/generation/samplers)."""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Raises ValueError: a field has a value that is not legal."""
         check(self)
 
@@ -173,7 +173,7 @@ class Objective(abc.ABC):
 
     @abc.abstractmethod
     def loss(
-        self, net: "BoundNetwork", batch: dict, key: Any
+        self, net: "BoundNetwork", batch: Batch, key: Any
     ) -> tuple[dict[str, "Term"], Any]:
         """Named terms (sums and weights, no means), and the recurrent carry or ()."""
 
@@ -184,7 +184,9 @@ class Objective(abc.ABC):
         """
         return {}
 
-    def read_constants(self, group: Mapping, constants: Mapping) -> dict:
+    def read_constants(
+        self, group: Mapping[str, Any], constants: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """A network input [B, L], with what the loss looks up for its tokens in the
         constants, such as vectors of words; outside of the loss it is asked for."""
         return dict(group)
@@ -210,12 +212,12 @@ class Objective(abc.ABC):
         """The data.length of evaluations, if training has `length`."""
         return length
 
-    def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
+    def predictions(self, net: Any, batch: Batch) -> dict[str, Any]:
         """The arrays [B, ...] of the predictions that `predicts` names; {} if it names
         nothing or text."""
         return {}
 
-    def outputs(self, net: Any, batch: dict, key: Any) -> Any:
+    def outputs(self, net: Any, batch: Batch, key: Any) -> Any:
         """What the network alone, without a teacher, computes of a batch: the arrays of
         its predictions, or the terms of the loss where these are none."""
         return self.predictions(net, batch) or self.loss(net, batch, key)[0]

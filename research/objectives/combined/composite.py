@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
-from research.contract.batch import ConstantSpec, Example, VocabInfo
+from research.contract.batch import Batch, ConstantSpec, Example, VocabInfo
 from research.contract.errors import UserError
 from research.data.documents import ArrayType
 from research.data.rows import TextSpec
@@ -112,7 +112,7 @@ class Composite(objectives.Objective):
             for own, spec in member.constants(vocab).items()
         }
 
-    def outputs(self, net: Any, batch: dict, key: Any) -> Any:
+    def outputs(self, net: Any, batch: Batch, key: Any) -> Any:
         """That of the first member, whose arrays are those of the batch."""
         first, *_ = self.members.values()
         return first.outputs(net, batch, key)
@@ -253,7 +253,7 @@ def _freeze(value: Any) -> Any:
     return value
 
 
-def _items(mapping: Any) -> Iterable:
+def _items(mapping: Any) -> Iterable[tuple[Any, Any]]:
     """The pairs of a mapping; pairs are returned as they are."""
     return mapping.items() if hasattr(mapping, "items") else mapping
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks
-from research.contract.batch import CONSTANTS, ArraySpec, Example, VocabInfo
+from research.contract.batch import CONSTANTS, ArraySpec, Batch, Example, VocabInfo
 from research.contract.errors import UserError
 from research.contract.fields import number
 from research.objectives.combined import composite
@@ -35,13 +35,14 @@ class Objective(composite.OfParts):
     hide the same tokens.
     """
 
-    parts: tuple = ()  # name -> fields of an objective, and besides: objective, its
-    # module (by default the part's name), and weight, the factor of its loss: a number
-    # (by default 1) or [[step, number], ...], linear between steps. Without parts: mlm.
+    parts: composite.Fields = ()  # name -> fields of an objective, and besides:
+    # objective, its module (by default the part's name), and weight, the factor of its
+    # loss: a number (by default 1) or [[step, number], ...], linear between steps.
+    # Without parts: mlm.
     token_types: int = number(0, least=0)  # token types of one part, where each part
     # has its own: a task embedding (ERNIE 2.0); 0: parts share their token types
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "parts", composite.parse_parts(self.parts))
         names, _ = self.members, self.schedules
@@ -125,7 +126,7 @@ class Objective(composite.OfParts):
         own = self.token_types * len(self.members)
         return replace(needs, token_types=max(own, needs.token_types))
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """The terms of all parts, with coefficients multiplied by the part's weight.
 
         The carry maps the name of each part that has one to its carry.
@@ -143,7 +144,7 @@ class Objective(composite.OfParts):
             }
         return terms, carries or ()
 
-    def outputs(self, net: Any, batch: dict, key: Any) -> dict[str, Any]:
+    def outputs(self, net: Any, batch: Batch, key: Any) -> dict[str, Any]:
         """That of each part."""
         return {
             name: part.outputs(net, self._part_batch(name, batch), key)

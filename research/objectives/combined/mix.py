@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from research.contract.batch import ArraySpec, ConstantSpec, Example, VocabInfo
+from research.contract.batch import ArraySpec, Batch, ConstantSpec, Example, VocabInfo
 from research.contract.errors import UserError
 from research.contract.fields import choice
 from research.data import counter_rng
@@ -41,12 +41,12 @@ class Objective(composite.OfParts):
     """
 
     base_objective: str = choice("mlm", BASE_OBJECTIVES)  # of all parts
-    parts: tuple = ()  # name -> fields of `base_objective`, and mixing_rate: a number
-    # (by default 1) or [[step, number], ...], each from its step on and the first from
-    # the start; rates are relative to their sum. Without parts: the base objective with
-    # its defaults.
+    parts: composite.Fields = ()  # name -> fields of `base_objective`, and mixing_rate:
+    # a number (by default 1) or [[step, number], ...], each from its step on and the
+    # first from the start; rates are relative to their sum. Without parts: the base
+    # objective with its defaults.
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "parts", composite.parse_parts(self.parts))
         schedules = self.schedules.values()
@@ -150,7 +150,7 @@ class Objective(composite.OfParts):
                 )
         return specs
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """The terms of the base objective.
 
         Raises:
@@ -181,12 +181,14 @@ def _value(objective: Any, path: list[str], field: str) -> Any:
     return getattr(objective, field, None)
 
 
-def _recording_reads(objective: Any, read: set[tuple], path: tuple = ()) -> Any:
+def _recording_reads(
+    objective: Any, read: set[tuple[str, ...]], path: tuple[str, ...] = ()
+) -> Any:
     """A copy of the objective that adds what it reads to `read`: the names of values
     that it stores, each behind the names of the members whose it is."""
 
     class Recording(type(objective)):
-        def __getattribute__(self, name):
+        def __getattribute__(self, name: str) -> Any:
             if name in objective.__dict__ and name != "members":
                 read.add((*path, name))
             return super().__getattribute__(name)

@@ -21,6 +21,7 @@ from research.contract.batch import (
     PIECE,
     PIECE_SPECIALS,
     ArraySpec,
+    Batch,
     Example,
     VocabInfo,
     no_value,
@@ -95,7 +96,7 @@ class PackedRows(composite.Composite):
         joined = JoinedPieces(chunks, pieces.row, layout)
         return joined.arrays(len(key), vocab.pad_id)
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         return self.objective.loss(net, batch, key)
 
     def _corrupt_pieces(

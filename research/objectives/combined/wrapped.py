@@ -1,18 +1,19 @@
 """An objective that wraps another one, its base objective."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from research import objectives
-from research.contract.batch import ArraySpec, Example, VocabInfo
+from research.contract.batch import ArraySpec, Batch, Example, VocabInfo
 from research.contract.errors import UserError
 from research.contract.fields import choice
 from research.data.rows import TextSpec
 from research.objectives.combined import composite
+from research.objectives.losses.cross_entropy import Term
 
 NOT_WRAPPED = ("distill", "theseus", "joint", "mix", "kbert", "sentilare", "kepler")
 NOT_WRAPPED += ("ernie_thu", "knowbert")
@@ -26,9 +27,10 @@ class Wrapped(composite.Composite):
     """Hides and scores text as the base objective does, unless a subclass differs."""
 
     base_objective: str = choice("mlm", BASE_OBJECTIVES)
-    base: tuple = ()  # fields of `base_objective` -> values; others have defaults
+    base: composite.Fields = ()  # fields of `base_objective` -> values; others have
+    # defaults
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "base", composite.parse_fields(self.base, "base"))
         self._base  # noqa: B018 (raises what is wrong with its fields)
@@ -58,7 +60,7 @@ class Wrapped(composite.Composite):
         return self._base.predicts
 
     @property
-    def row_length(self):
+    def row_length(self) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
         return self._base.row_length
 
     def for_evaluation(self) -> "Wrapped":
@@ -83,11 +85,13 @@ class Wrapped(composite.Composite):
     def word_table(self, params: Mapping[str, Any]) -> Any:
         return self._base.word_table(params)
 
-    def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
+    def predictions(self, net: Any, batch: Batch) -> dict[str, Any]:
         return self._base.predictions(net, batch)
 
-    def read_constants(self, group: Mapping, constants: Mapping) -> dict:
+    def read_constants(
+        self, group: Mapping[str, Any], constants: Mapping[str, Any]
+    ) -> dict[str, Any]:
         return self._base.read_constants(group, constants)
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict, Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         return self._base.loss(net, batch, key)

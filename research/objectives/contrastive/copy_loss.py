@@ -65,11 +65,13 @@ def copy_cross_entropy(
     return Term(-jnp.sum(log_p * weight), jnp.sum(weight)), correct
 
 
-def _softmax_log_probs(readout: Any, token, target, *, dense: bool) -> SoftmaxLogProbs:
+def _softmax_log_probs(
+    readout: Any, token: jax.Array, target: jax.Array, *, dense: bool
+) -> SoftmaxLogProbs:
     """Log probabilities in chunks; the gradient recomputes their logits."""
     feature_BKE, table_VE, bias_V = readout[:3]
 
-    def body(chunk):
+    def body(chunk: tuple[jax.Array, ...]) -> Any:
         feature, target, token = chunk
         logits_BCV = compute_logits(feature, table_VE, bias_V)
         lse_BC = jax.nn.logsumexp(logits_BCV, axis=-1)

@@ -23,6 +23,7 @@ import numpy as np
 from research import networks, objectives
 from research.contract.batch import (
     ArraySpec,
+    Batch,
     Example,
     VocabInfo,
     input_specs,
@@ -90,7 +91,7 @@ class Objective(objectives.Objective):
         "mlm": "a sample may be the original token, and most other tokens are",
     }
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.tie == "all" and self.generator_size != 1:
             raise ValueError(
@@ -190,7 +191,7 @@ class Objective(objectives.Objective):
             tie=self.tie,
         )
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: generator, discriminator (mlm, if its task predicts tokens).
 
         Metrics: accuracies, and the fraction of the discriminator's positions whose
@@ -219,7 +220,7 @@ class Objective(objectives.Objective):
         terms |= with_accuracy(name, term, right, coef=self.coef)
         return terms | {"replaced": Term(replaced, term.weight, 0.0)}, ()
 
-    def _discriminate(self, net: Any, batch: dict, at: "Positions") -> tuple:
+    def _discriminate(self, net: Any, batch: Batch, at: "Positions") -> tuple:
         """The discriminator's term, and the weights of correct and replaced tokens."""
         states = net.states(batch, scored=at.scored)
         replaced = at.token != at.original
@@ -284,13 +285,13 @@ def sample(
     """
     feature, table, bias = jax.lax.stop_gradient(readout[:3])
 
-    def draw(key, logits_V):
+    def draw(key: jax.Array, logits_V: jax.Array) -> tuple[jax.Array, jax.Array]:
         outer, inner = jax.random.split(key)
         blocks = logits_V.reshape(-1, BLOCK)
         block = jax.random.categorical(outer, jax.nn.logsumexp(blocks, axis=-1))
         return block * BLOCK + jax.random.categorical(inner, blocks[block])
 
-    def at_slot(slot, feature_BE):
+    def at_slot(slot: jax.Array, feature_BE: jax.Array) -> tuple[jax.Array, jax.Array]:
         keys = jax.vmap(lambda e: jax.random.fold_in(jax.random.fold_in(key, e), slot))
         logits_BV = jnp.einsum(
             "be,ve->bv",

@@ -17,6 +17,7 @@ import numpy as np
 from research import networks, objectives
 from research.contract.batch import (
     ArraySpec,
+    Batch,
     Example,
     VocabInfo,
     input_group,
@@ -66,7 +67,7 @@ class Objective(objectives.Objective):
     }
     min_length = 4  # bos, an n-gram and a token beside it, eos
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
 
@@ -154,7 +155,7 @@ class Objective(objectives.Objective):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(pattern=self.pattern, transform=True)
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mlm and infonce; their accuracies (metrics)."""
         scored = batch["scored"]
         class_token = jnp.zeros_like(scored[:, :1])
@@ -169,7 +170,7 @@ class Objective(objectives.Objective):
         return terms | with_accuracy("infonce", term, correct, coef=self.coef), ()
 
     def _token_terms(
-        self, readout: Any, batch: dict, key: jax.Array
+        self, readout: Any, batch: Batch, key: jax.Array
     ) -> dict[str, Term]:
         """Terms of the masked tokens."""
         if not self.negatives:

@@ -17,6 +17,7 @@ import numpy as np
 from research import networks, objectives
 from research.contract.batch import (
     ArraySpec,
+    Batch,
     Example,
     Lexicon,
     VocabInfo,
@@ -87,7 +88,7 @@ class Objective(objectives.Objective):
     }
     score_rows: ClassVar = staticmethod(cloze.score_rows)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
 
@@ -202,7 +203,7 @@ class Objective(objectives.Objective):
             return networks.HeadSpec(1, "none")
         return networks.HeadSpec(2, "none", dropout=True)
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mlm, entity; metrics: accuracies, fraction of mentions replaced."""
         positions = [batch[name] for name in ("scored", "before", "after")]
         states = net.states(batch, scored=jnp.concatenate(positions, axis=1))

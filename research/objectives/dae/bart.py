@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from research import networks, objectives
-from research.contract.batch import ArraySpec, Example, VocabInfo
+from research.contract.batch import ArraySpec, Batch, Example, VocabInfo
 from research.contract.fields import choice, fraction, number
 from research.data.rows import TextSpec
 from research.objectives.dae import bart_noise
@@ -56,7 +56,7 @@ class Objective(objectives.Objective):
     score_methods: ClassVar = scoring.INFILL_METHODS
     shown_answers: ClassVar = {"bart": "the target is the text, hidden or not"}
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if not any(getattr(self, name) for name in NOISE_RATES):
             raise ValueError(f"no noise: set one of {', '.join(NOISE_RATES)} above 0")
@@ -95,7 +95,9 @@ class Objective(objectives.Objective):
         )
         return seq2seq.make_batch(noisy, clean, vocab, vocab.eos_id)
 
-    def _apply_noises(self, text, key, vocab) -> bart_noise.NoisyText:
+    def _apply_noises(
+        self, text: bart_noise.NoisyText, key: np.ndarray, vocab: VocabInfo
+    ) -> bart_noise.NoisyText:
         random_fraction = self.random_fraction
         if self.permute_rate:
             text = bart_noise.permute_sentences(text, key, self.permute_rate)
@@ -179,7 +181,7 @@ class Objective(objectives.Objective):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(pattern=self.pattern, stacks="encoder_decoder")
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: bart, and accuracy (not differentiated)."""
         smoothing = self.label_smoothing
         return seq2seq.loss_terms("bart", net, batch, label_smoothing=smoothing), ()

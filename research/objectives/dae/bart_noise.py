@@ -92,7 +92,13 @@ def permute_sentences(text: NoisyText, key: np.ndarray, rate: float) -> NoisyTex
 
 
 def mask_words(
-    text: NoisyText, key, vocab: VocabInfo, rate: float, *, unit, random_fraction
+    text: NoisyText,
+    key: np.ndarray,
+    vocab: VocabInfo,
+    rate: float,
+    *,
+    unit: str,
+    random_fraction: float,
 ) -> NoisyText:
     """Masks every token of a fraction `rate` of the words, rounded up.
 
@@ -104,14 +110,16 @@ def mask_words(
 
 
 def delete_words(
-    text: NoisyText, key, vocab: VocabInfo, rate: float, *, unit: str
+    text: NoisyText, key: np.ndarray, vocab: VocabInfo, rate: float, *, unit: str
 ) -> NoisyText:
     """Deletes a fraction `rate` of the words, rounded up."""
     chosen = _choose_words(text, key, "delete", vocab, rate, unit)
     return _keep(text, text.valid & ~chosen, vocab)
 
 
-def draw_span_lengths(key: np.ndarray, budget: np.ndarray, poisson_lambda: float):
+def draw_span_lengths(
+    key: np.ndarray, budget: np.ndarray, poisson_lambda: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Draws lengths of spans from Poisson(lambda) until they add up to the budget.
 
     The last one is trimmed to what is left of the budget, so it is never 0; for a
@@ -140,7 +148,7 @@ def draw_span_lengths(key: np.ndarray, budget: np.ndarray, poisson_lambda: float
 
 def infill_spans(
     text: NoisyText,
-    key,
+    key: np.ndarray,
     vocab: VocabInfo,
     rate: float,
     *,
@@ -175,7 +183,7 @@ def infill_spans(
 
 def insert_masks(
     text: NoisyText,
-    key,
+    key: np.ndarray,
     vocab: VocabInfo,
     count: np.ndarray,
     *,
@@ -205,7 +213,14 @@ def rotate_text(text: NoisyText, key: np.ndarray, rate: float) -> NoisyText:
     return _reorder(text, order)
 
 
-def _choose_words(text, key, role, vocab, rate, unit) -> np.ndarray:
+def _choose_words(
+    text: NoisyText,
+    key: np.ndarray,
+    role: str,
+    vocab: VocabInfo,
+    rate: float,
+    unit: str,
+) -> np.ndarray:
     """[B, W] bool: the tokens of a random subset of the words, a fraction `rate`."""
     words = find_words(text, vocab, unit)
     count = ceil_fraction(rate, words.valid.sum(axis=1))
@@ -213,7 +228,9 @@ def _choose_words(text, key, role, vocab, rate, unit) -> np.ndarray:
     return _tokens_of_words(words, chosen)
 
 
-def _assign_span_lengths(words, length, drawn, key) -> np.ndarray:
+def _assign_span_lengths(
+    words: Words, length: np.ndarray, drawn: np.ndarray, key: np.ndarray
+) -> np.ndarray:
     """[B, M]: number of words of the span that begins at each word; 0: none begins."""
     positive = drawn & (length > 0)
     count = positive.sum(axis=1)
@@ -234,7 +251,12 @@ def _tokens_of_words(words: Words, chosen: np.ndarray) -> np.ndarray:
 
 
 def _replace_with_masks(
-    text: NoisyText, chosen, key, role, vocab, random_fraction
+    text: NoisyText,
+    chosen: np.ndarray,
+    key: np.ndarray,
+    role: str,
+    vocab: VocabInfo,
+    random_fraction: float,
 ) -> NoisyText:
     """The text with masks at `chosen` [B, W], a fraction of them ordinary tokens."""
     token = spans.replace_tokens(

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from research import networks, objectives
-from research.contract.batch import ArraySpec, Example, VocabInfo
+from research.contract.batch import ArraySpec, Batch, Example, VocabInfo
 from research.contract.errors import UserError
 from research.contract.fields import choice, number
 from research.data.rows import TextSpec
@@ -78,7 +78,7 @@ class Objective(objectives.Objective):
 
     score_methods: ClassVar = scoring.INFILL_METHODS
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.noise_mask == "prefix" and self.rate > 0.5:
             raise ValueError(
@@ -240,7 +240,7 @@ class Objective(objectives.Objective):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return text_to_text.needs(self.layout)
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: dae, and accuracy (not differentiated)."""
         factors = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
         return text_to_text.loss_terms("dae", net, batch, self.layout, **factors), ()
@@ -249,7 +249,9 @@ class Objective(objectives.Objective):
         """The token of the mode, if there is one."""
         return vocab.sentinel_ids[-MODES.index(self.mode)] if self.mode else None
 
-    def _draw_noise_mask(self, key, num_raw, width, max_raw) -> np.ndarray:
+    def _draw_noise_mask(
+        self, key: np.ndarray, num_raw: np.ndarray, width: int, max_raw: int
+    ) -> np.ndarray:
         """[B, R] bool: the hidden tokens; `max_raw` is the longest text's length."""
         if self.noise_mask == "spans":
             return spans.random_spans_noise_mask(
@@ -262,7 +264,14 @@ class Objective(objectives.Objective):
             return spans.iid_noise_mask(key, num_raw, width, self.rate, room)
         return np.arange(width) < num_raw[:, None]
 
-    def _encoder_tokens(self, token, hidden, runs, key, vocab):
+    def _encoder_tokens(
+        self,
+        token: np.ndarray,
+        hidden: np.ndarray,
+        runs: np.ndarray,
+        key: np.ndarray,
+        vocab: VocabInfo,
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Tokens [B, R] for the encoder, and which of them [B, R] it reads."""
         if self.replacement == "sentinel":
             return spans.insert_sentinels(token, ~hidden, runs, vocab)
@@ -276,7 +285,9 @@ class Objective(objectives.Objective):
         )
         return replaced, np.ones_like(hidden)
 
-    def _target_tokens(self, token, hidden, runs, vocab):
+    def _target_tokens(
+        self, token: np.ndarray, hidden: np.ndarray, runs: np.ndarray, vocab: VocabInfo
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Tokens [B, R] for the decoder, and which of them [B, R] it writes."""
         if self.target == "whole":
             return token, np.ones_like(hidden)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from research import networks, objectives
-from research.contract.batch import ArraySpec, Example, VocabInfo, input_group
+from research.contract.batch import ArraySpec, Batch, Example, VocabInfo, input_group
 from research.contract.errors import UserError
 from research.contract.fields import check_sum, choice, fraction, number
 from research.data import counter_rng
@@ -70,7 +70,7 @@ class Objective(objectives.Objective):
     min_length = 3  # bos, a token, eos
     reads_corpus = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
         if self.shortest > 1 and self.text_unit != "sentence":
@@ -78,7 +78,7 @@ class Objective(objectives.Objective):
                 f"shortest above 1 needs text_unit sentence, not {self.text_unit}"
             )
 
-    def span_size(self, num_raw):
+    def span_size(self, num_raw: np.ndarray | int) -> np.ndarray:
         """Tokens of the span in texts of `num_raw` (any shape), at least one."""
         num_raw, all_tokens = np.asarray(num_raw), self.candidates == "all"
         size = np.rint(self.rate * (num_raw + 2 * all_tokens)).astype(np.int64)
@@ -232,7 +232,7 @@ class Objective(objectives.Objective):
             pattern=self.pattern, stacks="encoder_decoder", token_types=languages
         )
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mass, and accuracy (not differentiated)."""
         smoothing = self.label_smoothing
         return seq2seq.loss_terms("mass", net, batch, label_smoothing=smoothing), ()

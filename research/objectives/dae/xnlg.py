@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
-from research.contract.batch import ArraySpec, Example, VocabInfo, input_group
+from research.contract.batch import ArraySpec, Batch, Example, VocabInfo, input_group
 from research.contract.fields import choice, free_text, number
 from research.data import counter_rng
 from research.data.rows import TextSpec
@@ -57,7 +57,7 @@ class Objective(objectives.Objective):
     min_length = 3  # eos, a token, eos
     shown_answers: ClassVar = {"dae": "the target is the text, hidden or not"}
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         assert len(self._types)  # raises if languages cannot be parsed
 
@@ -159,7 +159,7 @@ class Objective(objectives.Objective):
             languages=True,
         )
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: xae of pairs and dae of text in one language, as far as `languages`
         has them; and accuracy (a metric)."""
         encoded = seq2seq.encode(net, batch, "encoder_")

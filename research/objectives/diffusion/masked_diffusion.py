@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
-from research.contract.batch import ArraySpec, Example, VocabInfo, input_specs
+from research.contract.batch import ArraySpec, Batch, Example, VocabInfo, input_specs
 from research.contract.fields import choice, fraction, number
 from research.data import counter_rng
 from research.data.rows import TextSpec
@@ -77,7 +77,7 @@ class Objective(objectives.Objective):
     min_length = 2  # bos and a token
     score_methods: ClassVar = bound.METHODS
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.min_t > self.max_t:
             raise ValueError(
@@ -97,7 +97,7 @@ class Objective(objectives.Objective):
             )
         self._check_inside()
 
-    def _check_inside(self):
+    def _check_inside(self) -> None:
         """Raises ValueError: no count of a block is inside."""
         if self.count != "inside" or not self.block_size:
             return
@@ -244,7 +244,7 @@ class Objective(objectives.Objective):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(pattern=self.pattern)
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: diffusion, and accuracy, weighted likewise (not differentiated)."""
         scored = {"scored": batch["scored"]} if self.block_size else {}
         readout = net.readout(net.states(batch, **scored))

@@ -16,6 +16,7 @@ from research.contract.batch import (
     CONSTANTS,
     FEATURE,
     ArraySpec,
+    Batch,
     ConstantSpec,
     Example,
     VocabInfo,
@@ -63,7 +64,7 @@ class Objective(wrapped.Wrapped):
     row_length = None
     head_weights: ClassVar = {"entity": "mention_weight"}
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         check_sum(self, "random_rate", "drop_rate")
 
@@ -137,7 +138,7 @@ class Objective(wrapped.Wrapped):
             heads["entity"] = networks.HeadSpec(width, hidden=width, norm=True)
         return dataclasses.replace(base, heads=heads, input_features=width)
 
-    def _with_vectors(self, batch: dict) -> dict:
+    def _with_vectors(self, batch: Batch) -> dict[str, Any]:
         """The batch with the vectors [B, L, E] of the entities that are read."""
         table = batch[CONSTANTS][entities.NAME]
         entity_BM = table["candidate"][:, 0][batch["mention_read"]]
@@ -147,7 +148,7 @@ class Objective(wrapped.Wrapped):
         feature = jnp.zeros(shape).at[row, batch["mention"]].add(vector_BME)
         return batch | {FEATURE: feature}
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: those of the base objective, and entity with its accuracy."""
         batch = self._with_vectors(batch)
         if not self.pretrains:
@@ -162,7 +163,7 @@ class Objective(wrapped.Wrapped):
         term, right = entity_loss(net.head("entity", states), *options)
         return terms | with_accuracy("entity", term, right, coef=self.coef), carry
 
-    def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
+    def predictions(self, net: Any, batch: Batch) -> dict[str, Any]:
         return self._base.predictions(net, self._with_vectors(batch))
 
 

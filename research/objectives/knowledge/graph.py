@@ -4,6 +4,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,9 @@ class Graph:
     def triples(self) -> Triples:
         return self.lexicon.triples
 
-    def codes(self, head, relation, tail) -> np.ndarray:
+    def codes(
+        self, head: np.ndarray, relation: np.ndarray, tail: np.ndarray
+    ) -> np.ndarray:
         """int64: a number for each triple; distinct triples differ."""
         num_relations = len(self.triples.relation_size)
         code = np.asarray(head, np.int64) * num_relations + relation
@@ -127,7 +130,7 @@ def graph_of(vocab: VocabInfo) -> Graph:
     return _last[1]
 
 
-_last: list = []
+_last: list[Any] = []
 
 
 def ids_by_token(vocab: VocabInfo) -> tuple[np.ndarray, np.ndarray]:

@@ -57,7 +57,7 @@ class Objective(wrapped.Wrapped):
     pattern = "general"
     row_length = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         base = self._base
         names = base.batch_spec(base.min_length)
@@ -132,7 +132,14 @@ class Objective(wrapped.Wrapped):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return dataclasses.replace(self._base.needs(vocab), pattern=self.pattern)
 
-    def score_rows(self, example, scored, vocab, length, method) -> Any:
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> Any:
         return self._base.score_rows(example, scored, vocab, length, method)
 
     def for_scoring(self) -> objectives.Objective:

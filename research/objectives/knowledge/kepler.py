@@ -16,6 +16,7 @@ from jax import lax
 from research import networks
 from research.contract.batch import (
     ArraySpec,
+    Batch,
     Example,
     VocabInfo,
     input_group,
@@ -139,7 +140,7 @@ class Objective(wrapped.Wrapped):
         heads = {**base.heads, "relation": relation}
         return dataclasses.replace(base, heads=heads)
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: those of the base objective, and ke; metrics: ke_accuracy, the
         fraction of negatives farther away than their triple."""
         terms, carry = self._base.loss(net, batch, key)

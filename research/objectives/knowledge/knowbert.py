@@ -17,6 +17,7 @@ from research.contract.batch import (
     CONSTANTS,
     SPANS,
     ArraySpec,
+    Batch,
     ConstantSpec,
     Example,
     VocabInfo,
@@ -133,14 +134,14 @@ class Objective(wrapped.Wrapped):
         width = entities.table_sizes(self.entities).width
         return dataclasses.replace(self._base.needs(vocab), span_width=width)
 
-    def _with_candidates(self, batch: dict) -> dict:
+    def _with_candidates(self, batch: Batch) -> dict[str, Any]:
         """The batch with the vectors and the probabilities of candidates."""
         table, name = batch[CONSTANTS][entities.NAME], batch["span_name"]
         vectors = table["vectors"][table["candidate"][name]]
         prior = jnp.where(name[..., None] > 0, table["prior"][name], 0.0)
         return batch | {"span_candidate": vectors, "span_prior": prior}
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: those of the base objective, and link with its accuracy."""
         linking = _LinkingNetwork(net)
         terms, carry = self._base.loss(linking, self._with_candidates(batch), key)
@@ -161,11 +162,11 @@ class Objective(wrapped.Wrapped):
         found = lax.stop_gradient(jnp.sum(weight * right))
         return terms | with_accuracy("link", term, found, coef=self.link_coef), carry
 
-    def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
+    def predictions(self, net: Any, batch: Batch) -> dict[str, Any]:
         return self._base.predictions(net, self._with_candidates(batch))
 
 
-def _has_scored(batch: dict, found: entities.Mentions) -> np.ndarray:
+def _has_scored(batch: Batch, found: entities.Mentions) -> np.ndarray:
     """[B, S] bool: mentions with a token that is predicted."""
     num_rows, length = batch["token"].shape
     before = np.zeros((num_rows, length + 1), np.int64)  # scored tokens before each
@@ -208,11 +209,13 @@ class _LinkingNetwork:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._net, name)
 
-    def states(self, group: Mapping, scored: Any = None, **options: Any) -> jax.Array:
+    def states(
+        self, group: Mapping[str, Any], scored: Any = None, **options: Any
+    ) -> jax.Array:
         states, self.scores = self._net.states(
             group, scored=scored, with_links=True, **options
         )
         return states
 
-    def features(self, group: Mapping, scored: Any = None) -> jax.Array:
+    def features(self, group: Mapping[str, Any], scored: Any = None) -> jax.Array:
         return self.states(group, scored)

@@ -3,7 +3,7 @@
 # B batch, E entities, F the most known triples of a query, T triples
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from research.contract.batch import CONSTANTS, ArraySpec, ConstantSpec, VocabInfo
+from research.contract.batch import CONSTANTS, ArraySpec, Batch, ConstantSpec, VocabInfo
 from research.objectives.knowledge import graph
 
 NAME = "graph"
@@ -24,7 +24,9 @@ def query_specs() -> dict[str, ArraySpec]:
     return {name: ArraySpec((2,)) for name in names}
 
 
-def queries(known: graph.Graph, head, relation, tail) -> dict[str, np.ndarray]:
+def queries(
+    known: graph.Graph, head: np.ndarray, relation: np.ndarray, tail: np.ndarray
+) -> dict[str, np.ndarray]:
     """Arrays [B, 2] of the queries (?, r, t) and (h, r, ?) of triples [B].
 
     answer: the entity that is right; -1: it, or the other end, is not in the graph.
@@ -71,7 +73,9 @@ class _Order:
         self.size = len(first)
 
 
-def _query_codes(known: graph.Graph, entity, relation) -> np.ndarray:
+def _query_codes(
+    known: graph.Graph, entity: np.ndarray, relation: np.ndarray
+) -> np.ndarray:
     """int64: a number for each query by the end and the relation that it gives."""
     return np.asarray(relation, np.int64) * known.num_entities + entity
 
@@ -90,7 +94,7 @@ def constants(vocab: VocabInfo) -> dict[str, ConstantSpec]:
     return {NAME: ConstantSpec("data.lexicon", arrays, values=values)}
 
 
-def ranks(distances: Callable, triples: Any, batch: Mapping) -> jax.Array:
+def ranks(distances: Callable[..., Any], triples: Any, batch: Batch) -> jax.Array:
     """Float32 [B, 2]: the rank of each answer, from 1, of ties the mean.
 
     Entities that are right as well are left out. The rank of an answer that is not in
@@ -103,7 +107,7 @@ def ranks(distances: Callable, triples: Any, batch: Mapping) -> jax.Array:
     known, slot = (batch[CONSTANTS][NAME][name] for name in ("known", "slot"))
     names = tuple(query_specs())
 
-    def one(element):
+    def one(element: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
         triple, query = element
         found = []
         for side, distance_E in enumerate(distances(triple)):

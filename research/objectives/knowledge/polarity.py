@@ -74,7 +74,9 @@ def word_polarity(
     return found
 
 
-def features(polarity, part_of_speech, level, levels: int) -> jax.Array:
+def features(
+    polarity: jax.Array, part_of_speech: jax.Array, level: jax.Array, levels: int
+) -> jax.Array:
     """Float32 [B, L, 6 + levels]: what positions read beside their tokens.
 
     A network projects it without a bias, which is the sum of a row of each of three
@@ -96,7 +98,9 @@ class GlossPolarity(NamedTuple):
     polarity: int  # an index of POLARITIES
 
 
-def attend_to_glosses(cosine, sense_number, score) -> GlossPolarity:
+def attend_to_glosses(
+    cosine: jax.Array, sense_number: jax.Array, score: jax.Array
+) -> GlossPolarity:
     """The polarity of a word in a sentence, by the glosses of its senses.
 
     The weight of a sense is softmax((cos + 1) / (2 n)) with n its number in WordNet

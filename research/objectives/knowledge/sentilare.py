@@ -15,6 +15,7 @@ from research.contract.batch import (
     FEATURE,
     WORD,
     ArraySpec,
+    Batch,
     Example,
     VocabInfo,
     input_specs,
@@ -79,7 +80,7 @@ class Objective(wrapped.Wrapped):
     head_weights: ClassVar = {"polarity": "polarity_weight", "pos": "pos_weight"}
     row_length = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.pretrains and self.base:
             raise ValueError("base is empty with base_objective mlm")
@@ -158,7 +159,14 @@ class Objective(wrapped.Wrapped):
         of_tag = np.array([*map(polarity.tag_class, vocab.labels), polarity.OTHER])
         return aligned.at_positions(of_tag[tag], index, polarity.OTHER)
 
-    def _mask(self, text, word_polarity, speech, key, vocab) -> dict[str, np.ndarray]:
+    def _mask(
+        self,
+        text: input_format.Text,
+        word_polarity: np.ndarray,
+        speech: np.ndarray,
+        key: np.ndarray,
+        vocab: VocabInfo,
+    ) -> dict[str, np.ndarray]:
         """The inputs and targets of rows of text whose words are masked."""
         before, count = text.token.copy(), self.num_scored(text.token.shape[1])
         candidate = ~vocab.is_special[before]
@@ -196,7 +204,13 @@ class Objective(wrapped.Wrapped):
             arrays[f"{name}_weight"] = weighted.astype(np.float32)
         return input_format.full_input(text.token, text.length) | arrays | scored
 
-    def _label(self, example, text, key, vocab) -> dict[str, np.ndarray]:
+    def _label(
+        self,
+        example: Example,
+        text: input_format.Text,
+        key: np.ndarray,
+        vocab: VocabInfo,
+    ) -> dict[str, np.ndarray]:
         """The label at each position, or as the answer."""
         has_label = (example.label >= 0) & (example.length > 0) & (self.pos == "none")
         if has_label.any() and example.label.max() >= self.levels:
@@ -227,12 +241,12 @@ class Objective(wrapped.Wrapped):
             }
         return dataclasses.replace(base, heads=heads, input_features=self.width)
 
-    def _with_features(self, batch: dict) -> dict:
+    def _with_features(self, batch: Batch) -> dict[str, Any]:
         names = ("word_polarity", "part_of_speech", "level")
         columns = (batch[name] for name in names)
         return batch | {FEATURE: polarity.features(*columns, self.levels)}
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: those of the base objective; in pretraining also polarity, pos and
         sentence, and their accuracies (metrics)."""
         if not self.pretrains:
@@ -248,10 +262,10 @@ class Objective(wrapped.Wrapped):
         terms |= _class_terms("sentence", logits, batch["label"], batch["label_weight"])
         return terms, carry
 
-    def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
+    def predictions(self, net: Any, batch: Batch) -> dict[str, Any]:
         return self._base.predictions(net, self._with_features(batch))
 
-    def read_constants(self, group: Any, constants: Any) -> dict:
+    def read_constants(self, group: Any, constants: Any) -> dict[str, Any]:
         """Texts that are read alone have no polarities, as no word is known."""
         group = self._base.read_constants(group, constants)
         blank = jnp.zeros((*group["token"].shape, self.width), jnp.float32)
@@ -263,13 +277,17 @@ class Objective(wrapped.Wrapped):
         return polarity.NEUTRAL + polarity.OTHER + self.levels
 
 
-def _inputs(word_polarity, part_of_speech, level) -> dict[str, np.ndarray]:
+def _inputs(
+    word_polarity: np.ndarray, part_of_speech: np.ndarray, level: np.ndarray
+) -> dict[str, np.ndarray]:
     arrays = (word_polarity, part_of_speech, level)
     names = ("word_polarity", "part_of_speech", "level")
     return {n: array.astype(np.int32) for n, array in zip(names, arrays, strict=True)}
 
 
-def _class_terms(name, logits, answer, weight) -> dict[str, Term]:
+def _class_terms(
+    name: str, logits: jax.Array, answer: jax.Array, weight: jax.Array
+) -> dict[str, Term]:
     """The cross-entropy of classes, and the accuracy."""
     log_p = jax.nn.log_softmax(logits)
     own = jnp.take_along_axis(log_p, answer[..., None], axis=-1)[..., 0]

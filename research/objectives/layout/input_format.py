@@ -129,21 +129,25 @@ def concatenate_spans(
     return Text(token, flags, token_type, end)
 
 
-def full_input(token: np.ndarray, length: np.ndarray, prefix: str = "") -> dict:
+def full_input(
+    token: np.ndarray, length: np.ndarray, prefix: str = ""
+) -> dict[str, np.ndarray]:
     """The six input arrays; a row's first `length` [B] tokens attend to each other."""
     arrays = _without_attention(token, length)
     arrays |= {"rank": np.zeros_like(token), "reach": np.zeros_like(token)}
     return {prefix + name: array for name, array in arrays.items()}
 
 
-def causal_input(token: np.ndarray, length: np.ndarray, prefix: str = "") -> dict:
+def causal_input(
+    token: np.ndarray, length: np.ndarray, prefix: str = ""
+) -> dict[str, np.ndarray]:
     """The six input arrays; tokens attend to themselves and to those before them."""
     arrays = _without_attention(token, length)
     arrays |= {name: arrays["position"].copy() for name in ("rank", "reach")}
     return {prefix + name: array for name, array in arrays.items()}
 
 
-def _without_attention(token: np.ndarray, length: np.ndarray) -> dict:
+def _without_attention(token: np.ndarray, length: np.ndarray) -> dict[str, np.ndarray]:
     """The input arrays except rank and reach."""
     position = np.arange(token.shape[1], dtype=np.int32)
     return {

@@ -40,7 +40,7 @@ def in_languages(prompt: Prompt, read: int, written: int) -> Prompt:
 def pad_group(group: Mapping[str, np.ndarray], width: int) -> dict[str, np.ndarray]:
     """A group with more padding at the ends of its rows, [B, width]."""
 
-    def padded(name, array):
+    def padded(name: str, array: np.ndarray) -> np.ndarray:
         more = [(0, 0), (0, width - array.shape[1]), *[(0, 0)] * (array.ndim - 2)]
         mode = "constant" if name == "segment" else "edge"
         return np.pad(array, more, mode)

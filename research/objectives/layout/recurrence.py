@@ -7,8 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from research.contract.batch import Batch
 
-def mems_from_carry(net: Any, batch: dict, mem_len: int) -> dict[str, jax.Array]:
+
+def mems_from_carry(net: Any, batch: Batch, mem_len: int) -> dict[str, jax.Array]:
     """The mems of each row, of `mem_len` positions, from the previous step.
 
     A row has mems only if its example follows that of the previous step, in the same
@@ -31,7 +33,9 @@ def mems_from_carry(net: Any, batch: dict, mem_len: int) -> dict[str, jax.Array]
     return mems | {"segment": segment}
 
 
-def carry_from_mems(batch: dict, mems: dict, length: int) -> dict[str, jax.Array]:
+def carry_from_mems(
+    batch: Batch, mems: dict[str, jax.Array], length: int
+) -> dict[str, jax.Array]:
     """The carry after a step: the mems, and the place at which they are used.
 
     That is the next example, or the previous one in rows with decreasing positions. A
@@ -42,7 +46,7 @@ def carry_from_mems(batch: dict, mems: dict, length: int) -> dict[str, jax.Array
     return mems | {"next": jnp.where(full, following, -1)}
 
 
-def _direction(batch: dict) -> jax.Array:
+def _direction(batch: Batch) -> jax.Array:
     """[B] int32: 1; -1 in rows with decreasing positions."""
     return batch["position"][:, 1] - batch["position"][:, 0]
 

@@ -15,6 +15,7 @@ from research.contract.batch import (
     OTHER_DOCUMENT,
     SENTENCE,
     ArraySpec,
+    Batch,
     Example,
 )
 from research.data import counter_rng
@@ -158,7 +159,7 @@ def fill_segments(example: Example, key: np.ndarray, length: int) -> Example:
     )
 
 
-def label_terms(name: str, logits_BN: jax.Array, batch: dict) -> dict[str, Term]:
+def label_terms(name: str, logits_BN: jax.Array, batch: Batch) -> dict[str, Term]:
     """Terms `name`, the cross-entropy of labels, and "`name`_accuracy" (a metric).
 
     Args:

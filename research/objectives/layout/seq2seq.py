@@ -9,6 +9,7 @@ import numpy as np
 
 from research.contract.batch import (
     ArraySpec,
+    Batch,
     VocabInfo,
     input_group,
     input_specs,
@@ -99,7 +100,7 @@ def prompt(
     )
 
 
-def encode(net: Any, batch: dict, prefix: str = "") -> Any:
+def encode(net: Any, batch: Batch, prefix: str = "") -> Any:
     """The encoder's output, of which a decoder attends to positions of its segment.
 
     If the batch has `cross_segment` [B, L], it replaces the encoder's segments.
@@ -110,7 +111,7 @@ def encode(net: Any, batch: dict, prefix: str = "") -> Any:
     return encoded
 
 
-def loss_terms(name: str, net: Any, batch: dict, **factors: float) -> dict[str, Term]:
+def loss_terms(name: str, net: Any, batch: Batch, **factors: float) -> dict[str, Term]:
     """The `target_terms` of the decoder."""
     encoded = encode(net, batch, "encoder_")
     readout = net.readout(net.states(input_group(batch, "decoder_"), encoded=encoded))
@@ -120,7 +121,7 @@ def loss_terms(name: str, net: Any, batch: dict, **factors: float) -> dict[str, 
 def target_terms(
     name: str,
     readout: Any,
-    batch: dict,
+    batch: Batch,
     *,
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,

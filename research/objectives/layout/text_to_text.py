@@ -14,7 +14,13 @@ from typing import Any
 import numpy as np
 
 from research import networks
-from research.contract.batch import ArraySpec, VocabInfo, input_specs, scored_specs
+from research.contract.batch import (
+    ArraySpec,
+    Batch,
+    VocabInfo,
+    input_specs,
+    scored_specs,
+)
 from research.objectives.layout import input_format, seq2seq
 from research.objectives.layout.prompt import Prompt, pad_rows
 from research.objectives.layout.specials import Specials
@@ -125,7 +131,7 @@ def needs(layout: str) -> networks.Needs:
 
 
 def loss_terms(
-    name: str, net: Any, batch: dict, layout: str, **factors: float
+    name: str, net: Any, batch: Batch, layout: str, **factors: float
 ) -> dict[str, Term]:
     """The `seq2seq.target_terms` of a batch."""
     if layout == "encoder_decoder":

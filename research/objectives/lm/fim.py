@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from research import networks, objectives
-from research.contract.batch import WORD, ArraySpec, Example, Pieces, VocabInfo
+from research.contract.batch import WORD, ArraySpec, Batch, Example, Pieces, VocabInfo
 from research.contract.errors import UserError
 from research.contract.fields import choice, fraction
 from research.data import counter_rng
@@ -152,7 +152,7 @@ class Objective(objectives.Objective):
             )
         return super().needs(vocab)
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: fim, and accuracy (not differentiated)."""
         readout = net.readout(net.states(batch))
         return masked_cross_entropy("fim", readout, batch), ()

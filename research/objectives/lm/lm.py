@@ -19,6 +19,7 @@ from research.contract.batch import (
     DOCUMENT,
     INPUT_ARRAYS,
     ArraySpec,
+    Batch,
     Example,
     VocabInfo,
     input_specs,
@@ -84,7 +85,7 @@ class Objective(objectives.Objective):
     reads_separators = True
     score_methods: ClassVar = {"left_to_right": scoring.LIKELIHOOD}
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         others = (self.direction, self.prefix, self.documents)
         if self.mem_len and others != ("forward", "none", "joined"):
@@ -175,7 +176,12 @@ class Objective(objectives.Objective):
         return {}
 
     def _corrupt_one(
-        self, direction, example, key, vocab, length
+        self,
+        direction: str,
+        example: Example,
+        key: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
     ) -> dict[str, np.ndarray]:
         """The arrays of one direction, in reading order."""
         index = np.arange(length, dtype=np.int32)
@@ -265,7 +271,9 @@ class Objective(objectives.Objective):
         """Arguments of `states`."""
         return {"undropped": True} if self._has_penalties else {}
 
-    def _cross_entropy(self, net: Any, states: Any, batch: dict, key: Any):
+    def _cross_entropy(
+        self, net: Any, states: Any, batch: Batch, key: Any
+    ) -> dict[str, Term]:
         """Terms lm, and accuracy unless words are drawn."""
         readout = net.readout(states)
         if not self.sampled_words:
@@ -273,7 +281,7 @@ class Objective(objectives.Objective):
         answers = batch["target"], batch["weight"]
         return {"lm": sampled_cross_entropy(readout, *answers, key, self.sampled_words)}
 
-    def _terms(self, net: Any, states: Any, batch: dict, key: Any) -> dict[str, Term]:
+    def _terms(self, net: Any, states: Any, batch: Batch, key: Any) -> dict[str, Term]:
         """The terms of states in one direction, `Undropped` where that is asked for."""
         if not self._has_penalties:
             return self._cross_entropy(net, states, batch, key)
@@ -290,7 +298,7 @@ class Objective(objectives.Objective):
             terms[name] = Term(jnp.sum(square * weight), jnp.sum(weight), coef)
         return terms
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: lm, accuracy (not differentiated), and penalties if there are any.
 
         With direction "both" their names are `forward/lm` and so on.

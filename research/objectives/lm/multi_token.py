@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
-from research.contract.batch import ArraySpec, Example, VocabInfo, input_group
+from research.contract.batch import ArraySpec, Batch, Example, VocabInfo, input_group
 from research.contract.fields import choice, number
 from research.data.rows import TextSpec
 from research.objectives.layout.prompt import Prompt
@@ -115,7 +115,7 @@ class Objective(objectives.Objective):
             future_tokens=self.heads == "sequential",
         )
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: lm, next2, ..., and the accuracy of each (not differentiated)."""
         group = input_group(batch)
         if self.heads == "parallel":

@@ -78,12 +78,12 @@ def sampled_cross_entropy(
     drawn_S = draw_words(key, count, size)
     table_VE = constrain(readout.table, "vocab", None)
 
-    def rows(word):
+    def rows(word: jax.Array) -> jax.Array:
         row = jnp.take(table_VE, word, axis=0, mode="clip")
         names = ("batch", "length", None) if word.ndim == 2 else (None, None)
         return constrain(row, *names).astype(readout.feature.dtype)
 
-    def correction(word):
+    def correction(word: jax.Array) -> jax.Array:
         """What is added to a word's product."""
         bias = jnp.take(readout.bias, word, mode="clip")
         return bias - log_drawn(word, count, size)

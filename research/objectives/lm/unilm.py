@@ -20,6 +20,7 @@ from research.contract.batch import (
     OTHER_DOCUMENT,
     SENTENCE,
     ArraySpec,
+    Batch,
     Example,
     VocabInfo,
     input_specs,
@@ -97,7 +98,7 @@ class Objective(objectives.Objective):
     score_methods: ClassVar = cloze.METHODS | {"left_to_right": scoring.LIKELIHOOD}
     min_length = 5  # bos, a token, eos, a token, eos
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
         if abs(sum(self._mode_rates) - 1) > 1e-6:
@@ -235,7 +236,7 @@ class Objective(objectives.Objective):
             token_types=NUM_TOKEN_TYPES,
         )
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: unilm and nsp; the accuracy of each (metrics)."""
         scored = batch["scored"]
         positions = jnp.concatenate([jnp.zeros_like(scored[:, :1]), scored], axis=1)

@@ -69,7 +69,7 @@ def sampled_cross_entropy(
     """
     feature, table, bias = readout[:3]
 
-    def score(index, equation):
+    def score(index: jax.Array, equation: str) -> jax.Array:
         rows = jnp.take(table, index, axis=0, mode="clip").astype(feature.dtype)
         product = jnp.einsum(
             equation, feature, rows, preferred_element_type=jnp.float32

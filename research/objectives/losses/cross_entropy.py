@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from research import networks
+from research.contract.batch import Batch
 from research.contract.errors import UserError
 from research.objectives.losses.softmax import IMPLEMENTATIONS, SoftmaxOptions
 
@@ -72,7 +73,12 @@ def cross_entropy(
     return Term(total, jnp.sum(weight)), lax.stop_gradient(jnp.sum(correct))
 
 
-def _adaptive(implementation, readout, target_BK, weight_BK):
+def _adaptive(
+    implementation: str,
+    readout: networks.AdaptiveReadout,
+    target_BK: jax.Array,
+    weight_BK: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
     """The sum of the losses of a readout with clusters, and the correct weight.
 
     -log p(word) = -log p(cluster) - log p(word | cluster) for the words of a cluster
@@ -107,7 +113,7 @@ def _adaptive(implementation, readout, target_BK, weight_BK):
     return total, correct
 
 
-def masked_cross_entropy(name: str, readout: Any, batch: dict) -> dict[str, Term]:
+def masked_cross_entropy(name: str, readout: Any, batch: Batch) -> dict[str, Term]:
     """Terms `name` and "accuracy" (a metric) of the batch's targets.
 
     Args:

@@ -17,8 +17,9 @@ Chunks are taken along K, never along B, so each keeps the batch's sharding.
 # B batch, K scored positions, C positions of a chunk, E width of the table,
 # V rows of the table (with padding)
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,7 +47,9 @@ class SoftmaxOptions(NamedTuple):
     # then 0
 
 
-def compute_logits(feature_BCE, table_VE, bias_V):
+def compute_logits(
+    feature_BCE: jax.Array, table_VE: jax.Array, bias_V: jax.Array
+) -> jax.Array:
     """Float32 logits [B, C, V]."""
     logits_BCV = jnp.einsum(
         "bce,ve->bcv",
@@ -57,12 +60,19 @@ def compute_logits(feature_BCE, table_VE, bias_V):
     return logits_BCV + bias_V.astype(jnp.float32)[None, None]
 
 
-def _is_target(logits_BCV, target_BC):
+def _is_target(logits_BCV: jax.Array, target_BC: jax.Array) -> jax.Array:
     """[B, C, V] bool: whether the logit is that of the target."""
     return lax.broadcasted_iota(jnp.int32, logits_BCV.shape, 2) == target_BC[..., None]
 
 
-def _dense(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
+def _dense(
+    options: SoftmaxOptions,
+    feature_BKE: jax.Array,
+    table_VE: jax.Array,
+    bias_V: jax.Array,
+    target_BK: jax.Array,
+    weight_BK: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
     logits_BKV = compute_logits(feature_BKE, table_VE, bias_V)
     lse_BK = jax.nn.logsumexp(logits_BKV, axis=-1)
     is_target = _is_target(logits_BKV, target_BK)
@@ -77,7 +87,9 @@ def _dense(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
     return jnp.sum(loss_BK * weight_BK), correct_BK
 
 
-def split_chunks(feature_BKE, num_rows, *others_BK):
+def split_chunks(
+    feature_BKE: jax.Array, num_rows: int, *others_BK: jax.Array
+) -> tuple[jax.Array, ...]:
     """Arrays [B, K, ...] in chunks along K: each [chunks, B, C, ...].
 
     All chunks have the same size; the last is padded with zeros.
@@ -89,7 +101,7 @@ def split_chunks(feature_BKE, num_rows, *others_BK):
     count = min(MAX_CHUNKS, positions, -(-batch * positions * num_rows // CHUNK_LOGITS))
     size = -(-positions // count)
 
-    def split(array):
+    def split(array: jax.Array) -> jax.Array:
         pad = [(0, 0), (0, count * size - positions)] + [(0, 0)] * (array.ndim - 2)
         chunks = jnp.pad(array, pad).reshape(batch, count, size, *array.shape[2:])
         return jnp.moveaxis(chunks, 1, 0)
@@ -97,13 +109,15 @@ def split_chunks(feature_BKE, num_rows, *others_BK):
     return tuple(split(array) for array in (feature_BKE, *others_BK))
 
 
-def join_chunks(chunks, positions):
+def join_chunks(chunks: jax.Array, positions: int) -> jax.Array:
     """[B, K, ...] from chunks [chunks, B, C, ...]: the inverse of `split_chunks`."""
     joined = jnp.moveaxis(chunks, 0, 1)
     return joined.reshape(len(joined), -1, *joined.shape[3:])[:, :positions]
 
 
-def sum_over_chunks(body, chunks, skip):
+def sum_over_chunks(
+    body: Callable[..., Any], chunks: tuple[jax.Array, ...], skip: bool
+) -> tuple[Any, Any]:
     """Applies `body` to each chunk; sums its first results and stacks its second.
 
     Args:
@@ -111,11 +125,11 @@ def sum_over_chunks(body, chunks, skip):
       skip: see `SoftmaxOptions`.
     """
 
-    def step(sums, chunk):
+    def step(sums: Any, chunk: tuple[jax.Array, ...]) -> tuple[Any, Any]:
         summand, stacked = body(chunk)
         return jax.tree.map(jnp.add, sums, summand), stacked
 
-    def step_or_skip(sums, chunk):
+    def step_or_skip(sums: Any, chunk: tuple[jax.Array, ...]) -> tuple[Any, Any]:
         unused = lambda sums, chunk: (sums, zeros[1])  # noqa: E731
         return lax.cond(jnp.any(chunk[2] > 0), step, unused, sums, chunk)
 
@@ -128,9 +142,16 @@ def sum_over_chunks(body, chunks, skip):
     return lax.scan(step_or_skip if skip else step, zeros[0], chunks)
 
 
-def _chunked(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
+def _chunked(
+    options: SoftmaxOptions,
+    feature_BKE: jax.Array,
+    table_VE: jax.Array,
+    bias_V: jax.Array,
+    target_BK: jax.Array,
+    weight_BK: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
     @partial(jax.checkpoint, prevent_cse=False)
-    def body(chunk):
+    def body(chunk: tuple[jax.Array, ...]) -> Any:
         feature, target, weight = chunk
         return _dense(options, feature, table_VE, bias_V, target, weight)
 
@@ -140,11 +161,25 @@ def _chunked(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _fused(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
+def _fused(
+    options: SoftmaxOptions,
+    feature_BKE: jax.Array,
+    table_VE: jax.Array,
+    bias_V: jax.Array,
+    target_BK: jax.Array,
+    weight_BK: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
     return _chunked(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK)
 
 
-def _fused_forward(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
+def _fused_forward(
+    options: SoftmaxOptions,
+    feature_BKE: jax.Array,
+    table_VE: jax.Array,
+    bias_V: jax.Array,
+    target_BK: jax.Array,
+    weight_BK: jax.Array,
+) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, ...]]:
     """The loss, and its gradients for a cotangent of one, as residuals."""
     table = constrain(table_VE.astype(feature_BKE.dtype), "vocab", None)
     target_row_BKE = jnp.take(table, target_BK, axis=0, mode="clip")
@@ -187,7 +222,12 @@ def _fused_forward(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK)
     return (total, correct_BK), (feature_grad, table_grad, bias_grad, loss_BK)
 
 
-def _fused_chunk(options, table_VE, bias_V, chunk):
+def _fused_chunk(
+    options: SoftmaxOptions,
+    table_VE: jax.Array,
+    bias_V: jax.Array,
+    chunk: tuple[jax.Array, ...],
+) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
     """The chunk's sums (loss, gradients of table and bias) and arrays by position.
 
     The gradients lack the terms of the targets' rows and of smoothing.
@@ -223,7 +263,11 @@ def _fused_chunk(options, table_VE, bias_V, chunk):
     return sums, (loss_BC, feature_grad_BCE, correct_BC)
 
 
-def _fused_backward(options, grads, cotangents):
+def _fused_backward(
+    options: SoftmaxOptions,
+    grads: tuple[jax.Array, ...],
+    cotangents: tuple[jax.Array, ...],
+) -> tuple[jax.Array | None, ...]:
     scaled = [grad * cotangents[0].astype(grad.dtype) for grad in grads]
     feature, table, bias, weight = scaled
     return feature, table, bias, None, weight

@@ -16,6 +16,7 @@ import numpy as np
 from research import networks, objectives
 from research.contract.batch import (
     ArraySpec,
+    Batch,
     Example,
     VocabInfo,
     input_specs,
@@ -100,7 +101,7 @@ class Objective(objectives.Objective):
     score_methods: ClassVar = cloze.METHODS
     shown_answers: ClassVar = {"mlm": STAYS, "sbo": STAYS}
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
         check_sum(self, "rate", "shuffle_rate")
@@ -281,7 +282,7 @@ class Objective(objectives.Objective):
             boundary_offsets=self.boundary_targets,
         )
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mlm, sbo (boundary), the sentence task; and accuracies (metrics)."""
         positions = [batch["scored"]]
         if self.boundary_targets:
@@ -300,7 +301,7 @@ class Objective(objectives.Objective):
         return terms, ()
 
 
-def _concatenate(first: dict, second: dict) -> dict:
+def _concatenate(first: Batch, second: Batch) -> Batch:
     """Concatenates arrays [B, K] along K; arrays that the second lacks are 0."""
     num_more = second["target"].shape[1]
     return {

@@ -15,6 +15,7 @@ import numpy as np
 from research import networks, objectives
 from research.contract.batch import (
     ArraySpec,
+    Batch,
     Example,
     VocabInfo,
     input_specs,
@@ -68,7 +69,7 @@ class Objective(objectives.Objective):
 
     shown_answers: ClassVar = {"tlm": STAYS}
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
         assert len(self._token_types)  # raises if languages cannot be parsed
@@ -173,7 +174,12 @@ class Objective(objectives.Objective):
         return token_rates(count.tobytes(), self.sample_alpha, self.rate)
 
     def _text(
-        self, example: Example, key, vocab: VocabInfo, length: int, **order: np.ndarray
+        self,
+        example: Example,
+        key: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        **order: np.ndarray,
     ) -> tuple[input_format.Text, np.ndarray]:
         """The rows, and [B]: the position of the eos before the side that comes second.
 
@@ -247,7 +253,7 @@ class Objective(objectives.Objective):
             token_types=int(self._token_types.max()) + 1,
         )
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: tlm, or clm with predict next; and accuracy (a metric)."""
         readout = net.readout(net.states(batch, scored=batch["scored"]))
         name = "tlm" if self.predict == "masked" else "clm"

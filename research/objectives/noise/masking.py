@@ -275,7 +275,7 @@ def _span_slots(scored: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.nd
     return first, np.minimum.accumulate(last, axis=1)[:, ::-1]
 
 
-def num_trigrams(num_tokens, rate: float):
+def num_trigrams(num_tokens: np.ndarray | int, rate: float) -> np.ndarray:
     """round(rate * tokens / 3), ties to even."""
     return np.rint(rate * np.asarray(num_tokens) / 3).astype(np.int64)
 

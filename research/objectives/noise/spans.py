@@ -34,7 +34,7 @@ class Runs(NamedTuple):
     start: np.ndarray  # bool: the first token of a run; False if nothing is hidden
 
 
-def span_counts(num_raw, rate: float, mean_span: float) -> Counts:
+def span_counts(num_raw: np.ndarray | int, rate: float, mean_span: float) -> Counts:
     """Counts for texts of `num_raw` tokens (any shape); ties round to even.
 
     All lengths are computed from these counts, so a text always fits. In a text of one
@@ -104,7 +104,7 @@ def iid_noise_mask(
     return hidden & fits
 
 
-def max_suffix(num_raw, rate: float):
+def max_suffix(num_raw: np.ndarray | int, rate: float) -> np.ndarray:
     """The longest suffix that `suffix_noise_mask` hides in `num_raw` tokens."""
     num_raw = np.asarray(num_raw)
     longest = np.rint(2 * rate * num_raw).astype(np.int64) - 1
@@ -204,14 +204,18 @@ class Lengths(NamedTuple):
 
 @functools.cache
 def span_corruption_lengths(
-    length: int, rate: float, mean_span: float, replacement="sentinel", target="spans"
+    length: int,
+    rate: float,
+    mean_span: float,
+    replacement: str = "sentinel",
+    target: str = "spans",
 ) -> Lengths:
     """The longest text for an encoder of length L: (512, 0.15, 3) -> (568, 114).
 
     At rate 0.5 targets can be longer than inputs; then both lose a token.
     """
 
-    def sizes(num_raw):
+    def sizes(num_raw: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
         hidden, sentinels = span_counts(num_raw, rate, mean_span)
         replaced = {"sentinel": sentinels, "drop": 0}.get(replacement, hidden)
         written = hidden + (sentinels if replacement == "sentinel" else 0)

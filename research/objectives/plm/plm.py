@@ -18,6 +18,7 @@ from research.contract.batch import (
     BACKWARD,
     WORD,
     ArraySpec,
+    Batch,
     Example,
     VocabInfo,
     input_specs,
@@ -82,7 +83,7 @@ class Objective(objectives.Objective):
         "random_orders": scoring.LIKELIHOOD,
     }
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.mem_len and self.num_permutations < 2:
             raise ValueError(
@@ -181,7 +182,13 @@ class Objective(objectives.Objective):
             return example.label == BACKWARD
         return counter_rng.uniform(key, "backward", 1)[:, 0] < 0.5
 
-    def _choose_targets(self, key, start, candidate, edge) -> np.ndarray:
+    def _choose_targets(
+        self,
+        key: np.ndarray,
+        start: np.ndarray,
+        candidate: np.ndarray,
+        edge: np.ndarray,
+    ) -> np.ndarray:
         """[B, L] bool: spans, and single tokens up to the number of targets of a part.
 
         If K is not a multiple of the number of parts, the first parts have one more: 43
@@ -283,7 +290,7 @@ class Objective(objectives.Objective):
             queries=True,
         )
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: plm, and accuracy (not differentiated)."""
         length = batch["token"].shape[1] - batch["target"].shape[1]
         content_keys, carry = {"scored": batch["scored"], "num_keys": length}, ()

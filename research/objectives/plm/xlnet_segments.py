@@ -149,7 +149,9 @@ def _two_segments(
     return begin, size
 
 
-def _first_start(starts: np.ndarray, position: np.ndarray, end: np.ndarray):
+def _first_start(
+    starts: np.ndarray, position: np.ndarray, end: np.ndarray
+) -> np.ndarray:
     """[B]: the first start at or after `position` [B]; `end` [B] if there is none."""
     after = starts & (np.arange(starts.shape[1]) >= position[:, None])
     return np.where(after.any(axis=1), after.argmax(axis=1), end)

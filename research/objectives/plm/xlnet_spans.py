@@ -68,7 +68,9 @@ def choose_spans(
     return np.cumsum(edge, axis=1, dtype=np.int8).astype(bool)
 
 
-def _span_starts(start: np.ndarray, candidate: np.ndarray, max_span: int):
+def _span_starts(
+    start: np.ndarray, candidate: np.ndarray, max_span: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Where the next span of n tokens may begin, at or after each position.
 
     It is span_start[nth[n, position]], with flat positions in [B, L + 1]; position L of

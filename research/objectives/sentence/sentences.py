@@ -19,6 +19,7 @@ from research.contract.batch import (
     OTHER_DOCUMENT,
     SENTENCE,
     ArraySpec,
+    Batch,
     Example,
     VocabInfo,
     input_specs,
@@ -99,7 +100,9 @@ class Objective(objectives.Objective):
             "scored": np.zeros((len(key), 1), np.int32),
         }
 
-    def _reorder(self, example, key, vocab, length):
+    def _reorder(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> tuple[input_format.Text, np.ndarray, np.ndarray]:
         """The text with shuffled pieces; label and has_label [B]."""
         num_raw = np.minimum(example.length, self.text_spec(length).length)
         start = (example.flags & SENTENCE) > 0
@@ -129,7 +132,9 @@ class Objective(objectives.Objective):
         has_label = num_raw > 0
         return text, np.where(has_label, label, 0), has_label
 
-    def _discourse(self, example, vocab, length):
+    def _discourse(
+        self, example: Example, vocab: VocabInfo, length: int
+    ) -> tuple[input_format.Text, np.ndarray, np.ndarray]:
         """The pairs without their connective; label and has_label [B]."""
         lexicon, selected = mask_units.select_entries(vocab, self.entry_type)
         entry = lexicons.match(
@@ -178,7 +183,7 @@ class Objective(objectives.Objective):
             token_types=2 * (self.task != "reorder"),
         )
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: the task's name; its accuracy (a metric)."""
         states = net.states(batch, scored=batch["scored"])
         logits = net.head(self.task, states[:, 0])

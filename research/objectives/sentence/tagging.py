@@ -16,6 +16,7 @@ from research import networks, objectives
 from research.contract.batch import (
     SENTENCE,
     ArraySpec,
+    Batch,
     Example,
     VocabInfo,
     input_specs,
@@ -100,7 +101,7 @@ class Objective(objectives.Objective):
         heads = {self.task: networks.HeadSpec(1, "none")}
         return networks.Needs(pattern=self.pattern, heads=heads)
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: the task; metrics: its accuracy and the fraction of label 1."""
         logits = net.head(self.task, net.states(batch))[..., 0]
         target, weight = batch["target"], batch["weight"]

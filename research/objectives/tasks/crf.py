@@ -40,7 +40,9 @@ def log_partition(
 ) -> jax.Array:
     """[B] float32: log of the sum of exp(score) over all sequences of tags."""
 
-    def step(before_BM, inputs):
+    def step(
+        before_BM: jax.Array, inputs: tuple[jax.Array, ...]
+    ) -> tuple[jax.Array, None]:
         score_BNM, is_word_B1 = _scores(before_BM, inputs, transition)
         after_BM = jax.nn.logsumexp(score_BNM, axis=1)
         return jnp.where(is_word_B1, after_BM, before_BM), None
@@ -57,7 +59,7 @@ def marginals(
     It is the gradient of the log partition by the emissions.
     """
 
-    def total(emission):
+    def total(emission: jax.Array) -> jax.Array:
         return jnp.sum(log_partition(transition, emission, is_word))
 
     return jax.grad(total)(emission)
@@ -68,12 +70,16 @@ def best_tags(
 ) -> jax.Array:
     """[B, L] int32: the sequence of tags with the highest score, at words (Viterbi)."""
 
-    def forward(before_BM, inputs):
+    def forward(
+        before_BM: jax.Array, inputs: tuple[jax.Array, ...]
+    ) -> tuple[jax.Array, jax.Array]:
         score_BNM, is_word_B1 = _scores(before_BM, inputs, transition)
         after_BM = jnp.where(is_word_B1, jnp.max(score_BNM, axis=1), before_BM)
         return after_BM, jnp.argmax(score_BNM, axis=1)
 
-    def backward(next_B, inputs):
+    def backward(
+        next_B: jax.Array, inputs: tuple[jax.Array, ...]
+    ) -> tuple[jax.Array, jax.Array]:
         tag_BM, is_word_B = inputs
         tag_B = jnp.take_along_axis(tag_BM, next_B[:, None], axis=1)[:, 0]
         return jnp.where(is_word_B, tag_B, next_B), tag_B
@@ -86,13 +92,17 @@ def best_tags(
     return tag_LB.T.astype(jnp.int32)
 
 
-def _chain(transition, emission_BLN, is_word_BL):
+def _chain(
+    transition: jax.Array, emission_BLN: jax.Array, is_word_BL: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """The initial value of a scan, the scores of the first tags, and its inputs."""
     first_BM = jnp.tile(transition[-1:], (len(emission_BLN), 1))
     return first_BM, (emission_BLN.swapaxes(0, 1), is_word_BL.T)
 
 
-def _scores(before_BM, inputs, transition):
+def _scores(
+    before_BM: jax.Array, inputs: tuple[jax.Array, ...], transition: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """The scores [B, N, M] of a tag and the next one, and whether it is a word [B, 1].
 
     Args:

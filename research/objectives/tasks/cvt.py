@@ -16,7 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
-from research.contract.batch import WORD, ArraySpec, ConstantSpec, Example, VocabInfo
+from research.contract.batch import (
+    WORD,
+    ArraySpec,
+    Batch,
+    ConstantSpec,
+    Example,
+    VocabInfo,
+)
 from research.contract.fields import fraction, free_text, number
 from research.data import counter_rng
 from research.data.rows import TextSpec
@@ -72,7 +79,7 @@ class Objective(objectives.Objective):
         STUDENTS, "the teacher, whose predictions are the targets, reads the same text"
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         task_input.check_vectors(self)
         if -1 < self.unlabelled_dropout < 0:
@@ -132,7 +139,7 @@ class Objective(objectives.Objective):
             input_features=self.vectors_width,
         )
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: tag; accuracy (a metric); those of the students."""
         batch = task_input.with_vectors(self, batch)
         features_BLF = net.features(batch)
@@ -159,7 +166,7 @@ class Objective(objectives.Objective):
             terms[name] = term._replace(coef=self.consistency)
         return terms, ()
 
-    def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
+    def predictions(self, net: Any, batch: Batch) -> dict[str, jax.Array]:
         """tag [B, L] int32; probability [B, L] of each; weight [B, L], 1 where words
         begin."""
         features_BLF = net.features(task_input.with_vectors(self, batch))
@@ -177,13 +184,13 @@ class Objective(objectives.Objective):
         )
 
     def _without_own_dropout(
-        self, net: Any, batch: dict, features_BLF: jax.Array
+        self, net: Any, batch: Batch, features_BLF: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """The teacher's predictions [B, L, N], without dropout, and what students read,
         with theirs."""
         params, options = networks.bound_params(net), net.options
 
-        def predict(net):
+        def predict(net: networks.BoundNetwork) -> jax.Array:
             return jax.nn.softmax(net.head("tag", net.features(batch)))
 
         teacher_BLN = networks.apply(

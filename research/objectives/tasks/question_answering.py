@@ -15,6 +15,7 @@ from research.contract.batch import (
     ANSWER_END,
     ANSWER_START,
     ArraySpec,
+    Batch,
     Example,
     VocabInfo,
     input_specs,
@@ -149,7 +150,7 @@ class Objective(task_input.Task):
         heads = {"start": start, "end": end, "unanswerable": unanswerable}
         return self.task_needs(heads)
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: span; with head joint also unanswerable and unanswerable_accuracy (a
         metric); exact, the fraction of windows with start and end right (a metric).
         """
@@ -172,7 +173,7 @@ class Objective(task_input.Task):
         span = Term(jnp.sum(weight * loss), total)
         return {"span": span, "exact": exact} | terms, ()
 
-    def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
+    def predictions(self, net: Any, batch: Batch) -> dict[str, jax.Array]:
         """start [B, K], end, score [B, K, E] of candidates; null [B]; context [B, 2].
 
         K and E are `n_best`, or the length of the row. With head joint, scores are
@@ -202,18 +203,18 @@ class Objective(task_input.Task):
         candidates = {"start": start_BK, "end": end_BKE, "score": score_BKE}
         return candidates | {"null": null, "context": batch["context"]}
 
-    def _pooled(self, batch: dict) -> jax.Array:
+    def _pooled(self, batch: Batch) -> jax.Array:
         """[B] int32: the pooled position, bos."""
         last = jnp.maximum((batch["segment"] > 0).sum(axis=1) - 1, 0)
         return last if self.format == "xlnet" else 0 * last
 
-    def _start_logits(self, net: Any, states_BLD: jax.Array, batch: dict) -> jax.Array:
+    def _start_logits(self, net: Any, states_BLD: jax.Array, batch: Batch) -> jax.Array:
         """Start logits [B, L] float32, HIDDEN where the answer cannot be."""
         logits_BL = net.head("start", states_BLD)[..., 0]
         return jnp.where(self._may_answer(batch), logits_BL, HIDDEN)
 
     def _end_logits(
-        self, net: Any, states_BLD: jax.Array, start_BK: jax.Array, batch: dict
+        self, net: Any, states_BLD: jax.Array, start_BK: jax.Array, batch: Batch
     ) -> jax.Array:
         """End logits [B, K, L] float32 given each start, HIDDEN as start logits are."""
         first_BKD = jnp.take_along_axis(states_BLD, start_BK[..., None], axis=1)
@@ -224,7 +225,7 @@ class Objective(task_input.Task):
         return jnp.where(self._may_answer(batch)[:, None], logits_BKL, HIDDEN)
 
     def _unanswerable(
-        self, net: Any, states_BLD: jax.Array, start_BL: jax.Array, batch: dict
+        self, net: Any, states_BLD: jax.Array, start_BL: jax.Array, batch: Batch
     ) -> jax.Array:
         """[B] float32: the logit that there is no answer."""
         p_start_BL = jax.nn.softmax(start_BL).astype(states_BLD.dtype)
@@ -234,13 +235,13 @@ class Objective(task_input.Task):
         )
         return net.head("unanswerable", both_B2D)[:, 0]
 
-    def _may_answer(self, batch: dict) -> jax.Array:
+    def _may_answer(self, batch: Batch) -> jax.Array:
         """[B, L] bool: positions of the context, and the pooled position."""
         position = jnp.arange(batch["token"].shape[1])
         return _in_context(batch) | (position[None] == self._pooled(batch)[:, None])
 
 
-def _in_context(batch: dict) -> jax.Array:
+def _in_context(batch: Batch) -> jax.Array:
     """[B, L] bool: the positions of the window."""
     begin_B1, size_B1 = batch["context"][:, :1], batch["context"][:, 1:]
     offset_BL = jnp.arange(batch["token"].shape[1])[None] - begin_B1

@@ -13,6 +13,7 @@ from research import networks
 from research.contract.batch import (
     PART,
     ArraySpec,
+    Batch,
     ConstantSpec,
     Example,
     VocabInfo,
@@ -112,7 +113,7 @@ class Objective(task_input.Task):
     # beside its own (task_input.VECTORS); "": none
     vectors_width: int = number(0, least=0, most=2**20)  # their width
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.pool in ("first", "last") and self.format == "bart":
             raise ValueError("pool is token with format bart, whose token is the last")
@@ -249,7 +250,7 @@ class Objective(task_input.Task):
             input_features=self.vectors_width,
         )
 
-    def _logits(self, net: Any, batch: dict) -> jax.Array:
+    def _logits(self, net: Any, batch: Batch) -> jax.Array:
         """[B, N] float32."""
         scored = batch.get("pooled")
         if self.format != "bart":
@@ -265,7 +266,7 @@ class Objective(task_input.Task):
             return net.head("label", states[:, 0])
         return net.head("label", POOLS[self.pool](states, segment))
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: label, labels or squared_error, and lm; accuracy (a metric)."""
         weight, terms = batch["label_weight"], {}
         if self.lm_coef:
@@ -293,7 +294,7 @@ class Objective(task_input.Task):
             terms |= {"labels": term, "accuracy": accuracy}
         return terms, ()
 
-    def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
+    def predictions(self, net: Any, batch: Batch) -> dict[str, jax.Array]:
         """logits [B, N]; for regression, values in the labels' unit."""
         scale = self.label_scale if self.task == "regression" else 1.0
         return {"logits": scale * self._logits(net, batch)}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from research import networks
-from research.contract.batch import ArraySpec, ConstantSpec, Example, VocabInfo
+from research.contract.batch import ArraySpec, Batch, ConstantSpec, Example, VocabInfo
 from research.contract.fields import choice, free_text, number
 from research.data.rows import TextSpec
 from research.objectives.layout import languages, seq2seq, text_to_text
@@ -60,7 +60,7 @@ class Objective(task_input.Task):
 
     predicts = "text"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.target_length < self.min_length:
             raise ValueError(
@@ -169,7 +169,7 @@ class Objective(task_input.Task):
             changes |= {"token_types": max(self._pair) + 1, "languages": True}
         return replace(needs, **changes)
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: target, and accuracy (not differentiated)."""
         batch = task_input.with_vectors(self, batch, "encoder_")
         factors = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}

@@ -30,7 +30,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
-from research.contract.batch import CONSTANTS, FEATURE, ConstantSpec, Example, VocabInfo
+from research.contract.batch import (
+    CONSTANTS,
+    FEATURE,
+    Batch,
+    ConstantSpec,
+    Example,
+    VocabInfo,
+)
 from research.networks.shared.embeddings import padded_rows
 from research.objectives.layout import input_format
 from research.objectives.layout.specials import Specials
@@ -118,7 +125,9 @@ class Task(objectives.Objective):
             **features,
         )
 
-    def read_constants(self, group: Mapping, constants: Mapping) -> dict:
+    def read_constants(
+        self, group: Mapping[str, Any], constants: Mapping[str, Any]
+    ) -> dict[str, Any]:
         return with_vectors(self, {**group, **constants})
 
     def lay_out(
@@ -162,7 +171,7 @@ def vector_constants(task: Any, vocab: VocabInfo) -> dict[str, ConstantSpec]:
     return {"vectors": ConstantSpec(task.vectors, arrays, spelling)}
 
 
-def with_vectors(task: Any, batch: dict, prefix: str = "") -> dict[str, Any]:
+def with_vectors(task: Any, batch: Batch, prefix: str = "") -> dict[str, Any]:
     """The batch, of which one network input has the vectors of its tokens, if the task
     has vectors; `prefix` is that of the input's arrays."""
     if not task.vectors:

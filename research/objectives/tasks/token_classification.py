@@ -13,6 +13,7 @@ from research import networks
 from research.contract.batch import (
     PART,
     ArraySpec,
+    Batch,
     ConstantSpec,
     Example,
     VocabInfo,
@@ -59,7 +60,7 @@ class Objective(task_input.Task):
     predicts = "tags"
     head_weights: ClassVar = {"tag": "weight"}
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.format == "bart" and (self.features != "last" or self.lstm_layers):
             raise ValueError("features is last and lstm_layers 0 with format bart")
@@ -122,7 +123,7 @@ class Objective(task_input.Task):
             input_features=self.vectors_width,
         )
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: tag, and accuracy (a metric)."""
         logits_BLN = self._logits(net, batch)
         target, weight = batch["target"], batch["weight"]
@@ -139,7 +140,7 @@ class Objective(task_input.Task):
         terms = {"tag": Term(jnp.sum(loss), total)}
         return terms | {"accuracy": Term(correct, total, 0.0)}, ()
 
-    def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
+    def predictions(self, net: Any, batch: Batch) -> dict[str, jax.Array]:
         """tag [B, L] int32, the predicted tags; probability [B, L] of each, of a CRF
         its marginal one; weight [B, L], 1 where words begin."""
         logits_BLN = self._logits(net, batch)
@@ -155,7 +156,7 @@ class Objective(task_input.Task):
             "weight": batch["word"],
         }
 
-    def _logits(self, net: Any, batch: dict) -> jax.Array:
+    def _logits(self, net: Any, batch: Batch) -> jax.Array:
         """[B, L, N] float32."""
         if self.format == "bart":
             states = net.encode(input_group(batch, "encoder_")).states

@@ -18,6 +18,7 @@ import numpy as np
 from research import networks, objectives
 from research.contract.batch import (
     CONSTANTS,
+    Batch,
     ConstantSpec,
     VocabInfo,
     attention_mask,
@@ -83,10 +84,11 @@ class Objective(taught.Taught):
     # of keys and of values (MiniLMv2)
     relation_heads: int = number(0, least=0)  # into which the vectors of all heads are
     # cut; 0: the teacher's heads, which the student has, too
-    layer_map: tuple = ()  # for each layer of the student the teacher's layer, from 0,
-    # that it learns from, -1: none; (): every nth, the last by the last (TinyBERT)
+    layer_map: tuple[int, ...] = ()  # for each layer of the student the teacher's
+    # layer, from 0, that it learns from, -1: none; (): every nth, the last by the last
+    # (TinyBERT)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "layer_map", tuple(self.layer_map))
         if not all(type(n) is int and n >= NO_LAYER for n in self.layer_map):
@@ -135,16 +137,16 @@ class Objective(taught.Taught):
     def writers(self) -> dict[str, objectives.Objective]:
         return super().writers if self._predicts else {}
 
-    def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
+    def predictions(self, net: Any, batch: Batch) -> dict[str, Any]:
         return self._base.predictions(net, batch) if self._predicts else {}
 
-    def outputs(self, net: Any, batch: dict, key: Any) -> Any:
+    def outputs(self, net: Any, batch: Batch, key: Any) -> Any:
         """Of a student that predicts nothing the states of its text."""
         if self._predicts:
             return super().outputs(net, batch, key)
         return self._states(net, batch)
 
-    def _states(self, net: Any, batch: dict) -> jax.Array:
+    def _states(self, net: Any, batch: Batch) -> jax.Array:
         return net.states(input_group(self._base.read_constants(batch, {})))
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
@@ -193,7 +195,7 @@ class Objective(taught.Taught):
         """
         return self._teacher_constants(self._teacher_needs(vocab), vocab, self._run)
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """The terms of the base objective, and soft, cosine, hidden, attention,
         relation.
 
@@ -217,7 +219,9 @@ class Objective(taught.Taught):
             terms |= self._of_states(net, teacher.options, *pair)
         return terms, carry
 
-    def _run(self, net: Any, batch: dict, key: Any):
+    def _run(
+        self, net: Any, batch: Batch, key: Any
+    ) -> tuple[RecordedNetwork, dict[str, Term], Any]:
         """What a network computes in the base objective's loss; its terms and carry."""
         recorded = RecordedNetwork(
             net,
@@ -239,7 +243,7 @@ class Objective(taught.Taught):
         return recorded, terms, carry
 
     def _soft(
-        self, student: RecordedNetwork, teacher: RecordedNetwork, batch: dict
+        self, student: RecordedNetwork, teacher: RecordedNetwork, batch: Batch
     ) -> dict[str, Term]:
         """Terms: soft of tokens, soft_class of classes.
 

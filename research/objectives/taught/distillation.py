@@ -8,7 +8,9 @@ gradient flows to the teacher.
 # B batch, K scored positions, C positions of a chunk or classes, L length, D width,
 # E width of the table, V rows of the table (with padding), H heads, M pairs of layers
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +27,9 @@ from research.objectives.losses.softmax import (
 )
 
 
-def divergence(logits_S: jax.Array, logits_T: jax.Array, temperature: float = 1.0):
+def divergence(
+    logits_S: jax.Array, logits_T: jax.Array, temperature: float = 1.0
+) -> jax.Array:
     """temperature^2 KL(teacher || student) of softmaxes over the last axis: float32.
 
     The factor keeps the size of the gradient as the temperature changes (Hinton et al.
@@ -91,9 +95,16 @@ def vocabulary_divergence(
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _vocabulary_divergence(
-    temperature, feature_BKE, table_VE, bias_V, other_BKE, other_VE, other_V, weight_BK
-):
-    def body(chunk):
+    temperature: float,
+    feature_BKE: jax.Array,
+    table_VE: jax.Array,
+    bias_V: jax.Array,
+    other_BKE: jax.Array,
+    other_VE: jax.Array,
+    other_V: jax.Array,
+    weight_BK: jax.Array,
+) -> jax.Array:
+    def body(chunk: tuple[jax.Array, ...]) -> Any:
         feature, weight, other = chunk
         logits = compute_logits(feature, table_VE, bias_V)
         each_BC = divergence(
@@ -106,13 +117,20 @@ def _vocabulary_divergence(
 
 
 def _forward(
-    temperature, feature_BKE, table_VE, bias_V, other_BKE, other_VE, other_V, weight_BK
-):
+    temperature: float,
+    feature_BKE: jax.Array,
+    table_VE: jax.Array,
+    bias_V: jax.Array,
+    other_BKE: jax.Array,
+    other_VE: jax.Array,
+    other_V: jax.Array,
+    weight_BK: jax.Array,
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     """The loss, and its gradients for a cotangent of one, as residuals."""
     table = constrain(table_VE.astype(feature_BKE.dtype), "vocab", None)
     other_table = constrain(other_VE.astype(other_BKE.dtype), "vocab", None)
 
-    def body(chunk):
+    def body(chunk: tuple[jax.Array, ...]) -> Any:
         feature_BCE, weight_BC, other_BCE = chunk
         log_p_BCV, log_q_BCV = (
             jax.nn.log_softmax(logits / temperature)
@@ -142,7 +160,9 @@ def _forward(
     return total, grads
 
 
-def _backward(temperature, grads, cotangent):
+def _backward(
+    temperature: float, grads: tuple[jax.Array, ...], cotangent: jax.Array
+) -> tuple[jax.Array | None, ...]:
     feature, table, bias, weight = (g * cotangent.astype(g.dtype) for g in grads)
     return feature, table, bias, None, None, None, weight
 
@@ -202,7 +222,7 @@ def attention_error(student: Layers, teacher: Layers, mask_BLM: jax.Array) -> Te
       mask_BLM: bool, whether the query attends to the key.
     """
 
-    def error(pair):
+    def error(pair: tuple[Layers, Layers]) -> jax.Array:
         one, other = pair
         squared_BHLM = (_attention_logits(one) - _attention_logits(other)) ** 2
         return jnp.sum(jnp.where(mask_BLM[:, None], squared_BHLM, 0.0))
@@ -218,7 +238,7 @@ def attention_divergence(student: Layers, teacher: Layers, mask_BLM: jax.Array) 
     (Wang et al. 2020, "MiniLM", equation 5.) Arguments are those of `attention_error`.
     """
 
-    def total(pair):
+    def total(pair: tuple[Layers, Layers]) -> jax.Array:
         logits = map(_attention_logits, pair)
         return _masked_divergence(*logits, mask_BLM)
 
@@ -250,7 +270,7 @@ def relation_divergence(
       names: of query, key, value.
     """
 
-    def total(pair):
+    def total(pair: tuple[Layers, Layers]) -> jax.Array:
         return sum(
             _masked_divergence(
                 *(_relation_logits(getattr(each, name), heads) for each in pair),
@@ -264,11 +284,13 @@ def relation_divergence(
     )
 
 
-def _sum_over_layers(body, student, teacher):
+def _sum_over_layers(
+    body: Callable[..., Any], student: Layers, teacher: Layers
+) -> jax.Array:
     """The sum of `body` over pairs of layers, one of which is in memory at a time."""
 
     @partial(jax.checkpoint, prevent_cse=False)
-    def step(total, pair):
+    def step(total: jax.Array, pair: tuple[Layers, Layers]) -> tuple[Any, Any]:
         return total + body(pair), None
 
     pairs = student, jax.tree.map(lax.stop_gradient, teacher)
@@ -276,7 +298,7 @@ def _sum_over_layers(body, student, teacher):
     return lax.scan(step, jnp.zeros((), jnp.float32), pairs)[0]
 
 
-def _attention_logits(layer):
+def _attention_logits(layer: Layers) -> jax.Array:
     """[B, H, L, M] float32."""
     width = layer.query.shape[-1]
     logits = jnp.einsum(
@@ -285,7 +307,7 @@ def _attention_logits(layer):
     return logits * width**-0.5
 
 
-def _relation_logits(vectors_BLHK, heads):
+def _relation_logits(vectors_BLHK: jax.Array, heads: int) -> jax.Array:
     """[B, heads, L, L] float32."""
     joined = vectors_BLHK.reshape(*vectors_BLHK.shape[:2], heads, -1)
     width = joined.shape[-1]
@@ -295,12 +317,14 @@ def _relation_logits(vectors_BLHK, heads):
     return logits * width**-0.5
 
 
-def _masked_divergence(logits_S, logits_T, mask_BLM):
+def _masked_divergence(
+    logits_S: jax.Array, logits_T: jax.Array, mask_BLM: jax.Array
+) -> jax.Array:
     """The sum over heads and queries that attend to a key."""
     hide = partial(jnp.where, mask_BLM[:, None])
     each_BHL = divergence(hide(logits_S, HIDDEN), hide(logits_T, HIDDEN))
     return jnp.sum(jnp.where(jnp.any(mask_BLM, axis=-1)[:, None], each_BHL, 0.0))
 
 
-def _num_queries(mask_BLM):
+def _num_queries(mask_BLM: jax.Array) -> jax.Array:
     return jnp.sum(jnp.any(mask_BLM, axis=-1), dtype=jnp.float32)

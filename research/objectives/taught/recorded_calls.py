@@ -46,7 +46,9 @@ class RecordedNetwork:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._net, name)
 
-    def states(self, group: Mapping, scored: Any = None, **options: Any) -> Any:
+    def states(
+        self, group: Mapping[str, Any], scored: Any = None, **options: Any
+    ) -> Any:
         if not self._every_position:
             return self._net.states(group, scored=scored, **options)
         if self._with_layers:
@@ -60,7 +62,7 @@ class RecordedNetwork:
             return found
         return jnp.take_along_axis(states, scored[..., None], axis=1, mode="clip")
 
-    def features(self, group: Mapping, scored: Any = None) -> jax.Array:
+    def features(self, group: Mapping[str, Any], scored: Any = None) -> jax.Array:
         return self.states(group, scored)  # of `Needs.features` last
 
     def readout(self, states: jax.Array) -> networks.Readout:

@@ -26,11 +26,11 @@ class Taught(wrapped.Wrapped):
     """Hides text as the base objective does; the teacher's parameters are constants."""
 
     teacher: str = free_text("", source="run")  # a workdir, a checkpoint, or hf:DIR
-    teacher_model: tuple = model_of("teacher")  # the teacher's keys of
+    teacher_model: tuple[Any, ...] = model_of("teacher")  # the teacher's keys of
     # model; by default those of its run, or of the folder's config.json
     teacher_dtype: str = choice("float32", ("float32", "bfloat16"))  # of its parameters
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         fields = composite.parse_fields(self.teacher_model, "teacher_model")
         object.__setattr__(self, "teacher_model", fields)
@@ -50,7 +50,7 @@ class Taught(wrapped.Wrapped):
             raise UserError(f"objective.teacher_model: {error}") from error
 
     def _teacher_constants(
-        self, needs: networks.Needs, vocab: VocabInfo, loss: Callable
+        self, needs: networks.Needs, vocab: VocabInfo, loss: Callable[..., Any]
     ) -> dict[str, ConstantSpec]:
         """The teacher's parameters, as many as `loss(net, batch, key)` reads, beside
         the constants of the base objective, which both networks read.
@@ -63,7 +63,7 @@ class Taught(wrapped.Wrapped):
         dtype, constants = jnp.dtype(self.teacher_dtype), self._base.constants(vocab)
         shapes = {name: networks.unbox(own.arrays) for name, own in constants.items()}
 
-        def params(key):
+        def params(key: jax.Array) -> Any:
             batch = {n: jnp.zeros((1, *s.shape), s.dtype) for n, s in specs.items()}
             batch[CONSTANTS] = jax.tree.map(
                 lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes

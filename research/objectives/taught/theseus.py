@@ -19,6 +19,7 @@ from research import networks
 from research.contract.batch import (
     CONSTANTS,
     ArraySpec,
+    Batch,
     ConstantSpec,
     Example,
     VocabInfo,
@@ -45,10 +46,10 @@ class Objective(taught.Taught):
     and heads are the student's. Evaluations are of the student alone.
     """
 
-    replacing_rate: tuple = ((0, 0.5),)  # the probability that a module is replaced:
-    # [[step, number], ...], linear between steps; what is above 1 is 1
+    replacing_rate: composite.Schedule = ((0, 0.5),)  # the probability that a module is
+    # replaced: [[step, number], ...], linear between steps; what is above 1 is 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         rate = composite.parse_schedule(self.replacing_rate, "replacing_rate")
         object.__setattr__(self, "replacing_rate", rate)
         super().__post_init__()
@@ -89,7 +90,7 @@ class Objective(taught.Taught):
         """Raises UserError: the teacher's network does not serve the base objective."""
         return self._teacher_constants(self.needs(vocab), vocab, self._base.loss)
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """The base objective's terms.
 
         Raises:
@@ -187,8 +188,10 @@ class _SomeLayers:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._net, name)
 
-    def states(self, group: Mapping, scored: Any = None, **options: Any) -> Any:
+    def states(
+        self, group: Mapping[str, Any], scored: Any = None, **options: Any
+    ) -> Any:
         return self._net.states(group, scored, runs=self._runs, **options)
 
-    def features(self, group: Mapping, scored: Any = None) -> jax.Array:
+    def features(self, group: Mapping[str, Any], scored: Any = None) -> jax.Array:
         return self.states(group, scored)  # of `Needs.features` last

@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from research.contract.batch import Batch
 from research.contract.fields import choice
 from research.objectives.losses.cross_entropy import Term
 from research.objectives.vectors import word_scores, word_windows
@@ -22,7 +23,7 @@ class Objective(word_windows.WordWindows):
     # gets of the gradient of the mean of n; sum: all of it (released code, where it is
     # not divided); mean: an n-th, which is its derivative
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: cbow, the mean over centres of the sum over positive and negatives."""
         readout = net.readout(net.states(batch))
         shape = (*readout.feature.shape[:2], 2 * self.window)

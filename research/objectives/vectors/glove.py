@@ -11,6 +11,7 @@ import numpy as np
 from research import networks, objectives
 from research.contract.batch import (
     ArraySpec,
+    Batch,
     Example,
     VocabInfo,
     input_specs,
@@ -85,7 +86,7 @@ class Objective(objectives.Objective):
         """The sum of both vectors of each word (section 4.2)."""
         return params["token"]["embedding"] + params["output"]["embedding"]
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: glove, the mean over cells, as the released code prints it."""
         feature, table, bias = net.readout(net.states(batch))[:3]
         out, shift = look_up(table, bias, batch["target"])

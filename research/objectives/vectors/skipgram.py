@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from research.contract.batch import Batch
 from research.contract.fields import choice
 from research.objectives.losses.cross_entropy import Term
 from research.objectives.vectors import word_scores, word_windows
@@ -27,7 +28,7 @@ class Objective(word_windows.WordWindows):
     def num_drawn_for(self, length: int) -> int:
         return length if self.negatives_of == "centre" else length * 2 * self.window
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: skipgram, the mean over pairs of all that is lost on one."""
         states = net.states(batch)
         readout = net.readout(states)

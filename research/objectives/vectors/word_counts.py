@@ -17,7 +17,7 @@ from research.contract.errors import UserError
 from research.data import counter_rng
 
 
-def once_for_each_vocabulary(make: Callable) -> Callable:
+def once_for_each_vocabulary(make: Callable[..., Any]) -> Callable[..., Any]:
     """`make(vocab, ...)`, which is computed anew only if counts or arguments change."""
     last: list[Any] = []
 

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from research.networks import constrain
+from research.contract.batch import Batch
+from research.networks import Readout, constrain
 
 BLOCK = 16
 """Centres of a block. Their contexts overlap: one product of matrices scores all tokens
@@ -24,7 +25,7 @@ class Scored(NamedTuple):
     sign: jax.Array  # [B, L, T] float32: 1 for yes, -1 for no, 0 where there is none
 
 
-def scored_rows(batch: dict, target: jax.Array) -> Scored:
+def scored_rows(batch: Batch, target: jax.Array) -> Scored:
     """The target and its negatives, or the nodes of its code, for targets [B, L].
 
     A negative that equals its target is left out. Bit 0 of a code is yes (word2vec.c).
@@ -46,12 +47,16 @@ def negative_log_sigmoid(x: jax.Array) -> jax.Array:
 
 
 @negative_log_sigmoid.defjvp
-def _negative_log_sigmoid_jvp(primals, tangents):
+def _negative_log_sigmoid_jvp(
+    primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
     (x,), (dx,) = primals, tangents
     return negative_log_sigmoid(x), -jax.nn.sigmoid(-x) * dx
 
 
-def look_up(table: jax.Array, bias: jax.Array, row: jax.Array):
+def look_up(
+    table: jax.Array, bias: jax.Array, row: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Rows [..., E] of an output table, and their biases [...]."""
     names = ("batch", "length", *(None,) * (row.ndim - 1))
     table = constrain(table, "vocab", None)
@@ -59,7 +64,7 @@ def look_up(table: jax.Array, bias: jax.Array, row: jax.Array):
     return found, jnp.take(bias, row, mode="clip")
 
 
-def score_alone(feature: jax.Array, readout, scored: Scored) -> jax.Array:
+def score_alone(feature: jax.Array, readout: Readout, scored: Scored) -> jax.Array:
     """[B, L]: the losses of features [B, L, E], each with tokens of its own."""
     _, table, bias = readout[:3]
     out, shift = look_up(table, bias, scored.row)
@@ -69,7 +74,7 @@ def score_alone(feature: jax.Array, readout, scored: Scored) -> jax.Array:
 
 
 def score_windows(
-    feature: jax.Array, readout, scored: Scored, weight_BLJ: jax.Array
+    feature: jax.Array, readout: Readout, scored: Scored, weight_BLJ: jax.Array
 ) -> jax.Array:
     """The sum of the losses of all pairs of a centre and a context.
 
