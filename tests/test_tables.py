@@ -17,7 +17,8 @@ from experiments.sweeps import babylm as babylm_sweep
 from experiments.sweeps import ulmfit, xnlg
 from launch.config import load_config
 from launch.measure.placeholder_vocab import placeholder_vocab
-from launch.reports import cells, scored_columns, tables
+from launch.reports import cells, tables
+from launch.reports.columns import named, scored
 from launch.reports.result_columns import task_margin, task_score, valid_score
 from launch.reports.table_files import load_table
 from launch.sweeps import benchmarks, budgets, finetuning, published, sweep_plan
@@ -399,15 +400,13 @@ def test_scores_are_those_of_the_step_that_opens_the_run(tmp_path):
         table = {"table": {"all": {"accuracy": cell}}}
         (folder / "table.json").write_text(json.dumps(table))
     trial = _scored_run(tmp_path, 1523)
-    column = scored_columns.scored_column(
-        "LAMBADA", "lambada", "accuracy", percent=True
-    )
+    column = scored.scored_column("LAMBADA", "lambada", "accuracy", percent=True)
     assert column.ready(trial) and column.value(trial) == 75.0
     assert not column.ready(_scored_run(tmp_path, 1524))
     assert column.margin(trial) == pytest.approx(10.0)
-    other = scored_columns.scored_column("LAMBADA", "lambada", "fill-in accuracy")
+    other = scored.scored_column("LAMBADA", "lambada", "fill-in accuracy")
     assert other.value(trial) is None
-    assert not scored_columns.BLIMP.ready(trial)
+    assert not named("BLiMP").ready(trial)
 
 
 def test_the_best_step_opens_a_run_and_else_the_last(tmp_path):
@@ -428,7 +427,7 @@ def test_nearly_equal_scores_of_a_pair_count_half(tmp_path):
     ]
     (folder / "scores.jsonl").write_text("\n".join(lines) + "\n")
     trial = _scored_run(tmp_path, 9)
-    assert scored_columns.pairs(trial, "blimp").tolist() == [100, 0, 50]
+    assert scored.pairs(trial, "blimp").tolist() == [100, 0, 50]
 
 
 def test_a_run_without_pairs_of_equal_lengths_has_a_dash(tmp_path):
@@ -437,8 +436,8 @@ def test_a_run_without_pairs_of_equal_lengths_has_a_dash(tmp_path):
     pair = [{"log_prob": -1.0, "num_tokens": n} for n in (3, 4)]
     (folder / "scores.jsonl").write_text(f"{json.dumps({'gold': 0, 'scores': pair})}\n")
     trial = _scored_run(tmp_path, 9)
-    assert scored_columns.pairs(trial, "blimp").tolist() == [50]
-    assert scored_columns.pairs(trial, "blimp", equal_lengths=True) is None
+    assert scored.pairs(trial, "blimp").tolist() == [50]
+    assert scored.pairs(trial, "blimp", equal_lengths=True) is None
 
 
 def _write_scores(trial, *names):
@@ -497,9 +496,9 @@ def test_scores_of_a_column_are_of_the_same_files_and_of_a_row_by_one_method(
         for trial in runs["lm"][:2]:
             _write_scores(trial, names[-1].replace("-b-", "-a-"))
     _write_scores(changed, *names)
-    bits = scored_columns.scored_column("bits a byte", "sentences", "bits a byte")
+    bits = scored.scored_column("bits a byte", "sentences", "bits a byte")
     rows = {name: {"pretraining": own} for name, own in runs.items()}
-    table = tables.Table("", "", "", lambda _: rows, (scored_columns.BLIMP, bits))
+    table = tables.Table("", "", "", lambda _: rows, (named("BLiMP"), bits))
     if words:
         with pytest.raises(UserError, match=words) as caught:
             cells.fill_table(table, planned)
@@ -516,7 +515,7 @@ def test_pairs_of_equal_lengths_are_the_same_ones_in_all_rows(tmp_path):
     planned = fake_sweep.finished(tmp_path)
     runs = {n: fake_sweep.rows(planned)[n]["first"] for n in ("lm", "mlm")}
     rows = {name: {"pretraining": own} for name, own in runs.items()}
-    column = scored_columns.pair_column("equal", "blimp", True)
+    column = scored.pair_column("equal", "blimp", True)
     table = tables.Table("", "", "", lambda _: rows, (column,))
 
     def write(trial, lengths):
@@ -562,7 +561,7 @@ def test_damaged_scores_are_one_line_that_names_them(tmp_path, line):
     (folder / "scores.jsonl").write_text(f"{sound}\n{line}\n")
     trial = _scored_run(tmp_path, 9)
     with pytest.raises(UserError, match=r"^\S*/scores.jsonl\S* is damaged \(.+\)"):
-        scored_columns.pairs(trial, "blimp")
+        scored.pairs(trial, "blimp")
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])

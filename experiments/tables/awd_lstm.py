@@ -4,10 +4,8 @@ python -m launch.table --table=experiments/tables/awd_lstm.py --workdir=runs/awd
 """
 
 from experiments.sweeps.awd_lstm import LSTM
-from launch.reports.result_columns import COSTS, PRETRAINING, WORD_PERPLEXITY
+from launch.reports.columns import PRETRAINING, named
 from launch.reports.tables import Column, Table, labelled_rows
-
-PARAMETERS, TOKENS, _ = COSTS
 
 TABLE = Table(
     title="AWD-LSTM and Transformers on the same words",
@@ -18,14 +16,14 @@ TABLE = Table(
     ),
     rows=labelled_rows,
     columns=(
-        PARAMETERS._replace(digits=3),
+        named("parameters, M")._replace(digits=3),
         Column(
             "MFLOP a token",
             PRETRAINING,
             lambda trial: trial.result["flops_per_token"] / 1e6,
         ),
-        TOKENS,
-        WORD_PERPLEXITY._replace(digits=1),
+        named("tokens, M"),
+        named("word ppl")._replace(digits=1),
     ),
     baseline=LSTM,
 )

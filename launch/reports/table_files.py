@@ -25,15 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from launch import user_code
-from launch.reports.result_columns import (
-    BITS_PER_BYTE,
-    COSTS,
-    LOSS_CURVES,
-    MASKED_PERPLEXITY,
-    WORD_PERPLEXITY,
-    task_column,
-)
-from launch.reports.scored_columns import SCORED
+from launch.reports import columns as own_columns
+from launch.reports.result_columns import LOSS_CURVES, task_column
 from launch.reports.tables import (
     Claimed,
     Column,
@@ -56,9 +49,6 @@ DEFAULTS = {
     **{name: {} for name in ("metrics", "baselines")},
 }
 FIELDS = {"title": str, "note": str} | {k: type(v) for k, v in DEFAULTS.items()}
-
-OF_PRETRAININGS = (MASKED_PERPLEXITY, WORD_PERPLEXITY, BITS_PER_BYTE)
-OWN_COLUMNS = {column.name: column for column in (*OF_PRETRAININGS, *SCORED)}
 
 BEST_RATE = (
     "The best learning rate of fine-tuning is that of the validation split, where "
@@ -147,16 +137,18 @@ def _table(content: Mapping[str, Any]) -> Table:
         paper, note = _published(content["paper"]), f"{note} {BEST_RATE}"
         (numbers, *_) = paper.rows.values()
         names = list(numbers)
+    own = own_columns.by_name(always=False)
     probed = [benchmarks.COLUMNS[name] for name in benchmarks.PROBES]
     columns = [
-        *(OWN_COLUMNS[name] for name in names if name in OWN_COLUMNS),
-        *_benchmark_columns([n for n in names if n not in OWN_COLUMNS], not paper),
+        *(own[name] for name in names if name in own),
+        *_benchmark_columns([n for n in names if n not in own], not paper),
         *(
             task_column(f"{task} ({metric})", task, _known(metric), margin=True)
             for task, metric in content["metrics"].items()
             if (task, metric) not in probed
         ),
     ]
+    costs = own_columns.by_name(always=True).values()
     shown = [column.name for column in columns]
     probes = [name for name in benchmarks.PROBES if name not in shown]
     for name in content["bars"]:
@@ -168,7 +160,7 @@ def _table(content: Mapping[str, Any]) -> Table:
         row_header=content["row_header"],
         note=note,
         rows=labelled_rows,
-        columns=(*COSTS, *_benchmark_columns(probes, True), *columns),
+        columns=(*costs, *_benchmark_columns(probes, True), *columns),
         baseline=content["baseline"],
         baselines=content["baselines"],
         papers=_papers(paper) if paper else {},
@@ -194,7 +186,7 @@ def _benchmark_columns(names: Sequence[str], all_known: bool) -> Iterable[Column
     known = [*benchmarks.COLUMNS, *benchmarks.MEANS, *benchmarks.AVERAGES]
     for name in names if all_known else ():
         if name not in known:
-            raise unknown("column", name, [*OWN_COLUMNS, *known])
+            raise unknown("column", name, [*own_columns.by_name(always=False), *known])
     for name, parts in benchmarks.columns(tuple(names)).items():
         if parts:
             stand_in = benchmarks.PARTIAL.get(name, "")

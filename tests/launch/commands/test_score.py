@@ -9,7 +9,7 @@ import pytest
 
 from launch.cli import DONE, FAILED, MISTAKE, main
 from launch.commands.score import parser, run
-from launch.reports import scored_columns
+from launch.reports.columns import scored
 from launch.sweeps import sweep_plan
 from research.config.identity import write_run_config
 from research.data.tokenize.vocabulary import load_vocabulary
@@ -104,7 +104,7 @@ def test_a_table_reads_scores_of_one_paradigm_and_of_one_text(folder, tmp_path, 
         json.loads(file.read_text(), parse_constant=pytest.fail)  # NaN is no JSON
     run = {"folder": tmp_path / "run", "gives_scores": True, "opened_step": 3}
     trial = SimpleNamespace(**run)
-    columns = {column.name: column for column in scored_columns.SCORED}
+    columns = {column.name: column for column in scored.Columns.columns}
     assert len(columns["BLiMP"].value(trial)) == 4
     assert 0 < columns["BLiMP"].margin(trial) < 50
     assert columns["bits a byte"].value(trial) > 0
@@ -122,9 +122,9 @@ def test_scores_of_some_items_are_none_of_a_table(folder, tmp_path, capsys):
     assert len(own.read_text().splitlines()) == 2
     run = {"folder": tmp_path / "run", "gives_scores": True, "opened_step": 3}
     trial = SimpleNamespace(**run)
-    assert not scored_columns.score_folders(trial, "blimp")
+    assert not scored.score_folders(trial, "blimp")
     own.parent.rename(str(own.parent).rpartition(".")[0])
-    assert scored_columns.score_folders(trial, "blimp")
+    assert scored.score_folders(trial, "blimp")
 
 
 def test_a_sweep_is_scored_where_there_are_no_scores_yet(folder, tmp_path, capsys):
@@ -173,9 +173,9 @@ def test_scores_of_another_step_are_none_of_the_last_one(folder, tmp_path, capsy
         ]
 
     assert score(capsys, *flags, "--step=2")[0] == DONE and steps() == [["2"], ["2"]]
-    assert not any(scored_columns.is_scored(trial, "blimp") for trial in plan[:2])
+    assert not any(scored.is_scored(trial, "blimp") for trial in plan[:2])
     assert score(capsys, *flags)[0] == DONE and steps() == [["2", "3"], ["2"]]
-    assert [scored_columns.is_scored(trial, "blimp") for trial in plan[:2]] == [1, 0]
+    assert [scored.is_scored(trial, "blimp") for trial in plan[:2]] == [1, 0]
     written = [*tmp_path.glob("*/evaluations/*/scores.jsonl")]
     for file in written:
         file.write_text("kept")

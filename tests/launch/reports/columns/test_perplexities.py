@@ -6,17 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from launch.reports.result_columns import (
-    BITS_PER_BYTE,
-    MASKED_PERPLEXITY,
-    WORD_PERPLEXITY,
-)
+from launch.reports.columns.perplexities import Columns
 from launch.sweeps import sweep_plan
 from research.contract.errors import UserError
 from research.data.tokenize import vocabulary
 from tests.testing import fake_sweep
 from tests.testing.fake_corpus import corpus_of
 
+MASKED_PERPLEXITY, WORD_PERPLEXITY, BITS_PER_BYTE = Columns.columns
 WORDS = {"data.vocabulary": "words"}
 BYTES = {"data.vocabulary": "bytebpe", "data.vocabulary_size": 261, "data.sentinels": 0}
 MERGED = BYTES | {"data.vocabulary_size": 300}

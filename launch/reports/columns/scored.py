@@ -4,12 +4,14 @@ import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from launch.reports.result_columns import PRETRAINING
+from launch.reports import columns
+from launch.reports.columns import PRETRAINING
 from launch.reports.tables import Column, Scoring
 from launch.sweeps.trial import Trial
 from research.contract.errors import UserError
@@ -170,9 +172,6 @@ def pair_column(name: str, task: str, equal_lengths: bool = False) -> Column:
     )
 
 
-BLIMP = pair_column("BLiMP", "blimp")
-
-
 def scored_column(name: str, task: str, cell: str, percent: bool = False) -> Column:
     """The column of a cell of the row for all texts.
 
@@ -204,18 +203,19 @@ def scored_column(name: str, task: str, cell: str, percent: bool = False) -> Col
     )
 
 
-SCORED = (
-    BLIMP,
-    pair_column("BLiMP, equal lengths", "blimp", True),
-    pair_column("Zorro", "zorro"),
-    pair_column("Zorro, equal lengths", "zorro", True),
-    *(
-        scored_column(cell, "sentences", cell)
-        for cell in ("bits a byte", "pseudo-bits a byte")
-    ),
-    scored_column("LAMBADA (accuracy)", "lambada", "accuracy", percent=True),
-    scored_column(
-        "LAMBADA (fill-in accuracy)", "lambada", "fill-in accuracy", percent=True
-    ),
-)
-"""The columns that the tables of experiments/tables show."""
+@dataclass(frozen=True)
+class Columns(columns.Columns):
+    """Runs whose objective gives no scores show a dash."""
+
+    columns = (
+        pair_column("BLiMP", "blimp"),
+        pair_column("BLiMP, equal lengths", "blimp", True),
+        pair_column("Zorro", "zorro"),
+        pair_column("Zorro, equal lengths", "zorro", True),
+        scored_column("bits a byte", "sentences", "bits a byte"),
+        scored_column("pseudo-bits a byte", "sentences", "pseudo-bits a byte"),
+        scored_column("LAMBADA (accuracy)", "lambada", "accuracy", percent=True),
+        scored_column(
+            "LAMBADA (fill-in accuracy)", "lambada", "fill-in accuracy", percent=True
+        ),
+    )
