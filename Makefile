@@ -192,7 +192,7 @@ claims: env
 
 lock: env
 	$(BIN)/uv pip compile --quiet --no-header --python-version 3.11 --upgrade \
-		setup.py --extra dev --extra serve --output-file requirements.txt
+		setup.py --extra dev --extra seqio --extra serve --output-file requirements.txt
 
 # The pages of what is proven, drawn up from the code and a run of its tests, and of
 # each published experiment beside its paper and code.

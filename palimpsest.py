@@ -80,7 +80,7 @@ def __getattr__(name: str) -> Any:
 def version() -> str:
     """The installed version; that of setup.py where it is not installed."""
     try:
-        return importlib.metadata.version("palimpsest")
+        return importlib.metadata.version("palimpsest-lm")
     except importlib.metadata.PackageNotFoundError:
         text = Path(__file__).with_name("setup.py").read_text("utf-8")
         return text.split('version="')[1].partition('"')[0]

@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import find_namespace_packages, setup
 
 setup(
-    name="palimpsest",
+    name="palimpsest-lm",  # PyPI has another palimpsest
     version="0.2.0",
     description="One train loop, every language-model pretraining objective.",
     long_description=Path(__file__).with_name("README.md").read_text("utf-8"),
@@ -25,7 +25,6 @@ setup(
         "absl-py>=2.1",
         "etils[epath]>=1.9",
         "flax>=0.12,<0.13",
-        "importlib_resources>=6.0",  # tensorflow-datasets imports it, undeclared
         "jax>=0.9,<0.12",
         "matplotlib>=3.8",
         "ml_collections>=1.1",
@@ -43,11 +42,7 @@ setup(
         "scipy>=1.13",
         "sentencepiece>=0.2",
         "seqeval>=1.2",
-        "seqio>=0.0.20",
         "tensorboardX>=2.6",
-        "tensorflow>=2.20",
-        "tensorflow-datasets>=4.9",
-        "tensorflow-text>=2.20",
         "tokenizers>=0.21",
     ],
     extras_require={
@@ -66,6 +61,13 @@ setup(
         "harness": ["lm_eval>=0.4.9"],
         "mteb": ["mteb>=2.0"],
         "ray": ["ray[client]>=2.50"],
+        "seqio": [
+            "importlib_resources>=6.0",  # tensorflow-datasets imports it, undeclared
+            "seqio>=0.0.20",
+            "tensorflow>=2.20",
+            "tensorflow-datasets>=4.9",
+            "tensorflow-text>=2.20",
+        ],
         "serve": [
             "bm25s>=0.3",
             "prometheus-client>=0.20",

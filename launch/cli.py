@@ -12,7 +12,13 @@ from typing import Any, NoReturn
 from launch import signals
 from launch.other_names import flag_key
 from launch.signals import INTERRUPTED, PREEMPTED
-from research.contract.errors import NonFiniteError, PreemptedError, UserError, unknown
+from research.contract.errors import (
+    NonFiniteError,
+    PreemptedError,
+    UserError,
+    missing_package,
+    unknown,
+)
 from research.contract.fields import MAX_INT
 from research.files.paths import user_path
 from research.program.host_memory import keep_freed_memory
@@ -260,7 +266,7 @@ def exit_code_for(error: BaseException) -> tuple[int, str] | None:
         case IsADirectoryError():  # of epath, which gives no number
             return MISTAKE, f"{error}; {MACHINE_ERRORS[errno.EISDIR]}"
         case ModuleNotFoundError() if error.name.partition(".")[0] not in OWN_PACKAGES:
-            return MISTAKE, f"the package {error.name} is missing: pip install it"
+            return MISTAKE, str(missing_package("this", error.name.partition(".")[0]))
         case FileNotFoundError() if os.path.islink(error.filename or ""):
             return MISTAKE, f"{error.filename}: a link to nothing; delete the link"
     for error_type, code in EXIT_CODES.items():

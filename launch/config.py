@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -98,6 +98,7 @@ def load_config(
     if reads_start:
         check_needed(config, workdir)
     set_layers(config, given)
+    _fit_warmup(config, given)
     if reads_start:
         _tell_unread(config, overrides)
     typed = Config.of(config)
@@ -110,6 +111,21 @@ def load_config(
     if typed.train.phases:
         run_phases(typed)
     return typed
+
+
+def _fit_warmup(config: ConfigDict, given: Collection[str]) -> None:
+    """Shortens a warm-up that is not given, where train.steps is and leaves it no room:
+    to a tenth of the steps."""
+    steps, warmup = config.train.steps, config.optimizer.warmup_steps
+    if "optimizer.warmup_steps" in given or "train.steps" not in given:
+        return
+    if warmup >= steps:
+        config.optimizer.warmup_steps = steps // 10
+        print(
+            f"optimizer.warmup_steps={steps // 10}: a tenth of train.steps, since "
+            f"{warmup} leave nothing of {steps}",
+            file=sys.stderr,
+        )
 
 
 def _tell_unread(config: ConfigDict, overrides: Mapping[str, Any]) -> None:

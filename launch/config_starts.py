@@ -12,7 +12,7 @@ from launch.config_values import flatten
 from research import networks, objectives
 from research.config.identity import CONFIG_FILE, read_run_config
 from research.config.sections import SECTIONS, dotted
-from research.contract.errors import UserError
+from research.contract.errors import UserError, missing_package
 from research.contract.parts import default_of, section_fields
 from research.files import vector_files
 from research.files.checksums import has_checkpoint
@@ -45,9 +45,7 @@ def check_needed(config: ConfigDict, workdir: epath.PathLike) -> None:
     flat = flatten(config)
     for key, (without, package) in PACKAGES.items():
         if flat[key] != without and importlib.util.find_spec(package) is None:
-            raise UserError(
-                f"{key}={flat[key]} needs the package {package}: pip install {package}"
-            )
+            raise missing_package(f"{key}={flat[key]}", package)
     begun = bool(workdir) and exists(absolute_path(workdir) / CONFIG_FILE)
     for section in SECTIONS:
         prefix = dotted(section)

@@ -27,15 +27,12 @@ BACKLOG = 512
 
 
 def run(args: argparse.Namespace) -> None:
-    from research.contract.errors import UserError
+    from research.contract.errors import missing_package
 
     try:
         from launch.serving.app import LOOPBACK, make_app
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"launch.commands.serve needs {error.name}, of the extra serve: "
-            "in the clone, pip install '.[serve]'"
-        ) from error
+        raise missing_package("palimpsest serve", error.name) from error
     from launch.serving.worker import Worker
 
     listening = listen(args.host, args.port)

@@ -26,6 +26,31 @@ class PreemptedError(Exception):
     """The run was requested to stop and is saved; the same command resumes it."""
 
 
+EXTRAS = {
+    **dict.fromkeys(
+        ("seqio", "tensorflow", "tensorflow_datasets", "tensorflow_text"), "seqio"
+    ),
+    **dict.fromkeys(("bm25s", "prometheus_client", "starlette", "uvicorn"), "serve"),
+    **{name: name for name in ("mteb", "ray", "wandb")},
+    "lm_eval": "harness",
+    "submitit": "slurm",
+}
+"""Package that is imported -> the extra of setup.py that has it."""
+
+
+def missing_package(what: str, package: str) -> UserError:
+    """An error for what needs a package that is not installed.
+
+    Args:
+      what: such as "data.reader=seqio".
+    """
+    if extra := EXTRAS.get(package):
+        install = f"pip install '.[{extra}]' in a clone of the repository"
+    else:
+        install = f"pip install {package}"
+    return UserError(f"{what} needs the package {package}: {install}")
+
+
 MAX_NAMES = 100
 """The most known names that an error lists; of more it says how many there are."""
 

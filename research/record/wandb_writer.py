@@ -6,7 +6,7 @@ from typing import Any
 
 from etils import epath
 
-from research.contract.errors import UserError
+from research.contract.errors import UserError, missing_package
 from research.files.json_files import digest
 from research.files.paths import absolute_path, is_in_bucket
 
@@ -25,10 +25,7 @@ class WandbWriter:
         try:
             import wandb
         except ImportError as error:
-            raise UserError(
-                f"train.wandb={project} needs the package wandb: pip install wandb, or "
-                "leave the key out"
-            ) from error
+            raise missing_package(f"train.wandb={project}", "wandb") from error
         self._wandb, path = wandb, os.fspath(absolute_path(workdir))
         try:
             self._run = wandb.init(

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from research.contract.errors import UserError
+from research.contract.errors import UserError, missing_package
 from research.data import cache
 from research.data.documents import TAGS, Document, join_parts
 from research.data.read.corpus import (
@@ -40,7 +40,10 @@ def load_tfds_corpus(
     """
     try:
         import tensorflow_datasets as tfds
-
+    except ModuleNotFoundError as error:
+        key = f"data.{split or 'corpus'}={name}"
+        raise missing_package(key, error.name) from error
+    try:
         builder = tfds.builder(name.removeprefix(TFDS_PREFIX).partition(SPLIT)[0])
         if known := builder.info.splits:  # before anything is downloaded
             own = _own_splits(known).get(split, split)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from research.contract.errors import UserError
+from research.contract.errors import missing_package
 from research.data.progress import MANY, progress
 from research.use.retrieval.passages import terms
 
@@ -30,10 +30,7 @@ class BM25:
         try:
             import bm25s
         except ImportError as error:
-            raise UserError(
-                "answers from documents need the packages of the extra serve: "
-                "in the clone, pip install '.[serve]'"
-            ) from error
+            raise missing_package("a search of documents", "bm25s") from error
         logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG itself
         self.num_texts, self._index = len(texts), None
         found = []

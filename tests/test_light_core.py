@@ -1,0 +1,42 @@
+"""The core runs without the packages of extras, such as TensorFlow."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from research.contract.errors import EXTRAS
+from tests.testing.tiny_runs import tiny_settings, write_corpus
+
+ROOT = Path(__file__).parents[1]
+BLOCKED = f"""
+import sys
+sys.modules |= dict.fromkeys({sorted(EXTRAS)!r})  # as if they were not installed
+"""
+TRAINS = """
+import palimpsest
+
+run = palimpsest.train("experiments/mlm.py", workdir, keys)
+print(run.open().encode(["the river"]).shape)
+for changes in {"data.reader": "seqio"}, {"data.corpus": "tfds:imdb_reviews"}:
+    try:
+        palimpsest.train("experiments/mlm.py", workdir + "2", keys | changes)
+    except ValueError as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_a_run_is_trained_and_opened_without_the_extras(tmp_path):
+    keys = tiny_settings(write_corpus(tmp_path)) | {"train.steps": 4}
+    given = f"workdir, keys = {str(tmp_path / 'run')!r}, {keys!r}\n"
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKED + given + TRAINS],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    shape, reader, corpus = done.stdout.splitlines()
+    assert shape == "(1, 32)"
+    for line, key in ((reader, "reader=seqio"), (corpus, "corpus=tfds:imdb_reviews")):
+        assert line.startswith(f"UserError data.{key} needs the package ")
+        assert "pip install '.[seqio]'" in line
