@@ -211,13 +211,6 @@ def test_the_config_is_locked():
         ),
     ],
 )
-def test_a_warm_up_that_nobody_gave_leaves_room(capsys):
-    assert config.load_config(MLM, ["train.steps=30"]).optimizer.warmup_steps == 3
-    assert "optimizer.warmup_steps=3: a tenth of train.steps" in capsys.readouterr().err
-    keys = ["train.steps=30", "optimizer.warmup_steps=20"]
-    assert config.load_config(MLM, keys).optimizer.warmup_steps == 20
-
-
 def test_a_mistake_is_told_with_what_would_be_right(spec, override, said):
     with pytest.raises(UserError) as caught:
         config.load_config(spec, [override])
@@ -406,3 +399,10 @@ def test_json_nested_too_deeply_is_one_line():
     for override in ("data.mixture=" + '{"a":' * 9999, "train.phases=" + "[" * 9999):
         with pytest.raises(UserError, match="is not a JSON"):
             config.load_config(MLM, [override])
+
+
+def test_a_warm_up_that_nobody_gave_leaves_room(capsys):
+    assert config.load_config(MLM, ["train.steps=30"]).optimizer.warmup_steps == 3
+    assert "optimizer.warmup_steps=3: a tenth of train.steps" in capsys.readouterr().err
+    keys = ["train.steps=30", "optimizer.warmup_steps=20"]
+    assert config.load_config(MLM, keys).optimizer.warmup_steps == 20
