@@ -56,10 +56,25 @@ def class_names(config: Mapping[str, Any]) -> list[str]:
     Raises:
       UserError: its architectures are no list of names.
     """
-    names = config.get("architectures") or []
+    names = config.get("architectures")
+    names = [] if names is None else names
     if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
         raise UserError(f"config.json: architectures is {names!r}, no list of names")
     return names
+
+
+def object_at(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The object of a key; {} where it is missing or null.
+
+    Raises:
+      UserError: it is something else.
+    """
+    value = config.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise UserError(f"config.json: {key} is {value!r}; it is an object, or null")
+    return value
 
 
 @dataclasses.dataclass(frozen=True)

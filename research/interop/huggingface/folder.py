@@ -62,6 +62,11 @@ class Tensors(Mapping):
             raise UserError(f"{file}: {own_name} has numbers that are not finite")
         return found
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor, which is not read."""
+        file, own_name = self._names[name]
+        return tuple(self._files[file].get_slice(own_name).get_shape())
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 

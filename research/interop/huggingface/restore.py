@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,6 +108,10 @@ def open_model(path: Path) -> Model:
         table_width=options["embedding_width"] or width,
         pad_id=family.padding(config),
     )
+    try:
+        _check_sizes(family, tensors, options, sizes)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
     return Model(path, family, config, tensors, options, sizes)
 
 
@@ -137,6 +142,42 @@ def _check_tensors(family: Family, tensors: Any, options: Mapping[str, Any]) -> 
         key = row.key.replace(rows.LAYER, str(count))
         if rows.LAYER in row.key and key in tensors:
             raise UserError(f"config.json counts {count} layers, but there is {key}")
+        first, last = (row.key.replace(rows.LAYER, str(n)) for n in (0, count - 1))
+        if rows.LAYER in row.key and first in tensors and last not in tensors:
+            raise UserError(
+                f"config.json counts {count} layers, but there is no {last}"
+            )
+
+
+def _check_sizes(
+    family: Family,
+    tensors: folders.Tensors,
+    options: Mapping[str, Any],
+    sizes: rows.Sizes,
+) -> None:
+    """Raises UserError: config.json has a size that the tensors do not have.
+
+    The shapes are in the head of a file: nothing is read, nor made in a size that only
+    config.json has.
+    """
+    width = options["width"]
+    expected = {
+        "token/embedding": (sizes.vocab, sizes.table_width),
+        "feedforward/in/kernel": (width, options["feedforward"]),
+        "attention/query/kernel": (width, sizes.heads * sizes.key_width),
+    }
+    of_one_stack = (row for row in family.body if "decoder/" not in row.paths[0])
+    for row in of_one_stack:
+        key = row.key.replace(rows.LAYER, "0")
+        ends = (end for end in expected if row.paths[0].endswith(end))
+        if key not in tensors or (end := next(ends, None)) is None:
+            continue
+        shape = tensors.shape(key)
+        if math.prod(shape) != math.prod(expected[end]) * len(row.paths):
+            raise UserError(
+                f"{key} has shape {list(shape)}, but by config.json (vocab_size, "
+                f"widths) it is of {' x '.join(map(str, expected[end]))}"
+            )
 
 
 def _check_layers(family: Family, config: Mapping[str, Any], tensors: Any) -> None:

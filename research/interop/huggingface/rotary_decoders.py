@@ -5,7 +5,7 @@ Keys are those of Hugging Face's modeling files (transformers 5, models/*/modeli
 
 from research.contract.errors import UserError
 from research.interop.huggingface.decoders import decide_tie, lm_head
-from research.interop.huggingface.family import ACTIVATIONS, Family, Key
+from research.interop.huggingface.family import ACTIVATIONS, Family, Key, object_at
 from research.interop.huggingface.rows import (
     ONE_LESS,
     QKV_OF_HEADS,
@@ -21,8 +21,7 @@ from research.interop.huggingface.rows import (
 
 def _rope(config):
     """The keys of rotary positions, where transformers 5 and 4 keep them."""
-    scaling, parameters = config.get("rope_scaling"), config.get("rope_parameters")
-    return {**(scaling or {}), **(parameters or {})}
+    return {**object_at(config, "rope_scaling"), **object_at(config, "rope_parameters")}
 
 
 LLAMA3 = (
@@ -58,7 +57,8 @@ def _write_rope_scaling(options):
 
 def _read_window(config, default=0):
     """`sliding_window` counts the query itself (masking_utils.py)."""
-    width = config.get("sliding_window", default) or 0
+    width = config.get("sliding_window", default)
+    width = 0 if width is None else width
     if type(width) is not int or width < 0 or width == 1:
         raise UserError(
             f"config.json: sliding_window is {width!r}; it is 2 or more, or null"

@@ -5,7 +5,7 @@ Keys are those of Hugging Face's modeling files (transformers 5, models/*/modeli
 
 from research.contract.errors import UserError
 from research.interop.huggingface.encoders import tasks
-from research.interop.huggingface.family import TASK_HEADS, Family, Key
+from research.interop.huggingface.family import TASK_HEADS, Family, Key, object_at
 from research.interop.huggingface.rows import (
     TRANSPOSED,
     VOCAB,
@@ -67,8 +67,9 @@ def _read_window(config):
 
 def _rope_theta(config, layer_type, older, default):
     """The rotary base of a type of layers: transformers 5, then 4."""
-    own = (config.get("rope_parameters") or {}).get(layer_type) or {}
-    if own.get("rope_type", "default") != "default" or config.get("rope_scaling"):
+    own = object_at(object_at(config, "rope_parameters"), layer_type)
+    scaling = object_at(config, "rope_scaling")
+    if own.get("rope_type", "default") != "default" or scaling:
         raise UserError("config.json: only the rope_type default is known here")
     return own.get("rope_theta", config.get(older, default))
 

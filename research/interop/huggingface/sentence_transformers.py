@@ -89,7 +89,8 @@ def _length(folder: Path, settings: dict[str, Any]) -> int:
     Raises:
       UserError: an argument of the tokenizer is not known, or it is no length.
     """
-    arguments = settings.get("processor_kwargs", settings.get("tokenizer_args")) or {}
+    arguments = settings.get("processor_kwargs", settings.get("tokenizer_args"))
+    arguments = {} if arguments is None else arguments
     if not isinstance(arguments, dict) or arguments.keys() - {LENGTH, "use_fast"}:
         raise UserError(
             f"{folder}: arguments of the tokenizer must be {LENGTH}, got {arguments!r}"

@@ -68,7 +68,7 @@ class Options:
     embedding_width: int = dim(0, least=0)  # of the token table; 0: width
     scale_embeddings: bool = False  # token embeddings are multiplied by sqrt(width)
     norm: str = choice("layernorm", ("layernorm", "rmsnorm"))
-    norm_epsilon: float = number(1e-6, above=0)
+    norm_epsilon: float = number(1e-6, above=0, below=1)
     activation: str = choice(
         "gelu",
         (
