@@ -429,14 +429,18 @@ def _padded_rows(shapes: Mapping[str, tuple[int, ...]]) -> int:
 
 
 def _copies(model: Model, used: set[str]) -> set[str]:
-    """Keys that repeat a key that is used.
+    """Keys that repeat a key that is used. A model's own output table repeats none,
+    and is of no use to a network without a readout.
 
     Raises:
       UserError: one of them differs.
     """
     same, tensors = set(), model.tensors
+    rows_of_output = (r for r in model.family.rows() if "output/embedding" in r.paths)
+    is_tied = model.options["tie_embeddings"]
+    own = set() if is_tied else {row.key for row in rows_of_output}
     for key, original in model.family.copies.items():
-        if key in tensors and key not in used and original in used:
+        if key in tensors and key not in used | own and original in used:
             if not np.array_equal(tensors[key], tensors[original]):
                 raise UserError(
                     f"{model.path}: {key} differs from {original}, which is the same "

@@ -222,6 +222,20 @@ def test_a_copy_of_a_tied_table_must_be_one(params, tmp_path):
         restore_bert(params[1], f"hf:{folder}")
 
 
+@pytest.mark.parametrize("family", ["llama", "llama3", "mistral", "qwen2", "gpt-neox"])
+def test_a_network_without_readout_leaves_out_an_output_table(family):
+    """That of a decoder's own, which every large one has; a task's head is another."""
+    shapes = {"token/embedding": (128, 16)}
+    found = restore.restore(f"hf:{FOLDER / family}", "", shapes)
+    assert found.params.keys() == shapes.keys()
+    assert {"lm_head.weight", "embed_out.weight"} & {*found.unused}
+    shapes["output/embedding"] = (128, 16)
+    found = restore.restore(f"hf:{FOLDER / family}", "", shapes)
+    assert found.params.keys() == shapes.keys()
+    tables = [found.params[name][:99] for name in shapes]
+    assert not np.array_equal(*tables)
+
+
 def test_a_folder_whose_layers_have_other_keys_is_refused(params, tmp_path):
     """As LlamaForQuestionAnswering: all of the network would be initialised anew."""
     folder = tmp_path / "bert"
