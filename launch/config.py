@@ -121,11 +121,6 @@ def _fit_warmup(config: ConfigDict, given: Collection[str]) -> None:
         return
     if warmup >= steps:
         config.optimizer.warmup_steps = steps // 10
-        print(
-            f"optimizer.warmup_steps={steps // 10}: a tenth of train.steps, since "
-            f"{warmup} leave nothing of {steps}",
-            file=sys.stderr,
-        )
 
 
 def _tell_unread(config: ConfigDict, overrides: Mapping[str, Any]) -> None:

@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_path("--table", required=True, help="a file of experiments/tables")
+    help = "a file of experiments/tables; else the sweep's rows and metrics"
+    parser.add_path("--table", default="", help=help)
     parser.add_path("--workdir", required=True, help="folder of the sweep")
     parser.add_argument("--columns", default="", help="of table.tex: A,B; default: all")
     parser.add_argument("--spread", default="ci", help=" | ".join(paper.SPREADS))

@@ -1,6 +1,8 @@
-"""Runs the trials of a sweep that have no result yet, on this machine or a backend.
+r"""Runs the trials of a sweep that have no result yet, on this machine or a backend.
 
     python -m launch.sweep --sweep=experiments/sweeps/objectives.py --workdir=runs/mine
+    palimpsest sweep --config=experiments/mlm.py --sweep_keys=objective.rate=.15,.3,.5 \
+        --seeds=3 --workdir=runs/rates                    (without a file of its own)
     python -m launch.sweep status --workdir=runs/mine     (also: resume, logs, stop)
     python -m launch.sweep status --workdir=runs/mine --trial=NAME  (each attempt at it)
     python -m launch.sweep resume --workdir=runs/mine --trial=NAME  (it alone, and what
@@ -34,6 +36,7 @@ from launch import cli
 from launch.backends import scheduler, submit
 from launch.backends.attempt_log import read_attempts
 from launch.sweeps import status, sweep_plan
+from launch.sweeps.grid import grid
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import load_tasks
 from launch.sweeps.trial import Trial
@@ -82,15 +85,23 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     """Plans a sweep, then shows it (--dry_run) or runs it."""
-    if args.sweep is None:
-        raise UserError("--sweep is missing; give a file of experiments/sweeps")
+    if bool(args.sweep) == bool(args.config):
+        raise UserError(
+            "give --sweep=F, a file of experiments/sweeps, or --config=F and "
+            "--sweep_keys=KEY=VALUE,VALUE"
+        )
+    if args.sweep and (args.sweep_keys or "--seeds" in args.given):
+        raise UserError("--sweep_keys and --seeds are of --config=F, not of --sweep")
+    sweep = grid(args.config, args.sweep_keys, args.seeds) if args.config else None
     tasks = load_tasks(args.tasks) if args.tasks else {}
-    header = {"sweep": args.sweep, "scale": args.scale, **submit.read_flags(args)}
+    file = args.sweep or args.config
+    header = {"sweep": file, "scale": args.scale, **submit.read_flags(args)}
     header["tasks"] = {name: task._asdict() for name, task in tasks.items()}
     submit.make_backend(header)  # reports a wrong flag before the trials are planned
     trials = sweep_plan.make_plan(
-        args.sweep,
+        file,
         args.workdir,
+        sweep,
         scale=args.scale,
         shared=args.overrides,
         tasks=tasks,
@@ -182,6 +193,17 @@ def _check_read(action: str, flag: str) -> None:
 def parser() -> Parser:
     parser = Parser(__doc__)
     parser.add_path("--sweep", help="a file of experiments/sweeps")
+    parser.add_path("--config", default="", help="an experiment, without --sweep")
+    parser.add_argument(
+        "--sweep_keys",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE,VALUE",
+        help="of --config: its runs have these values; several: all combinations",
+    )
+    parser.add_argument(
+        "--seeds", type=cli.whole(1), default=3, help="of --config: of each row"
+    )
     parser.add_path("--workdir", required=True, help="folder of the trials")
     parser.add_argument("--scale", default="smoke", help=" | ".join(SCALES))
     parser.add_argument(

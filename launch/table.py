@@ -34,7 +34,8 @@ def run(args: argparse.Namespace) -> int:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_path("--table", required=True, help="a file of experiments/tables")
+    help = "a file of experiments/tables; else the sweep's rows and metrics"
+    parser.add_path("--table", default="", help=help)
     parser.add_path("--workdir", required=True, help="folder of the sweep")
     help = "a row that all others are compared with, in place of the table's"
     parser.add_argument("--baseline", default="", help=help)

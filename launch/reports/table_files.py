@@ -26,6 +26,7 @@ from typing import Any
 
 from launch import user_code
 from launch.reports import columns as own_columns
+from launch.reports.default_table import default_table
 from launch.reports.result_columns import LOSS_CURVES, task_column
 from launch.reports.tables import (
     Claimed,
@@ -97,9 +98,15 @@ def _check_names(file: str, table: Table) -> None:
 def sweep_table(file: str, workdir: str) -> tuple[Table, list[Trial]]:
     """The table that a file defines, with the columns of a sweep's trials, and these.
 
+    Args:
+      file: "" of the `default_table` of the sweep.
+
     Raises:
       UserError: as `load_table` and `read_plan`.
     """
+    if not file:
+        trials = sweep_plan.read_plan(workdir)
+        return default_table(trials), trials
     table, trials = load_table(file), sweep_plan.read_plan(workdir)
     with user_code.name_line_in_errors(file):
         return for_sweep(table, trials, sweep_plan.read_tasks(workdir)), trials

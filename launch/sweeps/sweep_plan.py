@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import itertools
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,7 @@ of its table and the group in it."""
 def make_plan(
     file: str,
     workdir: str | Path,
+    sweep: Callable | None = None,
     *,
     scale: str,
     shared: Mapping[str, Any],
@@ -68,6 +69,7 @@ def make_plan(
     """All trials of a sweep file, each once, parents before their children.
 
     Args:
+      sweep: the function, if no file defines it; `file` is its name in errors then.
       shared: dotted key -> value, for trials whose overrides do not set the key; one
         that starts from another trial has that one's network.
       tasks: the tasks of --tasks, for a sweep that fine-tunes on them.
@@ -77,7 +79,7 @@ def make_plan(
       UserError: the file, the scale or a config is wrong, or a shared key is set by
         every trial, or by the pretrainings of some rows alone.
     """
-    sweep = getattr(user_code.module_at(file), "sweep", None)
+    sweep = sweep or getattr(user_code.module_at(file), "sweep", None)
     if sweep is None:
         raise UserError(f"{file} is not a sweep: it does not define sweep(scale)")
     if scale not in SCALES:

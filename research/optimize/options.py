@@ -18,7 +18,8 @@ class OptimizerOptions:
     name: str = part("adamw", OPTIMIZERS)
     learning_rate: float = number(1e-3, least=0)  # at its peak
     schedule: str = part("linear", SCHEDULES)  # how the rate decays
-    warmup_steps: int = number(100, least=0)  # fewer than train.steps
+    warmup_steps: int = number(100, least=0)  # fewer than train.steps: where these are
+    # given and leave no room for the default, it is a tenth of them
     warmup: str = choice(
         "linear", ("linear", "from_zero", "slanted", "factor", "constant")
     )  # linear: up to the peak; from_zero: also from 0 with decay_from=warmup

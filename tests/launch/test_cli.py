@@ -99,7 +99,7 @@ WORDS = {
         "spread",
     ),
     *("task", "topology", "trial", "verdicts", "worse"),
-    "parts",  # of an example
+    *("parts", "sweep_keys"),  # of an example, of a config
     *("backend", "checkpoints", "tasks", "glue", "seeds"),  # of babylm
 }
 """Flags of text that are no paths; --similarity has several."""

@@ -401,8 +401,7 @@ def test_json_nested_too_deeply_is_one_line():
             config.load_config(MLM, [override])
 
 
-def test_a_warm_up_that_nobody_gave_leaves_room(capsys):
+def test_a_warm_up_that_nobody_gave_leaves_room():
     assert config.load_config(MLM, ["train.steps=30"]).optimizer.warmup_steps == 3
-    assert "optimizer.warmup_steps=3: a tenth of train.steps" in capsys.readouterr().err
     keys = ["train.steps=30", "optimizer.warmup_steps=20"]
     assert config.load_config(MLM, keys).optimizer.warmup_steps == 20

@@ -1,0 +1,122 @@
+"""The table of a sweep for which nobody wrote one: rows of the sweep, its metrics."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from launch.reports.tables import Column, Rows, Table
+from launch.sweeps.trial import Trial
+from research import metrics
+
+SEED = re.compile(r"[ ,]*\bseed=\d+")
+MAX_COLUMNS = 8
+SHORT = {"pretraining": ""}
+"""Group -> what the columns' names begin with, where that is not the group."""
+
+
+def default_table(trials: list[Trial]) -> Table:
+    """The rows that the sweep names, else those of trials that differ in seeds alone;
+    columns for the metrics of each group's evaluations.
+
+    The first row is the baseline. A loss, and what else is measured of predicted
+    tokens, has no verdict where rows differ in the objective or its text: it is of
+    other predictions then.
+    """
+    rows = default_rows(trials)
+    groups: dict[str, list[Trial]] = {}
+    for row in rows.values():
+        for group, own in row.items():
+            groups.setdefault(group, []).extend(own)
+    columns: list[Column] = []
+    uncompared: set[str] = set()
+    for group, own in groups.items():
+        differing = differing_keys(own)
+        found = _columns(group, own, is_tested=not differing)
+        columns += found
+        if differing and any(not column.tested for column in found):
+            uncompared |= differing
+    note = "The mean over the seeds of a row, and a 95 % interval of it."
+    if uncompared:
+        note += (
+            f" Rows differ in {', '.join(sorted(uncompared))}, so their losses are of "
+            "other predictions and have no verdict. Comparable are scores of one text "
+            "(palimpsest score), or of a task on which all are fine-tuned "
+            "(experiments/finetune.py)."
+        )
+    return Table(
+        title="Results of the sweep",
+        row_header="",
+        note=note,
+        rows=default_rows,
+        columns=tuple(columns[:MAX_COLUMNS]),
+        baseline=next(iter(rows), ""),
+    )
+
+
+def default_rows(trials: list[Trial]) -> Rows:
+    """Row -> group -> trials."""
+    rows: dict[str, dict[str, list[Trial]]] = {}
+    for trial in trials:
+        row = trial.row or SEED.sub("", trial.name).strip(" ,")
+        group = trial.group or "pretraining"
+        rows.setdefault(row, {}).setdefault(group, []).append(trial)
+    return rows
+
+
+def differing_keys(trials: list[Trial]) -> set[str]:
+    """The keys of the objective and its text in which trials differ."""
+    values: dict[str, set[str]] = {}
+    for trial in trials:
+        for key, value in trial.config.items():
+            if key.startswith(("objective.", "data.")):
+                values.setdefault(key, set()).add(repr(value))
+    missing = {
+        key for key in values if any(key not in trial.config for trial in trials)
+    }
+    return {key for key, found in values.items() if len(found) > 1} | missing
+
+
+def _columns(group: str, trials: list[Trial], *, is_tested: bool) -> list[Column]:
+    """A column for each metric of the evaluations of all finished trials."""
+    done = [trial for trial in trials if trial.done]
+    if not done:
+        return [_column("valid/loss", group, {}, is_tested=is_tested)]
+    kind = done[0].objective.predicts
+    declared = metrics.values_of(kind)
+    found: Mapping[str, Any] = done[0].result["metrics"]
+    names = [n for n in found if all(n in t.result["metrics"] for t in done)]
+    split = "test" if any(name.startswith("test/") for name in names) else "valid"
+    values = {n: [t.result["metrics"][n] for t in done] for n in names}
+    loss = values.get(f"{split}/loss")
+    shown = [
+        name
+        for name in names
+        if name.startswith(f"{split}/")
+        and (name == f"{split}/loss" or values[name] != loss)  # its only term
+    ]
+    return [
+        _column(
+            name,
+            group,
+            declared,
+            is_tested=is_tested or name.partition("/")[2] in declared,
+        )
+        for name in shown
+    ]
+
+
+def _column(
+    name: str, group: str, declared: Mapping[str, metrics.Value], *, is_tested: bool
+) -> Column:
+    short = name.partition("/")[2]
+    prefix = SHORT.get(group, f"{group} ")
+    lower = metrics.signs().get(short, -1 if "loss" in short else 1) < 0
+    value = declared.get(short)
+    return Column(
+        f"{prefix}{short}",
+        group,
+        f"metrics.{name}",
+        digits=4 if "loss" in short or value is None else 3,
+        tested=is_tested,
+        better=metrics.LOWER if lower else metrics.HIGHER,
+    )
