@@ -11,7 +11,7 @@ def __post_init__(self):
 import dataclasses
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ MAX_INT = 2**31 - 1
 """The upper bound of a field that declares none: arrays have int32 indices."""
 
 
-def choice(default: str, values: Sequence[str]) -> Any:
+def choice(default: str, values: Collection[str]) -> Any:
     """A dataclass field that is one of `values`."""
     return dataclasses.field(default=default, metadata={"values": tuple(values)})
 

@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -31,6 +31,9 @@ class Objective(abc.ABC):
     of a member of this class.
     """
 
+    if TYPE_CHECKING:  # each objective is a dataclass
+        __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
     pattern: str
     """What rank and reach of every batch satisfy: "self" (each position attends to
     itself alone), "full", "causal" or "general"."""
@@ -41,7 +44,7 @@ class Objective(abc.ABC):
     length_multiple: int = 1
     """What data.length must be a multiple of."""
 
-    shown_answers: Mapping[str, str] = types.MappingProxyType({})
+    shown_answers: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
     """Terms of the loss some of whose targets the input shows or makes easier to guess
     -> why that is intended. The input must tell nothing about targets of other terms
     (tests/laws/test_losses.py)."""
@@ -70,7 +73,7 @@ class Objective(abc.ABC):
     fills_masks: bool = False
     """Whether the state at a mask token predicts the token that it hides."""
 
-    array_types: Mapping[str, ArrayType] = types.MappingProxyType({})
+    array_types: ClassVar[Mapping[str, ArrayType]] = types.MappingProxyType({})
     """Arrays of `TextSpec.arrays` -> their types, but for whole numbers or labels of
     tokens or parts. A text whose format gives another type is refused."""
 
@@ -78,11 +81,11 @@ class Objective(abc.ABC):
     """What an evaluation predicts for each example, one of the kinds in
     `research.predictions`; "": nothing."""
 
-    head_weights: Mapping[str, str] = types.MappingProxyType({})
+    head_weights: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
     """Heads of classes at positions -> the batch's array with the weights of these;
     other heads are of texts, whose weights are label_weight."""
 
-    score_methods: Mapping[str, str] = types.MappingProxyType({})
+    score_methods: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
     """Method of scoring texts -> what its score is (`corruption.scoring`); the first is
     the default. Empty: the objective cannot score texts."""
 
@@ -203,7 +206,7 @@ class Objective(abc.ABC):
         that it wraps."""
         return self
 
-    def with_fields(self, **fields: Any) -> "Objective":
+    def with_fields(self, **fields: Any) -> Self:
         """A copy with these values of fields; itself if it has them."""
         changed = dataclasses.replace(self, **fields)
         return self if changed == self else changed

@@ -7,7 +7,7 @@ nothing else names it.
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -88,6 +88,10 @@ class TextSpec:
 
     def __new__(cls, unit: str = "", *args: Any, **fields: Any) -> "TextSpec":
         return object.__new__(_unit_class(unit) if cls is TextSpec else cls)
+
+    if TYPE_CHECKING:  # that of the unit
+
+        def __init__(self, unit: str, length: int, **fields: Any) -> None: ...
 
     takes_stride = False
     """Whether data.stride may determine where examples start; else the text does."""

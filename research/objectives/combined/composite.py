@@ -105,7 +105,7 @@ class Composite(objectives.Objective):
             [each.needs(vocab) for each in self.members.values()]
         )
 
-    def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
+    def constants(self, vocab: VocabInfo) -> Mapping[str, ConstantSpec]:
         return {
             _qualified(name, own): spec
             for name, member in self.members.items()
@@ -339,7 +339,7 @@ def varies(points: Schedule) -> bool:
     return len({value for _, value in points}) > 1
 
 
-def piecewise_constant(points: Schedule, step: np.ndarray) -> np.ndarray:
+def piecewise_constant(points: Schedule, step: np.ndarray | int) -> np.ndarray:
     """[B] float64: the value of the last point at or before each step [B]; before the
     first, its value."""
     steps, values = np.array(points).T

@@ -61,7 +61,7 @@ class JoinedPieces:
             most = np.maximum.reduceat(self._entries(group + "segment"), begin)
             segments = np.maximum(segments, most)
         before = self._sum_before(segments).astype(np.int32)
-        batch = {}
+        batch: dict[str, np.ndarray] = {}
         for group in self.layout.num_keys:
             batch |= self._join(group, before, num_rows, pad_id)
         return {name: batch[name] for name in self.layout.specs}
@@ -110,8 +110,8 @@ class JoinedPieces:
         prefix = group.removesuffix("decoder_")
         if prefix + "scored" not in self.layout.roles:
             return {False: positions}
-        weights = (prefix + name for name in SLOT_WEIGHTS)
-        weights = [name for name in weights if name in self.layout.roles]
+        names = (prefix + name for name in SLOT_WEIGHTS)
+        weights = [name for name in names if name in self.layout.roles]
         used = np.any([self._entries(name) > 0 for name in weights], axis=0)
         slots = self._moves(used, self._begins(prefix + "weight"))
         return {False: positions, True: slots}
@@ -134,7 +134,7 @@ class JoinedPieces:
 
     def _entries(self, name: str, fill: int = 0) -> np.ndarray:
         """[E + 1]: the entries of an array, followed by `fill`."""
-        last = np.array([fill], self.layout.specs[name].dtype)
+        last: np.ndarray = np.array([fill], self.layout.specs[name].dtype)
         return np.concatenate([*(c.arrays[name].ravel() for c in self.chunks), last])
 
     def _widths(self, name: str) -> np.ndarray:

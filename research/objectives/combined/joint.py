@@ -132,7 +132,8 @@ class Objective(composite.OfParts):
         The carry maps the name of each part that has one to its carry.
         """
         step = jnp.max(batch["step"])  # the same in all rows
-        terms, carries = {}, {}
+        terms: dict[str, Term] = {}
+        carries: dict[str, Any] = {}
         for name, part in self.members.items():
             part_terms, carry = part.loss(net, self._part_batch(name, batch), key)
             if jax.tree.leaves(carry):

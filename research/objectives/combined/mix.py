@@ -7,6 +7,7 @@ Examples are UL2's denoisers, with constant mixing rates, and the three stages o
 # B batch, P parts
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,7 +105,7 @@ class Objective(composite.OfParts):
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Corrupts each row with its part's objective."""
-        batch = {
+        batch: dict[str, np.ndarray] = {
             name: np.full(
                 (len(key), *spec.shape),
                 vocab.pad_id if name.endswith(("token", "target")) else 0,
@@ -118,7 +119,8 @@ class Objective(composite.OfParts):
             rows = example.rows(row)
             arrays = composite.corrupt_part(part, rows, base, key[row], vocab, length)
             for name, array in arrays.items():
-                batch[name][row, *map(slice, array.shape[1:])] = array
+                at: tuple[Any, ...] = row, *map(slice, array.shape[1:])
+                batch[name][at] = array
         return batch
 
     def draw_parts(self, key: np.ndarray, step: np.ndarray) -> np.ndarray:
@@ -133,7 +135,7 @@ class Objective(composite.OfParts):
         ends_BP /= ends_BP[:, -1:]
         return (counter_rng.uniform(key, "mix", 1) >= ends_BP[:, :-1]).sum(axis=1)
 
-    def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
+    def constants(self, vocab: VocabInfo) -> Mapping[str, ConstantSpec]:
         """The constants of the base objective, whose loss reads them.
 
         Raises:
@@ -157,7 +159,7 @@ class Objective(composite.OfParts):
           UserError: parts differ in a field that the loss reads.
         """
         (first, objective), *others = self.members.items()
-        read = set()
+        read: set[tuple[str, ...]] = set()
         result = _recording_reads(objective, read).loss(net, batch, key)
         for name, other in others:
             for *path, field in sorted(read):
@@ -187,7 +189,7 @@ def _recording_reads(
     """A copy of the objective that adds what it reads to `read`: the names of values
     that it stores, each behind the names of the members whose it is."""
 
-    class Recording(type(objective)):
+    class Recording(type(objective)):  # type: ignore[misc]  # known when it runs
         def __getattribute__(self, name: str) -> Any:
             if name in objective.__dict__ and name != "members":
                 read.add((*path, name))

@@ -3,13 +3,13 @@
 # B batch, R raw tokens an example
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from research.contract.batch import NEXT, SENTENCE, Example, no_value
 from research.contract.errors import UserError
-from research.data.rows import TextSpec
+from research.data.rows import TextSpec, pair, sentence_pair
 
 
 def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
@@ -72,6 +72,7 @@ def _is_derivable(spec: TextSpec, base: TextSpec) -> bool:
     if spec.unit not in base.contains:
         return False
     if spec.pair_labels:
+        spec, base = cast(pair.Unit, spec), cast(pair.Unit, base)
         rates = (base.other_document_rate, base.nonadjacent_rate)
         others = spec.replace(
             unit=base.unit,
@@ -103,7 +104,7 @@ def derive_example(
     example: Example, base: TextSpec, spec: TextSpec, pad_id: int
 ) -> Example:
     """The text of `spec` from an example of `base`, see `common_text_spec`."""
-    if base.unit == "pair" and spec.unit == "sentence_pair":
+    if base.unit == "pair" and isinstance(spec, sentence_pair.Unit):
         nonadjacent = spec.other_document_rate + spec.nonadjacent_rate > 0
         return _boundary_sentences(example, pad_id, nonadjacent=nonadjacent)
     length = example.length

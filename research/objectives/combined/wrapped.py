@@ -15,8 +15,10 @@ from research.data.rows import TextSpec
 from research.objectives.combined import composite
 from research.objectives.losses.cross_entropy import Term
 
-NOT_WRAPPED = ("distill", "theseus", "joint", "mix", "kbert", "sentilare", "kepler")
-NOT_WRAPPED += ("ernie_thu", "knowbert")
+NOT_WRAPPED = {
+    *("distill", "theseus", "joint", "mix", "kbert", "sentilare", "kepler"),
+    *("ernie_thu", "knowbert"),
+}
 """Objectives made of others: their parts can be wrapped."""
 
 BASE_OBJECTIVES = tuple(name for name in objectives.names() if name not in NOT_WRAPPED)

@@ -220,7 +220,9 @@ class Objective(objectives.Objective):
         terms |= with_accuracy(name, term, right, coef=self.coef)
         return terms | {"replaced": Term(replaced, term.weight, 0.0)}, ()
 
-    def _discriminate(self, net: Any, batch: Batch, at: "Positions") -> tuple:
+    def _discriminate(
+        self, net: Any, batch: Batch, at: "Positions"
+    ) -> tuple[Term, jax.Array, jax.Array]:
         """The discriminator's term, and the weights of correct and replaced tokens."""
         states = net.states(batch, scored=at.scored)
         replaced = at.token != at.original
@@ -285,14 +287,15 @@ def sample(
     """
     feature, table, bias = jax.lax.stop_gradient(readout[:3])
 
-    def draw(key: jax.Array, logits_V: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def draw(key: jax.Array, logits_V: jax.Array) -> jax.Array:
         outer, inner = jax.random.split(key)
         blocks = logits_V.reshape(-1, BLOCK)
         block = jax.random.categorical(outer, jax.nn.logsumexp(blocks, axis=-1))
         return block * BLOCK + jax.random.categorical(inner, blocks[block])
 
-    def at_slot(slot: jax.Array, feature_BE: jax.Array) -> tuple[jax.Array, jax.Array]:
-        keys = jax.vmap(lambda e: jax.random.fold_in(jax.random.fold_in(key, e), slot))
+    def at_slot(slot: jax.Array, feature_BE: jax.Array) -> jax.Array:
+        fold = jax.random.fold_in
+        keys = jax.vmap(lambda e: fold(fold(key, e), slot))(example)
         logits_BV = jnp.einsum(
             "be,ve->bv",
             feature_BE,
@@ -300,7 +303,7 @@ def sample(
             preferred_element_type=jnp.float32,
         )
         logits_BV = (logits_BV + bias[None].astype(jnp.float32)) / temperature
-        return jax.vmap(draw)(keys(example), logits_BV)
+        return jax.vmap(draw)(keys, logits_BV)
 
     batch, num_slots = feature.shape[:2]
     slots = (jnp.arange(num_slots), jnp.swapaxes(feature, 0, 1))

@@ -170,10 +170,10 @@ class Objective(objectives.Objective):
         if self.replacement in IN_PLACE:
             hidden &= ~vocab.is_special[token]
         runs = spans.find_runs(hidden, valid)
-        mode = self._mode_id(vocab)
+        mode = self._mode_ids(vocab)
         read, kept = self._encoder_tokens(token, hidden, runs, key, vocab)
         nonempty = num_raw > 0
-        encoder = seq2seq.pack(read, kept & valid, nonempty, vocab, length, mode)
+        encoder = seq2seq.pack(read, kept & valid, nonempty, vocab, length, *mode)
         written, kept = self._target_tokens(token, hidden, runs, vocab)
         target = seq2seq.pack(written, kept & valid, nonempty, vocab, full.target)
         joined = self._joined_length(length)
@@ -206,8 +206,8 @@ class Objective(objectives.Objective):
         valid = np.arange(token.shape[1]) < size[:, None]
         runs, key = spans.find_runs(hidden.mask, valid), np.zeros(len(size), np.uint64)
         read, kept = self._encoder_tokens(token, hidden.mask, runs, key, vocab)
-        mode = self._mode_id(vocab)
-        encoder = seq2seq.pack(read, kept & valid, size > 0, vocab, length, mode)
+        mode = self._mode_ids(vocab)
+        encoder = seq2seq.pack(read, kept & valid, size > 0, vocab, length, *mode)
         whole = self.target == "whole"
         marked = self.replacement == "sentinel" and not whole
         arrays = infilling.make_batch(
@@ -228,13 +228,13 @@ class Objective(objectives.Objective):
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """Inputs in which sentinels or masks stand for hidden tokens."""
-        mode = [self._mode_id(vocab)] if self.mode else []
+        mode = self._mode_ids(vocab)
         rows = [[*mode, *text, vocab.eos_id] for text in texts]
         return text_to_text.prompt(rows, vocab, self.layout, vocab.pad_id)
 
     def specials(self, vocab: VocabInfo) -> Specials:
         """Those of an input: its mode, and eos after it."""
-        mode = [self._mode_id(vocab)] if self.mode else []
+        mode = self._mode_ids(vocab)
         return text_to_text.specials(mode, vocab, self.layout)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
@@ -245,9 +245,9 @@ class Objective(objectives.Objective):
         factors = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
         return text_to_text.loss_terms("dae", net, batch, self.layout, **factors), ()
 
-    def _mode_id(self, vocab: VocabInfo) -> int | None:
+    def _mode_ids(self, vocab: VocabInfo) -> list[int]:
         """The token of the mode, if there is one."""
-        return vocab.sentinel_ids[-MODES.index(self.mode)] if self.mode else None
+        return [vocab.sentinel_ids[-MODES.index(self.mode)]] if self.mode else []
 
     def _draw_noise_mask(
         self, key: np.ndarray, num_raw: np.ndarray, width: int, max_raw: int
@@ -268,7 +268,7 @@ class Objective(objectives.Objective):
         self,
         token: np.ndarray,
         hidden: np.ndarray,
-        runs: np.ndarray,
+        runs: spans.Runs,
         key: np.ndarray,
         vocab: VocabInfo,
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -286,7 +286,7 @@ class Objective(objectives.Objective):
         return replaced, np.ones_like(hidden)
 
     def _target_tokens(
-        self, token: np.ndarray, hidden: np.ndarray, runs: np.ndarray, vocab: VocabInfo
+        self, token: np.ndarray, hidden: np.ndarray, runs: spans.Runs, vocab: VocabInfo
     ) -> tuple[np.ndarray, np.ndarray]:
         """Tokens [B, R] for the decoder, and which of them [B, R] it writes."""
         if self.target == "whole":

@@ -32,7 +32,7 @@ def make_batch(
       first_id: a token that precedes the target; None: there is none.
       layout: one of `text_to_text.PATTERNS`.
     """
-    width, nonempty = encoder[0].shape[1], valid.any(axis=1)
+    width, nonempty = encoder[0].shape[1], np.any(valid, axis=1)
     written = valid if whole else hidden
     target = seq2seq.pack(token, written, nonempty, vocab, width, first_id)
     marks = np.where(hidden, -1, 0)

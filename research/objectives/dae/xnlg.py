@@ -169,7 +169,8 @@ class Objective(objectives.Objective):
         noised, single = batch["is_noised"][:, None] > 0, self._types[:, 1] < 0
         kinds = {"xae": (~noised, 1.0)} if not single.all() else {}
         kinds |= {"dae": (noised, self.denoising)} if single.any() else {}
-        terms, right = {}, 0.0
+        terms: dict[str, Term] = {}
+        right = jnp.zeros((), jnp.float32)
         for name, (rows, coef) in kinds.items():
             weight = jnp.where(rows, batch["weight"], 0.0)
             term, correct = cross_entropy(readout, batch["target"], weight, skip=True)

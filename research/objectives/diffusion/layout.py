@@ -62,7 +62,10 @@ def arrays(
     group["token"][:, length:] = token
     block = np.tile(np.arange(length, dtype=np.int32) // block_size, (len(token), 1))
     last = length // block_size + 1
-    half = lambda noised, clean: np.concatenate([noised, clean], axis=1)  # noqa: E731
+
+    def half(noised: np.ndarray, clean: np.ndarray) -> np.ndarray:
+        return np.concatenate([noised, clean], axis=1)
+
     group |= {
         "rank": half(last + block, block),
         "reach": half(block - 1, block),

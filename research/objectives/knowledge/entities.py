@@ -99,6 +99,7 @@ def constants(source: str, *, shuffled: bool = False) -> dict[str, ConstantSpec]
     if shuffled:
         first = MASK + 1
         order = first + np.random.default_rng(0).permutation(sizes.entities - first)
+        assert values is not None
         vectors = values["vectors"].copy()
         vectors[first:] = vectors[order]
         values = values | {"vectors": vectors}

@@ -129,7 +129,7 @@ class Objective(wrapped.Wrapped):
     def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
         shuffled = self.graph == "shuffled"
         table = entities.constants(self.entities, shuffled=shuffled)
-        return self._base.constants(vocab) | table
+        return {**self._base.constants(vocab), **table}
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         base, width = self._base.needs(vocab), entities.table_sizes(self.entities).width
@@ -156,6 +156,7 @@ class Objective(wrapped.Wrapped):
         recorded = RecordedNetwork(net, every_position=True, with_layers=False)
         terms, carry = self._base.loss(recorded, batch, key)
         position = batch["mention"][..., None]
+        assert recorded.stack is not None
         states = jnp.take_along_axis(recorded.stack.states, position, axis=1)
         table, weight = batch[CONSTANTS][entities.NAME], batch["mention_weight"]
         answer_BM = table["candidate"][:, 0][batch["mention_name"]]

@@ -32,6 +32,7 @@ class Graph:
 
     @property
     def triples(self) -> Triples:
+        assert self.lexicon.triples is not None
         return self.lexicon.triples
 
     def codes(
@@ -137,9 +138,11 @@ def ids_by_token(vocab: VocabInfo) -> tuple[np.ndarray, np.ndarray]:
     """[V] int64 each: the entity and the relation that a word is; -1: none."""
     lexicon = vocab.lexicon
     found = []
+    assert lexicon is not None
+    assert lexicon.triples is not None
     for token, size in (lexicon[:2], lexicon.triples[-2:]):
         ids = np.full(vocab.size, -1, np.int64)
         single = np.flatnonzero(size == 1)
         ids[token[single, 0]] = single
         found.append(ids)
-    return tuple(found)
+    return found[0], found[1]

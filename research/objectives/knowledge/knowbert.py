@@ -128,7 +128,7 @@ class Objective(wrapped.Wrapped):
     def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
         shuffled = self.graph == "shuffled"
         table = entities.constants(self.entities, shuffled=shuffled)
-        return self._base.constants(vocab) | table
+        return {**self._base.constants(vocab), **table}
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         width = entities.table_sizes(self.entities).width
@@ -155,6 +155,7 @@ class Objective(wrapped.Wrapped):
         table = batch[CONSTANTS][entities.NAME]
         is_there = table["candidate"][batch["span_name"]] > entities.NONE
         weight = batch["link_weight"]
+        assert linking.scores is not None
         total, right = link_losses(
             linking.scores, is_there, loss=self.link_loss, margin=self.margin
         )

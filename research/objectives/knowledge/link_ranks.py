@@ -4,7 +4,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +45,7 @@ def queries(
     return dict(zip(query_specs(), arrays, strict=True))
 
 
-_SIDES = ("left", "right")
+_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
 
 @functools.lru_cache(maxsize=2)
@@ -83,6 +83,7 @@ def _query_codes(
 def constants(vocab: VocabInfo) -> dict[str, ConstantSpec]:
     """Tokens of entities, entities that answer queries, and a slot for each of F."""
     known = graph.graph_of(vocab)
+    assert vocab.lexicon is not None
     order = _Order(known)
     padding = np.full(order.most, -1, np.int32)
     values = {
@@ -107,7 +108,7 @@ def ranks(distances: Callable[..., Any], triples: Any, batch: Batch) -> jax.Arra
     known, slot = (batch[CONSTANTS][NAME][name] for name in ("known", "slot"))
     names = tuple(query_specs())
 
-    def one(element: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
+    def one(element: tuple[Any, Any]) -> jax.Array:
         triple, query = element
         found = []
         for side, distance_E in enumerate(distances(triple)):

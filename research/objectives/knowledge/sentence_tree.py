@@ -37,6 +37,7 @@ def make_branches(
       min_tokens: of heads; shorter ones have no branches.
     """
     triples = lexicon.triples
+    assert triples is not None
     head, tail = triples.head, triples.tail
     if shuffled:
         tail = np.random.default_rng(0).permutation(tail)

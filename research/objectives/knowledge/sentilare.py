@@ -242,9 +242,8 @@ class Objective(wrapped.Wrapped):
         return dataclasses.replace(base, heads=heads, input_features=self.width)
 
     def _with_features(self, batch: Batch) -> dict[str, Any]:
-        names = ("word_polarity", "part_of_speech", "level")
-        columns = (batch[name] for name in names)
-        return batch | {FEATURE: polarity.features(*columns, self.levels)}
+        arrays = batch["word_polarity"], batch["part_of_speech"], batch["level"]
+        return batch | {FEATURE: polarity.features(*arrays, self.levels)}
 
     def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: those of the base objective; in pretraining also polarity, pos and
@@ -253,6 +252,7 @@ class Objective(wrapped.Wrapped):
             return self._base.loss(net, self._with_features(batch), key)
         recorded = RecordedNetwork(net, every_position=True, with_layers=False)
         terms, carry = self._base.loss(recorded, self._with_features(batch), key)
+        assert recorded.stack is not None
         states = recorded.stack.states
         at = jnp.take_along_axis(states, batch["scored"][..., None], axis=1)
         for name in self._predicted:

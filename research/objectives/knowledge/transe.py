@@ -104,7 +104,7 @@ class Objective(objectives.Objective):
         negative, side = known.draw_negatives(
             key, head, relation, tail, count, head_rate=rate
         )
-        token = np.concatenate([triple, vocab.lexicon.token[negative, 0]], axis=1)
+        token = np.concatenate([triple, known.lexicon.token[negative, 0]], axis=1)
         token = np.where(here[:, None], token, vocab.pad_id).astype(np.int32)
         position = np.tile(np.arange(length, dtype=np.int32), (len(key), 1))
         position = np.where(here[:, None], position, 0)
@@ -123,9 +123,10 @@ class Objective(objectives.Objective):
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: there is no graph, or its entities are no words."""
-        triples = graph.graph_of(vocab).triples
+        known = graph.graph_of(vocab)
+        triples = known.triples
         ends = np.concatenate([triples.head, triples.tail])
-        if (vocab.lexicon.size[ends] > 1).any():
+        if (known.lexicon.size[ends] > 1).any():
             raise UserError(
                 "objective transe reads entities as words, but those of data.lexicon "
                 "have several tokens; set data.vocabulary=words and leave out "

@@ -81,7 +81,7 @@ def two_sides(example: Example, room: int) -> tuple[np.ndarray, np.ndarray]:
     """
     num_raw = np.minimum(example.length, room).astype(np.int64)
     parts, paragraphs = ((example.flags & bit) > 0 for bit in (PART, PARAGRAPH))
-    starts = np.where(parts.any(axis=1)[:, None], parts, paragraphs)
+    starts = np.where(np.any(parts, axis=1)[:, None], parts, paragraphs)
     starts[:, :1] = False
     starts &= np.arange(starts.shape[1]) < num_raw[:, None]
     cut = np.where(starts.any(axis=1), starts.argmax(axis=1), num_raw)

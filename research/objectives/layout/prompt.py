@@ -3,7 +3,7 @@
 # B batch, L length, M encoder length
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class Prompt(NamedTuple):
 
 def in_languages(prompt: Prompt, read: int, written: int) -> Prompt:
     """The prompt of an encoder and a decoder whose texts have these token types."""
+    assert prompt.encoder is not None
     encoder, group = (
         arrays | {"token_type": (language * arrays["segment"]).astype(np.int32)}
         for arrays, language in ((prompt.encoder, read), (prompt.group, written))
@@ -42,7 +43,7 @@ def pad_group(group: Mapping[str, np.ndarray], width: int) -> dict[str, np.ndarr
 
     def padded(name: str, array: np.ndarray) -> np.ndarray:
         more = [(0, 0), (0, width - array.shape[1]), *[(0, 0)] * (array.ndim - 2)]
-        mode = "constant" if name == "segment" else "edge"
+        mode: Literal["constant", "edge"] = "constant" if name == "segment" else "edge"
         return np.pad(array, more, mode)
 
     return {name: padded(name, array) for name, array in group.items()}

@@ -24,11 +24,12 @@ class Specials(NamedTuple):
         """
         token_type = self.token_type
         row: list[tuple[int | str, int]] = []
-        row += [(piece, token_type) for piece in (*self.before, first)]
+        row += [*((piece, token_type) for piece in self.before), (first, token_type)]
         if second:
             row += [(piece, token_type) for piece in self.between[:1]]
             token_type = self.second_type
-            row += [(piece, token_type) for piece in (*self.between[1:], second)]
+            row += [(piece, token_type) for piece in self.between[1:]]
+            row += [(second, token_type)]
         row += [(piece, token_type) for piece in self.after]
         if self.after:
             row[-1] = self.after[-1], max(token_type, self.last_type)

@@ -80,11 +80,15 @@ class Objective(objectives.Objective):
                     parts.append(read[begin:end])
                     continue
                 starts_word = example.flags[row, begin:end] & WORD > 0
-                three = self._cut(
+                prefix, middle, suffix = self._cut(
                     read[begin:end], starts_word, cuts[row, number], vocab
                 )
                 first, *others = _rearranged(
-                    *three, vocab, suffix_first=suffix_first[row, number]
+                    prefix,
+                    middle,
+                    suffix,
+                    vocab,
+                    suffix_first=suffix_first[row, number],
                 )
                 if begin:  # else the first sentinel takes the place of bos
                     parts.append(first)

@@ -164,7 +164,7 @@ class Objective(objectives.Objective):
         """Shifts the input, so that each position reads the token before its target."""
         if self.mem_len:
             return _shift_stream(example, vocab, length)
-        batch = {}
+        batch: dict[str, np.ndarray] = {}
         for direction, prefix in self._array_prefixes.items():
             arrays = self._corrupt_one(direction, example, key, vocab, length)
             batch |= {prefix + name: array for name, array in arrays.items()}
@@ -234,7 +234,7 @@ class Objective(objectives.Objective):
 
     def for_scoring(self) -> "Objective":
         """The objective without mems, since each text is scored alone."""
-        fields = {"mem_len": 0, "sampled_words": 0}
+        fields: dict[str, Any] = {"mem_len": 0, "sampled_words": 0}
         return replace(self, **fields, **Objective()._of_evaluation)
 
     def specials(self, vocab: VocabInfo) -> Specials:

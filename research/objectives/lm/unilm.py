@@ -246,7 +246,7 @@ class Objective(objectives.Objective):
         return terms | sentence_pairs.label_terms("nsp", logits, batch), ()
 
 
-def _draw_mode(draw: np.ndarray, rates: Sequence[float]) -> np.ndarray:
+def _draw_mode(draw: np.ndarray, rates: Sequence[float] | np.ndarray) -> np.ndarray:
     """[B] int64: modes at these rates, by uniform numbers [B]."""
     return np.searchsorted(np.cumsum(rates)[:-1], draw, "right")
 

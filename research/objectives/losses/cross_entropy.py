@@ -24,7 +24,7 @@ class Term(NamedTuple):
 
     total: jax.Array  # weighted sum over everything scored
     weight: jax.Array  # sum of the weights
-    coef: float = 1.0  # factor of total / weight in the loss; 0: a metric
+    coef: jax.Array | float = 1.0  # factor of total / weight in the loss; 0: a metric
 
 
 def cross_entropy(

@@ -275,7 +275,10 @@ def _fused_backward(
 
 _fused.defvjp(_fused_forward, _fused_backward)
 
-IMPLEMENTATIONS = {"dense": _dense, "chunked": _chunked, "fused": _fused}
+Implementation = Callable[..., tuple[jax.Array, jax.Array]]
+IMPLEMENTATIONS: dict[str, Implementation] = dict(
+    dense=_dense, chunked=_chunked, fused=_fused
+)
 """Name -> function of (options, feature [B, K, E], table [V, E], bias [V], target
 [B, K], weight [B, K]), which returns the weighted sum of losses, and the weight of
 correct positions [B, K]."""

@@ -235,7 +235,10 @@ class Objective(objectives.Objective):
         self, text: input_format.Text, key: np.ndarray, vocab: VocabInfo, most: int
     ) -> np.ndarray:
         """[B, L] bool: the chosen tokens, at most `most` of each row."""
-        which = {"entry_types": self.entry_types, "candidates": self.candidates}
+        which: dict[str, Any] = {
+            "entry_types": self.entry_types,
+            "candidates": self.candidates,
+        }
         if self.rounding == "independent":
             units = mask_units.find_units(text, vocab, self.unit, **which)
             return choose_independently(key, *units, self.rate, most)

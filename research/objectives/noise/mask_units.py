@@ -274,7 +274,7 @@ class _WordTable(NamedTuple):
     begin: np.ndarray  # position of its first token
     end: np.ndarray  # position after its last token
     joined: np.ndarray  # bool: it directly follows the word before it
-    count: np.ndarray  # [B]: number of words of a row
+    count: np.ndarray  # type: ignore[assignment]  # [B]: number of words of a row
     size: np.ndarray  # number of tokens of each word, row by row
 
     def shuffled(self, score: np.ndarray) -> np.ndarray:

@@ -62,6 +62,7 @@ def mask_budget(
     """
     exact = rate * num_tokens
     if rounding == "random":
+        assert key is not None
         count = np.floor(exact + counter_rng.uniform(key, "budget", 1)[:, 0])
     elif rounding == "up":
         count = np.ceil(exact - 1e-9)

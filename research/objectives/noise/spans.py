@@ -7,7 +7,7 @@ Lengths and draws follow T5 (Raffel et al. 2020, section 3.1.4, and the released
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,8 @@ NUM_DEVIATIONS = 4
 class Counts(NamedTuple):
     """How many tokens of a text are hidden, and in how many spans."""
 
-    hidden: np.ndarray
-    spans: np.ndarray
+    hidden: Any  # np.ndarray or int
+    spans: Any
 
 
 class Runs(NamedTuple):
@@ -215,7 +215,7 @@ def span_corruption_lengths(
     At rate 0.5 targets can be longer than inputs; then both lose a token.
     """
 
-    def sizes(num_raw: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
+    def sizes(num_raw: np.ndarray | int) -> tuple[Any, Any]:
         hidden, sentinels = span_counts(num_raw, rate, mean_span)
         replaced = {"sentinel": sentinels, "drop": 0}.get(replacement, hidden)
         written = hidden + (sentinels if replacement == "sentinel" else 0)

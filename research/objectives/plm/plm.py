@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 
 from research import networks, objectives
@@ -279,8 +280,13 @@ class Objective(objectives.Objective):
         """eos and the class token after the text."""
         is_pair = self.format == "pair"
         last_type = xlnet_segments.NUM_TOKEN_TYPES - 1 if is_pair else 0
-        pair = {"between": (vocab.eos_id,), "second_type": 1}
-        return Specials((), (vocab.eos_id, vocab.bos_id), last_type=last_type, **pair)
+        return Specials(
+            (),
+            (vocab.eos_id, vocab.bos_id),
+            last_type=last_type,
+            between=(vocab.eos_id,),
+            second_type=1,
+        )
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(
@@ -293,7 +299,8 @@ class Objective(objectives.Objective):
     def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: plm, and accuracy (not differentiated)."""
         length = batch["token"].shape[1] - batch["target"].shape[1]
-        content_keys, carry = {"scored": batch["scored"], "num_keys": length}, ()
+        content_keys = {"scored": batch["scored"], "num_keys": length}
+        carry: dict[str, jax.Array] | tuple[()] = ()
         if self.mem_len:
             mems = recurrence.mems_from_carry(net, batch, self.mem_len)
             kept = self._num_reused(length)

@@ -114,7 +114,7 @@ class Objective(objectives.Objective):
         batch = TAGGER.corrupt(example, key, vocab, length)
         batch["weight"] *= is_read[:, None]
         batch["target"] *= batch["weight"] > 0
-        has_tags = batch["weight"].any(axis=1)[:, None]
+        has_tags = np.any(batch["weight"], axis=1)[:, None]
         starts = (example.flags & WORD) > 0
         starts[:, :1] = True
         width = min(starts.shape[1], length - 2)

@@ -115,7 +115,7 @@ class Objective(task_input.Task):
         shift = laid.begin[:, context] - begin[:, context]
         inside = np.arange(example.flags.shape[1]) >= begin[:, context, None]
         ends = [example.flags & bit > 0 for bit in (ANSWER_START, ANSWER_END)]
-        found = [(flag & inside).any(axis=1) for flag in ends]
+        found = [np.any(flag & inside, axis=1) for flag in ends]
         whole = (found[0] & found[1])[:, None]
         answer = np.stack([flag.argmax(axis=1) + shift for flag in ends], axis=1)
         whole &= (answer[:, 1] >= answer[:, 0])[:, None]

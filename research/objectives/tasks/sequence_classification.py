@@ -3,7 +3,7 @@
 # B batch, L length, D width, N labels
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from research.contract.batch import (
 from research.contract.errors import UserError
 from research.contract.fields import choice, free_text, number
 from research.data.documents import label_key, single_labels
-from research.data.rows import TextSpec
+from research.data.rows import TextSpec, parts
 from research.objectives.layout import sentence_pairs
 from research.objectives.losses.cross_entropy import (
     Term,
@@ -191,7 +191,7 @@ class Objective(task_input.Task):
         """
         if self.tail:
             example = _join_tails(example)
-        spec = self.text_spec(length)
+        spec = cast(parts.Unit, self.text_spec(length))
         begin, size = task_input.two_parts(example, spec.length, spec.separators)
         laid, batch = self.lay_out(example, begin, size, vocab, length)
         pooled = {

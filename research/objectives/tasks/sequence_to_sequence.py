@@ -114,7 +114,8 @@ class Objective(task_input.Task):
         """Lays out the parts; the second one is hidden."""
         spec = self.text_spec(length)
         begin, size = task_input.two_parts(example, spec.length)
-        rooms = spec.max_first, spec.length - spec.max_first
+        first = length - self.num_specials(1)
+        rooms = first, spec.length - first
         position = np.arange(example.token.shape[1])
         answered = (np.minimum(size, rooms) > 0).all(axis=1)
         packed = []
@@ -130,7 +131,10 @@ class Objective(task_input.Task):
             )
         joined = length + self.target_length
         start = self._decoder_start(vocab)
-        batch = text_to_text.make_batch(*packed, vocab, joined, self.layout, start)
+        source, target = packed
+        batch = text_to_text.make_batch(
+            source, target, vocab, joined, self.layout, start
+        )
         if self.languages:
             for prefix, language in zip(
                 ("encoder_", "decoder_"), self._pair, strict=True
@@ -152,8 +156,11 @@ class Objective(task_input.Task):
         before = self._before(0, vocab)
         specials = text_to_text.specials(before, vocab, self.layout)
         language = self._pair[0] if self.languages else 0
-        types = {"token_type": language, "second_type": language}
-        return specials._replace(between=super().specials(vocab).between, **types)
+        return specials._replace(
+            between=super().specials(vocab).between,
+            token_type=language,
+            second_type=language,
+        )
 
     def for_evaluation(self) -> "Objective":
         """The objective whose loss is -log p alone."""
@@ -164,7 +171,7 @@ class Objective(task_input.Task):
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         needs = text_to_text.needs(self.layout)
-        changes = {"input_features": self.vectors_width}
+        changes: dict[str, Any] = {"input_features": self.vectors_width}
         if self.languages:
             changes |= {"token_types": max(self._pair) + 1, "languages": True}
         return replace(needs, **changes)

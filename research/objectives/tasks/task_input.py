@@ -106,7 +106,10 @@ class Task(objectives.Objective):
         end = (vocab.eos_id,)
         between = {"roberta": end * 2, "bart": end * 2, "gpt": (vocab.mask_id,)}
         second_type = int(num_token_types(self.format) > 1)
-        pair = {"between": between.get(self.format, end), "second_type": second_type}
+        pair: dict[str, Any] = {
+            "between": between.get(self.format, end),
+            "second_type": second_type,
+        }
         if self.format == "causal":
             return Specials((vocab.bos_id,))
         if self.format == "xlnet":

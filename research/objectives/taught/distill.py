@@ -8,8 +8,9 @@ Its fields give the published ways: DistilBERT (Sanh et al. 2019), TinyBERT (Jia
 # B batch, L length, K scored positions, C classes, N layers, M pairs of layers
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,7 @@ from research.contract.batch import (
 )
 from research.contract.errors import UserError
 from research.contract.fields import choice, number
+from research.networks.transformer.transformer import Network as Transformer
 from research.objectives.losses.cross_entropy import Term
 from research.objectives.taught import distillation, taught
 from research.objectives.taught.recorded_calls import RecordedNetwork, StackCall
@@ -215,8 +217,10 @@ class Objective(taught.Taught):
         if self.soft:
             terms |= self._soft(student, expected, batch)
         if self.cosine or self._compares_layers:
-            pair = student.stack, expected.stack
-            terms |= self._of_states(net, teacher.options, *pair)
+            own, other = student.stack, expected.stack
+            assert own is not None
+            assert other is not None
+            terms |= self._of_states(net, teacher.options, own, other)
         return terms, carry
 
     def _run(
@@ -239,6 +243,7 @@ class Objective(taught.Taught):
                 "objective.cosine=0 and objective.soft_at=scored"
             )
         if self.soft and self.soft_at == "text":
+            assert recorded.stack is not None
             recorded.first_readout = net.readout(recorded.stack.states)
         return recorded, terms, carry
 
@@ -250,24 +255,33 @@ class Objective(taught.Taught):
         Raises:
           UserError: the base objective predicts no distribution, or one of clusters.
         """
-        terms, at = {}, {"temperature": self.temperature}
+        terms: dict[str, Term] = {}
         if (own := student.first_readout) is not None:
             other = teacher.first_readout
-            if networks.AdaptiveReadout in (type(own), type(other)):
+            assert other is not None
+            if not (
+                isinstance(own, networks.Readout)
+                and isinstance(other, networks.Readout)
+            ):
                 raise UserError("objective.soft needs model.cutoffs []")
             weight = batch.get("weight")
             if self.soft_at == "text":
+                assert student.stack is not None
                 weight = _is_text(student.stack)
             if weight is not None and weight.shape == own.feature.shape[:2]:
-                pair = own, other
-                terms["soft"] = distillation.vocabulary_divergence(*pair, weight, **at)
+                terms["soft"] = distillation.vocabulary_divergence(
+                    own, other, weight, self.temperature
+                )
         is_class, weights = self._base.predicts != "number", self._base.head_weights
         for name, logits in student.heads.items() if is_class else ():
             weight = batch.get(weights.get(name, "label_weight"))
             if weight is not None and weight.shape == logits.shape[:-1]:
-                pair = logits, teacher.heads[name]
                 term = distillation.class_divergence(
-                    *pair, weight, independent=self._base.predicts == "set", **at
+                    logits,
+                    teacher.heads[name],
+                    weight,
+                    self.temperature,
+                    independent=self._base.predicts == "set",
                 )
                 terms["soft_class"] = _add(terms.get("soft_class"), term)
         if not terms:
@@ -287,12 +301,17 @@ class Objective(taught.Taught):
             terms["cosine"] = term._replace(coef=self.cosine)
         if not self._compares_layers:
             return terms
+        assert own.layers is not None
+        assert other.layers is not None
         of_student, of_teacher = self._pairs(net.options.layers, teacher.layers)
         if self.hidden:
             first = (0,) if self.hidden_from == "embeddings" else ()
             states, expected = (
-                call.layers.states[np.array([*first, *(numbers + 1)])]
-                for call, numbers in ((own, of_student), (other, of_teacher))
+                layers.states[np.array([*first, *(numbers + 1)])]
+                for layers, numbers in (
+                    (own.layers, of_student),
+                    (other.layers, of_teacher),
+                )
             )
             if self._projects:
                 states = net.head("hidden", states)
@@ -304,24 +323,28 @@ class Objective(taught.Taught):
                 states, expected, is_text, normalize=normalize
             )
             terms["hidden"] = term._replace(coef=self.hidden)
-        pair = [
-            jax.tree.map(lambda leaf, at=numbers: leaf[at], call.layers)
-            for call, numbers in ((own, of_student), (other, of_teacher))
-        ]
+        one, two = (
+            jax.tree.map(lambda leaf, at=numbers: leaf[at], layers)
+            for layers, numbers in (
+                (own.layers, of_student),
+                (other.layers, of_teacher),
+            )
+        )
         mask = attention_mask(own.group)
         if self.attention:
             by = {
                 "logits": distillation.attention_error,
                 "divergence": distillation.attention_divergence,
             }
-            term = by[self.attention_error](*pair, mask)
+            term = by[self.attention_error](one, two, mask)
             terms["attention"] = term._replace(coef=self.attention)
         if self.relation:
             term = distillation.relation_divergence(
-                *pair,
+                one,
+                two,
                 mask,
                 names=RELATIONS[self.relations],
-                heads=self.relation_heads or teacher.heads,
+                heads=self.relation_heads or cast(Transformer, teacher).heads,
             )
             terms["relation"] = term._replace(coef=self.relation)
         return terms
@@ -332,7 +355,7 @@ class Objective(taught.Taught):
         Raises:
           UserError: layer_map does not fit the networks.
         """
-        numbers = self.layer_map
+        numbers: Sequence[int] = self.layer_map
         if not numbers:
             if teacher % student:
                 raise UserError(
@@ -352,8 +375,8 @@ class Objective(taught.Taught):
                 f"objective.layer_map names layer {max(numbers)}, but the teacher has "
                 f"layers 0 to {teacher - 1}"
             )
-        numbers = np.array(numbers)
-        return np.flatnonzero(numbers != NO_LAYER), numbers[numbers != NO_LAYER]
+        learnt = np.array(numbers)
+        return np.flatnonzero(learnt != NO_LAYER), learnt[learnt != NO_LAYER]
 
 
 def _is_text(call: StackCall) -> jax.Array:
@@ -381,6 +404,9 @@ def _check_match(
                 f"objective.{name} compares states of one width, but model.width is "
                 f"{student.width} and the teacher's {teacher.width}"
             )
+    if not (own.attention or own.relation):
+        return
+    student, teacher = cast(Transformer, student), cast(Transformer, teacher)
     if own.attention:
         _check_attention(student, teacher)
     if own.relation:
@@ -399,7 +425,7 @@ def _check_match(
                 )
 
 
-def _check_attention(student: networks.Network, teacher: networks.Network) -> None:
+def _check_attention(student: Transformer, teacher: Transformer) -> None:
     if student.heads != teacher.heads:
         raise UserError(
             f"objective.attention compares heads one by one, but model.heads is "

@@ -10,7 +10,7 @@ gradient flows to the teacher.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -60,10 +60,12 @@ def class_divergence(
       independent: a text has any number of the classes, each with a probability of its
         own, the sigmoid of its logit: the sum of their divergences.
     """
-    pair = logits_S, lax.stop_gradient(logits_T)
+    logits_T = lax.stop_gradient(logits_T)
     if independent:  # a sigmoid is a softmax beside a logit of 0
-        pair = (jnp.stack([logits, 0 * logits], axis=-1) for logits in pair)
-    each = divergence(*pair, temperature)
+        logits_S, logits_T = (
+            jnp.stack([logits, 0 * logits], axis=-1) for logits in (logits_S, logits_T)
+        )
+    each = divergence(logits_S, logits_T, temperature)
     each = jnp.sum(each, axis=-1) if independent else each
     return Term(jnp.sum(each * weight), jnp.sum(weight))
 
@@ -239,8 +241,8 @@ def attention_divergence(student: Layers, teacher: Layers, mask_BLM: jax.Array) 
     """
 
     def total(pair: tuple[Layers, Layers]) -> jax.Array:
-        logits = map(_attention_logits, pair)
-        return _masked_divergence(*logits, mask_BLM)
+        one, other = map(_attention_logits, pair)
+        return _masked_divergence(one, other, mask_BLM)
 
     heads = student.query.shape[3]
     return Term(
@@ -271,13 +273,11 @@ def relation_divergence(
     """
 
     def total(pair: tuple[Layers, Layers]) -> jax.Array:
-        return sum(
-            _masked_divergence(
-                *(_relation_logits(getattr(each, name), heads) for each in pair),
-                mask_BLM,
-            )
-            for name in names
-        )
+        found = jnp.zeros((), jnp.float32)
+        for name in names:
+            one, other = (_relation_logits(getattr(x, name), heads) for x in pair)
+            found += _masked_divergence(one, other, mask_BLM)
+        return found
 
     return Term(
         _sum_over_layers(total, student, teacher) / heads, _num_queries(mask_BLM)
@@ -293,8 +293,8 @@ def _sum_over_layers(
     def step(total: jax.Array, pair: tuple[Layers, Layers]) -> tuple[Any, Any]:
         return total + body(pair), None
 
-    pairs = student, jax.tree.map(lax.stop_gradient, teacher)
-    pairs = tuple(each._replace(states=None) for each in pairs)
+    layers = student, jax.tree.map(lax.stop_gradient, teacher)
+    pairs = tuple(each._replace(states=cast(Any, None)) for each in layers)
     return lax.scan(step, jnp.zeros((), jnp.float32), pairs)[0]
 
 
@@ -321,8 +321,10 @@ def _masked_divergence(
     logits_S: jax.Array, logits_T: jax.Array, mask_BLM: jax.Array
 ) -> jax.Array:
     """The sum over heads and queries that attend to a key."""
-    hide = partial(jnp.where, mask_BLM[:, None])
-    each_BHL = divergence(hide(logits_S, HIDDEN), hide(logits_T, HIDDEN))
+    logits_S, logits_T = (
+        jnp.where(mask_BLM[:, None], logits, HIDDEN) for logits in (logits_S, logits_T)
+    )
+    each_BHL = divergence(logits_S, logits_T)
     return jnp.sum(jnp.where(jnp.any(mask_BLM, axis=-1)[:, None], each_BHL, 0.0))
 
 

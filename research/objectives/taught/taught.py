@@ -74,7 +74,7 @@ class Taught(wrapped.Wrapped):
         arrays = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), arrays
         )
-        return constants | {"teacher": ConstantSpec(self.teacher, arrays)}
+        return {**constants, "teacher": ConstantSpec(self.teacher, arrays)}
 
     def _teacher_of(self, net: Any) -> Any:
         """The teacher's network, computed as the student's is: in its dtype, ..."""

@@ -31,7 +31,7 @@ from research.objectives.taught import taught
 
 NEUTRAL = {"layer_dropout": 0.0, "window": 0, "shared_layers": False}
 """Keys that say what a layer is by its number -> the values with which they do not."""
-OUTSIDE = ("layers", "decoder_layers", "max_length", "embedding_width")
+OUTSIDE: tuple[str, ...] = ("layers", "decoder_layers", "max_length", "embedding_width")
 OUTSIDE += ("scale_embeddings", "embedding_norm", "tie_embeddings", "output_head")
 OUTSIDE += ("output_rows", "cutoffs", "cutoff_divisor", "shared_embeddings")
 """Keys of which layers do not depend."""
