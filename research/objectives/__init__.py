@@ -17,6 +17,8 @@ from research.data.rows import TextSpec
 from research.objectives.layout.specials import Specials
 
 if TYPE_CHECKING:  # this folder's modules import JAX; few commands load an objective
+    import jax
+
     from research.networks import BoundNetwork, Needs
     from research.objectives.layout.prompt import Prompt
     from research.objectives.losses.cross_entropy import Term
@@ -176,7 +178,7 @@ class Objective(abc.ABC):
 
     @abc.abstractmethod
     def loss(
-        self, net: "BoundNetwork", batch: Batch, key: Any
+        self, net: "BoundNetwork", batch: Batch, key: "jax.Array"
     ) -> tuple[dict[str, "Term"], Any]:
         """Named terms (sums and weights, no means), and the recurrent carry or ()."""
 
@@ -215,21 +217,21 @@ class Objective(abc.ABC):
         """The data.length of evaluations, if training has `length`."""
         return length
 
-    def predictions(self, net: Any, batch: Batch) -> dict[str, Any]:
+    def predictions(self, net: "BoundNetwork", batch: Batch) -> dict[str, Any]:
         """The arrays [B, ...] of the predictions that `predicts` names; {} if it names
         nothing or text."""
         return {}
 
-    def outputs(self, net: Any, batch: Batch, key: Any) -> Any:
+    def outputs(self, net: "BoundNetwork", batch: Batch, key: "jax.Array") -> Any:
         """What the network alone, without a teacher, computes of a batch: the arrays of
         its predictions, or the terms of the loss where these are none."""
         return self.predictions(net, batch) or self.loss(net, batch, key)[0]
 
-    def token_predictor(self, net: Any) -> Any:
+    def token_predictor(self, net: "BoundNetwork") -> Any:
         """The bound network that predicts tokens: `net` or one of its networks."""
         return net
 
-    def text_encoder(self, net: Any) -> Any:
+    def text_encoder(self, net: "BoundNetwork") -> Any:
         """The bound network whose states encode texts: `net` or one of its networks."""
         return net
 

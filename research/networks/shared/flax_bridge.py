@@ -3,11 +3,14 @@
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from flax import linen as nn
+
+if TYPE_CHECKING:
+    from research.networks.shared.protocol import BoundNetwork
 
 
 def init(network: nn.Module, fn: Callable, key: jax.Array) -> Any:
@@ -39,18 +42,18 @@ def apply(
     return nn.apply(fn, network)({"params": params}, rngs=rngs)
 
 
-def bound_params(net: nn.Module) -> Any:
+def bound_params(net: "BoundNetwork") -> Any:
     """The parameters of a bound network, without their logical axes: those of the
     modules that were called, while they are made."""
     return unbox(net.variables["params"])
 
 
-def dropout_key(net: nn.Module) -> jax.Array | None:
+def dropout_key(net: "BoundNetwork") -> jax.Array | None:
     """A new key for the dropout of another network; None without dropout."""
     return net.make_rng("dropout") if net.has_rng("dropout") else None
 
 
-def with_options(network: nn.Module, options: Any) -> nn.Module:
+def with_options(network: "nn.Module | BoundNetwork", options: Any) -> nn.Module:
     """An unbound network with other options, which serves the same needs.
 
     Args:

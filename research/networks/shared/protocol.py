@@ -21,6 +21,8 @@ class Encoded(Protocol):
     states: Any  # [B, M, D], or what the decoder's layers cache of these
     segment: jax.Array  # [B, M]
 
+    def _replace(self, **fields: Any) -> "Encoded": ...
+
 
 class Layers(NamedTuple):
     """What all layers of a stack compute of a group; N layers, H heads, K their width.
@@ -71,12 +73,14 @@ class BoundNetwork(Protocol):
     Parameters exist only for what a loss calls.
 
     Attributes:
+      options: the network's keys of `model`.
       generator, discriminator: the bound networks of `Needs.stacks`
         generator_discriminator.
       forward, backward: the bound networks of `Needs.stacks` two_directions; both read
         arrays in their reading order.
     """
 
+    options: Any
     generator: "BoundNetwork"
     discriminator: "BoundNetwork"
     forward: "BoundNetwork"
@@ -123,6 +127,14 @@ class BoundNetwork(Protocol):
             scores [B, S, C] of the candidates of mentions.
           with_inputs: with `Needs.future`, the result has the inputs [layers, B, L, D]
             of all layers besides, as its last part.
+        """
+
+    def future_states(
+        self, group: Group, states: jax.Array, number: int, cache: Cache | None = None
+    ) -> Any:
+        """States [B, L, D] of block `number` of `Needs.future`, from states [B, L, D].
+
+        With a cache the result is a pair: the states, and the next cache.
         """
 
     def features(self, group: Group, scored: jax.Array | None = None) -> jax.Array:

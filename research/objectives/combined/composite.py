@@ -112,16 +112,16 @@ class Composite(objectives.Objective):
             for own, spec in member.constants(vocab).items()
         }
 
-    def outputs(self, net: Any, batch: Batch, key: Any) -> Any:
+    def outputs(self, net: networks.BoundNetwork, batch: Batch, key: jax.Array) -> Any:
         """That of the first member, whose arrays are those of the batch."""
         first, *_ = self.members.values()
         return first.outputs(net, batch, key)
 
-    def token_predictor(self, net: Any) -> Any:
+    def token_predictor(self, net: networks.BoundNetwork) -> Any:
         filling = (member for member in self.members.values() if member.fills_masks)
         return next(filling).token_predictor(net)
 
-    def text_encoder(self, net: Any) -> Any:
+    def text_encoder(self, net: networks.BoundNetwork) -> Any:
         return next(iter(self.members.values())).text_encoder(net)
 
     def specials(self, vocab: VocabInfo) -> Specials:

@@ -126,7 +126,9 @@ class Objective(composite.OfParts):
         own = self.token_types * len(self.members)
         return replace(needs, token_types=max(own, needs.token_types))
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """The terms of all parts, with coefficients multiplied by the part's weight.
 
         The carry maps the name of each part that has one to its carry.
@@ -145,7 +147,9 @@ class Objective(composite.OfParts):
             }
         return terms, carries or ()
 
-    def outputs(self, net: Any, batch: Batch, key: Any) -> dict[str, Any]:
+    def outputs(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> dict[str, Any]:
         """That of each part."""
         return {
             name: part.outputs(net, self._part_batch(name, batch), key)

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
 from research.contract.batch import ArraySpec, Batch, ConstantSpec, Example, VocabInfo
 from research.contract.errors import UserError
 from research.contract.fields import choice
 from research.data import counter_rng
+from research.networks import BoundNetwork
 from research.objectives import names
 from research.objectives.combined import composite
 from research.objectives.losses.cross_entropy import Term
@@ -152,7 +154,9 @@ class Objective(composite.OfParts):
                 )
         return specs
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """The terms of the base objective.
 
         Raises:

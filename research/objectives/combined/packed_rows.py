@@ -14,6 +14,7 @@ of a single text.
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from research import objectives
@@ -28,6 +29,7 @@ from research.contract.batch import (
 )
 from research.data import counter_rng
 from research.data.rows import TextSpec
+from research.networks import BoundNetwork
 from research.objectives.combined import composite
 from research.objectives.combined.joined_pieces import Chunk, JoinedPieces, find_keys
 from research.objectives.combined.packed_layout import Layout, make_layout
@@ -96,7 +98,9 @@ class PackedRows(composite.Composite):
         joined = JoinedPieces(chunks, pieces.row, layout)
         return joined.arrays(len(key), vocab.pad_id)
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         return self.objective.loss(net, batch, key)
 
     def _corrupt_pieces(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
 from research import objectives
@@ -12,6 +13,7 @@ from research.contract.batch import ArraySpec, Batch, Example, VocabInfo
 from research.contract.errors import UserError
 from research.contract.fields import choice
 from research.data.rows import TextSpec
+from research.networks import BoundNetwork
 from research.objectives.combined import composite
 from research.objectives.losses.cross_entropy import Term
 
@@ -87,7 +89,7 @@ class Wrapped(composite.Composite):
     def word_table(self, params: Mapping[str, Any]) -> Any:
         return self._base.word_table(params)
 
-    def predictions(self, net: Any, batch: Batch) -> dict[str, Any]:
+    def predictions(self, net: BoundNetwork, batch: Batch) -> dict[str, Any]:
         return self._base.predictions(net, batch)
 
     def read_constants(
@@ -95,5 +97,7 @@ class Wrapped(composite.Composite):
     ) -> dict[str, Any]:
         return self._base.read_constants(group, constants)
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         return self._base.loss(net, batch, key)

@@ -103,10 +103,10 @@ class Objective(objectives.Objective):
     def fills_masks(self) -> bool:
         return self.mask_fraction > 0
 
-    def token_predictor(self, net: Any) -> Any:
+    def token_predictor(self, net: networks.BoundNetwork) -> Any:
         return net.generator
 
-    def text_encoder(self, net: Any) -> Any:
+    def text_encoder(self, net: networks.BoundNetwork) -> Any:
         return net.discriminator
 
     def num_scored(self, length: int) -> int:
@@ -191,7 +191,9 @@ class Objective(objectives.Objective):
             tie=self.tie,
         )
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: generator, discriminator (mlm, if its task predicts tokens).
 
         Metrics: accuracies, and the fraction of the discriminator's positions whose
@@ -221,7 +223,7 @@ class Objective(objectives.Objective):
         return terms | {"replaced": Term(replaced, term.weight, 0.0)}, ()
 
     def _discriminate(
-        self, net: Any, batch: Batch, at: "Positions"
+        self, net: networks.BoundNetwork, batch: Batch, at: "Positions"
     ) -> tuple[Term, jax.Array, jax.Array]:
         """The discriminator's term, and the weights of correct and replaced tokens."""
         states = net.states(batch, scored=at.scored)

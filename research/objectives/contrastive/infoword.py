@@ -155,7 +155,9 @@ class Objective(objectives.Objective):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(pattern=self.pattern, transform=True)
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: mlm and infonce; their accuracies (metrics)."""
         scored = batch["scored"]
         class_token = jnp.zeros_like(scored[:, :1])

@@ -11,6 +11,7 @@ outside mentions are masked as in BERT, at a lower rate.
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -203,7 +204,9 @@ class Objective(objectives.Objective):
             return networks.HeadSpec(1, "none")
         return networks.HeadSpec(2, "none", dropout=True)
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: mlm, entity; metrics: accuracies, fraction of mentions replaced."""
         positions = [batch[name] for name in ("scored", "before", "after")]
         states = net.states(batch, scored=jnp.concatenate(positions, axis=1))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 
 from research import networks, objectives
@@ -181,7 +182,9 @@ class Objective(objectives.Objective):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(pattern=self.pattern, stacks="encoder_decoder")
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: bart, and accuracy (not differentiated)."""
         smoothing = self.label_smoothing
         return seq2seq.loss_terms("bart", net, batch, label_smoothing=smoothing), ()

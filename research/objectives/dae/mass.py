@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 
 from research import networks, objectives
@@ -232,7 +233,9 @@ class Objective(objectives.Objective):
             pattern=self.pattern, stacks="encoder_decoder", token_types=languages
         )
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: mass, and accuracy (not differentiated)."""
         smoothing = self.label_smoothing
         return seq2seq.loss_terms("mass", net, batch, label_smoothing=smoothing), ()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -159,7 +160,9 @@ class Objective(objectives.Objective):
             languages=True,
         )
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: xae of pairs and dae of text in one language, as far as `languages`
         has them; and accuracy (a metric)."""
         encoded = seq2seq.encode(net, batch, "encoder_")

@@ -12,6 +12,7 @@ target, are a token and a query there.
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -244,7 +245,9 @@ class Objective(objectives.Objective):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(pattern=self.pattern)
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: diffusion, and accuracy, weighted likewise (not differentiated)."""
         scored = {"scored": batch["scored"]} if self.block_size else {}
         readout = net.readout(net.states(batch, **scored))

@@ -148,7 +148,9 @@ class Objective(wrapped.Wrapped):
         feature = jnp.zeros(shape).at[row, batch["mention"]].add(vector_BME)
         return batch | {FEATURE: feature}
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: those of the base objective, and entity with its accuracy."""
         batch = self._with_vectors(batch)
         if not self.pretrains:
@@ -164,7 +166,7 @@ class Objective(wrapped.Wrapped):
         term, right = entity_loss(net.head("entity", states), *options)
         return terms | with_accuracy("entity", term, right, coef=self.coef), carry
 
-    def predictions(self, net: Any, batch: Batch) -> dict[str, Any]:
+    def predictions(self, net: networks.BoundNetwork, batch: Batch) -> dict[str, Any]:
         return self._base.predictions(net, self._with_vectors(batch))
 
 

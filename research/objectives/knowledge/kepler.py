@@ -140,7 +140,9 @@ class Objective(wrapped.Wrapped):
         heads = {**base.heads, "relation": relation}
         return dataclasses.replace(base, heads=heads)
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: those of the base objective, and ke; metrics: ke_accuracy, the
         fraction of negatives farther away than their triple."""
         terms, carry = self._base.loss(net, batch, key)

@@ -141,7 +141,9 @@ class Objective(wrapped.Wrapped):
         prior = jnp.where(name[..., None] > 0, table["prior"][name], 0.0)
         return batch | {"span_candidate": vectors, "span_prior": prior}
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: those of the base objective, and link with its accuracy."""
         linking = _LinkingNetwork(net)
         terms, carry = self._base.loss(linking, self._with_candidates(batch), key)
@@ -163,7 +165,7 @@ class Objective(wrapped.Wrapped):
         found = lax.stop_gradient(jnp.sum(weight * right))
         return terms | with_accuracy("link", term, found, coef=self.link_coef), carry
 
-    def predictions(self, net: Any, batch: Batch) -> dict[str, Any]:
+    def predictions(self, net: networks.BoundNetwork, batch: Batch) -> dict[str, Any]:
         return self._base.predictions(net, self._with_candidates(batch))
 
 
@@ -203,7 +205,7 @@ def link_losses(
 class _LinkingNetwork:
     """A bound network whose scores of candidates are kept, of its last call."""
 
-    def __init__(self, net: Any):
+    def __init__(self, net: networks.BoundNetwork):
         self._net = net
         self.scores: jax.Array | None = None
 

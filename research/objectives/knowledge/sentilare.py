@@ -245,7 +245,9 @@ class Objective(wrapped.Wrapped):
         arrays = batch["word_polarity"], batch["part_of_speech"], batch["level"]
         return batch | {FEATURE: polarity.features(*arrays, self.levels)}
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: those of the base objective; in pretraining also polarity, pos and
         sentence, and their accuracies (metrics)."""
         if not self.pretrains:
@@ -262,7 +264,7 @@ class Objective(wrapped.Wrapped):
         terms |= _class_terms("sentence", logits, batch["label"], batch["label_weight"])
         return terms, carry
 
-    def predictions(self, net: Any, batch: Batch) -> dict[str, Any]:
+    def predictions(self, net: networks.BoundNetwork, batch: Batch) -> dict[str, Any]:
         return self._base.predictions(net, self._with_features(batch))
 
     def read_constants(self, group: Any, constants: Any) -> dict[str, Any]:

@@ -137,7 +137,9 @@ class Objective(objectives.Objective):
     def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
         return link_ranks.constants(vocab)
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: transe; metrics: accuracy, the fraction of negatives farther away."""
         x_BLD = net.states(batch).astype(jnp.float32)
         head, relation, tail = (self._ends(x_BLD[:, n : n + 1], n) for n in range(3))
@@ -173,7 +175,9 @@ class Objective(objectives.Objective):
     def _distance(self, difference: jax.Array) -> jax.Array:
         return translation.distance(difference, self.norm)
 
-    def predictions(self, net: Any, batch: Batch) -> dict[str, jax.Array]:
+    def predictions(
+        self, net: networks.BoundNetwork, batch: Batch
+    ) -> dict[str, jax.Array]:
         """ranks [B, 2] float32, of heads and of tails."""
         candidate = batch[CONSTANTS][link_ranks.NAME]["entity"][None]
         row = {name: jnp.zeros_like(candidate) for name in input_specs(1)}

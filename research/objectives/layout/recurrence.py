@@ -2,15 +2,16 @@
 
 # B batch, L length, N positions of the mems, D width
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from research.contract.batch import Batch
+from research.networks import BoundNetwork
 
 
-def mems_from_carry(net: Any, batch: Batch, mem_len: int) -> dict[str, jax.Array]:
+def mems_from_carry(
+    net: BoundNetwork, batch: Batch, mem_len: int
+) -> dict[str, jax.Array]:
     """The mems of each row, of `mem_len` positions, from the previous step.
 
     A row has mems only if its example follows that of the previous step, in the same

@@ -15,6 +15,7 @@ from research.contract.batch import (
     input_specs,
     scored_specs,
 )
+from research.networks import BoundNetwork
 from research.objectives.layout import input_format
 from research.objectives.layout.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term, cross_entropy
@@ -100,7 +101,7 @@ def prompt(
     )
 
 
-def encode(net: Any, batch: Batch, prefix: str = "") -> Any:
+def encode(net: BoundNetwork, batch: Batch, prefix: str = "") -> Any:
     """The encoder's output, of which a decoder attends to positions of its segment.
 
     If the batch has `cross_segment` [B, L], it replaces the encoder's segments.
@@ -111,7 +112,9 @@ def encode(net: Any, batch: Batch, prefix: str = "") -> Any:
     return encoded
 
 
-def loss_terms(name: str, net: Any, batch: Batch, **factors: float) -> dict[str, Term]:
+def loss_terms(
+    name: str, net: BoundNetwork, batch: Batch, **factors: float
+) -> dict[str, Term]:
     """The `target_terms` of the decoder."""
     encoded = encode(net, batch, "encoder_")
     readout = net.readout(net.states(input_group(batch, "decoder_"), encoded=encoded))

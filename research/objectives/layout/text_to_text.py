@@ -9,7 +9,6 @@ is scored.
 # B batch, L length of both as one text, K scored positions (prefix: the target)
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -131,7 +130,7 @@ def needs(layout: str) -> networks.Needs:
 
 
 def loss_terms(
-    name: str, net: Any, batch: Batch, layout: str, **factors: float
+    name: str, net: networks.BoundNetwork, batch: Batch, layout: str, **factors: float
 ) -> dict[str, Term]:
     """The `seq2seq.target_terms` of a batch."""
     if layout == "encoder_decoder":

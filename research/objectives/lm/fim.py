@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 
 from research import networks, objectives
@@ -156,7 +157,9 @@ class Objective(objectives.Objective):
             )
         return super().needs(vocab)
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: fim, and accuracy (not differentiated)."""
         readout = net.readout(net.states(batch))
         return masked_cross_entropy("fim", readout, batch), ()

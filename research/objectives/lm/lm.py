@@ -272,7 +272,7 @@ class Objective(objectives.Objective):
         return {"undropped": True} if self._has_penalties else {}
 
     def _cross_entropy(
-        self, net: Any, states: Any, batch: Batch, key: Any
+        self, net: networks.BoundNetwork, states: Any, batch: Batch, key: jax.Array
     ) -> dict[str, Term]:
         """Terms lm, and accuracy unless words are drawn."""
         readout = net.readout(states)
@@ -281,7 +281,9 @@ class Objective(objectives.Objective):
         answers = batch["target"], batch["weight"]
         return {"lm": sampled_cross_entropy(readout, *answers, key, self.sampled_words)}
 
-    def _terms(self, net: Any, states: Any, batch: Batch, key: Any) -> dict[str, Term]:
+    def _terms(
+        self, net: networks.BoundNetwork, states: Any, batch: Batch, key: jax.Array
+    ) -> dict[str, Term]:
         """The terms of states in one direction, `Undropped` where that is asked for."""
         if not self._has_penalties:
             return self._cross_entropy(net, states, batch, key)
@@ -298,7 +300,9 @@ class Objective(objectives.Objective):
             terms[name] = Term(jnp.sum(square * weight), jnp.sum(weight), coef)
         return terms
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: lm, accuracy (not differentiated), and penalties if there are any.
 
         With direction "both" their names are `forward/lm` and so on.

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -115,7 +116,9 @@ class Objective(objectives.Objective):
             future_tokens=self.heads == "sequential",
         )
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: lm, next2, ..., and the accuracy of each (not differentiated)."""
         group = input_group(batch)
         if self.heads == "parallel":

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -236,7 +237,9 @@ class Objective(objectives.Objective):
             token_types=NUM_TOKEN_TYPES,
         )
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: unilm and nsp; the accuracy of each (metrics)."""
         scored = batch["scored"]
         positions = jnp.concatenate([jnp.zeros_like(scored[:, :1]), scored], axis=1)

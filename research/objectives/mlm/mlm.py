@@ -10,6 +10,7 @@ further losses.
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -285,7 +286,9 @@ class Objective(objectives.Objective):
             boundary_offsets=self.boundary_targets,
         )
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: mlm, sbo (boundary), the sentence task; and accuracies (metrics)."""
         positions = [batch["scored"]]
         if self.boundary_targets:
@@ -296,7 +299,7 @@ class Objective(objectives.Objective):
         if self.boundary_targets:
             offset = batch["offset"]
             weight = batch["weight"] * (offset < self.boundary_targets)
-            readout = net.boundary(*sides, offset)
+            readout = net.boundary(sides[0], sides[1], offset)
             terms["sbo"] = cross_entropy(readout, batch["target"], weight)[0]
         if self.sentence_task != "none":
             logits = net.head(self.sentence_task, here[:, -1])

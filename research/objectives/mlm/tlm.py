@@ -10,6 +10,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 
 from research import networks, objectives
@@ -253,7 +254,9 @@ class Objective(objectives.Objective):
             token_types=int(self._token_types.max()) + 1,
         )
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: tlm, or clm with predict next; and accuracy (a metric)."""
         readout = net.readout(net.states(batch, scored=batch["scored"]))
         name = "tlm" if self.predict == "masked" else "clm"

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 
 from research import networks, objectives
@@ -183,7 +184,9 @@ class Objective(objectives.Objective):
             token_types=2 * (self.task != "reorder"),
         )
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: the task's name; its accuracy (a metric)."""
         states = net.states(batch, scored=batch["scored"])
         logits = net.head(self.task, states[:, 0])

@@ -9,6 +9,7 @@ document  whether the token also occurs in another segment of its document (4.2.
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -101,7 +102,9 @@ class Objective(objectives.Objective):
         heads = {self.task: networks.HeadSpec(1, "none")}
         return networks.Needs(pattern=self.pattern, heads=heads)
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: the task; metrics: its accuracy and the fraction of label 1."""
         logits = net.head(self.task, net.states(batch))[..., 0]
         target, weight = batch["target"], batch["weight"]

@@ -139,7 +139,9 @@ class Objective(objectives.Objective):
             input_features=self.vectors_width,
         )
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: tag; accuracy (a metric); those of the students."""
         batch = task_input.with_vectors(self, batch)
         features_BLF = net.features(batch)
@@ -166,7 +168,9 @@ class Objective(objectives.Objective):
             terms[name] = term._replace(coef=self.consistency)
         return terms, ()
 
-    def predictions(self, net: Any, batch: Batch) -> dict[str, jax.Array]:
+    def predictions(
+        self, net: networks.BoundNetwork, batch: Batch
+    ) -> dict[str, jax.Array]:
         """tag [B, L] int32; probability [B, L] of each; weight [B, L], 1 where words
         begin."""
         features_BLF = net.features(task_input.with_vectors(self, batch))
@@ -184,7 +188,7 @@ class Objective(objectives.Objective):
         )
 
     def _without_own_dropout(
-        self, net: Any, batch: Batch, features_BLF: jax.Array
+        self, net: networks.BoundNetwork, batch: Batch, features_BLF: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """The teacher's predictions [B, L, N], without dropout, and what students read,
         with theirs."""

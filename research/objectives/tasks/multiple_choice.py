@@ -127,19 +127,23 @@ class Objective(task_input.Task):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return self.task_needs({"choice": task_input.head_spec(self.head, 1)})
 
-    def _logits(self, net: Any, batch: Batch) -> jax.Array:
+    def _logits(self, net: networks.BoundNetwork, batch: Batch) -> jax.Array:
         """[B, C] float32, HIDDEN where there is no choice."""
         states = net.states(batch, scored=batch["scored"])
         logits_BC = net.head("choice", states)[..., 0]
         index = jnp.arange(self.choices)[None]
         return jnp.where(index < batch["num_choices"][:, None], logits_BC, HIDDEN)
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: choice, and accuracy (a metric)."""
         terms = sentence_pairs.label_terms("choice", self._logits(net, batch), batch)
         return {"choice": terms["choice"], "accuracy": terms["choice_accuracy"]}, ()
 
-    def predictions(self, net: Any, batch: Batch) -> dict[str, jax.Array]:
+    def predictions(
+        self, net: networks.BoundNetwork, batch: Batch
+    ) -> dict[str, jax.Array]:
         """logits [B, C], HIDDEN where there is no choice."""
         return {"logits": self._logits(net, batch)}
 

@@ -150,7 +150,9 @@ class Objective(task_input.Task):
         heads = {"start": start, "end": end, "unanswerable": unanswerable}
         return self.task_needs(heads)
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: span; with head joint also unanswerable and unanswerable_accuracy (a
         metric); exact, the fraction of windows with start and end right (a metric).
         """
@@ -173,7 +175,9 @@ class Objective(task_input.Task):
         span = Term(jnp.sum(weight * loss), total)
         return {"span": span, "exact": exact} | terms, ()
 
-    def predictions(self, net: Any, batch: Batch) -> dict[str, jax.Array]:
+    def predictions(
+        self, net: networks.BoundNetwork, batch: Batch
+    ) -> dict[str, jax.Array]:
         """start [B, K], end, score [B, K, E] of candidates; null [B]; context [B, 2].
 
         K and E are `n_best`, or the length of the row. With head joint, scores are
@@ -208,13 +212,19 @@ class Objective(task_input.Task):
         last = jnp.maximum((batch["segment"] > 0).sum(axis=1) - 1, 0)
         return last if self.format == "xlnet" else 0 * last
 
-    def _start_logits(self, net: Any, states_BLD: jax.Array, batch: Batch) -> jax.Array:
+    def _start_logits(
+        self, net: networks.BoundNetwork, states_BLD: jax.Array, batch: Batch
+    ) -> jax.Array:
         """Start logits [B, L] float32, HIDDEN where the answer cannot be."""
         logits_BL = net.head("start", states_BLD)[..., 0]
         return jnp.where(self._may_answer(batch), logits_BL, HIDDEN)
 
     def _end_logits(
-        self, net: Any, states_BLD: jax.Array, start_BK: jax.Array, batch: Batch
+        self,
+        net: networks.BoundNetwork,
+        states_BLD: jax.Array,
+        start_BK: jax.Array,
+        batch: Batch,
     ) -> jax.Array:
         """End logits [B, K, L] float32 given each start, HIDDEN as start logits are."""
         first_BKD = jnp.take_along_axis(states_BLD, start_BK[..., None], axis=1)
@@ -225,7 +235,11 @@ class Objective(task_input.Task):
         return jnp.where(self._may_answer(batch)[:, None], logits_BKL, HIDDEN)
 
     def _unanswerable(
-        self, net: Any, states_BLD: jax.Array, start_BL: jax.Array, batch: Batch
+        self,
+        net: networks.BoundNetwork,
+        states_BLD: jax.Array,
+        start_BL: jax.Array,
+        batch: Batch,
     ) -> jax.Array:
         """[B] float32: the logit that there is no answer."""
         p_start_BL = jax.nn.softmax(start_BL).astype(states_BLD.dtype)

@@ -250,7 +250,7 @@ class Objective(task_input.Task):
             input_features=self.vectors_width,
         )
 
-    def _logits(self, net: Any, batch: Batch) -> jax.Array:
+    def _logits(self, net: networks.BoundNetwork, batch: Batch) -> jax.Array:
         """[B, N] float32."""
         scored = batch.get("pooled")
         if self.format != "bart":
@@ -266,7 +266,9 @@ class Objective(task_input.Task):
             return net.head("label", states[:, 0])
         return net.head("label", POOLS[self.pool](states, segment))
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: label, labels or squared_error, and lm; accuracy (a metric)."""
         weight, terms = batch["label_weight"], {}
         if self.lm_coef:
@@ -294,7 +296,9 @@ class Objective(task_input.Task):
             terms |= {"labels": term, "accuracy": accuracy}
         return terms, ()
 
-    def predictions(self, net: Any, batch: Batch) -> dict[str, jax.Array]:
+    def predictions(
+        self, net: networks.BoundNetwork, batch: Batch
+    ) -> dict[str, jax.Array]:
         """logits [B, N]; for regression, values in the labels' unit."""
         scale = self.label_scale if self.task == "regression" else 1.0
         return {"logits": scale * self._logits(net, batch)}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import numpy as np
 
 from research import networks
@@ -176,7 +177,9 @@ class Objective(task_input.Task):
             changes |= {"token_types": max(self._pair) + 1, "languages": True}
         return replace(needs, **changes)
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: target, and accuracy (not differentiated)."""
         batch = task_input.with_vectors(self, batch, "encoder_")
         factors = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}

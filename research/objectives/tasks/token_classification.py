@@ -123,7 +123,9 @@ class Objective(task_input.Task):
             input_features=self.vectors_width,
         )
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: tag, and accuracy (a metric)."""
         logits_BLN = self._logits(net, batch)
         target, weight = batch["target"], batch["weight"]
@@ -140,7 +142,9 @@ class Objective(task_input.Task):
         terms = {"tag": Term(jnp.sum(loss), total)}
         return terms | {"accuracy": Term(correct, total, 0.0)}, ()
 
-    def predictions(self, net: Any, batch: Batch) -> dict[str, jax.Array]:
+    def predictions(
+        self, net: networks.BoundNetwork, batch: Batch
+    ) -> dict[str, jax.Array]:
         """tag [B, L] int32, the predicted tags; probability [B, L] of each, of a CRF
         its marginal one; weight [B, L], 1 where words begin."""
         logits_BLN = self._logits(net, batch)
@@ -156,7 +160,7 @@ class Objective(task_input.Task):
             "weight": batch["word"],
         }
 
-    def _logits(self, net: Any, batch: Batch) -> jax.Array:
+    def _logits(self, net: networks.BoundNetwork, batch: Batch) -> jax.Array:
         """[B, L, N] float32."""
         if self.format == "bart":
             states = net.encode(input_group(batch, "encoder_")).states
@@ -164,7 +168,9 @@ class Objective(task_input.Task):
             states = net.features(task_input.with_vectors(self, batch))
         return net.head("tag", states)
 
-    def _tags(self, net: Any, logits_BLN: jax.Array, word_BL: jax.Array) -> jax.Array:
+    def _tags(
+        self, net: networks.BoundNetwork, logits_BLN: jax.Array, word_BL: jax.Array
+    ) -> jax.Array:
         """[B, L] int32: the predicted tags of words, which are above 0 in `word_BL`."""
         if self.head == "crf":
             transition = _transition(net, logits_BLN)
@@ -172,6 +178,6 @@ class Objective(task_input.Task):
         return jnp.argmax(logits_BLN, axis=2).astype(jnp.int32)
 
 
-def _transition(net: Any, logits_BLN: jax.Array) -> jax.Array:
+def _transition(net: networks.BoundNetwork, logits_BLN: jax.Array) -> jax.Array:
     """The CRF's transitions: a linear head of the one-hot previous tag."""
     return net.head("transition", jnp.eye(logits_BLN.shape[2] + 1))

@@ -139,16 +139,16 @@ class Objective(taught.Taught):
     def writers(self) -> dict[str, objectives.Objective]:
         return super().writers if self._predicts else {}
 
-    def predictions(self, net: Any, batch: Batch) -> dict[str, Any]:
+    def predictions(self, net: networks.BoundNetwork, batch: Batch) -> dict[str, Any]:
         return self._base.predictions(net, batch) if self._predicts else {}
 
-    def outputs(self, net: Any, batch: Batch, key: Any) -> Any:
+    def outputs(self, net: networks.BoundNetwork, batch: Batch, key: jax.Array) -> Any:
         """Of a student that predicts nothing the states of its text."""
         if self._predicts:
             return super().outputs(net, batch, key)
         return self._states(net, batch)
 
-    def _states(self, net: Any, batch: Batch) -> jax.Array:
+    def _states(self, net: networks.BoundNetwork, batch: Batch) -> jax.Array:
         return net.states(input_group(self._base.read_constants(batch, {})))
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
@@ -197,7 +197,9 @@ class Objective(taught.Taught):
         """
         return self._teacher_constants(self._teacher_needs(vocab), vocab, self._run)
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """The terms of the base objective, and soft, cosine, hidden, attention,
         relation.
 
@@ -224,7 +226,7 @@ class Objective(taught.Taught):
         return terms, carry
 
     def _run(
-        self, net: Any, batch: Batch, key: Any
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[RecordedNetwork, dict[str, Term], Any]:
         """What a network computes in the base objective's loss; its terms and carry."""
         recorded = RecordedNetwork(
@@ -292,7 +294,11 @@ class Objective(taught.Taught):
         return {n: term._replace(coef=self.soft) for n, term in terms.items()}
 
     def _of_states(
-        self, net: Any, teacher: networks.Network, own: StackCall, other: StackCall
+        self,
+        net: networks.BoundNetwork,
+        teacher: networks.Network,
+        own: StackCall,
+        other: StackCall,
     ) -> dict[str, Term]:
         """Terms: cosine, hidden, attention, relation, as far as they have a factor."""
         terms, is_text = {}, _is_text(own)

@@ -35,7 +35,9 @@ class RecordedNetwork:
       heads: name -> logits [..., C] of heads of at least two values.
     """
 
-    def __init__(self, net: Any, *, every_position: bool, with_layers: bool):
+    def __init__(
+        self, net: networks.BoundNetwork, *, every_position: bool, with_layers: bool
+    ):
         self._net = net
         self._every_position = every_position or with_layers
         self._with_layers = with_layers
@@ -65,7 +67,7 @@ class RecordedNetwork:
     def features(self, group: Mapping[str, Any], scored: Any = None) -> jax.Array:
         return self.states(group, scored)  # of `Needs.features` last
 
-    def readout(self, states: jax.Array) -> networks.Readout:
+    def readout(self, states: jax.Array) -> networks.Readout | networks.AdaptiveReadout:
         found = self._net.readout(states)
         self.first_readout = self.first_readout or found
         return found

@@ -76,7 +76,7 @@ class Taught(wrapped.Wrapped):
         )
         return {**constants, "teacher": ConstantSpec(self.teacher, arrays)}
 
-    def _teacher_of(self, net: Any) -> Any:
+    def _teacher_of(self, net: networks.BoundNetwork) -> Any:
         """The teacher's network, computed as the student's is: in its dtype, ..."""
         own, student = self._teacher, net.options
         if type(own) is not type(student):

@@ -90,7 +90,9 @@ class Objective(taught.Taught):
         """Raises UserError: the teacher's network does not serve the base objective."""
         return self._teacher_constants(self.needs(vocab), vocab, self._base.loss)
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """The base objective's terms.
 
         Raises:

@@ -3,13 +3,15 @@
 # B batch, L length, J offsets, E width of the features
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
 from research.contract.batch import Batch
 from research.contract.fields import choice
+from research.networks import BoundNetwork, Readout
 from research.objectives.losses.cross_entropy import Term
 from research.objectives.vectors import word_scores, word_windows
 
@@ -23,9 +25,11 @@ class Objective(word_windows.WordWindows):
     # gets of the gradient of the mean of n; sum: all of it (released code, where it is
     # not divided); mean: an n-th, which is its derivative
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: cbow, the mean over centres of the sum over positive and negatives."""
-        readout = net.readout(net.states(batch))
+        readout = cast(Readout, net.readout(net.states(batch)))  # has no clusters
         shape = (*readout.feature.shape[:2], 2 * self.window)
         weight_BLJ = batch["weight"].reshape(shape)
         total_BLE = word_scores.window_sum(readout.feature, weight_BLJ)

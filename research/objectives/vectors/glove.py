@@ -5,6 +5,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -86,7 +87,9 @@ class Objective(objectives.Objective):
         """The sum of both vectors of each word (section 4.2)."""
         return params["token"]["embedding"] + params["output"]["embedding"]
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: glove, the mean over cells, as the released code prints it."""
         feature, table, bias = net.readout(net.states(batch))[:3]
         out, shift = look_up(table, bias, batch["target"])

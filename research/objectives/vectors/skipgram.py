@@ -3,12 +3,14 @@
 # B batch, L length, J offsets, K = L J pairs, D width
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+import jax
 import jax.numpy as jnp
 
 from research.contract.batch import Batch
 from research.contract.fields import choice
+from research.networks import BoundNetwork, Readout
 from research.objectives.losses.cross_entropy import Term
 from research.objectives.vectors import word_scores, word_windows
 
@@ -28,10 +30,12 @@ class Objective(word_windows.WordWindows):
     def num_drawn_for(self, length: int) -> int:
         return length if self.negatives_of == "centre" else length * 2 * self.window
 
-    def loss(self, net: Any, batch: Batch, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(
+        self, net: BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: skipgram, the mean over pairs of all that is lost on one."""
         states = net.states(batch)
-        readout = net.readout(states)
+        readout = cast(Readout, net.readout(states))  # words have no clusters
         shape = (*states.shape[:2], 2 * self.window)
         weight_BLJ = batch["weight"].reshape(shape)
         if self.output == "hierarchical" or self.negatives_of == "centre":
