@@ -114,8 +114,10 @@ def load_config(
 
 
 def _fit_warmup(config: ConfigDict, given: Collection[str]) -> None:
-    """Shortens a warm-up that is not given, where train.steps is and leaves it no room:
-    to a tenth of the steps."""
+    """Shortens a warm-up that is not given to a tenth of the steps.
+
+    It does where train.steps is given and leaves the warm-up no room.
+    """
     steps, warmup = config.train.steps, config.optimizer.warmup_steps
     if "optimizer.warmup_steps" in given or "train.steps" not in given:
         return

@@ -33,8 +33,9 @@ NUM_LISTED = 20
 
 
 def check_needed(config: ConfigDict, workdir: epath.PathLike) -> None:
-    """Checks that the runs, files and packages that a config names are there, before
-    any text is read.
+    """Checks that what a config names is there, before any text is read.
+
+    It names runs, files and packages.
 
     Args:
       workdir: of the run, if one starts; it needs no train.init_from if it has begun.
@@ -97,8 +98,10 @@ def _check_source(kind: str, key: str, source: str) -> None:
 
 
 def set_layers(config: ConfigDict, given: Collection[str]) -> None:
-    """Gives a network as many layers as train.init_layers has, and a norm before the
-    attention of the first unless that is the source's first, unless these are given.
+    """Gives a network the layers and the norm that train.init_layers implies.
+
+    It has as many layers, and a norm before the attention of the first unless that is
+    the source's first. Keys that are given stay.
 
     Raises:
       UserError: model.layers is given, and differs; a layer would lose its norm, or get
@@ -217,8 +220,9 @@ def folder_keys(
 def inherited_keys(
     given: Mapping[str, Any], parents: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The keys that a run takes from those it starts from and learns from, unless it
-    sets them itself.
+    """The keys that a run takes from those it starts from and learns from.
+
+    It takes none that it sets itself.
 
     Args:
       given: dotted key -> value, the run's overrides.

@@ -199,8 +199,10 @@ def _write_files(
 
 
 def _result(task: Finetuning, runs: Sequence[Sequence[tuple[int, int]]]) -> Result:
-    """The mean over seeds, with an interval over seeds and items; of fewer than three
-    seeds over the items of the first."""
+    """The mean over seeds, with an interval over seeds and items.
+
+    Of fewer than three seeds it is over the items of the first.
+    """
     from research.evaluation.jackknife import pseudo_values
     from research.evaluation.statistics import MIN_SEEDS, estimate
 

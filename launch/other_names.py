@@ -78,8 +78,10 @@ SECTIONS = {"mesh", *(key.partition(".")[0] for key in KEYS)} - {"seed"}
 
 
 def our_key(name: str) -> str:
-    """Our name of a key that another library has, with or without a section; "": it is
-    none that we know."""
+    """Our name of a key that another library has, with or without a section.
+
+    "": it is none that we know.
+    """
     return _OUR_KEY.get(name.rpartition(".")[2].lower().replace("-", "_"), "")
 
 

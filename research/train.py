@@ -364,8 +364,10 @@ class Loop:
         return float(self.learning_rates[number - 1 if not inside else number])
 
     def _end_if_time_is_up(self) -> None:
-        """Makes the step that was made last the last one, if all of train.minutes are
-        used; process 0 says so."""
+        """Makes the last step the end, if all of train.minutes are used.
+
+        Process 0 says so.
+        """
         train, last_step = self.config.train, self.evaluations.last_step
         if not train.minutes or self.steps_done >= last_step:
             return

@@ -70,8 +70,10 @@ class ProcessRecord:
 
     @property
     def alive(self) -> bool:
-        """Whether the process has not ended and its last heartbeat is recent: one in
-        the future is of a clock that was set back since."""
+        """Whether the process has not ended and its last heartbeat is recent.
+
+        One in the future is of a clock that was set back since.
+        """
         recent = abs(time.time() - self.heartbeat) < HEARTBEAT_TIMEOUT_S
         return self.exit_code is None and recent
 
@@ -147,8 +149,10 @@ class Attempt:
 
 
 def start_time(earlier: Iterable[Attempt]) -> float:
-    """The time of a new attempt: after the earlier ones, also if the clock was set back
-    since."""
+    """The time of a new attempt, which is after those of the earlier ones.
+
+    It is so also if the clock was set back since.
+    """
     started = (p.started for attempt in earlier for p in attempt.processes)
     return max([time.time(), *(each + 1e-3 for each in started)])
 

@@ -89,8 +89,10 @@ class HostActor:
         return NOT_STARTED
 
     def record(self, attempt: str, rank: int, **fields: Any) -> None:
-        """Writes the record of a process that wrote none, if its folder can be written
-        and is not in a bucket."""
+        """Writes the record of a process that wrote none.
+
+        It does if its folder can be written and is not in a bucket.
+        """
         times = dict.fromkeys(("started", "heartbeat", "ended"), time.time())
         own = {"attempt": attempt, "rank": rank, "host": socket.gethostname()}
         record = self.spec.lost_record | own | times | fields

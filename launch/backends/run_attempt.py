@@ -258,6 +258,7 @@ def open_log(folder: epath.Path, rank: int = 0) -> Iterator[IO[bytes]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one attempt; returns the exit code of its process."""
     argv = list(sys.argv[1:] if argv is None else argv)
     separator = argv.index("--")
     parser = argparse.ArgumentParser(description=__doc__)

@@ -166,8 +166,9 @@ def default_table(claim: Claim) -> str:
 
 
 def _origin(both: list[Cell]) -> dict[str, Any]:
-    """The trials, data, test data (if any) and commits of two cells, including those
-    of pretraining.
+    """The trials, data, test data (if any) and commits of two cells.
+
+    Those of pretraining are included.
 
     Raises:
       UserError: a pretraining has no result.

@@ -1,4 +1,4 @@
-"""Writes text: `palimpsest generate --workdir=R --prompt=TEXT`.
+r"""Writes text: `palimpsest generate --workdir=R --prompt=TEXT`.
 
 R is a run, whose newest or best checkpoint (or that of --step=N) is read, or hf:DIR, a
 model in Hugging Face's layout. Causal models (lm, fim, plm) continue a prompt; for an
@@ -13,7 +13,7 @@ mask.
 What a flag does not say, generation_config.json of hf:DIR does; --step and --config.KEY
 are of a run alone.
 
-Prints the best new text of each prompt, on a line of its own (a line end in it as \\n),
+Prints the best new text of each prompt, on a line of its own (a line end in it as \n),
 or writes to --to=G.jsonl a JSON line for each prompt with `prompt` and `texts`, each
 with `text`, `log_prob` (of its tokens and its end), `score` and whether it `ended`. Of
 a prompt that is too long the end is read. One that cannot be continued has an empty

@@ -1,4 +1,4 @@
-"""Links the entities of texts: `palimpsest link --texts=F --names=N --graph=G --to=D`.
+r"""Links the entities of texts: `palimpsest link --texts=F --names=N --graph=G --to=D`.
 
 One command from a graph to a corpus for pretraining. G has triples, lines
 head<TAB>relation<TAB>tail (or OpenKE's), N lines entity<TAB>name, F texts. It learns
@@ -7,7 +7,7 @@ it stopped), finds the names in the texts and writes D/texts.linked, D/entities.
 the vectors and the names' entities, and D/names.tsv and D/entities.tsv, which say what
 their rows are. Then
 
-    python -m launch.train --config=experiments/ernie_thu.py --workdir=runs/ernie \\
+    python -m launch.train --config=experiments/ernie_thu.py --workdir=runs/ernie \
         --config.data.corpus=D/texts.linked --config.objective.entities=D/entities.npz
 
 --vectors=V takes vectors from a file of palimpsest vectors in place of learning them,

@@ -241,8 +241,10 @@ def _measure(program: Any, params: Any, missing: list[str]) -> dict[str, Any]:
 def _difference(
     earlier: list[dict[str, Any]], last: dict[str, Any]
 ) -> list[float | None]:
-    """The mean difference from the first network, and the margin of its 95 % interval
-    over items, which both read."""
+    """The mean difference from the first network, and its margin.
+
+    The margin is of the 95 % interval over items, which both read.
+    """
     from launch.reports.shrink_page import is_comparable
     from research.evaluation.statistics import estimate
 

@@ -66,8 +66,10 @@ def make_forward(program: Program) -> Callable[[Any, dict], Any]:
 
 
 def network_costs(networks: Sequence[Prepared]) -> list[dict[str, float]]:
-    """The figures of each network, with `seconds_N` of a batch of N rows: the fastest
-    of several turns, which the networks take one after the other."""
+    """The figures of each network, with `seconds_N` of a batch of N rows.
+
+    They are the fastest of several turns, which the networks take one after the other.
+    """
     costs = [dict(each.figures) for each in networks]
     for number, rows in enumerate(BATCHES):
         seconds = best_seconds_of([each.calls[number] for each in networks])

@@ -91,8 +91,10 @@ def best_seconds(call: Callable[[], Any]) -> float:
 
 
 def best_seconds_of(calls: Sequence[Callable[[], Any]]) -> list[float]:
-    """`best_seconds` of each of several calls, which take turns: other load on the
-    machine is the same for all."""
+    """`best_seconds` of each of several calls, which take turns.
+
+    Other load on the machine is the same for all.
+    """
     counts = []
     for call in calls:
         jax.block_until_ready(call())

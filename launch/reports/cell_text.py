@@ -13,6 +13,7 @@ ONE_SEED_MARK, MIXED_MARK, OUTSIDE_MARK = "†", "‡", "§"
 
 
 def format_number(value: float, digits: int) -> str:
+    """A number with commas between thousands."""
     return f"{value:,.{digits}f}"
 
 
@@ -41,13 +42,16 @@ def format_cell(cell: Cell | None, digits: int) -> str:
 
 
 def shows_both(cell: Cell) -> bool:
-    """Whether a cell shows its two numbers: an interval of two, by Student's t with one
-    degree of freedom, is nine times as wide to each side as their standard deviation.
+    """Whether a cell shows its two numbers.
+
+    An interval of two, by Student's t with one degree of freedom, is nine times as wide
+    to each side as their standard deviation.
     """
     return len(cell.draws) == 2
 
 
 def mean_and_margin(estimate: Estimate, mean_format: str, digits: int) -> str:
+    """The mean ± its margin; the mean alone if there is no margin but rounding."""
     text = format(estimate.mean, mean_format)
     is_rounding = estimate.margin <= ROUNDING * abs(estimate.mean)  # all are alike
     if math.isnan(estimate.margin) or is_rounding:
@@ -89,6 +93,7 @@ def format_verdict(cell: Cell | None) -> str:
 
 
 def format_p(p: float) -> str:
+    """A p-value with three digits."""
     if math.isnan(p):  # of seeds with one gap: see `paired_test`
         return "not defined"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -45,8 +45,10 @@ class Number(NamedTuple):
         return self.trial, *self.others
 
     def origins(self, name: str) -> tuple[Any, ...]:
-        """The "commit", "data" or "test_data" (fingerprints) of its trials; None: not
-        recorded."""
+        """The "commit", "data" or "test_data" (fingerprints) of its trials.
+
+        None: not recorded.
+        """
         return tuple(trial.result["provenance"].get(name) for trial in self.trials)
 
 
@@ -74,8 +76,10 @@ class Cell(NamedTuple):
 
     @property
     def draws(self) -> tuple[float, ...]:
-        """What its estimate is over: the means of pretraining seeds; of a single one
-        the numbers of its trials."""
+        """What its estimate is over: the means of pretraining seeds, or trials.
+
+        Of a single pretraining seed these are the numbers of its trials.
+        """
         means = [float(scores.mean()) for scores in by_seed(self.numbers).values()]
         return tuple(means) if len(means) > 1 else self.values
 
@@ -100,8 +104,10 @@ class Cell(NamedTuple):
 
     @property
     def shares_outside_start(self) -> bool:
-        """Whether seeds of it start from one checkpoint that no run of the sweep made:
-        they are none of its pretraining."""
+        """Whether seeds of it start from one checkpoint that no run of the sweep made.
+
+        They are none of its pretraining.
+        """
         trials = {n.trial.pretraining_seed: n.trial for n in self.numbers}
         starts = [start for t in trials.values() if (start := t.outside_start)]
         return len({*starts}) < len(starts)

@@ -15,10 +15,11 @@ SHORT = {"pretraining": ""}
 
 
 def default_table(trials: list[Trial]) -> Table:
-    """The rows that the sweep names, else those of trials that differ in seeds alone;
-    columns for the metrics of each group's evaluations.
+    """The table of a sweep that has none of its own.
 
-    The first row is the baseline. A loss, and what else is measured of predicted
+    Its rows are those that the sweep names, else those of trials that differ in seeds
+    alone; its columns are for the metrics of each group's evaluations. The first row is
+    the baseline. A loss, and what else is measured of predicted
     tokens, has no verdict where rows differ in the objective or its text: it is of
     other predictions then.
     """

@@ -27,6 +27,7 @@ def _paragraph(text: str) -> str:
 
 
 def markdown(table: Table, grid: Grid) -> str:
+    """The table in Markdown, with its notes."""
     below = "".join(map(_paragraph, notes(table, grid)))
     return _markdown_rows(format_rows(table, grid)) + below
 
@@ -59,12 +60,12 @@ def latex(table: Table, grid: Grid) -> str:
 
 
 def tex_table(rows: Sequence[Sequence[str]], caption: str, label: str = "") -> str:
-    """A LaTeX table for booktabs, whose first row is the header.
+    r"""A LaTeX table for booktabs, whose first row is the header.
 
     Args:
       rows: cells in LaTeX.
       caption: as text.
-      label: what \\ref names; "": nothing.
+      label: what \ref names; "": nothing.
     """
     header, *others = rows
     ends = [" & ".join(row) + r" \\" for row in others]

@@ -79,8 +79,11 @@ class Result(NamedTuple):
 
     @property
     def two_populations(self) -> str:
-        """Which rows have seeds that learnt little more than token frequencies beside
-        others that learnt more, so that no interval means anything; "": none."""
+        """Which rows have seeds that learnt little beside others that learnt more.
+
+        They learnt little more than token frequencies, so that no interval means
+        anything; "": there are none.
+        """
         counts = self.provenance.get("at_frequencies", {})
         return ", ".join(f"{count} seeds of {row}" for row, count in counts.items())
 
@@ -146,6 +149,7 @@ def _claim(name: str, content: Mapping[str, Any], entry: Mapping[str, Any]) -> C
 def result_path(
     claim: Claim, scale: str, folder: Path, *, repeat: bool = False
 ) -> Path:
+    """The file of a claim's result; `repeat`: of its second run."""
     return folder / "results" / f"{claim.id}.{scale}{'.repeat' * repeat}.json"
 
 

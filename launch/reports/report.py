@@ -22,6 +22,8 @@ class GroupConfigs(NamedTuple):
 
 
 class Report(NamedTuple):
+    """All that a report of a sweep shows."""
+
     table: Table
     grid: Grid
     figures: dict[str, tuple[str, str]]  # file name -> caption, SVG

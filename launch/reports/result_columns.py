@@ -46,8 +46,9 @@ def task_score(metric: str):
 
 
 def valid_score(metric: str):
-    """A metric of the validation split, by which settings are picked; for a perplexity
-    the loss.
+    """A metric of the validation split, by which settings are picked.
+
+    For a perplexity it is the loss.
     """
 
     def score(trial: Trial) -> float:

@@ -36,8 +36,11 @@ class Run(NamedTuple):
         return max((line["step"] for line in self.lines), default=0)
 
     def values_by_step(self) -> dict[int, dict[str, float]]:
-        """Step -> metric -> value, without the last line of a run with
-        train.best_metric, which evaluates the parameters of another step."""
+        """Step -> metric -> value, without the last line of some runs.
+
+        It is left out of a run with train.best_metric, where it evaluates the
+        parameters of another step.
+        """
         found: dict[int, dict[str, float]] = {}
         for line in self.lines:
             if BEST_STEP not in line:
@@ -109,6 +112,7 @@ def read_run(path: str) -> Run:
 
 
 def compare_runs(one: Run, two: Run) -> Differences:
+    """The differences of two runs at the steps that both have."""
     steps, others = one.values_by_step(), two.values_by_step()
     shared = sorted(steps.keys() & others.keys())
     each = {step: _metric_differences(steps[step], others[step]) for step in shared}

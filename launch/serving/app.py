@@ -124,8 +124,10 @@ async def _refuse_host(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class _Measured:
-    """Counts the requests of an application by path and status, and their seconds;
-    its responses get `HEADERS`. Questions are the user's own and are not logged."""
+    """Counts the requests of an application by path and status, and their seconds.
+
+    Its responses get `HEADERS`. Questions are the user's own and are not logged.
+    """
 
     app: ASGIApp
 

@@ -1,5 +1,8 @@
-"""JSON objects of requests and responses: what they may say, in the schemas of
-`/answer`, of Hugging Face's question answering, and of OpenAI's API."""
+"""JSON objects of requests and responses, and what they may say.
+
+They have the schemas of `/answer`, of Hugging Face's question answering, and of
+OpenAI's API.
+"""
 
 import base64
 import secrets
@@ -31,6 +34,11 @@ COMPLETIONS += ("temperature", "top_p", "user")
 
 
 def question(body: Mapping[str, Any]) -> str:
+    """The question of a request.
+
+    Raises:
+      UserError: it is blank, too long or no text.
+    """
     text = body.get("question")
     if not isinstance(text, str) or not text.strip():
         raise UserError("question is a text that is not blank")
@@ -40,6 +48,7 @@ def question(body: Mapping[str, Any]) -> str:
 
 
 def top_k(body: Mapping[str, Any], default: int) -> int:
+    """How many answers are asked for, from 1 to `MAX_TOP_K`."""
     return _whole(body, "top_k", default, 1, MAX_TOP_K)
 
 
@@ -68,8 +77,10 @@ def embeddings(body: Mapping[str, Any]) -> tuple[list[str], str]:
 
 
 def embeddings_response(model: str, embedded: Any, form: str) -> dict[str, Any]:
-    """Args:
-    embedded: `vectors`, float32 [texts, D], and `num_tokens`.
+    """The response to a request for vectors.
+
+    Args:
+      embedded: `vectors`, float32 [texts, D], and `num_tokens`.
     """
 
     def spelled(vector: np.ndarray) -> Any:
@@ -86,8 +97,11 @@ def embeddings_response(model: str, embedded: Any, form: str) -> dict[str, Any]:
 
 
 def completions(body: Mapping[str, Any]) -> tuple[list[CompletionRequest], int, bool]:
-    """The texts that are asked for, by prompt and choice, the number of choices, and
-    whether the texts begin with their prompts."""
+    """The texts that are asked for, by prompt and choice.
+
+    With them come the number of choices, and whether the texts begin with their
+    prompts.
+    """
     for name, value in body.items():
         if name in NEUTRAL and value not in NEUTRAL[name]:
             raise UserError(f"{name}: this server has none")

@@ -36,8 +36,9 @@ class Worker:
         self._thread.start()
 
     def submit(self, function: str, item: Any) -> Future:
-        """The result of one item, when it is there. One that is cancelled while it
-        waits is not worked on.
+        """The result of one item, when it is there.
+
+        One that is cancelled while it waits is not worked on.
 
         Raises:
           BusyError: the queue is full.

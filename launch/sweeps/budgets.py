@@ -64,8 +64,10 @@ def steps_for_seconds(
 
 
 def tokens_per_step(experiment: str, keys: Mapping[str, Any]) -> float:
-    """Tokens of a batch: a row has as many as positions, special tokens included, or as
-    many as it reads of the text if noise makes that shorter."""
+    """Tokens of a batch: a row has as many as positions, special ones included.
+
+    It has as many as it reads of the text if noise makes that shorter.
+    """
     resolved = _load(experiment, keys)
     length = resolved.data.length
     read = resolved.objective.tokens_read(length)

@@ -108,8 +108,9 @@ def print_logs(trials: Sequence[Trial], *, name: str, num_lines: int) -> None:
 
 
 def select(trials: Sequence[Trial], name: str) -> list[Trial]:
-    """The trials of the cell "ROW, GROUP"; else those whose id starts with `name`, or
-    whose name contains it.
+    """The trials of the cell "ROW, GROUP".
+
+    Else those whose id starts with `name`, or whose name contains it.
 
     Raises:
       UserError: there is none.

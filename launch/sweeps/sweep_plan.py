@@ -364,8 +364,10 @@ def _takes_vocabulary(
     shared: Mapping[str, Any],
     parents: Mapping[str, Trial],
 ) -> bool:
-    """Whether a trial has the vocabulary of the one that it starts from, as a run has,
-    and would train another one, since it reads other text."""
+    """Whether a trial would train another vocabulary than the one it has.
+
+    It has that of the trial that it starts from, as a run has, and reads other text.
+    """
     from research.data.tokenize.train_tokenizer import TOKENIZER_TYPES
 
     start = parents.get("train.init_from")

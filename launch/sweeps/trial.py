@@ -53,8 +53,10 @@ class Trial:
 
     @property
     def outside_start(self) -> str:
-        """The checkpoint that its parameters come from, if no run of the sweep made it;
-        else ""."""
+        """The checkpoint that its parameters come from, if no run of the sweep made it.
+
+        Else "".
+        """
         if start := self.parents.get("train.init_from"):
             return start.outside_start
         return self.config["train.init_from"]
@@ -84,8 +86,10 @@ class Trial:
 
     @property
     def diverged(self) -> bool:
-        """Whether this trial or an ancestor ended without a result since a loss or a
-        parameter was not finite."""
+        """Whether a loss or a parameter was not finite, in it or in an ancestor.
+
+        Such a trial ends without a result.
+        """
         if self.done:
             return False
         last = read_attempts(self.folder)[-1:]
@@ -103,8 +107,9 @@ class Trial:
 
     @property
     def opened_step(self) -> int:
-        """The step of the checkpoint that opens a finished run: the best one, if it has
-        train.best_metric; else the last.
+        """The step of the checkpoint that opens a finished run.
+
+        It is the best one, if the run has train.best_metric; else the last.
 
         Raises:
           UserError: as `result`.
@@ -187,8 +192,10 @@ class Trial:
         ]
 
     def _own_start_keys(self) -> dict[str, Any]:
-        """The keys that are not those of the run it starts from, and that its command
-        would otherwise take from there."""
+        """The keys that are not those of the run it starts from.
+
+        Its command would otherwise take them from there.
+        """
         if (start := self.parents.get("train.init_from")) is None:
             return {}
         own = self.config

@@ -190,9 +190,10 @@ class Checkpoints:
         return Restored(step, exchange_average(state), restored.facts)
 
     def _finish(self) -> None:
-        """Called when all files are written, before Orbax renames or marks the folder,
-        which in a bucket has its final name: reads what arrays it has, and writes the
-        checksums.
+        """Reads what arrays a checkpoint has, and writes the checksums.
+
+        It is called when all files are written, before Orbax renames or marks the
+        folder, which in a bucket has its final name.
 
         Raises:
           UserError: an array that was saved is not there.
@@ -277,8 +278,10 @@ def _delete_checkpoint(folder: epath.Path) -> None:
 
 
 def _finish_or_delete(folder: epath.Path) -> None:
-    """Marks a checkpoint whose files are all written, or deletes it: the process that
-    saved it to a bucket was killed."""
+    """Marks a checkpoint whose files are all written, or deletes it.
+
+    The process that saved it to a bucket was killed.
+    """
     if checksums.has_checksums(folder):
         (folder / checksums.COMMITTED_FILE).write_text(
             "all files have checksums\n", "utf-8"

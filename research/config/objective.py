@@ -48,8 +48,10 @@ def make_run_objective(
 def _check_sentinels(
     data: DataOptions, objective: objectives.Objective, name: str
 ) -> None:
-    """Raises UserError: a vocabulary that is to be trained will have too few; one of a
-    file may have more than data.sentinels."""
+    """Raises UserError: a vocabulary that is to be trained will have too few.
+
+    One of a file may have more than data.sentinels.
+    """
     needed = objective.num_sentinels(data.length)
     if needed <= data.sentinels or data.task:
         return

@@ -193,6 +193,7 @@ def dotted(name: str) -> str:
 
 
 def is_open(section: str, key: str) -> bool:
+    """Whether the value of a key is a mapping that may have any keys."""
     return f"{section}.{key}" in OPEN_SECTIONS
 
 

@@ -169,8 +169,11 @@ def _add_up(key: np.ndarray, count: np.ndarray) -> np.ndarray:
 def _chunks(
     lines: Iterable[str], words: list[str], window: int, size: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """Numbers [T] int64 of the known words, and of their lines; and how many of them
-    were in the chunk before: the last `window`, which the next words meet."""
+    """Numbers [T] int64 of the known words and of their lines, and a count.
+
+    The count is how many of them were in the chunk before: the last `window`, which the
+    next words meet.
+    """
     index = {word: number for number, word in enumerate(words)}
     token: list[int] = []
     line: list[int] = []

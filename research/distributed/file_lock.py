@@ -63,8 +63,11 @@ def is_locked(path: str | os.PathLike) -> bool:
 
 
 def _check_file(path: str | os.PathLike) -> None:
-    """Checks that opening the path neither waits for another process nor follows a link
-    to a file of another name, which a lock's content would replace."""
+    """Checks that opening the path neither waits nor follows a link.
+
+    It would wait for another process; by a link a lock's content would replace another
+    file.
+    """
     if os.path.islink(path) or (exists(path) and not is_file(path)):
         raise UserError(f"{path} is a lock, and no file; delete it")
 

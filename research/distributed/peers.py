@@ -84,6 +84,7 @@ def exit_with_error(code: int, line: str) -> NoReturn:
 
 
 def start_thread(target: Any, name: str, *args: Any) -> threading.Thread:
+    """Starts a daemon thread that runs target(*args)."""
     thread = threading.Thread(target=target, name=name, args=args, daemon=True)
     thread.start()
     return thread

@@ -76,6 +76,7 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
+    """The sharding of an array that all devices have whole."""
     return NamedSharding(mesh, P())
 
 

@@ -1,5 +1,8 @@
-"""The jackknife: what makes a metric that is no mean over items (F1, Matthews, a
-correlation) one, for the t interval of `research.evaluation.statistics`."""
+"""The jackknife, which makes a mean over items of a metric that is none.
+
+Such metrics are F1, Matthews and correlations; the mean is for the t interval of
+`research.evaluation.statistics`.
+"""
 
 # S seeds, I items, G groups of items
 

@@ -251,8 +251,9 @@ def check_method(objective: Any, method: str) -> str:
 
 
 def make_score_batch(objective: Any, network: Any, *, best: bool) -> Any:
-    """The function from (params, batch, constants) to the losses of all weights, by
-    their names.
+    """The function that gives the losses of all weights, by their names.
+
+    Its arguments are (params, batch, constants).
 
     And, if `best`, to the weight of what is right in each row [N], else None.
     """

@@ -29,6 +29,7 @@ def exists(path: epath.PathLike) -> bool:
 
 def is_file(path: epath.PathLike) -> bool:
     """Whether it is a file that can be read to its end: no folder, pipe or device.
+
     `Path.is_file` of `epath` takes the last two for files.
 
     Raises:

@@ -33,8 +33,9 @@ class NewText(NamedTuple):
 def make_writer(
     run: Any, sampler: Sampler, *, batch: int = 32, length: int = 0
 ) -> Callable[[Sequence[str]], list[list[NewText] | UserError]]:
-    """A function from prompts to new texts, the best of each prompt first, or to the
-    reason why nothing can be written after a prompt.
+    """A function from prompts to new texts, the best of each prompt first.
+
+    Where nothing can be written after a prompt it gives the reason.
 
     In prompts <extra_id_0>, <extra_id_1>, ... are sentinels and [MASK] or <mask> is the
     mask; new texts spell sentinels likewise. A new text that continues its prompt keeps

@@ -29,8 +29,9 @@ compiled_quantize = jax.jit(quantize, static_argnums=(1, 2))
 
 
 def stored(params: Any, kind: str, scales: str) -> dict[str, Any]:
-    """The parameters, those that a network with model.quantization reads as integers
-    being stored as such: kernels of dense layers, and the token table.
+    """The parameters, with those that a network reads as integers stored as such.
+
+    With model.quantization these are kernels of dense layers, and the token table.
 
     All are arrays of int8: files are compressed, so that what has two or three values
     takes less of a disk.
@@ -69,9 +70,11 @@ def map_quantized(
 
 
 def values(params: Any, kind: str, scales: str) -> Any:
-    """The float32 parameters with which a network without model.quantization computes
-    the same, but for the integers of its inputs: the values of the integers, of `split`
-    the sum of both, whichever way they are saved. It has no ranges of inputs.
+    """The float32 parameters of a network without model.quantization.
+
+    It computes the same, but for the integers of its inputs. They are the values of the
+    integers, of `split` the sum of both, whichever way they are saved; there are no
+    ranges of inputs.
 
     Args:
       params: float32.

@@ -202,9 +202,11 @@ IN_ONE_STACK = {
 
 
 def _for_two_stacks(by_name: Mapping[str, Any], params: Any) -> Mapping[str, Any]:
-    """The arrays, or their shapes, of one stack also under the names of an encoder and
-    a decoder, each of which takes the first layers, as many as it has (Chi et al. 2020;
-    CZWin32768/XNLG, xnlg/src/model/__init__.py)."""
+    """The arrays, or their shapes, of one stack also under the names of two.
+
+    An encoder and a decoder each take the first layers, as many as they have (Chi et
+    al. 2020; CZWin32768/XNLG, xnlg/src/model/__init__.py).
+    """
     if not any(name.startswith("stack/") for name in by_name):
         return by_name
     found = dict(by_name)
@@ -374,8 +376,9 @@ def _handler() -> ocp.CompositeCheckpointHandler:
 
 
 def source_digest(source: str) -> str:
-    """What processes compare of the parameters that each reads for train.init_from: the
-    step and checksums of a run's checkpoint, or a hash of a model's weights.
+    """What processes compare of the parameters that each reads for train.init_from.
+
+    It is the step and checksums of a run's checkpoint, or a hash of a model's weights.
 
     It is "" in a run of one process.
 
@@ -398,8 +401,10 @@ def source_digest(source: str) -> str:
 def find_checkpoint(
     source: epath.PathLike, flag: str = "train.init_from"
 ) -> epath.Path:
-    """The folder of the checkpoint that opens a run: the best one, where it has ended
-    and has train.best_metric; else the newest undamaged one.
+    """The folder of the checkpoint that opens a run.
+
+    It is the best one, where the run has ended and has train.best_metric; else the
+    newest undamaged one.
 
     Args:
       source: the workdir, or the folder of one checkpoint.

@@ -40,8 +40,10 @@ from research.kernels.tile import (
 def query_gradient(
     scalars: Scalars, inputs: Inputs, settings: Settings
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
-    """The gradients of queries [B, H, K, L], of their relative terms [B, H, F, L], and
-    of the bias [B, H, P, Q] as partial sums; None: there is no such array.
+    """The gradients of queries, of their relative terms, and of the bias.
+
+    They are [B, H, K, L], [B, H, F, L] and, as partial sums, [B, H, P, Q]; None: there
+    is no such array.
     """
     rows, heads = inputs.query.shape[:2]
     tile_size, grid = settings.tiles.query, query_grid(inputs, settings)

@@ -91,6 +91,7 @@ class Metric:
 
 @functools.cache
 def all_metrics() -> tuple[Metric, ...]:
+    """The metrics of all modules of this folder, by name."""
     return tuple(METRICS.part_class(name, "metric")() for name in METRICS.names())
 
 
@@ -144,8 +145,10 @@ def signs() -> dict[str, int]:
 
 
 def bounded() -> dict[str, float]:
-    """Name -> the least that tables show, of values that have an upper bound, which
-    they show as 100."""
+    """Name -> the least that tables show, of values with an upper bound.
+
+    They show that bound as 100.
+    """
     values = [value for metric in all_metrics() for value in metric.values]
     return {v.name: v.percent(v.least) for v in values if not math.isinf(v.most)}
 

@@ -14,8 +14,10 @@ HITS = (1, 3, 10)
 
 @dataclasses.dataclass(frozen=True)
 class Metric(metrics.Metric):
-    """mrr is the mean of 1 / rank over both ends of all triples, hits_k the fraction of
-    ranks that are at most k."""
+    """mrr is the mean of 1 / rank over both ends of all triples.
+
+    hits_k is the fraction of ranks that are at most k.
+    """
 
     kinds = ("ranks",)
     values = (

@@ -97,8 +97,10 @@ class Network(Options, abc.ABC):
         return self
 
     def word_rows(self, params: Any, spelling: Sequence[str]) -> Any:
-        """By which words that the vocabulary lacks have vectors, and its own have
-        theirs (`layers.subwords.WordRows`); None: words have a row of a table each.
+        """The words by which others have vectors; None: each has a row of a table.
+
+        Words that the vocabulary lacks have vectors by them, and its own have theirs
+        (`layers.subwords.WordRows`).
 
         Args:
           spelling: as `Needs` has it.

@@ -183,29 +183,37 @@ class Objective(abc.ABC):
         """Named terms (sums and weights, no means), and the recurrent carry or ()."""
 
     def constants(self, vocab: VocabInfo) -> Mapping[str, ConstantSpec]:
-        """Arrays that the loss reads and training never changes, such as a frozen
-        teacher's. Their name is that of the field with their source; the loss finds
-        them in batch["constants"].
+        """Arrays that the loss reads and training never changes.
+
+        A frozen teacher's are such. Their name is that of the field with their source;
+        the loss finds them in batch["constants"].
         """
         return {}
 
     def read_constants(
         self, group: Mapping[str, Any], constants: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """A network input [B, L], with what the loss looks up for its tokens in the
-        constants, such as vectors of words; outside of the loss it is asked for."""
+        """A network input [B, L], with what the loss looks up for its tokens.
+
+        It looks them up in the constants, such as vectors of words; outside of the loss
+        it is asked for.
+        """
         return dict(group)
 
     def for_evaluation(self) -> "Objective":
-        """The objective that scores evaluations, without what training alone adds to
-        a loss, such as label smoothing; itself if nothing differs. Its carry may
-        differ."""
+        """The objective that scores evaluations.
+
+        It lacks what training alone adds to a loss, such as label smoothing, and is
+        itself if nothing differs. Its carry may differ.
+        """
         return self
 
     @property
     def unwrapped(self) -> "Objective":
-        """The objective whose readout and heads the network has: itself, or the one
-        that it wraps."""
+        """The objective whose readout and heads the network has.
+
+        It is this objective, or the one that it wraps.
+        """
         return self
 
     def with_fields(self, **fields: Any) -> Self:
@@ -218,13 +226,18 @@ class Objective(abc.ABC):
         return length
 
     def predictions(self, net: "BoundNetwork", batch: Batch) -> dict[str, Any]:
-        """The arrays [B, ...] of the predictions that `predicts` names; {} if it names
-        nothing or text."""
+        """The arrays [B, ...] of the predictions that `predicts` names.
+
+        {} if it names nothing or text.
+        """
         return {}
 
     def outputs(self, net: "BoundNetwork", batch: Batch, key: "jax.Array") -> Any:
-        """What the network alone, without a teacher, computes of a batch: the arrays of
-        its predictions, or the terms of the loss where these are none."""
+        """What the network alone, without a teacher, computes of a batch.
+
+        That is the arrays of its predictions, or the terms of the loss where these are
+        none.
+        """
         return self.predictions(net, batch) or self.loss(net, batch, key)[0]
 
     def token_predictor(self, net: "BoundNetwork") -> Any:
@@ -253,8 +266,10 @@ class Objective(abc.ABC):
         return params.get("token", {}).get("embedding")
 
     def scored_part(self, method: str) -> tuple["Objective", str]:
-        """The objective whose `score_rows` and loss a method of `score_methods` uses,
-        this one or a part of it, and the method's name in it."""
+        """The objective that a method of `score_methods` uses, and its name there.
+
+        It is this one or a part of it; its `score_rows` and loss are used.
+        """
         return self, method
 
     def score_rows(
@@ -273,8 +288,10 @@ class Objective(abc.ABC):
         raise NotImplementedError(f"objective {self.name} has no score_methods")
 
     def for_scoring(self) -> "Objective":
-        """The objective whose loss is -log p of a text, without smoothing, other tasks
-        or a carry: by default that of evaluations."""
+        """The objective whose loss is -log p of a text.
+
+        It has no smoothing, other tasks or carry: by default it is that of evaluations.
+        """
         return self.for_evaluation()
 
     @property

@@ -114,8 +114,11 @@ def with_gates(
 
 
 def draw(opt_state: Any, params: Any, key: jax.Array) -> tuple[Any, Any]:
-    """Draws the gates of a step: the optimizer's state, which then has their noise, and
-    the parameters with the weights times these gates."""
+    """Draws the gates of a step.
+
+    Returns the optimizer's state, which then has their noise, and the parameters with
+    the weights times these gates.
+    """
     data, states = jax.random.key_data(key), []
 
     def with_noise(state: Any) -> Any:

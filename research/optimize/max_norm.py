@@ -12,8 +12,11 @@ sgd_updates_adadelta)."""
 
 
 def limit_norms(most: float) -> optax.GradientTransformation:
-    """Changes updates so that the weights of each output of a head, a column of its
-    kernels, have at most this norm after the step. Biases are not limited."""
+    """Changes updates so that heads' weights have at most this norm after the step.
+
+    The norm is of the weights of each output of a head, a column of its kernels. Biases
+    are not limited.
+    """
 
     def limit(
         path: tuple[jax.tree_util.DictKey, ...], update: jax.Array, param: jax.Array

@@ -12,8 +12,10 @@ from research.contract.state import State
 
 
 class MovingAverage(NamedTuple):
-    """The last part of the optimizer's state, so that checkpoints and shardings of
-    that state are the average's, too."""
+    """The last part of the optimizer's state.
+
+    So checkpoints and shardings of that state are the average's, too.
+    """
 
     count: jax.Array  # type: ignore[assignment]  # [] int32, number of updates in the average
     average: Any  # arrays like the parameters
@@ -76,8 +78,9 @@ def _with_average(
 
 
 def exchange_average(state: State) -> State:
-    """The state with its average in place of its parameters, and these in place of the
-    average: its own inverse. Without an average it is the state itself.
+    """The state with its average and its parameters exchanged: its own inverse.
+
+    Without an average it is the state itself.
 
     So it is evaluated (`Evaluations`) and so it is saved (`Checkpoints`): whoever reads
     the parameters of a checkpoint reads the average, and the run itself goes on from

@@ -67,8 +67,9 @@ def stop_frozen(params: Any, parts: str) -> Any:
 def make_optimizer(
     config: OptimizerOptions, steps: int
 ) -> optax.GradientTransformation:
-    """Clipping by global norm, then the chosen optimizer on its schedule, then the
-    average of the parameters.
+    """Clipping, the chosen optimizer on its schedule, and the average, in order.
+
+    Clipping is by global norm; the average is of the parameters.
 
     Frozen parameters are left out of norms and of pruning, do not decay and have no
     moments.

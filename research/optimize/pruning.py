@@ -174,8 +174,10 @@ class Pruner:
         return jax.tree.map(jnp.logical_and, largest, before)
 
     def _largest(self, values: Any, fraction: jax.Array) -> Any:
-        """Bool: the largest values, of each matrix or of all; equal ones all or none
-        above the last of them."""
+        """Bool: the largest values, of each matrix or of all.
+
+        Equal ones are all or none above the last of them.
+        """
         if self.scope == "matrix":
             return jax.tree.map(
                 lambda leaf: jax.vmap(lambda x: x >= _quantile(x, fraction))(leaf),

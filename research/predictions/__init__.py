@@ -47,8 +47,10 @@ class Prediction(abc.ABC):
     """Whether a split may have labels that the training text lacks."""
 
     def output_names(self, labels: Sequence[str]) -> Sequence[str]:
-        """The names of the values of a head that predicts the labels of a vocabulary;
-        () if they have none."""
+        """The names of the values of a head that predicts the labels of a vocabulary.
+
+        () if they have none.
+        """
         return ()
 
     def metric_labels(self, data: Any) -> Sequence[str]:

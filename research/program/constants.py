@@ -113,8 +113,9 @@ def _abstract(boxed: Any, mesh: Mesh) -> Any:
 def _read_words(
     spec: ConstantSpec, like: Any, flag: str
 ) -> dict[str, np.ndarray] | None:
-    """The table of vectors that are drawn, or are in a file of words; None: the source
-    is neither.
+    """The table of vectors that are drawn, or are in a file of words.
+
+    None: the source is neither.
 
     Raises:
       UserError: the vocabulary has no words, or the file's vectors another width.
@@ -184,8 +185,9 @@ _UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zli
 def _with_word_table(
     spec: ConstantSpec, found: Mapping[str, np.ndarray]
 ) -> Mapping[str, np.ndarray]:
-    """The arrays of a source, of which those of a run have its vectors of words as
-    `palimpsest vectors` writes them: fastText's with their n-grams, GloVe's
+    """The arrays of a source; those of a run have its vectors of words.
+
+    They are as `palimpsest vectors` writes them: fastText's with their n-grams, GloVe's
     sums of two.
 
     Raises:

@@ -46,8 +46,9 @@ class RestoredRun(NamedTuple):
     def input_constants(
         self, objective: objectives.Objective, needs: networks.Needs
     ) -> dict[str, Any]:
-        """What `Objective.read_constants` needs: the constants, if positions have
-        vectors beside their tokens, else {}.
+        """What `Objective.read_constants` needs.
+
+        That is the constants, if positions have vectors beside their tokens, else {}.
 
         Args:
           objective: that of the run, or one of its parts.
@@ -147,8 +148,9 @@ def check_unchanged(workdir: epath.Path, folder: epath.Path) -> dict[str, Any]:
 def run_params(
     program: Program, workdir: epath.Path, step: int, *, seed: int, vocabulary: str
 ) -> tuple[Any, int, dict[str, Any]]:
-    """The parameters of a run, sharded as the program's; their step; the checkpoint's
-    facts.
+    """The parameters of a run, their step, and the checkpoint's facts.
+
+    The parameters are sharded as the program's.
 
     Args:
       step: the checkpoint's step; 0: that of `find_checkpoint`.

@@ -346,8 +346,10 @@ def initial_state(program: Program, seed: int) -> State:
 
 
 def first_state(program: Program, config: Config) -> State:
-    """`initial_state`; if train.init_from is set, with its parameters, and with the
-    optimizer's state of these: pruning keeps weights there."""
+    """`initial_state`, with the parameters of train.init_from if it is set.
+
+    The optimizer's state is then that of these parameters: pruning keeps weights there.
+    """
     state = initial_state(program, config.seed)
     if not config.train.init_from:
         return state

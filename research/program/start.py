@@ -16,8 +16,9 @@ from research.program.setup import Program
 
 
 def check_start(program: Program, config: Config, workdir: epath.Path) -> None:
-    """Checks that a run that has not begun can start from train.init_from, and learn
-    from a teacher.
+    """Checks that a run that has not begun can start and learn.
+
+    It starts from train.init_from, and learns from a teacher.
 
     Raises:
       UserError: there is no such run or model, its vocabulary or the shape of a

@@ -161,8 +161,10 @@ class MetricWriter:
                 )
 
     def upload(self) -> None:
-        """Writes all lines so far to files in a bucket, which lack the newest; a run
-        that resumes from a checkpoint needs those up to its step."""
+        """Writes all lines so far to files in a bucket, which lack the newest.
+
+        A run that resumes from a checkpoint needs those up to its step.
+        """
         if is_in_bucket(self.folder):
             for file in self.files.values():
                 file.upload()

@@ -255,8 +255,10 @@ def exported_networks(
 
 
 def start_ids(network: Network, objective: Any) -> dict[str, int]:
-    """The token with which a decoder starts, by the objective's own prompt; eos, as in
-    BART, where it writes no text."""
+    """The token with which a decoder starts, by the objective's own prompt.
+
+    It is eos, as in BART, where it writes no text.
+    """
     if network.pattern:
         return {}
     vocab, start = network.vocab, network.vocab.eos_id
@@ -272,8 +274,10 @@ def model_card(
     facts: Mapping[str, Any],
     licence: str = "",
 ) -> str:
-    """README.md of an exported model: objective, data, base model and its licence,
-    tokens, metrics and commit."""
+    """README.md of an exported model.
+
+    It has the objective, data, base model and its licence, tokens, metrics and commit.
+    """
     origin = {}
     if (workdir / "provenance.json").exists():
         origin = read_json(workdir / "provenance.json", "delete it")
@@ -316,8 +320,10 @@ def _text_of(data: Mapping[str, Any]) -> str:
 
 
 def _base_model(config: Mapping[str, Any]) -> tuple[dict[str, str], str]:
-    """Rows about the model that training began from, and its name on the hub if it is
-    of one."""
+    """Rows about the model that training began from.
+
+    They have its name on the hub if it is of one.
+    """
     source = config["train"]["init_from"]
     if not source:
         return {}, ""

@@ -29,6 +29,7 @@ class Columns:
 
 @functools.cache
 def all_columns() -> tuple[Columns, ...]:
+    """The columns of all modules of this folder."""
     return tuple(FOLDER.part_class(name, "columns")() for name in FOLDER.names())
 
 

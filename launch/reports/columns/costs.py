@@ -15,10 +15,12 @@ def stages(trial: Trial) -> list[Trial]:
 
 
 def megatokens(trial: Trial) -> float:
+    """Millions of tokens that all stages of a trial have seen."""
     return sum(stage.result["tokens_seen"] for stage in stages(trial)) / 1e6
 
 
 def petaflops(trial: Trial) -> float:
+    """10^15 FLOPs of all steps of all stages of a trial."""
     results = [stage.result for stage in stages(trial)]
     return sum(each["flops_per_step"] * each["steps"] for each in results) / 1e15
 

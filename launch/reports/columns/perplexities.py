@@ -21,8 +21,9 @@ def masked_perplexity(trial: Trial) -> float | None:
 
 
 def word_perplexity(trial: Trial) -> float | None:
-    """The perplexity of the evaluation text, for a causal model of words; None: it has
-    no loss of a causal model.
+    """The perplexity of the evaluation text, for a causal model of words.
+
+    None: it has no loss of a causal model.
 
     Raises:
       UserError: its tokens are no words.
@@ -32,8 +33,9 @@ def word_perplexity(trial: Trial) -> float | None:
 
 
 def bits_per_byte(trial: Trial) -> float | None:
-    """Bits for each byte of the evaluation text, for a causal model of bytes; None: it
-    has no loss of a causal model.
+    """Bits for each byte of the evaluation text, for a causal model of bytes.
+
+    None: it has no loss of a causal model.
 
     Raises:
       UserError: its tokens are no bytes.
@@ -58,8 +60,9 @@ def _loss_of(unit: str, trial: Trial) -> float | None:
 
 
 def _token_unit(trial: Trial) -> str:
-    """What the tokens of a trial's vocabulary are: "words", "bytes", or pieces of words
-    by the type of the vocabulary.
+    """The tokens of a trial's vocabulary.
+
+    They are "words", "bytes", or pieces of words by the type of the vocabulary.
 
     Raises:
       UserError: its vocabulary cannot be read.

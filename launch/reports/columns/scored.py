@@ -31,8 +31,11 @@ REMEDY = "delete its folder and run palimpsest score again"
 
 
 def score_folders(trial: Trial, task: str) -> dict[Path, Scoring]:
-    """The folders that `palimpsest score --task=TASK` wrote for a finished run with its
-    unchanged config, of the step that opens it; those of other steps do not count."""
+    """The folders that `palimpsest score --task=TASK` wrote for a finished run.
+
+    The run has its unchanged config, and the scores are of the step that opens it;
+    those of other steps do not count.
+    """
     own = re.compile(rf"{re.escape(task)}-(.*)-{trial.opened_step}-([^-.]*)")
     folders = files_in(trial.folder / "evaluations", "")
     found = {folder: own.fullmatch(folder.name) for folder in folders}
@@ -77,6 +80,7 @@ def scoring(trial: Trial, task: str, equal_lengths: bool = False) -> Scoring | N
 
 
 def is_scored(trial: Trial, task: str) -> bool:
+    """Whether a trial has the scores of a task, or can have none."""
     return not trial.gives_scores or bool(score_folders(trial, task))
 
 

@@ -140,8 +140,10 @@ class TextSpec:
         raise NotImplementedError
 
     def lacks(self, document: Document) -> str:
-        """What the objective needs besides a document's text and label, and this one
-        lacks; "": nothing."""
+        """What the objective needs that this document lacks.
+
+        It is besides a document's text and label; "": nothing.
+        """
         return ""
 
     def of_corpus(self, number: int) -> "TextSpec":

@@ -10,8 +10,9 @@ from research.data.rows.packing import documents
 
 @dataclass(frozen=True, kw_only=True)
 class Unit(TextSpec):
-    """`length` is that of a piece, which has the separator after its document; see
-    `packing.documents`.
+    """`length` is that of a piece, which has the separator after its document.
+
+    See `packing.documents`.
     """
 
     has_pieces = True

@@ -12,13 +12,14 @@ from research.data.rows.packing.windows import windows
 
 @dataclass(frozen=True, kw_only=True)
 class Unit(TextSpec):
-    """The longer of the two spans loses tokens at its end until both fit. With `tail` a
-    single part loses tokens before its last ones; those are the second span, which
-    starts no part, unless nothing is before them. With `max_first` the first part has
-    at most as many tokens, and the others the rest of `length`. With `stride`, too,
-    they have what the first part leaves, and every window over them is a row (BERT's
-    run_squad.py, doc_spans). With `stride` alone every window over a single part that
-    is too long is a row.
+    """The longer of the two spans loses tokens at its end until both fit.
+
+    With `tail` a single part loses tokens before its last ones; those are the second
+    span, which starts no part, unless nothing is before them. With `max_first` the
+    first part has at most as many tokens, and the others the rest of `length`. With
+    `stride`, too, they have what the first part leaves, and every window over them is a
+    row (BERT's run_squad.py, doc_spans). With `stride` alone every window over a single
+    part that is too long is a row.
     """
 
     stride: int = 0  # of windows; 0: there are none

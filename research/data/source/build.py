@@ -157,8 +157,9 @@ def open_text(
 def _check_documents(
     text_spec: TextSpec, train: Sequence[Corpus], data: DataOptions
 ) -> None:
-    """Checks that the training text has a document with the label and the parts that
-    are read: in most corpora the first.
+    """Checks that the training text has a document with label and parts.
+
+    They are those that are read; in most corpora the first document has them.
 
     Raises:
       UserError: it has none.
@@ -177,8 +178,10 @@ def _check_documents(
 
 
 def _corrupts_evaluations(objective: "Objective", length: int) -> "Objective":
-    """The objective of evaluations if its batches have the arrays of training, whose
-    shapes are those of the run; else, as for theseus, that of training."""
+    """The objective of evaluations, if its batches have the arrays of training.
+
+    Their shapes are those of the run. Else, as for theseus, it is that of training.
+    """
     own, specs = objective.for_evaluation(), objective.batch_spec(length)
     return own if own.batch_spec(length) == specs else objective
 
@@ -307,8 +310,10 @@ def has_split(data: DataOptions, split: str) -> bool:
 
 
 def with_test_split(data: DataOptions, objective: "Objective") -> DataOptions | None:
-    """The test split instead of the evaluation split; None if there is no further test
-    split, or the objective predicts nothing."""
+    """The test split instead of the evaluation split.
+
+    None if there is no further test split, or the objective predicts nothing.
+    """
     has_test = has_split(data, "test") and data.eval_split != "test"
     if not has_test or not objective.predicts:
         return None

@@ -39,7 +39,8 @@ class LengthBuckets:
     def __init__(
         self, source: TextSource, objective: Any, *, lengths: Sequence[int], rows: int
     ):
-        """
+        """Sorts the texts by bucket.
+
         Args:
           lengths: ascending; the last one is data.length.
           rows: B.

@@ -137,8 +137,10 @@ class TextSource:
         return self.raw_examples(*places, **order)[0]
 
     def _training_places(self, counter: np.ndarray, step: int | None) -> tuple:
-        """corpus, position, epoch, step and whether they are read backward, each [n],
-        of training rows."""
+        """corpus, position, epoch, step and direction, each [n], of training rows.
+
+        The direction is whether they are read backward.
+        """
         own_step, row = np.divmod(counter, self.batch_size)
         step = own_step if step is None else np.full_like(counter, step)
         if not self.contiguous:
@@ -187,8 +189,9 @@ class TextSource:
         return self._evaluation_rows(corpus, number - self._first[corpus], length)
 
     def numbers(self, counter: np.ndarray) -> np.ndarray:
-        """[n] int64: those that `rows` reads, if the source is not contiguous and the
-        text is packed once.
+        """[n] int64: the rows that `rows` reads, if the text is packed once.
+
+        The source is not contiguous.
         """
         corpus, position, epoch = self._locate(counter)
         row = self._shuffled(corpus, position, epoch, self.seed)

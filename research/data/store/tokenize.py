@@ -53,7 +53,8 @@ class StreamTokenizer:
     def __init__(
         self, vocabulary: Vocabulary, separator_ids: Sequence[int], lines: bool = False
     ):
-        """
+        """Begins with no text.
+
         Args:
           lines: put the separator after each line, not after each document.
         """

@@ -54,8 +54,10 @@ _SPECIAL = re.compile(r"\[\w+\]|<\S\w*>")
 
 
 def read_model(path: epath.Path) -> TokenizerModel:
-    """The model in a file, or in a folder that holds one of `MODEL_FILES` or vocab.json
-    beside merges.txt, with the rules of the folder (`folder_rules`).
+    """The model in a file, or in a folder, with the rules of the folder.
+
+    The folder holds one of `MODEL_FILES` or vocab.json beside merges.txt; the rules are
+    those of `folder_rules`.
 
     Raises:
       FileNotFoundError: there is no such file, or none that it needs beside it.

@@ -67,8 +67,10 @@ def _find_units(text: str, units: list[str]) -> np.ndarray:
 
 
 def _belongs(character: str) -> bool:
-    """Whether a character without a token is part of the letter before it: white space
-    and control and format characters are not."""
+    """Whether a character without a token is part of the letter before it.
+
+    White space and control and format characters are not.
+    """
     return unicodedata.category(character)[0] not in "CZ"
 
 

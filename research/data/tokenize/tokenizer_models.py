@@ -89,8 +89,10 @@ class TokenizerModel(Protocol):
         """The tokens of units; each starts with a space or joins the unit before it."""
 
     def locate(self, texts: Sequence[str]) -> LocatedTokens:
-        """The tokens of units, and the characters of each by the normalizer's
-        alignment."""
+        """The tokens of units, and the characters of each.
+
+        The characters are by the normalizer's alignment.
+        """
 
 
 class SentencePieceModel:
@@ -311,8 +313,10 @@ class HuggingFaceModel:
     def _part_bytes(
         self, text: str, encoding: tokenizers.Encoding
     ) -> list[tuple[int, int]]:
-        """The offsets of a text's tokens, where each token of a byte has those of its
-        character; the library gives it those of all unknown characters in succession.
+        """The offsets of a text's tokens.
+
+        Each token of a byte has those of its character; the library gives it those of
+        all unknown characters in succession.
         """
         offsets = list(encoding.offsets)
         text = text.removeprefix(" ") if self._by_space else text
@@ -333,8 +337,10 @@ class HuggingFaceModel:
         return offsets
 
     def _align(self, text: str, letters: str) -> list[tuple[int, int]]:
-        """The characters of a text of which its normalizer makes each of some letters;
-        [] if it does not make them."""
+        """The characters of a text of which its normalizer makes each of some letters.
+
+        [] if it does not make them.
+        """
         normal = self.normalizer.normalize_str(text) if self.normalizer else text
         aligned = self._aligner.encode(text, add_special_tokens=False).offsets
         start = normal.find(letters) if len(aligned) == len(normal) else -1

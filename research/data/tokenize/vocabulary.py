@@ -76,8 +76,10 @@ class Vocabulary:
 
     @property
     def tokenizer_type(self) -> str:
-        """unigram, bpe, wordpiece, bytebpe, words, or wordbpe (GPT's, with ends of
-        words)."""
+        """Its type: unigram, bpe, wordpiece, bytebpe, words or wordbpe.
+
+        wordbpe is GPT's, with ends of words.
+        """
         return self.model.tokenizer_type
 
     @functools.cached_property
@@ -134,8 +136,11 @@ class Vocabulary:
         return tokenizer_models.EncodedUnits(token, count)
 
     def locate_units(self, units: Sequence[str]) -> tokenizer_models.LocatedTokens:
-        """The tokens of units, with their places in the units, spaces before them
-        included; at least one each unless the model `drops_units`."""
+        """The tokens of units, with their places in the units.
+
+        Places include spaces before a unit; each unit has at least one token unless the
+        model `drops_units`.
+        """
         texts = list(map(sentences.spell_unit, units))
         token, count, begin, end = self.model.locate(texts)
         if self.model.drops_units:
@@ -210,8 +215,9 @@ class Vocabulary:
 
     @functools.cached_property
     def begins_word(self) -> np.ndarray:
-        """[V] bool: pieces that begin what `str.split` yields, of which a text thus has
-        as many words as such pieces.
+        """[V] bool: pieces that begin what `str.split` yields.
+
+        So a text has as many words as such pieces.
 
         Raises:
           UserError: the pieces do not say where white space is, or there may be several
@@ -380,8 +386,11 @@ def find_special_tokens(
 def _starts_word(
     model: tokenizer_models.TokenizerModel, size: int
 ) -> np.ndarray | None:
-    """[V] bool: pieces that begin with a space, or with a word of one character, and
-    ids that the model does not have; None: it marks the ends of words."""
+    """[V] bool: pieces that begin a word, by their spelling.
+
+    They begin with a space, or with a word of one character, or are ids that the model
+    does not have; None: it marks the ends of words.
+    """
     if model.tokenizer_type == "wordbpe":
         return None
     starts = np.ones(size, bool)

@@ -35,6 +35,7 @@ class Acquisition(NamedTuple):
 
 
 def sigmoid(x: Any, a: float, b: float, c: float, d: float) -> Any:
+    """A sigmoid of height a above d, with slope b at its middle c."""
     return a / (1 + np.exp(-b * (x - c))) + d
 
 
@@ -89,8 +90,9 @@ def model_age(
     *,
     bounded: bool,
 ) -> float | None:
-    """log10 of the words after which surprisal is halfway from chance to its minimum
-    (Chang and Bergen 2022); None: at none of them.
+    """log10 of the words after which surprisal is halfway to its minimum.
+
+    It is halfway from chance (Chang and Bergen 2022); None: at none of them.
 
     Args:
       ceiling: the surprisal of chance.

@@ -47,6 +47,7 @@ def _scored(tokens, candidate: Candidate) -> list[int]:
 
 
 def causal(tokenizer: Tokenizer, candidate: Candidate) -> Iterator[Row]:
+    """One row, in which each token is predicted from those before it."""
     tokens = tokenizer.encode(candidate.text)
     scored = [at for at in _scored(tokens, candidate) if at]
     yield Row(tokens.ids, [at - 1 for at in scored], [tokens.ids[at] for at in scored])
@@ -65,14 +66,17 @@ def _masked(tokenizer: Tokenizer, candidate: Candidate, back: int) -> Iterator[R
 
 
 def mlm(tokenizer: Tokenizer, candidate: Candidate) -> Iterator[Row]:
+    """A row for each scored token, masked and predicted at its mask."""
     return _masked(tokenizer, candidate, 0)
 
 
 def mntp(tokenizer: Tokenizer, candidate: Candidate) -> Iterator[Row]:
+    """As `mlm`, but predicted at the position before the mask."""
     return _masked(tokenizer, candidate, 1)
 
 
 def enc_dec_mask(tokenizer: Tokenizer, candidate: Candidate) -> Iterator[Row]:
+    """As `mlm`, the rows being the encoder's: a decoder predicts the masked token."""
     decoder = [tokenizer.special("bos")]
     if tokenizer.ids["bos"] is not None:
         decoder.append(tokenizer.special("mask"))
@@ -88,6 +92,7 @@ def _encoder(tokenizer: Tokenizer, text: str | None) -> list[int]:
 
 
 def enc_dec_prefix(tokenizer: Tokenizer, candidate: Candidate) -> Iterator[Row]:
+    """One row: the encoder reads the prefix and a mask, the decoder the completion."""
     target = tokenizer.encode(candidate.completion, specials=False).ids
     start = [tokenizer.special("bos"), tokenizer.special("mask")]
     scored = [1 + number for number in range(len(target))]

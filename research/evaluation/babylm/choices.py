@@ -129,8 +129,11 @@ class Choices:
 
 
 class Odds(Choices):
-    """The base of tasks whose odds of the first candidate are compared with people's:
-    Spearman's correlation of its probability, among the candidates, with `human`."""
+    """The base of tasks whose odds of the first candidate are compared with people's.
+
+    The number is Spearman's correlation of its probability, among the candidates, with
+    `human`.
+    """
 
     metric, unit = "SPEARMAN'S RHO", 1.0
 

@@ -58,8 +58,10 @@ class Judge(Protocol):
         """The tokens of a word inside a text."""
 
     def with_params(self, params: Any) -> "Judge":
-        """The judge with the parameters of another checkpoint; nothing is compiled
-        anew."""
+        """The judge with the parameters of another checkpoint.
+
+        Nothing is compiled anew.
+        """
 
 
 class PipelineJudge:
@@ -153,8 +155,9 @@ class PipelineJudge:
         return [LogProb(float(x), int(n)) for x, n in zip(total, count, strict=True)]
 
     def _fit(self, row: Row) -> Row:
-        """The row without the tokens, after its first, that the model has no positions
-        for.
+        """The row without the tokens that the model has no positions for.
+
+        They are those after its first, which stays.
 
         Raises:
           UserError: what is scored does not fit.

@@ -101,8 +101,10 @@ def rho_result(model: Sequence[float], human: Sequence[float]) -> Result:
 
 
 def fisher_interval(r: float, count: int, factor: float = 1.0) -> tuple[float, float]:
-    """The interval of a correlation, by Fisher's z with variance factor / (n - 3);
-    nan of too few items, or where |r| is 1."""
+    """The interval of a correlation, by Fisher's z with variance factor / (n - 3).
+
+    It is nan of too few items, or where |r| is 1.
+    """
     if count < 4 or not abs(r) < 1:
         return math.nan, math.nan
     margin = 1.959964 * math.sqrt(factor / (count - 3))

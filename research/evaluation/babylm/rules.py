@@ -15,8 +15,10 @@ UNITS = {"M": MILLION, "K": 10**3, "": 1}
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """What differs between the pipeline of 2025 (babylm-org/babylm-eval 45fe2c1) and
-    that of 2026 (3d57ddc)."""
+    """The differences between the pipelines of 2025 and of 2026.
+
+    They are babylm-org/babylm-eval at 45fe2c1 and at 3d57ddc.
+    """
 
     name: str
     ties: str  # first: the first of equal candidates, which is the right one in all
@@ -69,8 +71,11 @@ def find_rules(name: str) -> Rules:
 
 
 def checkpoint_words(most: int) -> list[int]:
-    """The words seen of a track's checkpoints: each million up to ten, each ten up to
-    a hundred, each hundred up to `most` (strict-small: 19, strict: 28)."""
+    """The words seen of a track's checkpoints.
+
+    They are each million up to ten, each ten up to a hundred, each hundred up to `most`
+    (strict-small: 19, strict: 28).
+    """
     millions = [*range(1, 10), *range(10, 100, 10), *range(100, 1001, 100)]
     return [million * MILLION for million in millions if million * MILLION <= most]
 

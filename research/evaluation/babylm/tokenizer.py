@@ -82,7 +82,9 @@ class Tokenizer:
         return text
 
     def special(self, role: str) -> int:
-        """The id of a role; of mask and bos, where they have none, that of the first of
+        """The id of a role.
+
+        Of mask and bos, where the tokenizer has none, it is that of the first of
         additional_special_tokens, such as T5's <extra_id_0>.
 
         Raises:

@@ -185,8 +185,10 @@ class Family:
     tokenizer: str = ""
 
     def heads_of(self, config: Mapping[str, Any]) -> tuple[str, ...]:
-        """The heads that a config's class may have: those for tasks are of their own
-        classes alone; without a class, all."""
+        """The heads that a config's class may have.
+
+        Those for tasks are of their own classes alone; without a class, all.
+        """
         named = class_names(config)
         own = {head for n, heads in self.architectures if n in named for head in heads}
         return tuple(

@@ -1,5 +1,4 @@
-"""A folder in Hugging Face's layout: its config, its tensors, and how both are
-written."""
+"""A folder in Hugging Face's layout: its config and tensors, read and written."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -69,8 +69,10 @@ def read_generation_config(
 
 
 def decoder_start(folder: epath.PathLike, config: Mapping[str, Any]) -> int | None:
-    """The token with which a decoder starts, as generation_config.json says, else
-    config.json; None: neither does."""
+    """The token with which a decoder starts; None: the files do not say.
+
+    It is that of generation_config.json, else of config.json.
+    """
     path = Path(folder) / FILE
     content = read_json(path) if path.is_file() else {}
     own = content.get(START)
@@ -78,8 +80,9 @@ def decoder_start(folder: epath.PathLike, config: Mapping[str, Any]) -> int | No
 
 
 def _ends(given: Any, vocab: VocabInfo) -> dict[str, Any]:
-    """The field `ends`, where other tokens than the vocabulary's eos end a text; tokens
-    that the model does not have are left out.
+    """The field `ends`, where other tokens than the vocabulary's eos end a text.
+
+    Tokens that the model does not have are left out.
 
     Raises:
       ValueError: they are no ids.

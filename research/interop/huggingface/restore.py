@@ -128,8 +128,9 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def _check_tensors(family: Family, tensors: Any, options: Mapping[str, Any]) -> None:
-    """Raises UserError: there are tensors of a layer that config.json does not count,
-    or of token types of which it has none.
+    """Raises UserError: there are tensors that config.json does not count.
+
+    They are of a layer beyond its number, or of token types of which it has none.
 
     The first layers of a model alone would be another model.
     """
@@ -181,8 +182,10 @@ def _check_sizes(
 
 
 def _check_layers(family: Family, config: Mapping[str, Any], tensors: Any) -> None:
-    """Raises UserError: there is no tensor of a first layer, as of
-    LlamaForQuestionAnswering, whose keys begin with another name."""
+    """Raises UserError: there is no tensor of a first layer.
+
+    So it is of LlamaForQuestionAnswering, whose keys begin with another name.
+    """
     keys = [row.key for row in family.body if rows.LAYER in row.key]
     if keys and not any(key.replace(rows.LAYER, "0") in tensors for key in keys):
         raise UserError(
@@ -403,8 +406,11 @@ def restore_network(
 
 
 def _own_rows(model: Model) -> list[rows.Row]:
-    """The rows of a model's class, where an output table that is not in the file is the
-    token table only if the config says so."""
+    """The rows of a model's class.
+
+    An output table that is not in the file is the token table only if the config says
+    so.
+    """
     family, config = model.family, model.config
     own = family.rows(family.heads_of(config))
     if family.ties_tables(config):
@@ -429,8 +435,10 @@ def _padded_rows(shapes: Mapping[str, tuple[int, ...]]) -> int:
 
 
 def _copies(model: Model, used: set[str]) -> set[str]:
-    """Keys that repeat a key that is used. A model's own output table repeats none,
-    and is of no use to a network without a readout.
+    """Keys that repeat a key that is used.
+
+    A model's own output table repeats none, and is of no use to a network without a
+    readout.
 
     Raises:
       UserError: one of them differs.

@@ -30,8 +30,9 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 def _read_every(config):
-    """n, where layers 0, n, 2n, ... attend to all positions and the others have a
-    window; 0: all have one; 1: none has.
+    """n, where layers 0, n, 2n, ... attend to all positions.
+
+    The others have a window; 0: all have one; 1: none has.
 
     Raises:
       UserError: other layers do.

@@ -83,8 +83,9 @@ def read_recipe(path: Path) -> Recipe | None:
 
 
 def _length(folder: Path, settings: dict[str, Any]) -> int:
-    """The most tokens of a text, special ones included; 0: the model's
-    (sentence-transformers 6.2, base/modules/transformer.py, __init__).
+    """The most tokens of a text, special ones included.
+
+    0: the model's (sentence-transformers 6.2, base/modules/transformer.py, __init__).
 
     Raises:
       UserError: an argument of the tokenizer is not known, or it is no length.

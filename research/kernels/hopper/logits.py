@@ -53,6 +53,7 @@ class Bias(NamedTuple):
 
 
 def num_pieces(settings: Settings) -> int:
+    """P, the pieces of distances with one bias each."""
     return len(settings.bias_bounds) + 1
 
 

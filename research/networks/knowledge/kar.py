@@ -83,8 +83,10 @@ class Network(TransformerOptions):
 
 
 class KarEncoder(Encoder):
-    """An `Encoder` with the component between two of its layers; BERT for groups
-    without mentions."""
+    """An `Encoder` with the component between two of its layers.
+
+    For groups without mentions it is BERT.
+    """
 
     def setup(self):
         super().setup()

@@ -77,8 +77,10 @@ class Network(LSTMOptions):
         )
 
     def _check_encoder_decoder(self) -> None:
-        """Raises UserError: a key is incompatible with a decoder whose layers begin
-        with the last states of the encoder's."""
+        """Raises UserError: a key is incompatible with a decoder.
+
+        Its layers begin with the last states of the encoder's.
+        """
         for key, value, is_legal in (
             ("residual", False, not self.residual),
             ("cutoffs", [], not self.cutoffs),

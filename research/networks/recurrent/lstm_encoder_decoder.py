@@ -267,8 +267,10 @@ def make_step(
     attended: Attended,
     options: LSTMOptions,
 ) -> Any:
-    """The decoder's function of (hidden [N, B, W], cell [N, B, C], h~ [B, W]) and the
-    `Inputs` of a position."""
+    """The decoder's function of its states and the `Inputs` of a position.
+
+    The states are hidden [N, B, W], cell [N, B, C] and h~ [B, W].
+    """
     operand_dtype, dtype, width = options.operand_dtype, options.dtype, options.width
     kernels, projections = [], []
     for block in blocks:
@@ -324,8 +326,11 @@ def _biases(block: dict, dtype: Any = jnp.float32) -> jax.Array:
 def first_states(
     encoded: EncodedText | None, segment_BL: jax.Array, options: LSTMOptions
 ) -> tuple[jax.Array, jax.Array] | None:
-    """hidden [L, N, B, W] and cell [L, N, B, C]: the last states of the encoded text of
-    each position's segment, of both directions; 0 if there is none."""
+    """hidden [L, N, B, W] and cell [L, N, B, C].
+
+    They are the last states of the encoded text of each position's segment, of both
+    directions; 0 if there is none.
+    """
     if encoded is None:
         return None
     same_BLM = same_segment(segment_BL, encoded.segment)

@@ -245,8 +245,10 @@ class GivenVectors(Module):
 
     @property
     def table_VE(self) -> jax.ShapeDtypeStruct:  # noqa: N802 (an array, by its dims)
-        """The shape of a table of all entries, for a readout with a table of its
-        own."""
+        """The shape of a table of all entries.
+
+        It is for a readout with a table of its own.
+        """
         shape = (padded_rows(self.size), self.options.table_width)
         return jax.ShapeDtypeStruct(shape, jnp.float32)
 
@@ -271,8 +273,10 @@ def read_words(token: nn.Module, group: Mapping) -> Words:
 
 
 def inputs_of_layers(inputs: Sequence[jax.Array], features: str) -> jax.Array | None:
-    """[N, B, L, D]: what all layers read, for `FeatureLayers`; None if it reads the
-    last states alone, since there may be no such array."""
+    """[N, B, L, D]: what all layers read, for `FeatureLayers`.
+
+    None if it reads the last states alone, since there may be no such array.
+    """
     return jnp.stack(inputs) if features in OF_SEVERAL_LAYERS else None
 
 

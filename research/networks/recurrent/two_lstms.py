@@ -36,8 +36,11 @@ from research.networks.shared.protocol import Undropped
 
 
 class TwoLSTMs(nn.Module):
-    """A `networks.BoundNetwork` once it is bound, of the patterns full and, by its two
-    directions, causal. Attributes are those of `LSTM`."""
+    """A `networks.BoundNetwork` once it is bound.
+
+    Its patterns are full and, by its two directions, causal. Attributes are those of
+    `LSTM`.
+    """
 
     options: LSTMOptions
     size: int
@@ -71,8 +74,10 @@ class TwoLSTMs(nn.Module):
         *,
         undropped: bool = False,
     ) -> Any:
-        """The states [B, L, 2 D] of both directions, 0 at padding, or [B, P, 2 D] at
-        `scored`."""
+        """The states [B, L, 2 D] of both directions, or [B, P, 2 D] at `scored`.
+
+        They are 0 at padding.
+        """
         both = self._read(group)
         x = Undropped(*map(_join, *(each[:2] for each in both)))
         x, _ = self._join_layers(x, group["segment"])
@@ -132,10 +137,12 @@ class TwoLSTMs(nn.Module):
     def _join_layers(
         self, x: Undropped, segment_BL: jax.Array, with_cells: bool = False
     ) -> tuple[Undropped, list[tuple[LayerResult, LayerResult]]]:
-        """What the layers that read both directions give of [B, L, 2 D], or x if there
-        are none; and what each gives, in the order of the text. They read states with
-        dropout between layers, one mask for both directions, in place of that of the
-        output."""
+        """What the layers that read both directions give of [B, L, 2 D].
+
+        It is x if there are none. With it comes what each layer gives, in the order of
+        the text. They read states with dropout between layers, one mask for both
+        directions, in place of that of the output.
+        """
         backward, layers = _turn(segment_BL), []
         for first, last in zip(self.joined_forward, self.joined_backward, strict=True):
             read = drop(self, x.raw, "hidden")
@@ -174,8 +181,10 @@ class EncodedText(NamedTuple):
 
 
 def _turn(x: Any) -> jax.Array:
-    """An array [B, L, ...] from its end; padding comes first then, and leaves a state
-    as it is."""
+    """An array [B, L, ...] from its end.
+
+    Padding comes first then, and leaves a state as it is.
+    """
     return jnp.flip(x, axis=1)
 
 

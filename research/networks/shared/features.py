@@ -61,8 +61,10 @@ class FeatureLayers(Module):
         x_BLD: jax.Array | None = None,
         inputs_NBLD: jax.Array | None = None,
     ) -> jax.Array:
-        """[B, L, F] from the last states and the inputs of all blocks, as far as the
-        features have them, and from the vectors of a group of arrays [B, L].
+        """[B, L, F]: the features of a group of arrays [B, L].
+
+        They are from the last states and the inputs of all blocks, as far as the
+        features have them, and from the vectors of the group.
 
         Padding must be at the end of rows; the BiLSTM does not read it.
         """

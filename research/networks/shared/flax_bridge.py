@@ -43,8 +43,10 @@ def apply(
 
 
 def bound_params(net: "BoundNetwork") -> Any:
-    """The parameters of a bound network, without their logical axes: those of the
-    modules that were called, while they are made."""
+    """The parameters of a bound network, without their logical axes.
+
+    Those of the modules that were called, while they are made.
+    """
     return unbox(net.variables["params"])
 
 

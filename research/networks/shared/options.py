@@ -139,8 +139,10 @@ class Options:
 
     @classmethod
     def parameter_keys(cls) -> list[str]:
-        """The keys on which it depends what parameters mean: all but `computation_keys`
-        and the rates of dropout."""
+        """The keys on which it depends what parameters mean.
+
+        They are all but `computation_keys` and the rates of dropout.
+        """
         names = (field.name for field in dataclasses.fields(cls))
         others = (n for n in names if n not in cls.computation_keys)
         return [name for name in others if "dropout" not in name]

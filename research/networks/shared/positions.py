@@ -42,8 +42,10 @@ def rotary_angles(
 def _llama3_factors(
     rate: np.ndarray, factor: float, low: float, high: float, length: float
 ) -> np.ndarray:
-    """What rates are multiplied by: 1 / factor where fewer than `low` wavelengths fit
-    into the length, 1 where more than `high` do, between them linear in their number.
+    """What rates are multiplied by.
+
+    That is 1 / factor where fewer than `low` wavelengths fit into the length, 1 where
+    more than `high` do, between them linear in their number.
     """
     num_waves = length * rate / (2 * math.pi)
     kept = np.clip((num_waves - low) / (high - low), 0, 1)
@@ -51,8 +53,11 @@ def _llama3_factors(
 
 
 def apply_rotary(state_BLHK: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
-    """Rotates pairs (k, k + W / 2) of the first W numbers of a head, twice as many as
-    there are angles, by their angle (Su et al. 2021, section 3.4.2)."""
+    """Rotates pairs of numbers of a head by their angle.
+
+    The pairs are (k, k + W / 2) of the first W numbers, twice as many as there are
+    angles (Su et al. 2021, section 3.4.2).
+    """
     width = cos.shape[-1]
     first, second, rest = jnp.split(
         state_BLHK.astype(jnp.float32), (width, 2 * width), axis=-1

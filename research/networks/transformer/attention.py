@@ -64,8 +64,10 @@ class PreparedInputs(NamedTuple):
 
 
 class Projections(NamedTuple):
-    """What a layer's attention reads, [B, L, H, K] each: with rotary positions, before
-    relative terms and before queries are scaled."""
+    """What a layer's attention reads, [B, L, H, K] each.
+
+    It has rotary positions, but no relative terms yet, and queries are not scaled yet.
+    """
 
     query: jax.Array
     key: jax.Array

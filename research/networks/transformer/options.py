@@ -309,8 +309,11 @@ class TransformerOptions(networks.Network):
         return "t5" in (self.position, self.position_bias)
 
     def buckets(self, pattern: str) -> str:
-        """The buckets of T5's bias in a stack of this attention pattern: one_way, which
-        tell apart only distances to keys before a query, or two_way."""
+        """The buckets of T5's bias in a stack of this attention pattern.
+
+        They are one_way, which tell apart only distances to keys before a query, or
+        two_way.
+        """
         if self.position_buckets == "auto":
             return "one_way" if pattern == "causal" else "two_way"
         return self.position_buckets

@@ -170,8 +170,10 @@ class Hidden(Module):
 def _windows(
     x_BLE: jax.Array, segment_BL: jax.Array, before: Words, context: int
 ) -> tuple[jax.Array, Words]:
-    """The vectors [B, L, C E] of the words up to each position, the latest first, and
-    the last words. Padding is no word, wherever it is."""
+    """The vectors [B, L, C E] of the words up to each position, the latest first.
+
+    The last words come with them. Padding is no word, wherever it is.
+    """
     x_BNE = jnp.concatenate([before.vector, x_BLE], 1)
     segment_BN = jnp.concatenate([before.segment, segment_BL], 1)
     order_BN = jnp.argsort(segment_BN == 0, axis=1, stable=True)  # words come first

@@ -92,8 +92,9 @@ def find_ngrams(spelling: Sequence[str], ngrams: Ngrams) -> WordNgrams:
 
 
 class SubwordEmbedding(TokenEmbedding):
-    """A `TokenEmbedding` that adds vectors of n-grams to a word's own, and divides by
-    the number of all.
+    """A `TokenEmbedding` that adds vectors of n-grams to a word's own.
+
+    The sum is divided by the number of all.
 
     Attributes:
       ngrams: of each entry of the vocabulary.
@@ -128,7 +129,8 @@ class WordRows:
     """Vectors of words, in the vocabulary or not, by trained tables."""
 
     def __init__(self, tables: Mapping, spelling: Sequence[str], ngrams: Ngrams):
-        """
+        """Reads the tables to the host.
+
         Args:
           tables: the parameters of a `SubwordEmbedding`.
         """
@@ -144,7 +146,10 @@ class WordRows:
         return total / self._found.count[:, None].astype(np.float32)
 
     def __call__(self, word: str) -> np.ndarray:
-        """[E]: of a word that the vocabulary lacks, the mean of its n-grams that words
-        of the vocabulary have; 0 if there are none."""
+        """[E]: the vector of a word that the vocabulary lacks.
+
+        It is the mean of its n-grams that words of the vocabulary have; 0 if there are
+        none.
+        """
         known = self._found.known(self._ngrams.of(word))
         return self._table[known].sum(axis=0) / np.float32(max(1, len(known)))

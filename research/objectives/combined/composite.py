@@ -340,8 +340,10 @@ def varies(points: Schedule) -> bool:
 
 
 def piecewise_constant(points: Schedule, step: np.ndarray | int) -> np.ndarray:
-    """[B] float64: the value of the last point at or before each step [B]; before the
-    first, its value."""
+    """[B] float64: the value of the last point at or before each step [B].
+
+    Before the first it is that one's value.
+    """
     steps, values = np.array(points).T
     return values[np.maximum(np.searchsorted(steps, step, side="right") - 1, 0)]
 

@@ -98,8 +98,10 @@ class Objective(composite.OfParts):
         return super().writers
 
     def specials(self, vocab: VocabInfo) -> Specials:
-        """With token types of each part, those of the first part that fills masks, or
-        else of the first whose rows are not causal."""
+        """Those of the first part that fills masks, with token types of each part.
+
+        If none does they are those of the first whose rows are not causal.
+        """
         if not self.token_types:
             return super().specials(vocab)
         members = [*self.members.values()]
@@ -114,8 +116,10 @@ class Objective(composite.OfParts):
         )
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
-        """Raises UserError: the parts cannot train one network, or one of them has more
-        token types than `token_types`."""
+        """Raises UserError: the parts cannot train one network.
+
+        It is raised, too, if one of them has more token types than `token_types`.
+        """
         needs = super().needs(vocab)
         if 0 < self.token_types < needs.token_types:
             raise UserError(

@@ -190,8 +190,11 @@ def _value(objective: Any, path: list[str], field: str) -> Any:
 def _recording_reads(
     objective: Any, read: set[tuple[str, ...]], path: tuple[str, ...] = ()
 ) -> Any:
-    """A copy of the objective that adds what it reads to `read`: the names of values
-    that it stores, each behind the names of the members whose it is."""
+    """A copy of the objective that adds what it reads to `read`.
+
+    These are the names of values that it stores, each behind the names of the members
+    whose it is.
+    """
 
     class Recording(type(objective)):  # type: ignore[misc]  # known when it runs
         def __getattribute__(self, name: str) -> Any:

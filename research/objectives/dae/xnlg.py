@@ -74,8 +74,10 @@ class Objective(objectives.Objective):
         languages.check_corpora(self._types, num)
 
     def text_spec(self, length: int) -> TextSpec:
-        """Both sides of a pair, where there are pairs; what a long first one leaves
-        out is read, too."""
+        """Both sides of a pair, where there are pairs.
+
+        What a long first one leaves out is read, too.
+        """
         has_pairs = (self._types[:, 1] >= 0).any()
         return TextSpec("document", (4 if has_pairs else 1) * (length - 2))
 
@@ -141,8 +143,10 @@ class Objective(objectives.Objective):
         return token.astype(np.int32), kept
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
-        """The encoder reads eos, a text, eos in the first language; the decoder writes
-        the second, or the only one, of the first corpus."""
+        """The encoder reads eos, a text, eos in the first language.
+
+        The decoder writes the second, or the only one, of the first corpus.
+        """
         rows = [[vocab.eos_id, *text, vocab.eos_id] for text in texts]
         made = seq2seq.prompt(rows, [vocab.eos_id], vocab)
         return in_languages(made, *languages.parse_pair(self.languages.split()[0]))
@@ -163,8 +167,10 @@ class Objective(objectives.Objective):
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
-        """Terms: xae of pairs and dae of text in one language, as far as `languages`
-        has them; and accuracy (a metric)."""
+        """Terms: xae of pairs and dae of text in one language; and accuracy.
+
+        There are those that `languages` have; accuracy is a metric.
+        """
         encoded = seq2seq.encode(net, batch, "encoder_")
         readout = net.readout(
             net.states(input_group(batch, "decoder_"), encoded=encoded)

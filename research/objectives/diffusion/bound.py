@@ -36,8 +36,9 @@ def score_rows(
     *,
     block_size: int,
 ) -> scoring.ScoreRows:
-    """REPLICATES x STRATA rows of each text; with blocks of one token, which are always
-    masked, one row.
+    """REPLICATES x STRATA rows of each text.
+
+    With blocks of one token, which are always masked, there is one row.
 
     Masks are among the scored tokens; the others are visible. With blocks, each of
     them has its own counts, whose strata are permuted, so that they are independent.

@@ -124,8 +124,11 @@ class Objective(objectives.Objective):
 
     @property
     def _limits(self) -> tuple[float, float]:
-        """Of the fraction of masks, of count inside; (kuleshov-group/bd3lms,
-        diffusion.py, _resample_q_xt) do not ask for one mask at least at 1e-3."""
+        """The least and the most fraction of masks, of counts inside.
+
+        kuleshov-group/bd3lms (diffusion.py, _resample_q_xt) do not ask for one mask at
+        least at 1e-3.
+        """
         return self.min_t if self.min_t > 1e-3 else 0.0, self.max_t
 
     def text_spec(self, length: int) -> TextSpec:

@@ -77,8 +77,9 @@ def _read_sizes(path: str) -> Sizes:
 
 
 def constants(source: str, *, shuffled: bool = False) -> dict[str, ConstantSpec]:
-    """candidate [A, C] int32, rows of vectors, NONE beyond a name's; prior [A, C]; and
-    vectors [N, E].
+    """candidate [A, C] int32 and prior [A, C] of names, and vectors [N, E].
+
+    candidate has rows of vectors, NONE beyond a name's.
 
     Args:
       shuffled: vectors are permuted among entities, a control of the same numbers.

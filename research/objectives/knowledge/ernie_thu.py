@@ -177,8 +177,10 @@ def entity_loss(
     vectors_NE: jax.Array,
     in_batch: bool = False,
 ) -> tuple[Term, jax.Array]:
-    """The cross-entropy of entities among those of the text and none, whose vector is
-    0; and the weight of right answers (Zhang et al. 2019, equation 5).
+    """The cross-entropy of entities, and the weight of right answers.
+
+    It is among the entities of the text and none, whose vector is 0 (Zhang et al. 2019,
+    equation 5).
 
     Args:
       answer_BM: rows of `vectors_NE`; entities.NONE is no answer.

@@ -143,8 +143,10 @@ class Objective(wrapped.Wrapped):
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
-        """Terms: those of the base objective, and ke; metrics: ke_accuracy, the
-        fraction of negatives farther away than their triple."""
+        """Terms: those of the base objective, and ke; metrics: ke_accuracy.
+
+        That is the fraction of negatives farther away than their triple.
+        """
         terms, carry = self._base.loss(net, batch, key)
         if self.mlm_coef != 1:
             terms |= {

@@ -115,8 +115,11 @@ class Objective(wrapped.Wrapped):
     def _hide(
         self, name: np.ndarray, masked: np.ndarray, key: np.ndarray
     ) -> np.ndarray:
-        """The names [B, S] that are read, of mentions with and without a masked token
-        (allenai/kb at 4c37bbc, kb/bert_pretraining_reader.py)."""
+        """The names [B, S] that are read.
+
+        They are of mentions with and without a masked token (allenai/kb at 4c37bbc,
+        kb/bert_pretraining_reader.py).
+        """
         draw = counter_rng.uniform(key, "hidden mention", name.shape[1])
         first = entities.FIRST_NAME
         num_names = entities.table_sizes(self.entities).names - first
@@ -185,8 +188,10 @@ def _has_scored(batch: Batch, found: entities.Mentions) -> np.ndarray:
 def link_losses(
     score_BSC: jax.Array, is_there: jax.Array, *, loss: str, margin: float
 ) -> tuple[jax.Array, jax.Array]:
-    """[B, S]: the loss of each mention whose first candidate is right, and whether that
-    has the highest score.
+    """[B, S] each: the losses of mentions, and whether they are right.
+
+    The first candidate is the right one; a mention is right where it has the highest
+    score.
 
     Args:
       is_there: [B, S, C] bool.

@@ -48,8 +48,9 @@ BASES = (
 
 @dataclass(frozen=True)
 class Objective(wrapped.Wrapped):
-    """Reads, beside each token, its word's polarity, its part of speech and the text's
-    label, if they are known; pretraining predicts them.
+    """Reads a word's polarity and part of speech, and the text's label.
+
+    They are beside each token, if they are known; pretraining predicts them.
 
     data.lexicon has words of two types, positive and negative. Words are masked as a
     whole, those with a polarity at `polarity_rate`, others at `rate`; where a word is
@@ -248,8 +249,10 @@ class Objective(wrapped.Wrapped):
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
-        """Terms: those of the base objective; in pretraining also polarity, pos and
-        sentence, and their accuracies (metrics)."""
+        """Terms: those of the base objective; in pretraining also three more.
+
+        They are polarity, pos and sentence, and their accuracies (metrics).
+        """
         if not self.pretrains:
             return self._base.loss(net, self._with_features(batch), key)
         recorded = RecordedNetwork(net, every_position=True, with_layers=False)

@@ -25,16 +25,20 @@ def distance(difference: jax.Array, norm: int) -> jax.Array:
 
 
 def margin_loss(true_B1: jax.Array, false_BN: jax.Array, margin: float) -> jax.Array:
-    """[B]: the mean hinge over a triple's negatives, of distances (Bordes et al. 2013,
-    equation 1)."""
+    """[B]: the mean hinge of distances over a triple's negatives.
+
+    See Bordes et al. 2013, equation 1.
+    """
     return jnp.maximum(margin + true_B1 - false_BN, 0.0).mean(axis=1)
 
 
 def sigmoid_loss(
     true_B1: jax.Array, false_BN: jax.Array, margin: float, temperature: float
 ) -> jax.Array:
-    """[B]: half the sum of -log sigmoid(margin - d) of a triple and the weighted mean
-    of -log sigmoid(d - margin) of its negatives (Sun et al. 2019, equations 4 and 5).
+    """[B]: the loss of distances by sigmoids (Sun et al. 2019).
+
+    It is half the sum of -log sigmoid(margin - d) of a triple and the weighted mean of
+    -log sigmoid(d - margin) of its negatives (equations 4 and 5).
 
     Args:
       temperature: the weights are softmax(-temperature d), without a gradient; 0: all

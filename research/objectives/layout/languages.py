@@ -55,8 +55,10 @@ def parse_pair(languages: str) -> tuple[int, int]:
 
 
 def check_corpora(types: np.ndarray, num: int) -> None:
-    """Raises UserError: [C, 2] types of `parse_languages` are not those of `num`
-    corpora."""
+    """Raises UserError: types are not those of `num` corpora.
+
+    They are [C, 2], of `parse_languages`.
+    """
     if len(types) not in (1, num):
         raise UserError(
             f"objective.languages has {len(types)} entries for {num} corpora; give one "

@@ -116,8 +116,10 @@ def prompt(
 
 
 def specials(before: Sequence[int], vocab: VocabInfo, layout: str) -> Specials:
-    """Those of an input, which `before` precedes and eos ends; a network of one stack
-    reads pad first."""
+    """Those of an input, which `before` precedes and eos ends.
+
+    A network of one stack reads pad first.
+    """
     start = [] if layout == "encoder_decoder" else [vocab.pad_id]
     end = (vocab.eos_id,)
     return Specials((*start, *before), end, between=end)

@@ -31,17 +31,19 @@ def log_uniform(word: jax.Array, size: int) -> jax.Array:
 
 @functools.lru_cache(maxsize=4)
 def shares(size: int) -> np.ndarray:
-    """[V - 1] uint32: where the share of each word but the last ends among 2^32
-    numbers. A float32 between 0 and 1 has too few values for large vocabularies: of
-    793,474 words it never draws one in twenty.
+    """[V - 1] uint32: where the share of each word but the last ends.
+
+    Shares are of 2^32 numbers. A float32 between 0 and 1 has too few values for large
+    vocabularies: of 793,474 words it never draws one in twenty.
     """
     ends = np.log(np.arange(2, size + 1)) / np.log(size + 1)
     return np.floor(ends * 2**32).astype(np.uint32)
 
 
 def draw_words(key: jax.Array, count: int, size: int) -> jax.Array:
-    """[S] the words of `count` draws by the log-uniform law, ascending; repeats are V,
-    which is none. TensorFlow draws on until it has `count` words.
+    """[S] the words of `count` draws by the log-uniform law, ascending.
+
+    Repeats are V, which is none. TensorFlow draws on until it has `count` words.
     """
     bits = jax.random.bits(key, (count,), "uint32")
     drawn = jnp.sort(jnp.searchsorted(shares(size), bits, side="right"))

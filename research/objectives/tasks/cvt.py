@@ -105,8 +105,11 @@ class Objective(objectives.Objective):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Lays out the words; `unlabelled_weight` is 1 where those of a text without
-        tags begin, `weight` where those with tags do."""
+        """Lays out the words.
+
+        `unlabelled_weight` is 1 where those of a text without tags begin, `weight`
+        where those with tags do.
+        """
         number = counter_rng.row_key(
             0, np.zeros_like(example.document), example.document
         )
@@ -171,8 +174,10 @@ class Objective(objectives.Objective):
     def predictions(
         self, net: networks.BoundNetwork, batch: Batch
     ) -> dict[str, jax.Array]:
-        """tag [B, L] int32; probability [B, L] of each; weight [B, L], 1 where words
-        begin."""
+        """tag [B, L] int32, probability [B, L] of each, and weight [B, L].
+
+        weight is 1 where words begin.
+        """
         features_BLF = net.features(task_input.with_vectors(self, batch))
         probability_BLN = jax.nn.softmax(net.head("tag", features_BLF))
         return {
@@ -190,8 +195,10 @@ class Objective(objectives.Objective):
     def _without_own_dropout(
         self, net: networks.BoundNetwork, batch: Batch, features_BLF: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """The teacher's predictions [B, L, N], without dropout, and what students read,
-        with theirs."""
+        """The teacher's predictions [B, L, N], and what students read.
+
+        The former are without dropout, the latter with theirs.
+        """
         params, options = networks.bound_params(net), net.options
 
         def predict(net: networks.BoundNetwork) -> jax.Array:

@@ -153,8 +153,10 @@ class Objective(task_input.Task):
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
-        """Terms: span; with head joint also unanswerable and unanswerable_accuracy (a
-        metric); exact, the fraction of windows with start and end right (a metric).
+        """Terms: span; metrics: exact; with head joint also unanswerable.
+
+        exact is the fraction of windows with start and end right; unanswerable has the
+        metric unanswerable_accuracy.
         """
         states = net.states(batch)
         answer, weight, terms = batch["answer"], batch["answer_weight"], {}

@@ -97,8 +97,10 @@ class Objective(task_input.Task):
 
     @property
     def max_new_tokens(self) -> int:
-        """Tokens of a target that are generated, eos included: all but bart's bos, with
-        which its prompts end."""
+        """Tokens of a target that are generated, eos included.
+
+        They are all but bart's bos, with which its prompts end.
+        """
         return self.target_length - (self.format == "bart")
 
     def row_length(self, first_length: np.ndarray, length: np.ndarray) -> np.ndarray:

@@ -175,8 +175,10 @@ def vector_constants(task: Any, vocab: VocabInfo) -> dict[str, ConstantSpec]:
 
 
 def with_vectors(task: Any, batch: Batch, prefix: str = "") -> dict[str, Any]:
-    """The batch, of which one network input has the vectors of its tokens, if the task
-    has vectors; `prefix` is that of the input's arrays."""
+    """The batch with vectors of tokens in one network input, if the task has any.
+
+    `prefix` is that of the input's arrays.
+    """
     if not task.vectors:
         return batch
     table = batch[CONSTANTS]["vectors"]["token"]["embedding"]

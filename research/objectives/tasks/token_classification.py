@@ -145,8 +145,11 @@ class Objective(task_input.Task):
     def predictions(
         self, net: networks.BoundNetwork, batch: Batch
     ) -> dict[str, jax.Array]:
-        """tag [B, L] int32, the predicted tags; probability [B, L] of each, of a CRF
-        its marginal one; weight [B, L], 1 where words begin."""
+        """tag [B, L] int32, the predicted tags; probability and weight [B, L].
+
+        probability is that of each tag, of a CRF its marginal one; weight is 1 where
+        words begin.
+        """
         logits_BLN = self._logits(net, batch)
         tag_BL = self._tags(net, logits_BLN, batch["word"])
         probability_BLN = jax.nn.softmax(logits_BLN)

@@ -200,8 +200,7 @@ class Objective(taught.Taught):
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
-        """The terms of the base objective, and soft, cosine, hidden, attention,
-        relation.
+        """Terms: the base objective's, soft, cosine, hidden, attention, relation.
 
         Raises:
           UserError: the networks do not match as the terms need it.

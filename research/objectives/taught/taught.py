@@ -52,8 +52,10 @@ class Taught(wrapped.Wrapped):
     def _teacher_constants(
         self, needs: networks.Needs, vocab: VocabInfo, loss: Callable[..., Any]
     ) -> dict[str, ConstantSpec]:
-        """The teacher's parameters, as many as `loss(net, batch, key)` reads, beside
-        the constants of the base objective, which both networks read.
+        """The teacher's parameters, beside the constants of the base objective.
+
+        They are as many as `loss(net, batch, key)` reads; both networks read the
+        constants.
 
         Raises:
           UserError: the teacher's network has not what `needs` says.

@@ -18,8 +18,10 @@ from research.objectives.vectors import word_scores, word_windows
 
 @dataclass(frozen=True)
 class Objective(word_windows.WordWindows):
-    """The mean of the contexts' vectors is to tell the centre from words that are drawn
-    (Mikolov et al. 2013a, section 3.1)."""
+    """The mean of the contexts' vectors is to tell the centre from drawn words.
+
+    See Mikolov et al. 2013a, section 3.1.
+    """
 
     context_gradient: str = choice("sum", ("sum", "mean"))  # what each context's vector
     # gets of the gradient of the mean of n; sum: all of it (released code, where it is

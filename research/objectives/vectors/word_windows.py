@@ -63,8 +63,10 @@ class WordWindows(objectives.Objective):
     min_length = 2  # a centre and a context
 
     def needs(self, vocab: VocabInfo) -> Any:
-        """As of all objectives; the nodes of a tree are no words, whose table they have
-        not."""
+        """As of all objectives.
+
+        The nodes of a tree are no words, whose table they have not.
+        """
         return replace(super().needs(vocab), untied=self.output == "hierarchical")
 
     def text_spec(self, length: int) -> TextSpec:

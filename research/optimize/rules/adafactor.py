@@ -12,9 +12,11 @@ from research.optimize.rules.shared.weight_decay import WeightDecay
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer(WeightDecay):
-    """The second moment has decay 1 - t^-0.8 and is factored where both dims are at
-    least 128; there is no first moment. Updates are clipped to a root mean square (RMS)
-    of 1 and multiplied by the RMS of the parameter, or 0.001 if that is larger.
+    """The second moment has decay 1 - t^-0.8; there is no first moment.
+
+    It is factored where both dims are at least 128. Updates are clipped to a root mean
+    square (RMS) of 1 and multiplied by the RMS of the parameter, or 0.001 if that is
+    larger.
     """
 
     def transforms(self) -> list[optax.GradientTransformation]:

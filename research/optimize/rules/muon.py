@@ -20,8 +20,10 @@ DIMS = optax.contrib.MuonDimensionNumbers(reduction_axis=1, output_axis=2)
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer(AdamMoments, WeightDecay):
-    """Muon takes the kernels of blocks alone: attention's, the feed-forward layers',
-    and an LSTM's, whose gates are one matrix, with its projection.
+    """Muon takes the kernels of blocks alone.
+
+    These are attention's, the feed-forward layers', and an LSTM's, whose gates are one
+    matrix, with its projection.
 
     The embeddings, the output table, heads, biases and norms are Adam's, whose keys are
     AdamMoments' (KellerJordan/Muon, muon.py: hidden matrices alone). The momentum is

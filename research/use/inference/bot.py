@@ -50,8 +50,9 @@ class Bot:
     num_passages: int = PASSAGES
 
     def ask(self, questions: Sequence[str], top_k: int = 5) -> list[Reply]:
-        """The answers to questions, at most `top_k` each; they do not depend on each
-        other.
+        """The answers to questions, at most `top_k` each.
+
+        They do not depend on each other.
 
         Raises:
           UserError: `questions` is no list of texts, or `top_k` below 1.
@@ -85,8 +86,10 @@ class Bot:
         ]
 
     def _sentences(self, question: str, hits: Sequence[Hit]) -> list[Answer]:
-        """The sentences of the passages, best first; of equal ones those of better
-        passages."""
+        """The sentences of the passages, best first.
+
+        Of equal ones those of better passages.
+        """
         weight = {term: self.index.words.idf(term) for term in terms(question)}
         total = sum(weight.values()) or 1.0
         answers = []
@@ -100,8 +103,11 @@ class Bot:
 
 
 def _apart(answers: Iterable[Answer]) -> list[Answer]:
-    """The answers best first, of those that overlap the best: passages overlap, and
-    what two of them say of one place is one answer, whose probability has one part."""
+    """The answers best first, of those that overlap the best.
+
+    Passages overlap, and what two of them say of one place is one answer, whose
+    probability has one part.
+    """
     kept: list[Answer] = []
     for each in sorted(answers, key=lambda answer: -answer.score):
         if not any(_overlap(each, other) for other in kept):

@@ -1,5 +1,7 @@
-"""Continues prompts, each with its own temperature, in shapes that are compiled before
-it is asked."""
+"""Continues prompts, each with its own temperature, in compiled shapes.
+
+They are compiled before it is asked.
+"""
 
 import bisect
 import itertools
@@ -112,8 +114,10 @@ class Completer:
     def complete(
         self, asked: Sequence[CompletionRequest]
     ) -> list[Completed | UserError]:
-        """What is written for each, or why nothing is: a prompt is too long, more new
-        tokens are asked for than there may be, or none may follow.
+        """What is written for each, or why nothing is.
+
+        A prompt is too long, more new tokens are asked for than there may be, or none
+        may follow.
 
         A text does not depend on the others.
         """
@@ -183,8 +187,10 @@ class Completer:
         return Completed(written, reason, num_prompt, num_new)
 
     def _before_stop(self, row: "_Row", kept: Sequence[int]) -> tuple[str, int]:
-        """The text before the stop that is complete first, and the number of tokens
-        that complete it; one of them is in the text of `kept`."""
+        """The text before the stop that is complete first, and a number of tokens.
+
+        These complete it; one of them is in the text of `kept`.
+        """
 
         def written(count: int) -> str:
             return decode_after(self._vocabulary, row.token, kept[:count])

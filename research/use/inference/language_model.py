@@ -82,8 +82,9 @@ class LanguageModel:
 
     @functools.cached_property
     def word_vectors(self) -> WordVectors:
-        """The words of the vocabulary and their vectors, the most frequent first; of
-        pairs (GloVe) those that meet the most others.
+        """The words of the vocabulary and their vectors, the most frequent first.
+
+        Of pairs (GloVe) those that meet the most others.
 
         Words that the vocabulary lacks have vectors, too, if the network makes them of
         n-grams (`model.buckets`).
@@ -256,8 +257,7 @@ class LanguageModel:
         return lambda params, arrays: with_constants(params, constants, arrays)
 
     def _with_specials(self, text: str, length: int) -> tuple[list[int], bool]:
-        """At most `length` ids of a text and its special tokens, and whether the text
-        is cut."""
+        """At most `length` ids of a text and its specials, and whether it is cut."""
         vocabulary, (before, after, *_) = self.run.vocabulary, self.specials
         room = length - len(before) - len(after)
         token = vocabulary.encode(text)[0]
@@ -287,8 +287,9 @@ class LanguageModel:
         return arrays | {"weight": np.broadcast_to(weight, shape).astype(np.float32)}
 
     def fill(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[Filled]]]:
-        """What a masked model puts in the place of each mask: by text, by mask, the
-        `top_k` most probable tokens, best first.
+        """What a masked model puts in the place of each mask.
+
+        By text and by mask these are the `top_k` most probable tokens, best first.
 
         Masks are spelled as the vocabulary's mask token, or as [MASK] or <mask>. They
         are predicted independently of each other. Of ELECTRA the generator fills.

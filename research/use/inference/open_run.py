@@ -294,8 +294,11 @@ def _folder_specials(
 
 
 def _task_format(model: restore.Model) -> str:
-    """The rows of a task: XLNet's, BART's, those of decoders, RoBERTa's, whose
-    tokenizers put two separators between a pair, or BERT's."""
+    """The rows of a task.
+
+    They are those of XLNet, of BART, of decoders, of RoBERTa, whose tokenizers put two
+    separators between a pair, or of BERT.
+    """
     if model.family.model_type in ("xlnet", "bart"):
         return model.family.model_type
     if model.family.patterns == ("causal",):
@@ -391,8 +394,11 @@ def _resize(vocab: VocabInfo, rows: int) -> VocabInfo:
 def _with_config_ends(
     vocab: VocabInfo, config: Mapping[str, Any], is_control: Sequence[bool]
 ) -> VocabInfo:
-    """The vocabulary of a causal model, whose bos and eos, where they have none of the
-    spellings that are known, are those of config.json; eos alone is both (GPT-2)."""
+    """The vocabulary of a causal model with bos and eos of config.json.
+
+    They are used where it has none of the spellings that are known; eos alone is both
+    (GPT-2).
+    """
     special, ends = vocab.is_special.copy(), dict[str, Any]()
     for name in ("bos_id", "eos_id"):
         given = config.get(name.replace("_", "_token_"))

@@ -38,8 +38,11 @@ def embed_function(
 
 
 def embedder(model: LanguageModel) -> tuple[Encode, Encode]:
-    """Two functions of texts to vectors [n, D] of length 1: one that reads many texts
-    at once, and one that reads them one by one, whose shapes are all compiled here."""
+    """Two functions of texts to vectors [n, D] of length 1.
+
+    One reads many texts at once; the other reads them one by one, and its shapes are
+    all compiled here.
+    """
 
     def encode(texts: Sequence[str]) -> np.ndarray:
         return model.encode(texts, normalize=True)
@@ -55,8 +58,11 @@ def embedder(model: LanguageModel) -> tuple[Encode, Encode]:
 def span_function(
     reader: SpanReader,
 ) -> Callable[[Sequence[QuestionInContext]], list[list[dict[str, Any]]]]:
-    """Questions about contexts -> Hugging Face's question-answering results: the best
-    span, with its probability beside no answer."""
+    """A function of questions about contexts to question-answering results.
+
+    The results are Hugging Face's: the best span, with its probability beside no
+    answer.
+    """
 
     def read(asked: Sequence[QuestionInContext]) -> list[list[dict[str, Any]]]:
         spans = reader.read([(each.question, [each.context]) for each in asked])

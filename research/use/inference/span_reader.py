@@ -71,8 +71,9 @@ class SpanReader:
         return width - self._objective.num_specials(2)
 
     def read(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[Span]]:
-        """Of each question, the best span of each of its passages that has any, by
-        margin, best first.
+        """Of each question, the best span of each of its passages that has any.
+
+        They are by margin, best first.
 
         A question's answers do not depend on the others.
 

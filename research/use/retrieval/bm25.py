@@ -17,10 +17,11 @@ K1, B = 1.5, 0.75
 
 
 class BM25:
-    """Lucene's variant (Robertson and Zaragoza 2009, section 3; Kamphuis et al. 2020,
-    table 1), by bm25s: a term that is in n of N texts counts
-    log(1 + (N - n + .5) / (n + .5)), times
-    f / (f + K1 (1 - B + B length / mean length)) where it occurs f times.
+    """Lucene's BM25 (Robertson and Zaragoza 2009; Kamphuis et al. 2020).
+
+    See section 3 of the former and table 1 of the latter; it is computed by bm25s. A
+    term that is in n of N texts counts log(1 + (N - n + .5) / (n + .5)), times f / (f +
+    K1 (1 - B + B length / mean length)) where it occurs f times.
 
     Raises:
       UserError: bm25s is not installed.

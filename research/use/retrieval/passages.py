@@ -64,8 +64,11 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def terms(text: str) -> list[str]:
-    """What a text is found by: its words in lower case; of Chinese and Japanese, which
-    have no spaces, each character and each two neighbours."""
+    """What a text is found by.
+
+    These are its words in lower case; of Chinese and Japanese, which have no spaces,
+    each character and each two neighbours.
+    """
     found = []
     for run in _RUN.finditer(unicodedata.normalize("NFKC", text).lower()):
         word = run[0]

@@ -17,9 +17,11 @@ from research.program.step import weighted_loss
 def make_gradients(
     program: Program, with_inputs: Callable[[Any, Any], Any]
 ) -> Callable[[Any, Any, int], Iterator[Any]]:
-    """A function that is compiled once: parameters, inputs, number of batches of the
-    training text, from its first on -> for each batch the gradient of the loss that
-    evaluations have, of which the network alone is part, by the inputs.
+    """A function that is compiled once, of gradients of the evaluations' loss.
+
+    Parameters, inputs, number of batches of the training text, from its first on -> for
+    each batch the gradient of the loss that evaluations have, of which the network
+    alone is part, by the inputs.
 
     Args:
       with_inputs: parameters, inputs of the network -> the parameters with these.

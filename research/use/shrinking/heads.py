@@ -47,8 +47,9 @@ def check_heads(network: networks.Network, params: Any) -> None:
 def make_importance(
     program: Program, definition: str, batches: int
 ) -> Callable[[Any], np.ndarray]:
-    """A function of the parameters: [N, H], of length 1 in each layer, by the training
-    text.
+    """A function of the parameters to the importance [N, H] of heads.
+
+    It has length 1 in each layer, and is by the training text.
 
     Args:
       definition: of DEFINITIONS.

@@ -192,8 +192,9 @@ RECIPES: Mapping[str, Callable[[Program, Any, Request], Shrunk]] = {
 
 
 def fit(program: Program, params: Any, request: Request) -> Any:
-    """The parameters with those that the smaller network alone has: ranges of inputs,
-    which are measured if it reads them.
+    """The parameters with those that the smaller network alone has.
+
+    These are ranges of inputs, which are measured if it reads them.
 
     Args:
       program: of the smaller network.

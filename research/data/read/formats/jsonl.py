@@ -11,8 +11,10 @@ from research.data.read.formats.parsing.rows import no_column, row_documents, ro
 
 @dataclass(frozen=True)
 class Format(FileFormat):
-    """data.fields are keys, of which a list has a part in each item, and data.label is
-    one. Without `fields` a line has a string `text`, and may have a `label`.
+    """data.fields are keys, of which a list has a part in each item.
+
+    data.label is a key, too. Without `fields` a line has a string `text`, and may have
+    a `label`.
     """
 
     suffixes = (".jsonl",)

@@ -19,10 +19,11 @@ MIN_LINES = 20
 
 @dataclass(frozen=True)
 class Format(FileFormat):
-    """data.fields has no meaning. data.label is `prefix`, the text before the first
-    white space (TREC: DESC:manner How did ...), `coarse_prefix`, that before its first
-    colon (DESC), or the part of a file's path that is the label of its lines
-    (`FILE_LABELS`); without it they have none.
+    """data.fields has no meaning; data.label says where a line's label is.
+
+    It is `prefix`, the text before the first white space (TREC: DESC:manner How did
+    ...), `coarse_prefix`, that before its first colon (DESC), or the part of a file's
+    path that is the label of its lines (`FILE_LABELS`); without it they have none.
     """
 
     suffixes = ()

@@ -18,10 +18,11 @@ LINK = "link"
 
 @dataclass(frozen=True)
 class Format(FileFormat):
-    """A line is a JSON object with a string `text`, perhaps a `label`, and `links`, a
-    list of [begin, end, number]: the characters of a mention, and the number of its
-    name in the table of names. data.fields has no meaning; data.label is the key of the
-    label.
+    """A line is a JSON object with a text, its links, and perhaps a label.
+
+    `text` is a string, and `links` a list of [begin, end, number]: the characters of a
+    mention, and the number of its name in the table of names. data.fields has no
+    meaning; data.label is the key of the label.
     """
 
     suffixes = (".linked",)

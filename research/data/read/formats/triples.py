@@ -11,8 +11,9 @@ from research.data.read.triples import parse_triples, spell, spell_relation
 
 @dataclass(frozen=True)
 class Format(FileFormat):
-    """A document is a triple, of three words: white space in a name becomes "_",
-    and a relation is in angle brackets.
+    """A document is a triple, of three words.
+
+    White space in a name becomes "_", and a relation is in angle brackets.
 
     Other files than .triples and .spo need data.format=triples; those of OpenKE, which
     begin with the number of triples, are read as well. Such a text needs

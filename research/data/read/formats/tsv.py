@@ -12,6 +12,7 @@ from research.data.read.formats.parsing.rows import row_documents, with_header
 @dataclass(frozen=True)
 class Format(FileFormat):
     """data.fields and data.label are columns, by name or, without a header, by number.
+
     Without `fields` it is parallel text: both columns are paragraphs of a document.
     """
 

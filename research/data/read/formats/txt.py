@@ -13,8 +13,10 @@ MAX_DOCUMENT_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Format(FileFormat):
-    """Texts; data.fields has no meaning. data.label is the part of a file's path that
-    is the label of its texts (`FILE_LABELS`); without it they have none.
+    """Texts, whose labels may be a part of their file's path.
+
+    data.fields has no meaning. data.label is the part of a file's path that is the
+    label of its texts (`FILE_LABELS`); without it they have none.
     """
 
     suffixes = (".txt",)

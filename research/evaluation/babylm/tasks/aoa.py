@@ -33,7 +33,8 @@ class Task:
     def evaluate(self, judge: Judge, data: Path, folder: Path, rules: Rules) -> Result:
         """Writes the surprisals of one checkpoint; its value is their mean.
 
-        A text is the context and the word, which is scored."""
+        A text is the context and the word, which is scored.
+        """
         contexts = read_contexts(data / "cdi_childes.json")
         asked = [
             (word, number, context)

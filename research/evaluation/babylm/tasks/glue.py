@@ -7,8 +7,10 @@ from research.evaluation.babylm.rules import RULES
 
 
 class Finetuning(NamedTuple):
-    """How a task's rows are read and trained on (finetune/dataset.py,
-    scripts/eval_finetuning.sh)."""
+    """How a task's rows are read and trained on.
+
+    See finetune/dataset.py and scripts/eval_finetuning.sh.
+    """
 
     first: str  # the first text, a format of the row's fields
     second: str

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 
 
 def warm(log_p_RV: jax.Array, temperature: Any) -> jax.Array:
-    """Log p divided by a temperature, up to a constant of each row: the best is 0, also
-    where the others are too far below it for float32."""
+    """Log p divided by a temperature, up to a constant of each row.
+
+    The best is 0, also where the others are too far below it for float32.
+    """
     below_RV = log_p_RV - jnp.max(log_p_RV, axis=-1, keepdims=True)
     return jnp.where(below_RV < 0, below_RV / temperature, 0.0)
 

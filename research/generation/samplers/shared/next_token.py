@@ -91,8 +91,10 @@ def end_ids(sampler: "LeftToRight", vocab: VocabInfo) -> tuple[int, ...]:
 def _penalized(
     sampler: "LeftToRight", vocab: VocabInfo, score_RV: jax.Array, history: History
 ) -> jax.Array:
-    """Scores [R, V] with the repetition penalty of the history's tokens: of ordinary
-    ones, with beam_rule huggingface of all."""
+    """Scores [R, V] with the repetition penalty of the history's tokens.
+
+    It is of ordinary tokens, with beam_rule huggingface of all.
+    """
     row = jnp.arange(len(history.token))[:, None]
     seen_RV = jnp.zeros(score_RV.shape, bool)
     seen_RV = seen_RV.at[row, history.token].max(history.is_read)

@@ -67,12 +67,15 @@ class Kernel(abc.ABC):
 
 @functools.cache
 def all_kernels() -> tuple[Kernel, ...]:
+    """The kernels of all modules of this folder, by name."""
     return tuple(FOLDER.part_class(name, "kernel")() for name in FOLDER.names())
 
 
 def names(platform: str = "") -> tuple[str, ...]:
-    """The values of `model.attention`: all, or "dense" and those that a platform has a
-    kernel of its own for."""
+    """The values of `model.attention`.
+
+    They are all, or "dense" and those that a platform has a kernel of its own for.
+    """
     has = (k for k in all_kernels() if not platform or platform in k.platforms)
     return tuple(sorted({"dense", *(kernel.attention for kernel in has)}))
 

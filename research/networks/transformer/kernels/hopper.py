@@ -13,8 +13,10 @@ HOPPER = "9."
 
 @dataclass(frozen=True)
 class Kernel(kernels.Kernel):
-    """Has no relative terms: the gradient of a tile of them does not fit into the
-    registers of a warpgroup."""
+    """Has no relative terms.
+
+    The gradient of a tile of them does not fit into the registers of a warpgroup.
+    """
 
     attention = "interval"
     platforms = ("gpu",)
@@ -22,8 +24,10 @@ class Kernel(kernels.Kernel):
     preference = 2
 
     def is_usable(self, inputs, head_width, dtype):
-        """What it needs is there, and so is the GPU, and no other, since it has not run
-        on several."""
+        """What it needs is there, and one GPU, of its kind.
+
+        There is no other, since it has not run on several.
+        """
         mesh = jax.sharding.get_abstract_mesh()
         return (
             (mesh.empty or mesh.size == 1)

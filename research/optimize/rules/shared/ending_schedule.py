@@ -30,6 +30,8 @@ class EndingSchedule:
         return lambda count: fall(jnp.maximum(count - stable_steps, 0))
 
     def fall(self, peak: float, steps: int) -> optax.Schedule:
-        """The rate by step, from the peak at step 0 to final_fraction of it at `steps`
-        and after."""
+        """The rate by step, from the peak at step 0.
+
+        It is final_fraction of the peak at `steps` and after.
+        """
         raise NotImplementedError
