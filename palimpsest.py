@@ -116,6 +116,13 @@ def _first_line(tree: ast.Module) -> str:
 def main() -> None:
     """Runs the command of the first argument."""
     arguments = sys.argv[1:]
+    clone = Path("palimpsest.py")
+    if clone.is_file() and not clone.samefile(__file__):
+        print(
+            f"palimpsest runs the installed copy in {Path(__file__).parent}, not the "
+            "clone in this folder; to run the clone: pip install -e .",
+            file=sys.stderr,
+        )
     try:
         if not arguments or arguments[0] in ("-h", "--help", "help"):
             print(f"{__doc__}\n{_listed_by_group(commands())}")

@@ -1,12 +1,14 @@
 """What all commands share: flags, exit codes and one-line error messages."""
 
 import argparse
+import contextlib
 import errno
 import io
 import logging
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from launch import signals
@@ -91,11 +93,42 @@ def fraction(text: str, *, zero: bool = True) -> float:
 
 
 def path(text: str) -> str:
-    """The type of a flag that is a path, see `user_path`; hf:DIR stays."""
+    """The type of a flag that is a path, see `user_path`."""
+    if is_model(text):
+        raise argparse.ArgumentTypeError(
+            f"{text} is a model in Hugging Face's layout, not a file or folder; "
+            f"a run may start from the model: --config.train.init_from={text}"
+        )
+    return path_or_model(text)
+
+
+def path_or_model(text: str) -> str:
+    """The type of a flag that is a path, or hf:DIR, which stays."""
     try:
         return user_path(text)
     except UserError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def is_model(text: str) -> bool:
+    """Whether it is hf:DIR; hf:// is a bucket."""
+    return text.startswith("hf:") and not text.startswith("hf://")
+
+
+@contextlib.contextmanager
+def keys_as_flags(flags: Mapping[str, str]) -> Iterator[None]:
+    """Names the flag where an error names the config key that the flag stands for.
+
+    Args:
+      flags: config key -> flag.
+    """
+    try:
+        yield
+    except UserError as error:
+        text = str(error)
+        for key, flag in flags.items():
+            text = re.sub(rf"(?<![\w.-]){re.escape(key)}\b", flag, text)
+        raise UserError(text) from error
 
 
 class Parser(argparse.ArgumentParser):
@@ -113,9 +146,16 @@ class Parser(argparse.ArgumentParser):
         )
         self._takes_overrides = overrides
 
-    def add_path(self, *names: str, **options: Any) -> argparse.Action:
-        """Adds a flag, or a positional argument, that is a path or hf:DIR."""
-        return self.add_argument(*names, type=path, **options)
+    def add_path(
+        self, *names: str, models: bool = False, **options: Any
+    ) -> argparse.Action:
+        """Adds a flag, or a positional argument, that is a path.
+
+        Args:
+          models: it may be hf:DIR, too.
+        """
+        kind = path_or_model if models else path
+        return self.add_argument(*names, type=kind, **options)
 
     def parse_args(self, args=None, namespace=None):
         arguments = list(sys.argv[1:] if args is None else args)

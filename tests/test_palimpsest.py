@@ -44,6 +44,17 @@ def test_a_mistake_is_one_line(arguments, monkeypatch, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("is_other", [True, False])
+def test_a_clone_that_does_not_run_is_named(is_other, monkeypatch, capsys, tmp_path):
+    """Else an objective that was added to it is unknown, and nobody says why."""
+    if is_other:
+        (tmp_path / "palimpsest.py").touch()
+    monkeypatch.chdir(tmp_path if is_other else ROOT)
+    assert run(monkeypatch, "version") == 0
+    line = f"palimpsest runs the installed copy in {ROOT}, not the clone in this folder"
+    assert (line in capsys.readouterr().err) == is_other
+
+
 def test_a_reader_that_ends_early_is_no_error():
     command = f"{sys.executable} -m palimpsest experiments | head -n 1"
     given = {"shell": True, "cwd": ROOT, "capture_output": True, "text": True}

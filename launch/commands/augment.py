@@ -38,7 +38,8 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(
             f"--to={to} does not end in {file_suffixes(texts)[0]}, as --texts does"
         )
-    table = whole_rows.read_whole_rows(texts, fields)
+    with cli.keys_as_flags({"data.fields": "--fields"}):
+        table = whole_rows.read_whole_rows(texts, fields)
     words, vectors = read_vectors(Path(args.vectors))
 
     from research.evaluation.word_vectors import WordVectors
@@ -94,7 +95,9 @@ def run(args: argparse.Namespace) -> None:
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
     add = parser.add_argument
-    parser.add_path("--workdir", required=True, help="folder of a run, or hf:DIR")
+    parser.add_path(
+        "--workdir", required=True, models=True, help="folder of a run, or hf:DIR"
+    )
     parser.add_path(
         "--vectors",
         required=True,

@@ -65,7 +65,7 @@ def _sources(workdir: str) -> list[str]:
 
 def parser() -> Parser:
     parser = Parser(__doc__, overrides=False)
-    parser.add_path("--workdir", required=True, help="of a run, or hf:DIR")
+    parser.add_path("--workdir", required=True, models=True, help="of a run, or hf:DIR")
     parser.add_path("--data", required=True, help="folder of the evaluation data")
     parser.add_path("--to", required=True, help="folder of results")
     parser.add_argument(

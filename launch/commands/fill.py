@@ -49,7 +49,9 @@ def run(args: argparse.Namespace) -> None:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_path("--workdir", required=True, help="folder of the run, or hf:DIR")
+    parser.add_path(
+        "--workdir", required=True, models=True, help="folder of the run, or hf:DIR"
+    )
     parser.add_path("--texts", required=True, help="file, a text on each line")
     parser.add_path("--to", default="", help=".jsonl that is written; else printed")
     parser.add_argument(

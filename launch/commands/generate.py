@@ -131,7 +131,9 @@ def _open(args: argparse.Namespace) -> tuple[Any, Mapping[str, Any]]:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__)
-    parser.add_path("--workdir", required=True, help="folder of the run, or hf:DIR")
+    parser.add_path(
+        "--workdir", required=True, models=True, help="folder of the run, or hf:DIR"
+    )
     parser.add_argument(
         "--step", type=cli.whole(0), default=0, help="of the checkpoint"
     )

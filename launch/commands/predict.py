@@ -22,6 +22,8 @@ from typing import Any
 
 from launch import cli
 
+FLAGS = {"data.test": "--data", "data.fields": "--fields", "data.label": "--label"}
+
 
 def run(args: argparse.Namespace) -> None:
     from research.contract.errors import UserError
@@ -48,7 +50,8 @@ def run(args: argparse.Namespace) -> None:
 
         items = predictor.predict(read_texts(Path(args.data), "--data"))
     else:
-        items = predictor.predict_file(args.data, args.fields, args.label)
+        with cli.keys_as_flags(FLAGS):
+            items = predictor.predict_file(args.data, args.fields, args.label)
     if args.parts and not args.to:
         print("\n".join(_table(predictor.kind, items[0])))
         return
@@ -75,7 +78,9 @@ def _table(kind: str, item: Any) -> list[str]:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_path("--workdir", required=True, help="folder of the run, or hf:DIR")
+    parser.add_path(
+        "--workdir", required=True, models=True, help="folder of the run, or hf:DIR"
+    )
     parser.add_argument("parts", nargs="*", help="the parts of one example")
     parser.add_path("--data", default="", help="file of examples")
     parser.add_argument("--fields", default="", help="columns of --data, as in a,b")

@@ -83,7 +83,8 @@ def make_functions(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, 
     from research.use.retrieval.passages import cut_document
     from research.use.retrieval.search import make_index
 
-    documents = read_documents(args.documents)
+    with cli.keys_as_flags({"data.corpus": "--documents"}):
+        documents = read_documents(args.documents)
     functions: dict[str, Any] = {}
     encode, encode_one, reader = None, None, None
     if args.encoder:
@@ -148,11 +149,16 @@ def parser() -> cli.Parser:
         required=True,
         help="folder of .txt and .md, or a corpus",
     )
-    parser.add_path("--reader", default="", help="run, or hf:DIR, that reads spans")
-    parser.add_path("--encoder", default="", help="run, or hf:DIR, for vectors")
+    parser.add_path(
+        "--reader", default="", models=True, help="run, or hf:DIR, that reads spans"
+    )
+    parser.add_path(
+        "--encoder", default="", models=True, help="run, or hf:DIR, for vectors"
+    )
     parser.add_path(
         "--generator",
         default="",
+        models=True,
         help="run, or hf:DIR, that continues prompts",
     )
     parser.add_argument(

@@ -305,7 +305,9 @@ def parser() -> cli.Parser:
     from research.use.shrinking.recipes import RECIPES
 
     parser = cli.Parser(__doc__)
-    parser.add_path("--workdir", required=True, help="folder of a run, or hf:DIR")
+    parser.add_path(
+        "--workdir", required=True, models=True, help="folder of a run, or hf:DIR"
+    )
     parser.add_argument("--recipe", required=True, choices=RECIPES)
     parser.add_path("--to", required=True, help="a new folder")
     add = parser.add_argument

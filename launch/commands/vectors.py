@@ -68,7 +68,7 @@ def parser() -> Parser:
     from research.files.vector_files import FORMATS
 
     parser = Parser(__doc__, overrides=False)
-    parser.add_path("--workdir", default="", help="folder of a run")
+    parser.add_path("--workdir", default="", models=True, help="run, or hf:DIR")
     parser.add_path("--from", dest="source", default="", help="file of vectors")
     parser.add_path("--to", default="", help="file that is written")
     parser.add_argument("--format", default="", choices=("", *FORMATS))

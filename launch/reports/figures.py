@@ -219,7 +219,8 @@ def image_bytes(figure: Any, form: str) -> bytes:
     """A figure as a file; the bytes of "svg" and "pdf" are deterministic."""
     out = io.BytesIO()
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    figure.savefig(out, format=form, metadata=dates.get(form, {}), dpi=150)
+    with pyplot.rc_context(STYLE):
+        figure.savefig(out, format=form, metadata=dates.get(form, {}), dpi=150)
     pyplot.close(figure)
     return out.getvalue()
 

@@ -73,5 +73,5 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UserError:
     elif len(known) > MAX_NAMES:
         hint = f"none of {len(known):,} known ones is near it"
     else:
-        hint = "known: " + ", ".join(known)
+        hint = "known: " + (", ".join(known) or "none")
     return UserError(f"unknown {what} {name!r}; {hint}")

@@ -58,6 +58,11 @@ class Folder:
           UserError: there is no such part.
         """
         modules = self.modules()
+        if not modules:
+            raise UserError(
+                f"{key}: the program's folder {self.package.replace('.', '/')} is gone "
+                "or empty; was it deleted while this ran? Install it again"
+            )
         if name not in modules:
             raise unknown(key, name, [*modules, *self.more])
         return getattr(importlib.import_module(modules[name]), self.class_name)

@@ -138,7 +138,8 @@ def _replace(path: epath.PathLike, parts: Iterable[bytes]) -> None:
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):  # names the file, and not the one beside it
+        is_own = isinstance(error, OSError) and error.filename in (None, f"{temporary}")
+        if is_own and error.errno:  # names the file, and not the one beside it
             error.filename = os.fspath(path)
         raise
     finally:

@@ -291,5 +291,6 @@ def _name_path_in_errors(path: epath.Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        error.filename = error.filename or str(path)
+        if error.errno:
+            error.filename = error.filename or str(path)
         raise

@@ -125,6 +125,16 @@ def test_an_error_names_the_file_and_not_the_one_beside_it(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
+def test_an_error_without_a_number_keeps_its_words(tmp_path):
+    def parts():
+        yield b"a"
+        raise OSError("not of a system")
+
+    with pytest.raises(UserError, match=r"written \(not of a system\)$"):
+        write_output(tmp_path / "report.md", parts(), "--to")
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "to") as unfinished:
         (unfinished / "config.json").write_text("{}")

@@ -1,11 +1,13 @@
 """Flags, overrides and exit codes; an error that a user can mend is one line."""
 
+import argparse
 import importlib
 import pkgutil
 
 import pytest
 
 import launch.commands
+from launch import cli
 from launch.backends import resources, submit
 from launch.cli import Parser, main, whole
 from research.contract.errors import UserError
@@ -112,6 +114,35 @@ def test_each_path_of_a_command_may_begin_with_a_tilde(module):
         is_text = action.type is None and action.nargs != 0 and not action.choices
         is_field = "." in action.dest or action.dest in DECLARED
         assert not is_text or is_field or action.dest in WORDS, action.dest
+
+
+@pytest.mark.parametrize("module", commands())
+def test_a_path_is_a_model_where_the_help_says_so(module):
+    for action in module.parser()._actions:
+        if action.type in (cli.path, cli.path_or_model):
+            is_model = "hf:DIR" in action.help
+            assert (action.type is cli.path_or_model) == is_model, action.dest
+    with pytest.raises(
+        argparse.ArgumentTypeError, match="layout, not a file or folder; a run may"
+    ):
+        cli.path("hf:DIR")
+    assert cli.path("hf://models/x") == "hf://models/x"  # a bucket
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("data.fields=a,b", "--fields=a,b"),
+        ("set model.data.fields", "set model.data.fields"),
+        ("data.fields_of", "data.fields_of"),
+        ("of data.fields: no", "of --fields: no"),
+    ],
+)
+def test_an_error_names_the_flag_that_stands_for_a_key(text, expected):
+    flags = cli.keys_as_flags({"data.fields": "--fields"})
+    with pytest.raises(UserError) as error, flags:
+        raise UserError(text)
+    assert str(error.value) == expected
 
 
 def test_a_misspelt_flag_is_told_before_the_one_that_is_missing():

@@ -42,6 +42,9 @@ NO_GOLD = ("-", "-1")
 """Labels by which data sets say that there is none: SNLI's files, where annotators do
 not agree, and copies of data sets at Hugging Face, also of whole test splits."""
 
+MAX_NUMBER = 1e18
+"""The largest absolute value of a label that is a number."""
+
 
 class Labels(NamedTuple):
     """The labels of a run's text."""
@@ -72,8 +75,8 @@ def known_labels(
 
     Raises:
       UserError: the training text has no such labels, a label is not of this type,
-        some labels of choices are numbers and others letters, or the training text has
-        none of those of the separate files.
+        some labels of choices are numbers and others letters, all words have one tag,
+        or the training text has none of those of the separate files.
     """
     known, found = (
         {name for index in indices for name in index.stream.label_names}
@@ -88,6 +91,11 @@ def known_labels(
             where = _first_with(name, evaluated, split)
             labels = name.replace(LABEL_SEPARATOR, ", ")
             raise UserError(f"{where}label {labels!r} {wrong}")
+    if label_type == "tags" and len(known | found) == 1:
+        raise UserError(
+            f"data.label: all words have the tag {min(known)!r}, but a tagger needs "
+            "two tags or more; data.label names their column"
+        )
     if label_type == "choice":
         choice_names(known | found)
     elif split and label_type != "number":
@@ -284,6 +292,8 @@ def _what_is_wrong(name: str, label_type: str) -> str:
     """Why a label is not of this type; "" if it is."""
     if label_type == "number" and not _is_number(name):
         return "is not a number"
+    if label_type == "number" and abs(float(name)) > MAX_NUMBER:
+        return f"is beyond {MAX_NUMBER:g}, and float32 does not hold its square"
     if label_type == "choice" and label_key(name) not in {*chain(*CHOICE_NAMES)}:
         return "is not the number of a choice, counted from 0, nor its letter"
     if label_type == "answer" and name not in (ANSWERABLE, UNANSWERABLE):

@@ -10,6 +10,7 @@ from research.contract.errors import UserError
 from research.contract.notices import report
 from research.data.documents import single_labels
 from research.data.read.corpus import split_of
+from research.data.source.labels import known_labels
 from tests.testing import fake_tfds, small_data, toy_objectives
 
 
@@ -215,6 +216,21 @@ def test_labels_that_say_there_is_none(
     dropped = len(train.split()) - sum(map(known.split().count, train.split()))
     line = f"{9 * dropped} of {9 * len(train.split())} rows of training text have no"
     assert (line in error) == bool(dropped)
+
+
+@pytest.mark.parametrize(
+    ("label_type", "names", "words"),
+    [
+        ("tags", ["O"], "all words have the tag 'O', but a tagger needs two"),
+        ("number", ["0.5", "1e39"], "'1e39' is beyond 1e\\+18, and float32 does not"),
+        ("number", ["0.5", "nan"], "'nan' is not a number"),
+    ],
+)
+def test_labels_that_nothing_is_learnt_of_are_refused(label_type, names, words):
+    stream = SimpleNamespace(label_names=names, arrays={"tags": ()})
+    index = SimpleNamespace(stream=stream, label=np.arange(len(names)))
+    with pytest.raises(UserError, match=words):
+        known_labels(label_type, [index], [index], [], "", "label")
 
 
 def test_a_file_is_divided_by_fractions(folder):

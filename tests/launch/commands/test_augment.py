@@ -136,7 +136,7 @@ def test_a_model_without_a_readout_is_refused(folder, capsys):
     source = copy_with_vocabulary("bert-tags", folder)
     assert augment(folder, source) == MISTAKE
     error = capsys.readouterr().err
-    assert "the model has no readout: it lacks" in error and error.count("\n") == 1
+    assert "does not predict masked tokens" in error and error.count("\n") == 1
     assert not (folder / "new.tsv").exists()
 
 
