@@ -168,6 +168,19 @@ def damage(path, how):
         path.write_bytes(content[:middle] + flipped + content[middle + 1 :])
 
 
+def test_the_best_and_the_named_steps_are_kept_however_old_they_are(workdir):
+    """And the best is restored, unless it is damaged."""
+    with open_checkpoints(workdir, keep=1) as checkpoints:
+        checkpoints.best, checkpoints.kept_steps = 1, {2}
+        checkpoints.save(4, make_state(4), FACTS)
+        best = checkpoints.restore_best(abstract(make_state(0)))
+        assert list(finished_steps(checkpoints.folder)) == [4, 2, 1]
+        assert_equal(best, make_state(1))
+        damage(checkpoints.folder / "1" / "params" / "manifest.ocdbt", "flipped")
+        with pytest.raises(UserError, match="1, the best checkpoint, is damaged: "):
+            checkpoints.restore_best(abstract(make_state(0)))
+
+
 @pytest.mark.parametrize("how", ["missing", "truncated", "flipped"])
 def test_damage_to_any_file_is_found_and_named(workdir, how):
     intact = workdir / "checkpoints" / "3"

@@ -4,7 +4,8 @@ A new kind has a case in CASES.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,16 +91,20 @@ def one_hot(index, size):
     return (np.arange(size) == np.asarray(index)[..., None]).astype(np.float32)
 
 
+def _right(prediction, gold):
+    return float(prediction == gold)
+
+
 class Case(NamedTuple):
     """A task whose objective makes predictions of a kind."""
 
     objective: str
-    fields: dict[str, Any]
-    file: str
     keys: dict[str, str]
     oracle: Callable  # (batch, vocab) -> right arrays
     draw: Callable  # (rng, n) -> n random predictions
-    score: Callable  # (prediction, gold) of a random item
+    fields: Mapping[str, Any] = MappingProxyType({})  # of the objective
+    file: str = "rows.jsonl"
+    score: Callable = _right  # (prediction, gold) of a random item
     best: float = 1.0  # the score of a right item
     gold: Any = None  # what is right, if all items have the same
 
@@ -134,94 +139,77 @@ def _texts(rng, count):
     return [" ".join(rng.choice(WORDS, rng.integers(1, 7))) for _ in range(count)]
 
 
-def _right(prediction, gold):
-    return float(prediction == gold)
-
-
 def _classes(batch, vocab):
     return {"logits": one_hot(batch["label"], 3)}
 
 
+def _bits(batch, vocab):
+    return {"logits": (batch["label"][:, None] >> np.arange(2) & 1) - 0.5}
+
+
+def _labels(rng, count):
+    return rng.choice(LABELS, count).tolist()
+
+
+def _sets(rng, count):
+    return [[x for x in LABELS if rng.random() < 0.5] for _ in range(count)]
+
+
+def _sequences(rng, count):
+    return [rng.choice(TAGS, 6).tolist() for _ in range(count)]
+
+
 PAIR = {"fields": "one,two", "label": "class"}
+GRAPH = {"format": "triples", "lexicon": "{folder}/graph.triples", "separator": "none"}
+GRAPH |= {"vocabulary": "words", "vocabulary_size": 9 + 2 + 5, "sentinels": 0}
 CASES = {
-    "class": Case(
-        "sequence_classification",
-        {},
-        "rows.jsonl",
-        PAIR,
-        _classes,
-        lambda rng, n: rng.choice(LABELS, n).tolist(),
-        _right,
-    ),
+    "class": Case("sequence_classification", PAIR, _classes, _labels),
     "number": Case(
         "sequence_classification",
-        {"task": "regression"},
-        "rows.jsonl",
         PAIR | {"label": "number"},
         lambda batch, vocab: {"logits": batch["label"][:, None]},
         lambda rng, n: rng.normal(size=n).tolist(),
-        _right,
+        {"task": "regression"},
         best=0.0,
     ),
     "set": Case(
         "sequence_classification",
-        {"task": "multi"},
-        "rows.jsonl",
         PAIR | {"label": "set"},
-        lambda batch, vocab: {
-            "logits": (batch["label"][:, None] >> np.arange(2) & 1) - 0.5
-        },
-        lambda rng, n: [[x for x in LABELS if rng.random() < 0.5] for _ in range(n)],
-        _right,
+        _bits,
+        _sets,
+        {"task": "multi"},
     ),
     "choice": Case(
         "multiple_choice",
-        {"choices": 3},
-        "rows.jsonl",
         {"fields": "one,options", "label": "gold"},
         _classes,
-        lambda rng, n: rng.choice(LABELS, n).tolist(),
-        _right,
+        _labels,
+        {"choices": 3},
     ),
-    "tags": Case(
-        "token_classification",
-        {},
-        "words.conll",
-        {},
-        _tags,
-        lambda rng, n: [rng.choice(TAGS, 6).tolist() for _ in range(n)],
-        _right,
-    ),
+    "tags": Case("token_classification", {}, _tags, _sequences, file="words.conll"),
     "span": Case(
         "question_answering",
-        {"stride": 8},
-        "questions.json",
         {},
         _span,
         _texts,
+        {"stride": 8},
+        "questions.json",
         squad.f1,
     ),
     "ranks": Case(
         "transe",
-        {},
-        "graph.triples",
-        {
-            **{"format": "triples", "lexicon": "{folder}/graph.triples"},
-            **{"vocabulary": "words", "separator": "none"},
-            **{"vocabulary_size": 9 + 2 + 5, "sentinels": 0},
-        },
+        GRAPH,
         lambda batch, vocab: {"ranks": np.ones((len(batch["token"]), 2))},
         lambda rng, n: rng.integers(1, 30, (n, 2)).tolist(),
-        lambda ranks, gold: float(np.mean([1 / rank for rank in ranks])),
+        file="graph.triples",
+        score=lambda ranks, gold: float(np.mean([1 / rank for rank in ranks])),
         gold=[1.0, 1.0],
     ),
     "text": Case(
         "sequence_to_sequence",
-        {"target_length": 96},
-        "rows.jsonl",
         {"fields": "one,two"},
         _written,
         _texts,
-        _right,
+        {"target_length": 96},
     ),
 }

@@ -81,11 +81,6 @@ def test_tokens_of_a_vocabulary_file_are_those_of_the_runs_copy(trial, tmp_path,
             BITS_PER_BYTE.value(one)
 
 
-@pytest.mark.parametrize("column", [WORD_PERPLEXITY, BITS_PER_BYTE, MASKED_PERPLEXITY])
-def test_a_run_without_the_loss_has_no_number(trial, column):
-    assert column.value(trial({}, {"data.vocabulary": "unigram"})) is None
-
-
 def test_the_perplexity_of_masked_tokens_is_that_of_their_loss(trial):
     one = trial({"valid/mlm": 2.0}, {})
     assert MASKED_PERPLEXITY.value(one) == pytest.approx(math.exp(2.0))
