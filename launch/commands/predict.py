@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
         with cli.keys_as_flags(FLAGS):
             items = predictor.predict_file(args.data, args.fields, args.label)
     if args.parts and not args.to:
-        print("\n".join(_table(predictor.kind, items[0])))
+        print("\n".join(_table(items[0])))
         return
     content = "".join(f"{line(item)}\n" for item in items)
     if not args.to:
@@ -63,10 +63,10 @@ def run(args: argparse.Namespace) -> None:
     print(f"{args.to}: {len(items)} predictions", file=sys.stderr)
 
 
-def _table(kind: str, item: Any) -> list[str]:
+def _table(item: Any) -> list[str]:
     """The lines that show a prediction, its most probable value first."""
     details = item.details
-    if kind == "tags":
+    if "chunks" in details:
         rows = zip(item.prediction, details["probabilities"], item.texts, strict=True)
         lines = [f"{p or 0:8.4f}  {tag:12}  {word}" for tag, p, word in rows]
         chunks = [f"{chunk['type']}: {chunk['text']}" for chunk in details["chunks"]]

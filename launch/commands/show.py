@@ -71,6 +71,7 @@ def shown_rows(config: Config, count: int) -> list[Any]:
     from launch.reports import row_views
     from research.contract.batch import EVALUATION_STEP
     from research.data.source.text_source import EVALUATION_SEED, TextSource
+    from research.predictions import prediction_kind
     from research.program.setup import open_run_data
 
     data = open_run_data(config)
@@ -79,9 +80,9 @@ def shown_rows(config: Config, count: int) -> list[Any]:
         raise UserError(
             "data.task names batches whose vocabulary is not known; name the text"
         )
-    kind = objective.predicts
-    labels = data.vocab.labels if kind in ("class", "tags") else ()
-    options = {"labels": labels, "of_words": kind == "tags"}
+    kind = prediction_kind(objective.predicts) if objective.predicts else None
+    labels = kind.output_names(data.vocab.labels) if kind else ()
+    options = {"labels": labels, "of_words": bool(kind and kind.of_words)}
     if not isinstance(source, TextSource):
         batch = next(iter(source.in_order(count)))
         numbers = range(min(count, len(batch["example"])))

@@ -128,7 +128,7 @@ def _step_jobs(size: Size) -> Iterator[Any]:
     from research.networks.transformer import kernels
 
     states: dict[str, Any] = {}
-    implementations = kernels.names(jax.default_backend())
+    implementations = kernels.names(kernels.platform())
     for name, (experiment, changes) in NETWORKS.items():
         for length in size.step_lengths:
             rows = max(1, size.step_tokens // length) * jax.device_count()

@@ -27,7 +27,7 @@ class Folder:
     Attributes:
       package: as in "research.objectives".
       class_name: the name of the dataclass that the module of a part defines.
-      more: values of the key that chooses which are no parts, as in ("auto",).
+      more: other legal values of the key, which name no part, such as "auto".
       share_keys: whether a key that two of the parts have means the same in both, so
         that it keeps its value where another part is chosen.
     """

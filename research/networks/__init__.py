@@ -1,8 +1,9 @@
 """The networks, and how they are bound to parameters; only this folder imports flax.
 
-Each module of this folder is a network that `model.network` can choose; its packages
-have the modules and layers of networks. An objective states what it needs (`Needs`),
-the config chooses a network, and `build` checks that the network serves.
+A network that `model.network` can choose is a module below this folder which defines a
+class `Network`; the other modules have what networks consist of. An objective states
+what it needs (`Needs`), the config chooses a network, and `build` checks that the
+network serves.
 """
 
 import abc
@@ -78,8 +79,8 @@ class Network(Options, abc.ABC):
         return None
 
     @property
-    def has_zeros(self) -> bool:
-        """Whether a weight of 0 is multiplied as 0."""
+    def keeps_zero_weights(self) -> bool:
+        """False where weights are quantised to values without 0: pruning is undone."""
         return True
 
     @property
@@ -97,10 +98,10 @@ class Network(Options, abc.ABC):
         return self
 
     def word_rows(self, params: Any, spelling: Sequence[str]) -> Any:
-        """The words by which others have vectors; None: each has a row of a table.
+        """The vectors of words made of their letters; None: each has a row of a table.
 
-        Words that the vocabulary lacks have vectors by them, and its own have theirs
-        (`layers.subwords.WordRows`).
+        Words that the vocabulary lacks have such vectors, too
+        (`words.subwords.WordRows`).
 
         Args:
           spelling: as `Needs` has it.

@@ -59,7 +59,7 @@ class Objective(abc.ABC):
     that the row would add."""
 
     appends_queries: bool = False
-    """Whether inputs end with a query for each scored slot (`inputs.query_stream`)."""
+    """Whether inputs end with a query for each scored slot (`plm.query_stream`)."""
 
     reads_backward: bool = False
     """Whether the network reads text from its end."""
@@ -88,7 +88,7 @@ class Objective(abc.ABC):
     other heads are of texts, whose weights are label_weight."""
 
     score_methods: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
-    """Method of scoring texts -> what its score is (`corruption.scoring`); the first is
+    """Method of scoring texts -> what its score is (`noise.scoring`); the first is
     the default. Empty: the objective cannot score texts."""
 
     row_length: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
@@ -195,8 +195,8 @@ class Objective(abc.ABC):
     ) -> dict[str, Any]:
         """A network input [B, L], with what the loss looks up for its tokens.
 
-        It looks them up in the constants, such as vectors of words; outside of the loss
-        it is asked for.
+        It looks them up in the constants, such as vectors of words. The loss calls this
+        itself; other callers of the network must call it first.
         """
         return dict(group)
 
@@ -283,7 +283,7 @@ class Objective(abc.ABC):
         """Rows that hide only what scoring the tokens `scored` [B, R] needs.
 
         Returns:
-          `corruption.scoring.ScoreRows`, for the loss of `for_scoring()`.
+          `noise.scoring.ScoreRows`, for the loss of `for_scoring()`.
         """
         raise NotImplementedError(f"objective {self.name} has no score_methods")
 

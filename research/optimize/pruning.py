@@ -249,7 +249,7 @@ def check_prunable(options: Any, params: Any, what: str) -> None:
             f"{what} leaves weights of 0 in a transformer's blocks, of which "
             f"model.network={options.name} has none"
         )
-    if not options.has_zeros:
+    if not options.keeps_zero_weights:
         raise UserError(
             f"{what} leaves weights of 0, which model.quantization="
             f"{options.quantization} does not have; set it to none, int8 or ternary"

@@ -46,6 +46,15 @@ class Prediction(abc.ABC):
     open_labels: bool = False
     """Whether a split may have labels that the training text lacks."""
 
+    of_words: bool = False
+    """Whether each word of a text has a prediction."""
+
+    def new_text_labels(self, objective: Any) -> Sequence[str]:
+        """The labels with which new text is read, where the head's values have no names
+        of their own; (): a run, or config.json, names them.
+        """
+        return ()
+
     def output_names(self, labels: Sequence[str]) -> Sequence[str]:
         """The names of the values of a head that predicts the labels of a vocabulary.
 

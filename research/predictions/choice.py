@@ -5,7 +5,7 @@
 from dataclasses import dataclass
 
 from research import predictions
-from research.data.documents import as_known, choice_names
+from research.data.documents import CHOICE_NAMES, as_known, choice_names
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,9 @@ class Prediction(predictions.Prediction):
     """The score is 1 if the choice is right, else 0."""
 
     open_labels = True
+
+    def new_text_labels(self, objective):
+        return CHOICE_NAMES[0][: objective.choices]
 
     def item(self, rows, objective, data):
         names, logits = data.vocab.labels, rows.arrays[0]["logits"]

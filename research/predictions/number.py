@@ -13,6 +13,9 @@ class Prediction(predictions.Prediction):
 
     open_labels = True
 
+    def new_text_labels(self, objective):
+        return ("0",)
+
     def item(self, rows, objective, data):
         prediction, label = float(rows.mean_logits()[0]), rows.document.label
         item = predictions.unscored(rows.document, prediction)

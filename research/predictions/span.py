@@ -10,7 +10,7 @@ number of tokens of the context.
 from dataclasses import dataclass
 
 from research import predictions
-from research.data.documents import UNANSWERABLE
+from research.data.documents import ANSWERABLE, UNANSWERABLE
 from research.data.tokenize.token_offsets import token_offsets
 from research.metrics import squad
 from research.predictions import answer_spans
@@ -19,6 +19,9 @@ from research.predictions import answer_spans
 @dataclass(frozen=True)
 class Prediction(predictions.Prediction):
     """The score is F1; an item has `answer_score` and `no_answer_score`."""
+
+    def new_text_labels(self, objective):
+        return ANSWERABLE, UNANSWERABLE
 
     def item(self, rows, objective, data):
         windows = [

@@ -19,6 +19,8 @@ from research.data.tokenize.token_offsets import first_token_of_each, token_offs
 class Prediction(predictions.Prediction):
     """The score is the fraction of the words whose tag is right."""
 
+    of_words = True
+
     def output_names(self, labels):
         return labels
 

@@ -226,8 +226,14 @@ def test_a_mistake_is_told_with_what_would_be_right(spec, override, said):
         ("data.eval_split=dev", "data.eval_split is train, valid or test, not 'dev'"),
         ("data.alpha=1.5", "data.alpha is at least 0 and at most 1, not 1.5"),
         ("model.dropout=1", "model.dropout is at least 0 and below 1, not 1.0"),
-        ("model.norm_epsilon=nan", "model.norm_epsilon is above 0, not nan"),
-        ("model.norm_epsilon=1e-300", "model.norm_epsilon is above 0, not 1e-300"),
+        (
+            "model.norm_epsilon=nan",
+            "model.norm_epsilon is above 0 and below 1, not nan",
+        ),
+        (
+            "model.norm_epsilon=1e-300",
+            "norm_epsilon is above 0 and below 1, not 1e-300",
+        ),
         ("optimizer.beta2=0.9999999999", "is at least 0 and below 1, not 0.9999999999"),
         ("optimizer.epsilon=1e39", "epsilon is a finite number of 32 bits, not 1e+39"),
         ("data.corpus=a\nb", "data.corpus is one line of printable text, not 'a\\nb'"),

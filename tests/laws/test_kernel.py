@@ -179,7 +179,7 @@ def test_a_kernel_that_cannot_run_here_says_where_it_does(monkeypatch):
     inputs = make_inputs("causal")
     with pytest.raises(UserError, match=f"^model.attention {words}$"):
         kernels.choose_kernel("elsewhere", (), inputs, 8, "float32")
-    with pytest.raises(UserError, match="interval runs on gpu or tpu, not cpu"):
+    with pytest.raises(UserError, match="interval runs on cuda or tpu, not cpu"):
         kernels.kernel_for("interval", "cpu", interpret=False)
     assert kernels.kernel_for("elsewhere", "metal") == Elsewhere()
     assert kernels.choose_kernel("auto", (), inputs, 8, "float32").attention == "dense"

@@ -1,12 +1,14 @@
 """Optimizers against NumPy, weight decay by parameter."""
 
 from functools import cache, partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import experiments
 from launch.config import load_config
 from launch.measure.placeholder_vocab import placeholder_vocab
 from research import networks
@@ -35,22 +37,14 @@ def test_weight_decay_leaves_out_biases_and_norms_of_any_rank():
     assert jax.tree.leaves(decayed_params(others)) == [False, True, False]
 
 
-EXPERIMENTS = {
-    "transformer": ("bert", "xlnet", "t5"),
-    "lstm": ("awd_lstm", "elmo", "cvt"),
-    "word_cnn": ("textcnn",),
-    "nnlm": ("nnlm",),
-    "tables": ("glove",),
-    "fusion": ("ernie_thu",),
-    "kar": ("knowbert",),
-}
-"""Network -> experiments with all of its kinds of parameters."""
+FEW = {"transformer": ("bert", "xlnet", "t5")}
+"""Network with many experiments -> some with all of its kinds of parameters."""
 NEEDS_ENTITIES = ("ernie_thu", "knowbert")
 
 
 @pytest.mark.parametrize("network", networks.FOLDER.names())
 def test_what_is_no_matrix_of_a_layer_does_not_decay(network):
-    for experiment in EXPERIMENTS[network]:
+    for experiment in experiments_of(network):
         params, axes = params_and_axes(experiment, network)
         decays = jax.tree_util.tree_leaves_with_path(decayed_params(params))
         for names, (path, decayed) in zip(axes, decays, strict=True):
@@ -61,7 +55,7 @@ def test_what_is_no_matrix_of_a_layer_does_not_decay(network):
 @pytest.mark.parametrize("network", networks.FOLDER.names())
 def test_depths_are_an_array_where_layers_are_stacked(network):
     """LAMB, AdaFactor and Muon take each of these layers alone."""
-    for experiment in EXPERIMENTS[network]:
+    for experiment in experiments_of(network):
         params, axes = params_and_axes(experiment, network)
         depths = jax.tree_util.tree_leaves_with_path(networks.layer_depths(params))
         for names, (path, depth) in zip(axes, depths, strict=True):
@@ -70,10 +64,26 @@ def test_depths_are_an_array_where_layers_are_stacked(network):
 
 
 @cache
+def experiments_of(network):
+    """The experiments with a size tiny that have a network."""
+    if network in FEW:
+        return FEW[network]
+    files = Path(experiments.__path__[0]).glob("[!_]*.py")
+    tiny = [file.stem for file in sorted(files) if '"tiny"' in file.read_text("utf-8")]
+    found = [name for name in tiny if tiny_config(name).model.name == network]
+    assert found, f"no experiment with a size tiny has the network {network}"
+    return found
+
+
+def tiny_config(experiment):
+    entities = {"objective.entities": "random"} if experiment in NEEDS_ENTITIES else {}
+    return load_config(f"experiments/{experiment}.py:tiny", entities)
+
+
+@cache
 def params_and_axes(experiment, network):
     """The shapes of an experiment's parameters, and a list of their logical axes."""
-    entities = {"objective.entities": "random"} if experiment in NEEDS_ENTITIES else {}
-    config = load_config(f"experiments/{experiment}.py:tiny", entities)
+    config = tiny_config(experiment)
     assert config.model.name == network
     vocab, objective = placeholder_vocab(config), config.objective
     module = networks.build(config.model, objective.needs(vocab), vocab)

@@ -379,7 +379,7 @@ def load_corpus(name: str, held_out: float, options: FileOptions = AUTO) -> Corp
         documents have one), `.tsv` (parallel text: two columns a line, which are the
         two paragraphs of a document) and the formats of `research.data.read.formats`,
         each also as `.gz` and `.zst`; the files of a parallel text's sides, see
-        `corpora.parallel_text`; or "tfds:NAME", whose own test and validation splits
+        `data.read.parallel_text`; or "tfds:NAME", whose own test and validation splits
         are kept where it has them, or "tfds:NAME/split=SPLIT".
       held_out: the fraction of documents in valid, and again in test. Docstrings have
         fractions of their own: see `research.data.read.stdlib_corpus`.

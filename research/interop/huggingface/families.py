@@ -13,32 +13,15 @@ from research.interop.huggingface import (
 )
 from research.interop.huggingface.family import Family, class_names
 
-FAMILIES = (
-    encoders.BERT,
-    encoders.ROBERTA,
-    encoders.XLM_ROBERTA,
-    encoders.CAMEMBERT,
-    encoders.ALBERT,
-    encoders.ELECTRA,
-    encoders.DISTILBERT,
-    encoders.MPNET,
-    rotary_encoders.MODERNBERT,
-    decoders.XLNET,
-    decoders.GPT,
-    decoders.GPT2,
-    rotary_decoders.GPT_NEOX,
-    rotary_decoders.LLAMA,
-    rotary_decoders.MISTRAL,
-    rotary_decoders.QWEN2,
-    rotary_decoders.QWEN3,
-    rotary_decoders.GEMMA,
-    encoder_decoders.T5,
-    encoder_decoders.MT5,
-    encoder_decoders.T5_ENCODER,
-    encoder_decoders.MT5_ENCODER,
-    encoder_decoders.BART,
-    encoder_decoders.MARIAN,
+MODULES = encoders, rotary_encoders, decoders, rotary_decoders, encoder_decoders
+FAMILIES = tuple(
+    value
+    for module in MODULES
+    for value in vars(module).values()
+    if isinstance(value, Family)
 )
+"""In the order of their definitions: a model is exported as the first that computes the
+same."""
 
 
 def family_of(config: Mapping[str, Any], where: Any) -> Family:

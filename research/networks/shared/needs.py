@@ -73,7 +73,7 @@ class Needs:
         `model.output_head` names what it has.
       untied: the output table is not the token table.
       undropped: `states` is called with `undropped`.
-      features: one of `layers.features.FEATURES`, or VIEWS, which `features` returns.
+      features: one of `shared.features.FEATURES`, or VIEWS, which `features` returns.
       feature_lstm_layers: layers of the BiLSTM on top of the features.
       layers: `layers` is called.
       input_features: width F of the vectors that positions have beside their tokens

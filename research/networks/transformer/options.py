@@ -295,7 +295,7 @@ class TransformerOptions(networks.Network):
         )
 
     @property
-    def has_zeros(self) -> bool:
+    def keeps_zero_weights(self) -> bool:
         return self.quantization not in ("binary", SPLIT)
 
     @property

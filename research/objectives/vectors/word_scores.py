@@ -81,7 +81,7 @@ def score_windows(
     Args:
       feature: [B, L, E] of the contexts.
       scored: of the centres, the same for all contexts of one.
-      weight_BLJ: of each pair, see `corruption.word_windows`.
+      weight_BLJ: of each pair, see `word_windows.word_windows`.
     """
     _, table, bias = readout[:3]
     window = weight_BLJ.shape[-1] // 2

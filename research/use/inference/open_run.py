@@ -18,12 +18,7 @@ from research.config.identity import read_run_config
 from research.contract.batch import ArraySpec, VocabInfo
 from research.contract.errors import UserError, unknown
 from research.contract.parts import make_section
-from research.data.documents import (
-    ANSWERABLE,
-    CHOICE_NAMES,
-    UNANSWERABLE,
-    single_labels,
-)
+from research.data.documents import single_labels
 from research.data.options import DataOptions
 from research.data.tokenize.vocabulary import Vocabulary, load_vocabulary
 from research.distributed import sharding
@@ -42,6 +37,7 @@ from research.interop.huggingface.sentence_transformers import Recipe, read_reci
 from research.interop.partial_restore import load_on_host
 from research.networks.transformer import transformer
 from research.objectives.layout.specials import Specials
+from research.predictions import prediction_kind
 from research.program.restored import RestoredRun, run_checkpoint, run_vocabulary
 from research.program.setup import zero_batch
 from research.use.inference.language_model import LanguageModel
@@ -63,8 +59,6 @@ MAX_CHOICES = 4
 """Of an example, where a folder does not say how many there are."""
 READOUT = {"output", "query_embedding"}
 """Parts of the parameters that a model without a readout lacks."""
-LABELS = {"number": ("0",), "span": (ANSWERABLE, UNANSWERABLE)}
-"""Kind of predictions -> the labels of a task whose head has no names for them."""
 PRODUCT_DTYPES = ("dtype", "bfloat16")
 ONE_DEVICE = {name: 1 for name in sharding.MESH_AXES}
 
@@ -123,9 +117,9 @@ def open_run(
 
 def _labels_by_kind(objective: Any) -> tuple[str, ...]:
     """The labels of a task whose head has no names for its values."""
-    if objective.predicts == "choice":
-        return tuple(CHOICE_NAMES[0][: objective.choices])
-    return LABELS.get(objective.predicts, ())
+    if not objective.predicts:
+        return ()
+    return tuple(prediction_kind(objective.predicts).new_text_labels(objective))
 
 
 def _with_labels(vocabulary: Vocabulary, labels: tuple[str, ...]) -> Vocabulary:
@@ -156,7 +150,7 @@ def _open_folder(
     options = transformer.Network(**{"scan_unroll": 1} | model.options | computation)
     objective = _folder_objective(model, options.max_length, vocab, any_start)
     labels = names = _labels_by_kind(objective)
-    if objective.predicts in ("class", "set", "tags"):
+    if objective.predicts and prediction_kind(objective.predicts).output_names(["a"]):
         names = _label_names(model)
         labels = single_labels(names)
     vocabulary, vocab = (

@@ -57,7 +57,8 @@ class Predictor:
                 "tags, answers or numbers; palimpsest fill, generate, score and embed "
                 "use it"
             )
-        self._writes = prediction_kind(self.kind).is_written
+        kind = prediction_kind(self.kind)
+        self._writes, self._of_words = kind.is_written, kind.of_words
         self._vocab = self._run.vocabulary.vocab
         if not self._vocab.labels and not self._writes:
             raise UserError(
@@ -87,11 +88,11 @@ class Predictor:
             "examples",
             lambda split: iter(documents),
             lambda: key,
-            arrays=TAGS if self.kind == "tags" else {},
+            arrays=TAGS if self._of_words else {},
         )
         items = self.predict_corpus(corpus)
         items = [item._replace(gold=None, score=None) for item in items]
-        if self.kind != "tags":
+        if not self._of_words:
             return items
         return [
             self._with_chunks(item, document, example)
@@ -171,11 +172,11 @@ class Predictor:
         for part in parts:
             if not isinstance(part, str) or not part.strip():
                 raise UserError(f"example {number}: {part!r:.40} is blank or no text")
-        if self.kind == "tags" and len(parts) == 1:
+        if self._of_words and len(parts) == 1:
             parts = WORD.findall(parts[0])
-        separator = " " if self.kind == "tags" else "\n"
+        separator = " " if self._of_words else "\n"
         document = join_parts(parts, separator)._replace(id=str(number))
-        if self.kind == "tags":
+        if self._of_words:
             tags = (self._vocab.labels[0],) * len(parts)
             return document._replace(arrays={"tags": tags})
         spec = self._run.objective.text_spec(self._run.config.data.length)

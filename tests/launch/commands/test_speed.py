@@ -16,6 +16,7 @@ from launch.measure.timing import DOES_NOT_FIT, NO_TIME, Job, run_jobs
 from research.config import base
 from research.config.config import Config
 from research.contract.batch import attention_mask
+from research.networks.transformer import kernels
 from research.program.flops import Cost
 from tests.testing import visual
 from tests.testing.example_batches import vocab
@@ -41,7 +42,7 @@ def test_a_run_writes_what_it_measured(tmp_path, monkeypatch, capsys):
     assert dense["flops_per_second"] * dense["seconds"] == pytest.approx(
         12 * 2 * 8 * pairs
     )
-    refusal = "model.attention interval runs on gpu or tpu, not cpu"
+    refusal = "model.attention interval runs on cuda or tpu, not cpu"
     assert interval["not_run"].startswith(refusal) and library["seconds"] > 0
     text = (tmp_path / "speed.md").read_text()
     assert text in capsys.readouterr().out and f"| {refusal}" in text
@@ -93,7 +94,7 @@ def test_batches_of_images_are_as_the_objective_says():
 
 def test_a_step_that_its_config_refuses_costs_no_other_step(monkeypatch):
     """Relative terms on a GPU, where JAX's kernel has none."""
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(kernels, "platform", lambda: "cuda")
     size = speed.SIZES["tiny"]._replace(step_lengths=(64,))
     jobs = {(j.facts["name"], j.facts["attention"]): j for j in speed._step_jobs(size)}
     (record,) = run_jobs([jobs["plm, relative positions", "library"]], 60)

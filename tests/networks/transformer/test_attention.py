@@ -343,11 +343,12 @@ def test_appended_queries_equal_two_streams(make_options, make_group, make_param
         ("cpu", {}, "dense"),
         ("tpu", {"position": "t5", "dropout": 0.1}, "interval"),
         ("tpu", {"position": "relative"}, "interval"),
-        ("gpu", {"dtype": "bfloat16"}, "library"),
-        ("gpu", {}, "dense"),
-        ("gpu", {"dtype": "bfloat16", "dropout": 0.1}, "dense"),
-        ("gpu", {"dtype": "bfloat16", "width": 24}, "dense"),
-        ("gpu", {"dtype": "bfloat16", "head_width": 136}, "dense"),
+        ("cuda", {"dtype": "bfloat16"}, "library"),
+        ("cuda", {}, "dense"),
+        ("rocm", {"dtype": "bfloat16"}, "dense"),
+        ("cuda", {"dtype": "bfloat16", "dropout": 0.1}, "dense"),
+        ("cuda", {"dtype": "bfloat16", "width": 24}, "dense"),
+        ("cuda", {"dtype": "bfloat16", "head_width": 136}, "dense"),
     ],
 )
 def test_auto_is_the_kernel_of_the_platform_where_it_serves(

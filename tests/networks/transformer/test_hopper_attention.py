@@ -29,7 +29,9 @@ from tests.testing.interval_patterns import with_sinks
 @pytest.fixture
 def on_a_gpu(monkeypatch):
     """What is traced is for a GPU; a call sets its compute capability."""
-    monkeypatch.setattr("research.networks.transformer.kernels.platform", lambda: "gpu")
+    monkeypatch.setattr(
+        "research.networks.transformer.kernels.platform", lambda: "cuda"
+    )
 
     def set_capability(capability):
         devices = [SimpleNamespace(compute_capability=capability)]
@@ -177,5 +179,7 @@ def test_what_it_lacks_is_refused(changes, message, on_a_gpu, make_options, make
         return networks.apply(network, params, lambda net: net.states(group), keys[1])
 
     ending = "; set model.attention=dense"
-    with pytest.raises(UserError, match=f"interval on (a GPU|gpu) {message}.*{ending}"):
+    with pytest.raises(
+        UserError, match=f"interval on (a GPU|cuda) {message}.*{ending}"
+    ):
         jax.eval_shape(init)

@@ -73,7 +73,9 @@ def test_odd_lengths_are_made_even_for_cudnn(
 
 def test_parameters_are_drawn_without_cudnn(make_options, make_group, monkeypatch):
     """JAX 0.11's batching rule refuses a mask that the layers of a `jax.vmap` share."""
-    monkeypatch.setattr("research.networks.transformer.kernels.platform", lambda: "gpu")
+    monkeypatch.setattr(
+        "research.networks.transformer.kernels.platform", lambda: "cuda"
+    )
     monkeypatch.setattr(cudnn, "check_cudnn_version", lambda: 91100)
     network = Transformer(
         make_options(attention="library", dtype="bfloat16", layers=3), size=50

@@ -35,7 +35,7 @@ class Kernel(abc.ABC):
     """The value of `model.attention` that chooses it."""
 
     platforms: ClassVar[tuple[str, ...]] = ()
-    """JAX's names of those that it is compiled for; (): every platform."""
+    """Those that it is compiled for: cpu, tpu, cuda or rocm; (): every platform."""
 
     is_interpreted: ClassVar[bool] = False
     """Whether it runs, slowly, on platforms without a kernel of its `attention`."""
@@ -81,9 +81,14 @@ def names(platform: str = "") -> tuple[str, ...]:
 
 
 def platform() -> str:
-    """The platform of the mesh, whose devices need not be present; else JAX's."""
-    device = jax.sharding.get_abstract_mesh().abstract_device
-    return jax.default_backend() if device is None else device.platform
+    """The platform of the mesh, whose devices need not be present; else JAX's.
+
+    JAX calls each GPU "gpu"; here one of AMD is "rocm" and any other "cuda".
+    """
+    device = jax.sharding.get_abstract_mesh().abstract_device or jax.devices()[0]
+    if device.platform != "gpu":
+        return device.platform
+    return "rocm" if device.device_kind.startswith(("AMD", "gfx")) else "cuda"
 
 
 def kernel_for(attention: str, platform: str, *, interpret: bool = True) -> Kernel:

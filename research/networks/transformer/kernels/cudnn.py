@@ -12,7 +12,7 @@ class Kernel(kernels.Kernel):
     """Supports bfloat16 and, everywhere, head widths up to 128 that 8 divides."""
 
     attention = "library"
-    platforms = ("gpu",)
+    platforms = ("cuda",)
     preference = 1
 
     def is_usable(self, inputs, head_width, dtype):

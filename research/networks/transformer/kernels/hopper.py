@@ -19,7 +19,7 @@ class Kernel(kernels.Kernel):
     """
 
     attention = "interval"
-    platforms = ("gpu",)
+    platforms = ("cuda",)
     features = ("dropout", "bias")
     preference = 2
 
