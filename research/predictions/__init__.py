@@ -50,8 +50,9 @@ class Prediction(abc.ABC):
     """Whether each word of a text has a prediction."""
 
     def new_text_labels(self, objective: Any) -> Sequence[str]:
-        """The labels with which new text is read, where the head's values have no names
-        of their own; (): a run, or config.json, names them.
+        """The labels with which new text is read, if a head's values have no names.
+
+        (): a run, or config.json, names them.
         """
         return ()
 

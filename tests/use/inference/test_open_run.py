@@ -3,6 +3,8 @@
 import importlib
 import json
 import re
+import shlex
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -20,11 +22,11 @@ from research.objectives.layout import input_format
 from research.use.export import export_run
 from research.use.inference.language_model import padded_width
 from research.use.inference.open_run import open_run
-from tests.testing import huggingface_goldens
+from tests.testing import huggingface_goldens, task_runs
 from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
 
 PAGE = Path(__file__).parents[3] / "docs" / "use.md"
-COMMANDS = ("embed", "fill")
+COMMANDS = ("embed", "fill", "predict")
 TEXTS = ["the old river reads", "stone", "a small river sees the old stone and the a"]
 
 
@@ -325,17 +327,20 @@ def test_what_cannot_be_opened_is_one_line(tmp_path):
         open_golden("bert", tmp_path).encode(TEXTS, "men")
 
 
-def test_the_examples_of_the_docs_run(folder, monkeypatch, capsys):
-    """What docs/use.md shows, on runs of these names."""
+def test_the_examples_of_the_docs_run(folder, tmp_path, monkeypatch, capsys):
+    """What docs/use.md shows, on runs of these names; not what trains, or fetches."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    ours = [block for block in blocks if "transformers" not in block]
-    assert len(ours) == 5
+    others = "transformers", "palimpsest.train"
+    ours = [block for block in blocks if not any(word in block for word in others)]
+    assert len(ours) == 6
+    shutil.copytree(task_runs.make("tags", tmp_path).workdir, folder / "runs/tags")
     monkeypatch.chdir(folder)
     names = {}
     for block in ours:
         exec(compile(block, str(PAGE), "exec"), names)
     assert names["vectors"].shape == (2, 32) and names["of_class"].shape == (1, 32)
     assert 0 < names["best"].probability < 1 and len(names["others"]) == 4
+    assert names["item"].texts == ("Anna", "lives", "in", "Ulm", ".")
     assert names["first"].log_prob < 0 and names["first"].num_windows == 1
     assert names["text"].log_prob < 0
     assert names["answer"].text == "The Elbe ends in the North Sea."
@@ -343,7 +348,7 @@ def test_the_examples_of_the_docs_run(folder, monkeypatch, capsys):
         if name in COMMANDS:
             (folder / "texts.txt").write_text("The old [MASK] is a stone.\n")
             module = importlib.import_module(f"launch.commands.{name}")
-            module.run(module.parser().parse_args(flags.split()))
+            module.run(module.parser().parse_args(shlex.split(flags)))
     assert np.load(folder / "vectors.npy").shape == (1, 32)
     assert '"masks": [[{"text"' in capsys.readouterr().out
 
