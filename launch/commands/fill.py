@@ -4,8 +4,10 @@ R is a run of a masked model, whose newest or best checkpoint is read, or hf:DIR
 model in Hugging Face's layout. F has a text on each line, or is a .jsonl whose lines
 have a `text`; a mask is written as [MASK] or <mask>. Writes for each text a JSON line
 with `text` and `masks`: of each mask the --top_k most probable tokens, best first, each
-with its `text`, `token` and `probability`. A text without a mask, or one that is too
-long, has `error` instead of `masks`.
+with its `text`, `token` and `probability`, each predicted on its own. With
+--method=confidence (or another sampler of masks of palimpsest generate) the line also
+has `filled`: the text with all masks written, each given those written before it. A
+text without a mask, or one that is too long, has `error` instead.
 """
 
 import argparse
@@ -26,19 +28,33 @@ def run(args: argparse.Namespace) -> None:
     texts = read_texts(Path(args.texts), "--texts")
 
     from research.files.output_files import check_output, write_output
+    from research.generation.samplers import make_sampler
     from research.use.inference.open_run import open_run
 
     if args.to:
         check_output(args.to, "--to", {"--texts": args.texts})
-    filled = open_run(args.workdir).fill_each(texts, args.top_k)
+    try:
+        make_sampler(method=args.method or "confidence")
+    except ValueError as error:
+        raise UserError(f"--method: {error}") from error
+    model = open_run(args.workdir)
+    filled = model.fill_each(texts, args.top_k)
     cli.print_unanswered("text", filled)
+    written = {}
+    if args.method:
+        numbers = [n for n, masks in enumerate(filled) if isinstance(masks, list)]
+        masked = [texts[number] for number in numbers]
+        found = model.generate(masked, method=args.method)
+        written = {n: first.text for n, (first, *_) in zip(numbers, found, strict=True)}
     lines = []
-    for text, masks in zip(texts, filled, strict=True):
+    for number, (text, masks) in enumerate(zip(texts, filled, strict=True)):
         line: dict[str, Any] = {"text": text}
         if isinstance(masks, UserError):
             line["error"] = str(masks)
         else:
             line["masks"] = [[token._asdict() for token in mask] for mask in masks]
+        if number in written:
+            line["filled"] = written[number]
         lines.append(json.dumps(line, ensure_ascii=False) + "\n")
     if not args.to:
         print("".join(lines), end="")
@@ -57,6 +73,8 @@ def parser() -> cli.Parser:
     parser.add_argument(
         "--top_k", type=cli.whole(1), default=5, help="tokens of each mask"
     )
+    help = "a sampler of masks (palimpsest generate), which writes them together"
+    parser.add_argument("--method", default="", help=help)
     return parser
 
 

@@ -5,6 +5,8 @@ model in Hugging Face's layout. Causal models (lm, fim, plm) continue a prompt; 
 encoder-decoder (dae, bart) it is the encoder's text, for unilm the source. The decoder
 of mass writes the masked tokens of a prompt, or a whole text if it has no masks. For
 joint and mix a part writes: --method=PART.beam, or --method=beam if only one can.
+Masked models (mlm, masked_diffusion) write masks that follow a prompt, or those of a
+prompt that has some, by --method=confidence, ancestral or first_hitting.
 
 Prompts are --prompt, or the lines of --texts=F (or the `text` of each line of a
 .jsonl), or of standard input. <extra_id_0>, ... are sentinels, [MASK] or <mask> is the

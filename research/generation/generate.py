@@ -117,18 +117,12 @@ def find_writer(objective: Any, sampler: Sampler) -> Any:
       UserError: the objective writes no text, not by this part or in another order; or
         several parts do, and the sampler names none.
     """
-    writers = objective.writers
-    name, part = objective.name, sampler.part
-    if not part and len(writers) == 1:
-        (part,) = writers
-    if part in writers:
-        writer = writers[part]
-        if writer.write_order == sampler.order:
-            return writer
-        raise UserError(
-            f"objective {name} writes in the order {writer.write_order}, of methods "
-            f"{', '.join(_methods(writer)) or 'none'}, not {sampler.name}"
-        )
+    writers, name, part = objective.writers, objective.name, sampler.part
+    able = {key: writer for key, writer in writers.items() if sampler.writes(writer)}
+    if not part and len(able) == 1:
+        return next(iter(able.values()))
+    if part in able:
+        return able[part]
     if not writers:
         able = (
             each
@@ -139,16 +133,22 @@ def find_writer(objective: Any, sampler: Sampler) -> Any:
             f"objective {name} does not write text; {', '.join(able)} do (masked "
             "models fill in)"
         )
-    legal = " or ".join(f"{each}.METHOD" if each else "METHOD" for each in writers)
-    methods = ", ".join(_methods(*writers.values()))
+    if part in writers or not able:
+        others = [writers[part]] if part in writers else [*writers.values()]
+        orders = " and ".join(sorted({writer.write_order for writer in others}))
+        raise UserError(
+            f"objective {name} writes in the order {orders}, of methods "
+            f"{', '.join(_methods(*others)) or 'none'}, not {sampler.name}"
+        )
+    legal = " or ".join(f"{each}.METHOD" if each else "METHOD" for each in able)
+    methods = ", ".join(_methods(*able.values()))
     raise UserError(f"method of objective {name} is {legal}, where METHOD is {methods}")
 
 
 def _methods(*writers: Any) -> list[str]:
     """The samplers that write what one of these objectives has learned."""
-    orders = {writer.write_order for writer in writers}
     return [
         name
         for name in FOLDER.names()
-        if FOLDER.part_class(name, "method").order in orders
+        if any(map(FOLDER.part_class(name, "method").writes, writers))
     ]

@@ -39,8 +39,10 @@ def make_writer(
 
     In prompts <extra_id_0>, <extra_id_1>, ... are sentinels and [MASK] or <mask> is the
     mask; new texts spell sentinels likewise. A new text that continues its prompt keeps
-    the space between them. Of a prompt that leaves the network no positions for
-    `max_tokens` the end is read, as by lm_eval's HFLM; standard error has their number.
+    the space between them. Where masks are written in place, the new text of a prompt
+    with masks is the whole text. Of another prompt that leaves the network no positions
+    for `max_tokens` the end is read, as by lm_eval's HFLM; standard error has their
+    number.
 
     Args:
       run: has an objective, network, params, vocabulary and mesh, and gives the
@@ -68,11 +70,14 @@ def make_writer(
     limits = run.network.options.max_positions, length or None
     most = min((limit for limit in limits if limit), default=None)
 
+    def is_filled(token: Sequence[int]) -> bool:
+        return objective.write_order == "masks" and vocab.mask_id in token
+
     def prepare(prompt: str) -> tuple[list[int], int]:
         """The ids that are read of a prompt, and how many before them are not."""
         token = encode_prompt(vocabulary, prompt)
         cut = max(0, sampler.positions_needed(writer, token) - most) if most else 0
-        cut = cut if cut < len(token) else 0
+        cut = cut if cut < len(token) and not is_filled(token) else 0
         sampler.prepare(writer, [token[cut:]], 0)  # checks it
         return token[cut:], cut
 
@@ -93,10 +98,19 @@ def make_writer(
         written = generate(tokens, numbers=numbers)
         for number, row, texts in zip(numbers, tokens, written, strict=True):
             before = row if continues else []
+            if is_filled(row):
+                texts, before = [_fill(row, text, vocab.mask_id) for text in texts], []
             found[number] = caught(spelled, vocabulary, before, texts)
         return found
 
     return write
+
+
+def _fill(row: Sequence[int], text: Text, mask_id: int) -> Text:
+    """The text whose tokens are the row, with new ones instead of masks."""
+    new = iter(text.tokens)
+    tokens = [next(new) if token == mask_id else token for token in row]
+    return text._replace(tokens=tokens)
 
 
 def spelled(

@@ -105,6 +105,10 @@ class Objective(abc.ABC):
     """The order in which it generates text, by samplers of this `order`
     (research/generation/samplers)."""
 
+    num_drafts: int = 0
+    """Tokens after the next one that each position predicts, too, by blocks of their
+    own (`Needs.future`)."""
+
     def __post_init__(self) -> None:
         """Raises ValueError: a field has a value that is not legal."""
         check(self)

@@ -246,9 +246,9 @@ def test_what_cannot_be_written_is_refused(make_model, mesh):
 
     chosen = OPTIONS
     with pytest.raises(
-        UserError, match=r"objective mlm does not write text; bart, dae"
+        UserError, match=r"objective tagging does not write text; bart, dae"
     ):
-        write("mlm", {}, PROMPTS)
+        write("tagging", {}, PROMPTS)
     with pytest.raises(UserError, match=r"max_length is 12; give a shorter prompt"):
         write("lm", {}, [[60] * 9], max_length=12)
     with pytest.raises(UserError, match="direction is both; text is written forward"):

@@ -23,8 +23,8 @@ MOST = 6
 def objective_of(sampler):
     """The name of the first objective that has learned to write in its order."""
     for name in ("lm", *objectives.names()):
-        cls = objectives.objective_class(name)
-        if cls.prompt is not None and cls.write_order == sampler.order:
+        objective = objectives.make_objective(name)
+        if objective.prompt is not None and sampler.writes(objective):
             return name
     raise AssertionError(f"no objective writes in the order {sampler.order}")
 

@@ -67,6 +67,11 @@ class Sampler(abc.ABC):
         """The value of --method."""
         return type(self).__module__.rpartition(".")[-1]
 
+    @classmethod
+    def writes(cls, objective: Any) -> bool:
+        """True if an objective has learned what the sampler needs of it."""
+        return objective.write_order == cls.order
+
     @abc.abstractmethod
     def check_writer(self, writer: Writer) -> None:
         """Raises UserError: the options name what the model does not have."""
@@ -143,6 +148,6 @@ def make_sampler(
     for key, value in given.items():
         if key not in known:
             raise unknown("option", key, ["method", *known])
-        check_values(list(known[key].values())[:1], {key: value})
+        check_values(known[key].values(), {key: value})
     given = {key: value for key, value in given.items() if name in known[key]}
     return cls(part=part, **given | chosen)

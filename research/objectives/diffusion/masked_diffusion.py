@@ -9,6 +9,7 @@ target, are a token and a query there.
 
 # B batch, L length of the text with bos, N blocks of a row, S tokens of a block
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -22,6 +23,8 @@ from research.contract.fields import choice, fraction, number
 from research.data import counter_rng
 from research.data.rows import TextSpec
 from research.objectives.diffusion import bound, layout, noise
+from research.objectives.layout import input_format
+from research.objectives.layout.prompt import Prompt, pad_rows
 from research.objectives.layout.specials import Specials
 from research.objectives.losses.cross_entropy import Term, cross_entropy
 from research.objectives.noise import scoring
@@ -75,6 +78,7 @@ class Objective(objectives.Objective):
     high_std: float = number(0.08, above=0)
 
     reads_separators = True
+    write_order = "masks"
     min_length = 2  # bos and a token
     score_methods: ClassVar = bound.METHODS
 
@@ -240,6 +244,11 @@ class Objective(objectives.Objective):
         return bound.score_rows(
             example, scored, vocab, length, method, block_size=self.block_size
         )
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """Texts after bos, which masks are to follow."""
+        rows = pad_rows([[vocab.bos_id, *text] for text in texts], vocab.pad_id)
+        return Prompt(input_format.full_input(*rows), block_size=self.block_size)
 
     def specials(self, vocab: VocabInfo) -> Specials:
         """bos alone: the end of a document is a token of the text."""

@@ -26,6 +26,8 @@ class Prompt(NamedTuple):
     token_type: int = 0  # token type of new tokens
     appended: str = "nothing"  # one of APPENDED
     end: Any = None  # [B] int32: the last position that a text may have; None: any
+    block_size: int = 0  # where masks are written: positions of the blocks that attend
+    # to themselves and to earlier ones; 0: all attend to all
 
 
 def in_languages(prompt: Prompt, read: int, written: int) -> Prompt:

@@ -60,6 +60,10 @@ class Objective(objectives.Objective):
         return 1 + self.num_future
 
     @property
+    def num_drafts(self) -> int:
+        return self.num_future * (self.heads != "none")
+
+    @property
     def _lm(self) -> lm.Objective:
         return lm.Objective(documents=self.documents)
 
@@ -112,7 +116,7 @@ class Objective(objectives.Objective):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(
             pattern=self.pattern,
-            future=self.num_future * (self.heads != "none"),
+            future=self.num_drafts,
             future_tokens=self.heads == "sequential",
         )
 

@@ -7,6 +7,7 @@ further losses.
 
 # B batch, L length, K scored positions
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -23,10 +24,12 @@ from research.contract.batch import (
     input_specs,
     scored_specs,
 )
+from research.contract.errors import UserError
 from research.contract.fields import check_sum, choice, fraction, free_text, number
 from research.data.rows import TextSpec
 from research.objectives.layout import input_format, sentence_pairs
 from research.objectives.layout.input_format import SINGLE_FORMATS
+from research.objectives.layout.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import (
     Term,
     cross_entropy,
@@ -99,6 +102,7 @@ class Objective(objectives.Objective):
     # special; 0: none
 
     pattern = "full"
+    write_order = "masks"
     score_methods: ClassVar = cloze.METHODS
     shown_answers: ClassVar = {"mlm": STAYS, "sbo": STAYS}
 
@@ -268,6 +272,20 @@ class Objective(objectives.Objective):
         rows = cloze.score_rows(example, scored, vocab, length, method)
         rows.arrays["scored"] -= self.predict_at == "previous"
         return rows
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """Texts after bos, which masks and eos are to follow.
+
+        Raises:
+          UserError: masks are not predicted in place.
+        """
+        if not self.fills_masks:
+            raise UserError(
+                "objective mlm writes masks in place: predict_at must be masked and "
+                f"mask_fraction above 0, got {self.predict_at} and {self.mask_fraction}"
+            )
+        rows = pad_rows([[vocab.bos_id, *text] for text in texts], vocab.pad_id)
+        return Prompt(input_format.full_input(*rows))
 
     def for_scoring(self) -> "Objective":
         """The objective whose only loss is that of masked tokens."""

@@ -54,18 +54,22 @@ class Completed(NamedTuple):
 class Completer:
     """Continues prompts as OpenAI's completions ask.
 
-    Penalties and suppressed tokens are the model's own (`LanguageModel.writing`).
+    Penalties and suppressed tokens are the model's own (`LanguageModel.writing`). A
+    masked model writes masks after a prompt, as many as its function is compiled for,
+    of which the first `max_tokens` are kept.
 
     Raises:
-      UserError: the model does not continue its prompts (masked models,
-        encoder-decoders), or has no readout.
+      UserError: the model does not continue its prompts (encoder-decoders),
+        or has no readout.
     """
 
     def __init__(self, model: LanguageModel):
         model.check_readout()
         self._run, self._vocabulary = model.run, model.run.vocabulary
+        orders = {one.write_order for one in self._run.objective.writers.values()}
+        self._method = "ancestral" if orders == {"masks"} else "sample"
         self._objective = find_writer(
-            self._run.objective, make_sampler(method="sample")
+            self._run.objective, make_sampler(method=self._method)
         )
         layout = self._objective.prompt([[self._ordinary]], self._vocabulary.vocab)
         if layout.encoder is not None or layout.appended == "mask":
@@ -78,6 +82,8 @@ class Completer:
         length = min(positions, self._run.config.data.length)
         # Position of a token appended to the prompt, where the objective has one.
         length -= layout.appended != "nothing"
+        if self._method == "ancestral":  # what a row ends with
+            length -= len(self._objective.specials(self._vocabulary.vocab).after)
         most = min(NEW_TOKENS[-1], length // 2)
         self._new_tokens = *(n for n in NEW_TOKENS if n < most), most
         widest = min(PROMPT_WIDTHS[-1], length - most)
@@ -97,9 +103,10 @@ class Completer:
         self, writing: Mapping[str, Any], width: int, new_tokens: int
     ) -> Callable[..., list[list[Text]]]:
         run = self._run
-        sampler = make_sampler(
-            writing, method="sample", max_tokens=new_tokens, min_tokens=0
-        )
+        options = {"method": self._method, "max_tokens": new_tokens}
+        if self._method == "sample":
+            options["min_tokens"] = 0
+        sampler = make_sampler(writing, **options)
         return make_generate(
             run.objective,
             run.network,
@@ -137,6 +144,11 @@ class Completer:
 
     def _prepare(self, asked: CompletionRequest) -> "_Row":
         token = encode_prompt(self._vocabulary, asked.prompt)
+        if self._method == "ancestral" and self._vocabulary.vocab.mask_id in token:
+            raise UserError(
+                "a prompt must have no masks, which would be written instead of a "
+                "continuation; palimpsest fill writes masks"
+            )
         layout = self._objective.prompt([token], self._vocabulary.vocab)
         length = layout.group["token"].shape[1]
         if length > self._widths[-1]:

@@ -180,7 +180,7 @@ def _open_folder(
     opened = _language_model(
         objective, needs, specials, network, params, vocabulary, data, 0, missing
     )
-    if objective.writers:
+    if any(one.write_order == "left_to_right" for one in objective.writers.values()):
         writing = _writing(path, objective, vocab, model.config)
         opened = dataclasses.replace(opened, writing=writing)
     return _with_recipe(opened, recipe) if recipe else opened

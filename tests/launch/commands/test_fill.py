@@ -40,13 +40,15 @@ def test_lines_say_what_fill_finds(source, tmp_path, capsys):
 def test_a_text_that_cannot_be_filled_does_not_end_the_others(source, tmp_path, capsys):
     texts = ["river", f"{'a ' * 30}[MASK]", "a [MASK]"]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
-    assert fill(f"--workdir={source}", f"--texts={tmp_path}/texts.txt") == DONE
+    flags = [f"--workdir={source}", f"--texts={tmp_path}/texts.txt"]
+    assert fill(*flags, "--method=confidence") == DONE
     printed = capsys.readouterr()
     lines = [json.loads(line) for line in printed.out.splitlines()]
     assert [line["text"] for line in lines] == texts
     words = "the text has 33 tokens, special ones included; the model reads at most 20"
     assert "has no mask" in lines[0]["error"] and words in lines[1]["error"]
-    assert len(lines[2]["masks"]) == 1
+    assert len(lines[2]["masks"]) == 1 and lines[2]["filled"].startswith("a")
+    assert [*map(len, lines)] == [2, 2, 3]
     assert "2 of 3 texts have no answer, text 1 since" in printed.err
 
 
@@ -61,6 +63,8 @@ def test_a_text_that_cannot_be_filled_does_not_end_the_others(source, tmp_path, 
         ),
         ("a [MASK]\n", ["--texts=/none"], "/none: cannot be read"),
         ("a [MASK]\n", ["--workdir=/none"], "/none is no run"),
+        ("a [MASK]\n", ["--method=best"], "--method: unknown method 'best'; did you"),
+        ("a [MASK]\n", ["--method=beam"], "confidence, first_hitting, not beam"),
         ("", [], "texts.txt has no texts"),
         ("a [MASK]\n", ["--workdir=/none", "--to=/"], "--to=/ cannot be written (Is a"),
     ],

@@ -129,7 +129,7 @@ def test_of_a_long_prompt_the_end_is_read_and_one_in_error_is_left_out(
             ["--prompt=a", "--top_p=2", "--method=sample"],
             "--top_p is above 0 and at most 1, not 2.0",
         ),
-        (["--prompt=a", "--method=best"], "unknown method 'best'"),
+        (["--prompt=a", "--method=best"], "unknown method 'best'; did you mean beam"),
         (["--prompt=a", "--beams=x"], "--beams: invalid int value"),
         (["--prompt=a", "--languages=en"], "--languages are token types such as 0"),
         (

@@ -1,0 +1,219 @@
+"""Greedy decoding that checks tokens which the model has drafted itself.
+
+A model of `multi_token` predicts further tokens, too. These are read together with the
+next one; those that are the most probable ones are kept, so that the text is that of
+`greedy`, in fewer passes (Stern et al. 2018, blockwise parallel decoding; Gloeckle et
+al. 2024, section 4.3).
+"""
+
+# B batch, L prompt length, T new tokens at most, D drafts, N = 1 + D tokens of a pass
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from research.contract.errors import UserError
+from research.generation import samplers
+from research.generation.readouts import vocabulary_logits
+from research.generation.samplers import Rows, Writer
+from research.generation.written import Written
+from research.objectives.layout.prompt import pad_group
+
+
+class Carry(NamedTuple):
+    """The texts so far; all rows have as many tokens."""
+
+    count: jax.Array  # [] int32, new tokens
+    token: jax.Array  # [B, T + N], room for a pass at the end included
+    log_p: jax.Array  # [B, T + N] float32
+    next: jax.Array  # [B, N]: the token that follows, and the drafts after it
+    next_log_p: jax.Array  # [B], of the former
+    done: jax.Array  # [B]
+    caches: Any  # of the network and of its further blocks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampler(samplers.Sampler):
+    """Rows go on together, each pass by as many tokens as are right in all of them."""
+
+    order = "left_to_right"
+
+    @classmethod
+    def writes(cls, objective: Any) -> bool:
+        return super().writes(objective) and objective.num_drafts > 0
+
+    def check_writer(self, writer: Writer) -> None:
+        """No option names what a model may lack."""
+
+    def positions_needed(self, writer: Writer, prompt: Sequence[int]) -> int:
+        group = writer.objective.prompt([prompt], writer.vocab).group
+        return self._positions(writer, group)
+
+    def _positions(self, writer: Writer, group: Any) -> int:
+        longest = int(group["position"].max()) + 1
+        return longest + self.max_tokens + writer.objective.num_drafts
+
+    def prepare(
+        self, writer: Writer, prompts: Sequence[Sequence[int]], width: int
+    ) -> tuple[Any, None]:
+        group = writer.objective.prompt(prompts, writer.vocab).group
+        needed = self._positions(writer, group)
+        most = writer.network.max_positions
+        if most is not None and needed > most:
+            raise UserError(
+                f"a prompt, {self.max_tokens} new tokens and "
+                f"{writer.objective.num_drafts} drafts need {needed} positions, but "
+                f"model.max_length is {most}; give a shorter prompt or "
+                "a smaller max_tokens"
+            )
+        return pad_group(group, width) if width else group, None
+
+    def write(self, writer: Writer, rows: Rows, layout: None) -> Written:
+        group, num_drafts = rows.arrays, writer.objective.num_drafts
+        num_rows, length = group["token"].shape
+        length_B = jnp.sum(group["segment"] > 0, axis=1)
+        most = self.max_tokens
+        last = {
+            name: jnp.take_along_axis(array, length_B[:, None] - 1, axis=1)
+            for name, array in group.items()
+        }
+
+        def start(net):
+            slots = length + most + 1 + num_drafts
+            caches = [net.empty_cache(num_rows, slots)]
+            caches += [
+                net.empty_future_cache(num_rows, slots) for _ in range(num_drafts)
+            ]
+            read = _read(writer, net, group, caches)
+            log_p_BV = read.log_p(length_B[:, None] - 1)[:, 0]
+            next_B = jnp.argmax(log_p_BV, axis=1).astype(jnp.int32)
+            drafts, caches = read.drafts(length_B, next_B)
+            empty = jnp.zeros((num_rows, most + 1 + num_drafts))
+            return Carry(
+                count=jnp.int32(0),
+                token=empty.astype(jnp.int32),
+                log_p=empty,
+                next=jnp.concatenate([next_B[:, None], drafts], axis=1),
+                next_log_p=jnp.max(log_p_BV, axis=1),
+                done=jnp.zeros(num_rows, bool),
+                caches=caches,
+            )
+
+        def body(carry: Carry) -> Carry:
+            ahead = 1 + carry.count + jnp.arange(1 + num_drafts)
+            group_BN = {
+                name: jnp.broadcast_to(array, carry.next.shape)
+                for name, array in last.items()
+            }
+            group_BN |= {
+                name: last[name] + ahead[None] for name in ("position", "rank", "reach")
+            }
+            group_BN["token"] = carry.next
+
+            def run(net):
+                read = _read(writer, net, group_BN, carry.caches)
+                every_BN = jnp.broadcast_to((ahead - ahead[0])[None], carry.next.shape)
+                log_p_BNV = read.log_p(every_BN)
+                best_BN = jnp.argmax(log_p_BNV, axis=2).astype(jnp.int32)
+                best_log_p_BN = jnp.max(log_p_BNV, axis=2)
+                is_right = carry.next[:, 1:] == best_BN[:, :-1]
+                right_B = 1 + jnp.cumprod(is_right, axis=1).sum(axis=1)
+                right = jnp.min(jnp.where(carry.done, 1 + num_drafts, right_B))
+                next_B = best_BN[:, right - 1]
+                num_B = jnp.full(num_rows, right)
+                drafts, caches = read.drafts(num_B, next_B)
+                log_p_BN = jnp.concatenate(
+                    [carry.next_log_p[:, None], best_log_p_BN[:, :-1]], axis=1
+                )
+                kept = jnp.arange(1 + num_drafts)[None] < right
+                ends_B = jnp.any((carry.next == writer.vocab.eos_id) & kept, axis=1)
+                put = lambda old, new: lax.dynamic_update_slice_in_dim(  # noqa: E731
+                    old, new, carry.count, 1
+                )
+                return Carry(
+                    count=carry.count + right,
+                    token=put(carry.token, carry.next),
+                    log_p=put(carry.log_p, log_p_BN),
+                    next=jnp.concatenate([next_B[:, None], drafts], axis=1),
+                    next_log_p=best_log_p_BN[:, right - 1],
+                    done=carry.done | ends_B,
+                    caches=[
+                        cache.without_last(1 + num_drafts - right) for cache in caches
+                    ],
+                )
+
+            return writer.apply(run)
+
+        def goes_on(carry: Carry) -> jax.Array:
+            return (carry.count < most) & ~jnp.all(carry.done)
+
+        carry = lax.while_loop(goes_on, body, writer.apply(start))
+        token_BT, log_p_BT = carry.token[:, :most], carry.log_p[:, :most]
+        is_end_BT = token_BT == writer.vocab.eos_id
+        is_end_BT &= jnp.arange(most)[None] < carry.count
+        ended_B = jnp.any(is_end_BT, axis=1)
+        length_B = jnp.where(ended_B, jnp.argmax(is_end_BT, axis=1) + 1, most)
+        kept_BT = jnp.arange(most)[None] < length_B[:, None]
+        log_p_B = jnp.where(kept_BT, log_p_BT, 0.0).sum(axis=1)
+        token_BT = jnp.where(kept_BT, token_BT, writer.vocab.pad_id)
+        found = token_BT, length_B, log_p_B, log_p_B, ended_B
+        return Written(*(array[:, None] for array in found))
+
+
+class _Read(NamedTuple):
+    """A group that was read, [B, L], and the network that read it."""
+
+    writer: Writer
+    net: Any
+    group: dict
+    states: jax.Array
+    trunk: jax.Array
+    caches: list
+
+    def log_p(self, at_BP: jax.Array) -> jax.Array:
+        """[B, P, V] of the tokens after these positions; -inf: never written."""
+        vocab = self.writer.vocab
+        states = jnp.take_along_axis(self.states, at_BP[..., None], axis=1)
+        logits = vocabulary_logits(self.net.readout(states))
+        never = [vocab.pad_id, vocab.bos_id, vocab.mask_id]
+        never_V = np.isin(np.arange(logits.shape[-1]), never)
+        return jnp.where(never_V[None, None], -jnp.inf, jax.nn.log_softmax(logits))
+
+    def drafts(self, num_B: jax.Array, next_B: jax.Array) -> tuple[jax.Array, list]:
+        """The tokens [B, D] after the next one, and all caches.
+
+        Args:
+          num_B: the first so many tokens of the group are right.
+          next_B: the token after these.
+        """
+        row_B, caches, drafts = jnp.arange(len(num_B)), [self.caches[0]], []
+        length = self.group["token"].shape[1]
+        room = ((0, 0), (0, 1 + len(self.caches)))
+        text = jnp.pad(self.group["token"], room).at[row_B, num_B].set(next_B)
+        states = self.states
+        for number, cache in enumerate(self.caches[1:]):
+            if self.net.future_tokens:
+                token = text[:, 1 + number : 1 + number + length]
+                group = self.group | {"token": token}
+                states, cache = self.net.future_states(group, states, number, cache)
+            else:
+                states, cache = self.net.future_states(
+                    self.group, self.trunk, number, cache
+                )
+            here = jnp.take_along_axis(states, (num_B - 1)[:, None, None], axis=1)
+            logits_BV = vocabulary_logits(self.net.readout(here))[:, 0]
+            draft_B = jnp.argmax(logits_BV, axis=1).astype(jnp.int32)
+            text = text.at[row_B, num_B + 1 + number].set(draft_B)
+            drafts.append(draft_B)
+            caches.append(cache)
+        return jnp.stack(drafts, axis=1), caches
+
+
+def _read(writer: Writer, net: Any, group: dict, caches: list) -> _Read:
+    states, cache, inputs = net.states(group, cache=caches[0], with_inputs=True)
+    return _Read(writer, net, group, states, inputs[-1], [cache, *caches[1:]])
