@@ -3,6 +3,7 @@
 # B batch, L queries and keys, H heads, K head width, F width of relative terms
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -105,6 +106,12 @@ def value_and_gradients(kernel, inputs, *, width=8, dtype="float32", relative=Fa
     return jax.value_and_grad(run, argnums=(0, 1, 2), has_aux=True), arguments
 
 
+def options(attention, *features):
+    """What is read of the options of a network."""
+    sizes = {"key_width": 8, "operand_dtype": "float32"}
+    return SimpleNamespace(attention=attention, attention_features=features, **sizes)
+
+
 def runs_here(name):
     kernel = kernel_named(name)
     return not kernel.platforms or "cpu" in kernel.platforms or kernel.is_interpreted
@@ -130,7 +137,7 @@ def test_values_and_gradients_are_those_of_the_reference(name, case):
     needed = {feature for feature in ("bias", "relative") if feature in case}
     if needed - {*kernel.features}:
         with pytest.raises(UserError, match=f"attention {kernel.attention} .*has no"):
-            kernels.choose_kernel(kernel.attention, needed, inputs, 8, "float32")
+            kernels.choose_kernel(options(kernel.attention, *needed), inputs)
         return
     relative = "relative" in case
     actual, expected = (
@@ -178,8 +185,8 @@ def test_a_kernel_that_cannot_run_here_says_where_it_does(monkeypatch):
     words = "elsewhere runs on metal or rocm, not cpu; set model.attention=dense"
     inputs = make_inputs("causal")
     with pytest.raises(UserError, match=f"^model.attention {words}$"):
-        kernels.choose_kernel("elsewhere", (), inputs, 8, "float32")
+        kernels.choose_kernel(options("elsewhere"), inputs)
     with pytest.raises(UserError, match="interval runs on cuda or tpu, not cpu"):
         kernels.kernel_for("interval", "cpu", interpret=False)
     assert kernels.kernel_for("elsewhere", "metal") == Elsewhere()
-    assert kernels.choose_kernel("auto", (), inputs, 8, "float32").attention == "dense"
+    assert kernels.choose_kernel(options("auto"), inputs).attention == "dense"

@@ -30,6 +30,7 @@ from research.networks.shared.positions import (
 )
 from research.networks.transformer.cache import KeyValues
 from research.networks.transformer.head_gates import HEAD_GATE, gate_heads
+from research.networks.transformer.kernels import choose_kernel
 from research.networks.transformer.options import TransformerOptions as Options
 from research.networks.transformer.relative import (
     RelativeFeatures,
@@ -151,7 +152,8 @@ def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
         )
     if inputs.by_distance or inputs.start is not None:
         return dense_mask(inputs)  # a cache has a few queries a call
-    return options.kernel(inputs).mask(inputs, options.key_width, options.operand_dtype)
+    kernel = choose_kernel(options, inputs)
+    return kernel.mask(inputs, options.key_width, options.operand_dtype)
 
 
 class Attention(nn.Module):

@@ -278,16 +278,6 @@ class TransformerOptions(networks.Network):
         }
         return [name for name, is_needed in needed.items() if is_needed]
 
-    def kernel(self, inputs: kernels.AttentionInputs) -> kernels.Kernel:
-        """The kernel of attention with these inputs, see `kernels.choose_kernel`."""
-        return kernels.choose_kernel(
-            self.attention,
-            self.attention_features,
-            inputs,
-            self.key_width,
-            self.operand_dtype,
-        )
-
     def has_window(self, layer: int) -> bool:
         """Whether a layer of a stack has a window."""
         return self.window > 0 and not (

@@ -359,4 +359,4 @@ def test_auto_is_the_kernel_of_the_platform_where_it_serves(
     options = make_options(attention="auto", **changes)
     group = make_group(1, 8)
     inputs = dense_attention.AttentionInputs(group, group, "general")
-    assert options.kernel(inputs).attention == expected
+    assert kernels.choose_kernel(options, inputs).attention == expected

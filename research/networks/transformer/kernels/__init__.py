@@ -112,32 +112,26 @@ def kernel_for(attention: str, platform: str, *, interpret: bool = True) -> Kern
     )
 
 
-def choose_kernel(
-    attention: str,
-    features: Collection[str],
-    inputs: AttentionInputs,
-    head_width: int,
-    dtype: str,
-) -> Kernel:
+def choose_kernel(options: Any, inputs: AttentionInputs) -> Kernel:
     """The kernel of the platform; for "auto" a usable one, else "dense".
 
     Args:
-      features: those of FEATURES that are needed.
+      options: `TransformerOptions`, whose `attention` is the name.
 
     Raises:
       UserError: the platform has none of this name, or it lacks a feature.
     """
-    here = platform()
-    if attention != "auto":
-        kernel = kernel_for(attention, here)
-        check_features(attention, features, [kernel], f" on {here}")
+    here, features = platform(), options.attention_features
+    if options.attention != "auto":
+        kernel = kernel_for(options.attention, here)
+        check_features(options.attention, features, [kernel], f" on {here}")
         return kernel
     usable = [
         kernel
         for kernel in all_kernels()
         if kernel.preference and here in kernel.platforms
         if not {*features} - {*kernel.features}
-        if kernel.is_usable(inputs, head_width, dtype)
+        if kernel.is_usable(inputs, options.key_width, options.operand_dtype)
     ]
     dense = kernel_for("dense", here)
     return max(usable, key=lambda kernel: kernel.preference, default=dense)
