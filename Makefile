@@ -166,7 +166,7 @@ site: $(MKDOCS)/stamp
 	$(BIN)/python -m experiments.studies.site_pages $(SITE)
 	NO_MKDOCS_2_WARNING=1 $(MKDOCS)/bin/mkdocs build --strict --quiet --config-file $(SITE)/mkdocs.yml
 
-# Style, import contracts, types of the spine, spelling.
+# Style, import contracts, types, spelling.
 lint: env
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
