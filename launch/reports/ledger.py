@@ -21,7 +21,13 @@ from launch.sweeps.published import Arm
 from research.contract.errors import UserError, unknown
 from research.evaluation.comparison import LEVEL, Comparison, compare
 from research.evaluation.power import Components, detectable_difference
-from research.files.json_files import digest, read_json, write_json
+from research.files.json_files import (
+    NUMBER,
+    check_object,
+    digest,
+    read_json,
+    write_json,
+)
 from research.metrics import HIGHER, LOWER
 
 MARKS = ("V2", "V1", "V1*", "R-high", "R-mod")
@@ -141,9 +147,26 @@ def _claim(name: str, content: Mapping[str, Any], entry: Mapping[str, Any]) -> C
             (arms[row][0], arms[row][1]) if row in arms else None
             for row in (entry["better"], entry["worse"])
         ),
-        plans={scale: Plan(**plan) for scale, plan in entry.get("plan", {}).items()},
+        plans={scale: _plan(plan) for scale, plan in entry.get("plan", {}).items()},
         table=content.get("table", name.partition(".")[0]),
     )
+
+
+def _plan(content: Mapping[str, Any]) -> Plan:
+    """Raises ValueError: a field of the plan is missing, unknown or not legal."""
+    fields = {"metric": str, "seeds": int, "items": int, "seed_sd": NUMBER}
+    check_object(content, fields)
+    if unknown_fields := sorted(content.keys() - {*Plan._fields}):
+        raise ValueError(f"{unknown_fields[0]!r} is no field of a plan")
+    plan = Plan(**content)
+    if plan.seeds < 2 or plan.items < 1:
+        raise ValueError(
+            "a plan has at least 2 seeds, whose spread tells, and 1 item; got "
+            f"{plan.seeds} and {plan.items}"
+        )
+    if not plan.seed_sd > 0 or not plan.item_sd >= 0:
+        raise ValueError("seed_sd of a plan is above 0, and item_sd at least 0")
+    return plan
 
 
 def result_path(

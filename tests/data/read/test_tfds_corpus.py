@@ -1,7 +1,9 @@
 """Corpora of TensorFlow Datasets: their splits, features, questions and words."""
 
 import itertools
+import socket
 import sys
+import urllib.request
 from types import SimpleNamespace
 
 import numpy as np
@@ -92,6 +94,27 @@ def test_a_split_is_checked_before_the_network_is_asked(monkeypatch):
     assert not asked
     tfds_corpus.load_tfds_corpus("tfds:made/split=train", 0.1)
     assert asked == ["network"]
+
+
+@pytest.mark.parametrize("is_offline", [True, False])
+def test_without_a_network_a_download_is_not_tried_again(is_offline, monkeypatch):
+    """Ten retries that cannot help take 200 s."""
+    asked, downloader = [], SimpleNamespace(MAX_RETRIES=10)
+
+    def resolve(host, port):
+        if is_offline:
+            raise socket.gaierror(-2, "Name or service not known")
+
+    builder = make_builder(["train"], text=None)
+    builder.download_and_prepare = lambda: asked.append(downloader.MAX_RETRIES)
+    library = SimpleNamespace(builder=lambda name: builder)
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", library)
+    package = SimpleNamespace(downloader=downloader)
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets.core.download", package)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(urllib.request, "getproxies", dict)
+    tfds_corpus.load_tfds_corpus("tfds:made", 0.1)
+    assert asked == [0 if is_offline else 10] and downloader.MAX_RETRIES == 10
 
 
 def test_features_of_a_tfds_corpus_are_parts_of_an_example():
