@@ -3,7 +3,6 @@
 import fnmatch
 import glob
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, Self
@@ -11,6 +10,7 @@ from typing import NoReturn, Self
 from etils import epath
 
 from research.contract.errors import UserError, os_reason
+from research.contract.notices import report
 
 BUCKETS = ("gs://", "s3://", "az://", "hf://")
 """Beginnings of the URLs that `epath` reads and writes."""
@@ -131,8 +131,7 @@ def is_hidden(name: str) -> bool:
 
 def _print_left_out(folder: Path, noun: str, paths: Sequence[Path]) -> None:
     if paths:
-        print(
+        report(
             f"{folder}: {len(paths)} {noun} are left out, such as {min(paths)}; a glob "
-            "names them",
-            file=sys.stderr,
+            "names them"
         )

@@ -328,7 +328,7 @@ CASES = {
         CHOICES,
         {"t.jsonl": choices(2, -1)},
         files("t.jsonl") | PAIR,
-        "t.jsonl:1: label '-1' is not the number of a choice",
+        "questions whose right choice is known; data.label=gold is blank or -1 in ev",
     ),
     "a choice that is called by a name": (
         CHOICES,

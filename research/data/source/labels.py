@@ -243,18 +243,22 @@ def is_labelled(label_type: str, document: Document) -> bool:
     return document.label is not None
 
 
-def no_labels(label_type: str, column: str, *, has_tags: bool) -> str:
+def no_labels(
+    label_type: str, column: str, *, has_tags: bool, no_gold: Collection[str] = ()
+) -> str:
     """The text that the training text lacks, if none has a label, and the remedy.
 
     Args:
       column: data.label.
       has_tags: whether words have tags.
+      no_gold: labels in the text that say that there is none.
     """
     hint = ""
     if label_type not in ("answer", "tags"):
         hint = "; data.label names their column"
         if column:
-            hint = f"; data.label={column} is blank in every row"
+            which = " or ".join(["blank", *sorted(no_gold)])
+            hint = f"; data.label={column} is {which} in every row"
         elif has_tags:
             hint = ", but words with tags; objective token_classification reads such"
     return f"{LABEL_TYPES[label_type]}{hint}"
@@ -276,7 +280,8 @@ def _check_labelled(
         missing = sum(int((index.label < 0).sum()) for index in train)
         missing += sum(map(partial(_count_named, names=no_gold), train))
     if missing == total:
-        what = no_labels(label_type, column, has_tags=has_tags)
+        options = {"has_tags": has_tags, "no_gold": no_gold}
+        what = no_labels(label_type, column, **options)
         raise UserError(f"the training text has no {what}")
     if missing:
         from research.distributed import processes  # imports JAX
