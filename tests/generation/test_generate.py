@@ -290,6 +290,12 @@ def test_of_several_parts_the_method_names_one():
     mix = objectives.make_objective("mix", base_objective="dae", parts=parts)
     part = find_writer(mix, make_sampler(method="r.beam"))
     assert part.rate == 0.3
+    both = objectives.make_objective("joint", parts={"lm": {}, "mlm": {}})
+    for method, name in (
+        ("beam", "lm"),
+        ("confidence", "mlm"),
+    ):  # the only one that can
+        assert find_writer(both, make_sampler(method=method)).name == name
     joint = objectives.make_objective("joint", token_types=2, parts={"lm": {}})
     plain = objectives.make_objective("lm")
     for objective, method, words in (

@@ -13,15 +13,14 @@ PROMPTS = [[60, 61, 70], [50], [62, 63, 64, 65, 90]]
 
 
 @pytest.mark.parametrize("heads", ["parallel", "sequential"])
-@pytest.mark.parametrize("drafts_are_right", [False, True])
-def test_the_text_is_that_of_greedy(
-    heads, drafts_are_right, make_model, mesh, monkeypatch
-):
-    """Those of random blocks are wrong; where all tokens are equal they are right."""
+@pytest.mark.parametrize("drafts", ["wrong", "right", "mixed"])
+def test_the_text_is_that_of_greedy(heads, drafts, make_model, mesh, monkeypatch):
+    """Drafts of random blocks are wrong, right where all tokens are equal, and right in
+    some rows where few tokens occur."""
     fields = {"num_future": 2, "heads": heads}
     model = make_model("multi_token", fields, output_head="bias")
-    if drafts_are_right:
-        model[2]["output"]["bias"][77] = 99.0
+    likely = {"wrong": [], "right": [77], "mixed": [77, 78]}[drafts]
+    model[2]["output"]["bias"][likely] = 99.0
     passes = []
     body = jax.lax.while_loop
 
@@ -41,7 +40,8 @@ def test_the_text_is_that_of_greedy(
     for (one,), (other,) in zip(write("speculative"), greedy, strict=True):
         assert (one.tokens, one.ended) == (other.tokens, other.ended)
         np.testing.assert_allclose(one.log_prob, other.log_prob, rtol=1e-4)
-    assert len(passes) == 4 if drafts_are_right else len(passes) > 6
+    least, most = {"wrong": (7, 12), "right": (4, 4), "mixed": (5, 11)}[drafts]
+    assert least <= len(passes) <= most
 
 
 def test_a_model_without_drafts_is_one_line(make_model, mesh):
