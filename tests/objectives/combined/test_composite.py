@@ -22,6 +22,7 @@ NESTED = {"parts": {"masked": {"objective": "mlm"}, "both": MIXED}}
 OF_TRAINING = {
     **{"label_smoothing": 0.1, "z_loss": 0.1, "sampled_words": 4},
     **{"activation_penalty": 1.0, "temporal_penalty": 1.0, "consistency": 1.0},
+    "future_coef": 1.0,
 }
 """Fields of what training alone adds to a loss, and values above 0."""
 
@@ -85,7 +86,7 @@ def test_abilities_are_found_by_the_names_of_parts_within_parts():
     causal = joint.members["both"].members["b"]
     assert joint.scored_part("both.b.left_to_right") == (causal, "left_to_right")
     assert joint.scored_part("masked.original") == (joint.members["masked"], "original")
-    assert set(joint.writers) == {"both.a", "both.b"}
+    assert set(joint.writers) == {"both.a", "both.b", "masked"}
     assert joint.fills_masks
 
 
