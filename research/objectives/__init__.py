@@ -61,6 +61,9 @@ class Objective(abc.ABC):
     appends_queries: bool = False
     """Whether inputs end with a query for each scored slot (`plm.query_stream`)."""
 
+    vector_pool: str = "mean"
+    """What vectors of texts are: the "mean" of all states, or the "class" token's."""
+
     reads_backward: bool = False
     """Whether the network reads text from its end."""
 

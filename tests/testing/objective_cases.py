@@ -225,7 +225,8 @@ def _with_pieces(example: Example, length: int, vocabulary: Any) -> Example:
 
 
 def _with_parts(example: Example, cut: np.ndarray) -> Example:
-    """The example with three parts in rows of three tokens or more; label 0, 1 or -1.
+    """The example with three parts in rows of three tokens or more, and two in rows of
+    two; label 0, 1 or -1.
 
     The answer, of two tokens, is in the second part of every other row.
     """
@@ -236,7 +237,8 @@ def _with_parts(example: Example, cut: np.ndarray) -> Example:
     flags[row, ((cut + length + 1) // 2)[row]] |= PART
     flags[row[::2], cut[row[::2]]] |= ANSWER_START
     flags[row[::2], cut[row[::2]] + 1] |= ANSWER_END
-    first = np.where(length > 2, cut, length).astype(np.int32)
+    flags[:, 1:2][length == 2] |= PART
+    first = np.where(length >= 2, np.minimum(cut, length - 1), length).astype(np.int32)
     label = np.minimum(example.label, 1)
     return example._replace(flags=flags, first_length=first, label=label)
 

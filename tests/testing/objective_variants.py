@@ -13,6 +13,11 @@ TEACHER = {"teacher_model": {"width": 32, "heads": 2, "token_types": 8}}
 ALL_TERMS = dict.fromkeys(("cosine", "hidden", "attention", "relation"), 1.0)
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "sentence_vectors": [
+        {"texts": 3, "head": "tanh", "widths": (32, 8)},
+        {},
+        {"texts": 2, "pool": "mean", "symmetric": True, "format": "roberta"},
+    ],
     "mlm": [
         {},
         {"predict_at": "previous", "mask_fraction": 1.0, "random_fraction": 0.0},

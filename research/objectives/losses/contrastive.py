@@ -3,6 +3,7 @@
 # B batch (of all devices), C candidates of the batch, D width, K scored positions,
 # N negatives, E width of the table
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -88,3 +89,57 @@ def sampled_cross_entropy(
     correct = jnp.sum(jnp.where(is_correct, weight, 0.0))
     loss = jax.nn.softplus(others - own)
     return Term(jnp.sum(weight * loss), jnp.sum(weight)), jax.lax.stop_gradient(correct)
+
+
+def in_batch(
+    query_BD: jax.Array,
+    answer_BD: jax.Array,
+    weight: jax.Array,
+    negatives: Sequence[jax.Array] = (),
+    *,
+    temperature: float,
+    symmetric: bool = False,
+) -> tuple[Term, jax.Array]:
+    """Cross-entropy of a row's answer among those of all rows, by cosines.
+
+    The logits are cosine / temperature (Gao et al. 2021, equations 1 and 5). The batch
+    is that of all devices: a sharded step has the same loss.
+
+    Args:
+      weight: [B] float32; a row of weight 0 is no query and no candidate.
+      negatives: further candidates [B, D] of all rows.
+      symmetric: the mean of this and of the loss of answers among the queries, without
+        `negatives` (Radford et al. 2021).
+
+    Returns:
+      The loss, and the weight of the rows whose answer is nearest.
+    """
+    query, answer, *others = map(_unit, (query_BD, answer_BD, *negatives))
+
+    def logits(one: jax.Array, candidates: Sequence[jax.Array]) -> jax.Array:
+        products = [
+            jnp.einsum("bd,cd->bc", one, each, precision="highest")
+            for each in candidates
+        ]
+        present = jnp.tile(weight > 0, len(candidates))[None]
+        scores = jnp.concatenate(products, axis=1) / temperature
+        return jnp.where(present, scores, MASKED_LOGIT)
+
+    def loss(scores_BC: jax.Array) -> jax.Array:
+        own = jnp.diagonal(scores_BC)
+        each = jax.nn.logsumexp(scores_BC, axis=1) - own
+        return jnp.sum(jnp.where(weight > 0, weight * each, 0.0))
+
+    scores_BC = logits(query, [answer, *others])
+    total = loss(scores_BC)
+    if symmetric:
+        total = (total + loss(logits(answer, [query]))) / 2
+    nearest = jnp.argmax(scores_BC, axis=1) == jnp.arange(len(weight))
+    correct = jnp.sum(jnp.where(nearest, weight, 0.0))
+    return Term(total, jnp.sum(weight)), jax.lax.stop_gradient(correct)
+
+
+def _unit(x_BD: jax.Array) -> jax.Array:
+    """The rows with length 1, whose gradient is finite at 0, too."""
+    square = jnp.sum(x_BD**2, axis=-1, keepdims=True)
+    return x_BD * jax.lax.rsqrt(jnp.maximum(square, 1e-24))

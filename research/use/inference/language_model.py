@@ -181,6 +181,19 @@ class LanguageModel:
             vectors /= np.maximum(norm, np.finfo(np.float32).tiny)
         return vectors
 
+    def similarity(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """[pairs] float32: the cosines of two texts' vectors, as `encode` makes them.
+
+        Raises:
+          UserError: as `encode`; or a pair is not two texts.
+        """
+        for number, pair in enumerate(pairs, 1):
+            if len(pair) != 2:
+                raise UserError(f"pair {number} has {len(pair)} texts, not 2: {pair!r}")
+        texts = [text for pair in pairs for text in pair]
+        vectors = self.encode(texts, normalize=True)
+        return np.sum(vectors[::2] * vectors[1::2], axis=1)
+
     def num_tokens(self, texts: Sequence[str]) -> int:
         """The tokens that `encode` reads of texts, special ones included."""
         texts, length = as_texts("texts", texts), self._row_length(0)

@@ -361,7 +361,8 @@ def _language_model(
         mesh=sharding.make_mesh(MeshOptions(**ONE_DEVICE), jax.devices()[:1]),
         step=step,
     )
-    return LanguageModel(run, needs, specials, missing)
+    pool = objective.vector_pool
+    return LanguageModel(run, needs, specials, missing, pool=pool)
 
 
 def _resize(vocab: VocabInfo, rows: int) -> VocabInfo:

@@ -1,0 +1,119 @@
+"""How similar texts are: `palimpsest similarity --workdir=R "a text" "another"`.
+
+Prints the cosine of the vectors of two texts, as `palimpsest embed` makes them. R is a
+run, whose newest or best checkpoint is read, or hf:DIR, a model in Hugging Face's
+layout.
+
+--data=F reads pairs from a file: --fields=A,B are the columns of the texts, by name, or
+by number in a file without a header. With --label=COLUMN, the similarity by people, it
+prints Spearman's and Pearson's correlation of the cosines with it, each with half the
+width of its 95 % interval over the pairs (STS-B; Spearman's is what papers report).
+--to=V.jsonl writes a line for each pair: texts, similarity, gold.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+from launch import cli
+
+
+def run(args: argparse.Namespace) -> None:
+    from research.contract.errors import UserError
+
+    if bool(args.data) == bool(args.parts):
+        raise UserError('give two texts, as in "a text" "another", or --data=F')
+    if args.parts and len(args.parts) != 2:
+        raise UserError(f"{len(args.parts)} texts are given; a pair has 2")
+    if args.data and not Path(args.data).exists():
+        raise UserError(f"--data={args.data}: no such file or folder")
+
+    from research.data.documents import document_parts
+    from research.data.options import DataOptions
+    from research.data.source.build import split_corpora
+    from research.evaluation.items import item_margins
+    from research.files.output_files import check_output, write_output
+    from research.metrics import Item, measure
+    from research.objectives import make_objective
+    from research.use.inference.open_run import open_run
+
+    if args.to:
+        check_output(args.to, "--to")
+    if args.parts:
+        print(f"{open_run(args.workdir).similarity([args.parts])[0]:.4f}")
+        return
+    data = DataOptions(
+        test=args.data, eval_split="test", fields=args.fields, label=args.label
+    )
+    reads = make_objective("sentence_vectors", texts=2)
+    (corpus,) = split_corpora(data, reads, "test")
+    documents = [*corpus.documents("test")]
+    pairs = [document_parts(document) for document in documents]
+    for document, pair in zip(documents, pairs, strict=True):
+        if len(pair) != 2:
+            raise UserError(
+                f"{document.id} has {len(pair)} texts, not 2; --fields=A,B names their "
+                "columns"
+            )
+    model = open_run(args.workdir)
+    items = [
+        Item(document.id, float(cosine), _number(document), None, pair)
+        for document, pair, cosine in zip(
+            documents, pairs, model.similarity(pairs), strict=True
+        )
+    ]
+    known = [item for item in items if item.gold is not None]
+    found = measure("number", known, ()) if len(known) > 1 else {}
+    of_numbers = SimpleNamespace(predicts="number")
+    reader = SimpleNamespace(vocab=SimpleNamespace(labels=()), classes=())
+    margins = item_margins(known, of_numbers, reader)
+    for name in ("spearman", "pearson"):
+        if name in found:
+            over_pairs = f" ± {margins[name]:.2g}" if name in margins else ""
+            print(f"{name} {found[name]:.4f}{over_pairs}")
+    lines = "".join(
+        json.dumps(
+            {"texts": item.texts, "similarity": item.prediction, "gold": item.gold},
+            ensure_ascii=False,
+        )
+        + "\n"
+        for item in items
+    )
+    if args.to:
+        write_output(args.to, lines, "--to")
+    elif not found:
+        print(lines, end="")
+    print(f"{len(items)} pairs", file=sys.stderr)
+
+
+def _number(document) -> float | None:
+    """The label of a pair as a number; None: it has none."""
+    from research.contract.errors import UserError
+
+    if document.label is None:
+        return None
+    try:
+        return float(document.label)
+    except ValueError:
+        raise UserError(
+            f"{document.id}: --label must be a number, got {document.label!r}"
+        ) from None
+
+
+def parser() -> cli.Parser:
+    parser = cli.Parser(__doc__, overrides=False)
+    parser.add_path(
+        "--workdir", required=True, models=True, help="folder of the run, or hf:DIR"
+    )
+    parser.add_argument("parts", nargs="*", help="two texts")
+    parser.add_path("--data", default="", help="file of pairs")
+    parser.add_argument("--fields", default="", help="columns of the texts, as in a,b")
+    parser.add_argument("--label", default="", help="column of their similarity")
+    parser.add_path("--to", default="", help=".jsonl that is written")
+    return parser
+
+
+if __name__ == "__main__":
+    cli.main(run, parser())

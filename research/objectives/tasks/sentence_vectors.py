@@ -1,0 +1,174 @@
+"""Vectors of sentences by contrast within the batch: SimCSE, and pairs and triples.
+
+Gao et al. 2021 (princeton-nlp/SimCSE, simcse/models.py): a text is to be nearer to its
+positive than to those of all other rows. Without labels the positive is the text itself
+with other dropout; with labels it is a second text, and a third one may be a hard
+negative (entailment and contradiction of NLI). The loss of pairs and triples is that of
+sentence-transformers' MultipleNegativesRankingLoss, with `widths` its MatryoshkaLoss
+(Kusupati et al. 2022).
+"""
+
+# B batch (of all devices), C candidates, D width, L length of a text
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research import networks
+from research.contract.batch import (
+    PART,
+    ArraySpec,
+    Batch,
+    Example,
+    VocabInfo,
+    input_group,
+    input_specs,
+)
+from research.contract.errors import UserError
+from research.contract.fields import choice, number
+from research.data.rows import TextSpec
+from research.objectives.losses import contrastive
+from research.objectives.losses.cross_entropy import Term, with_accuracy
+from research.objectives.tasks import task_input
+
+PREFIXES = ("", "positive_", "negative_")
+"""Of the arrays of each text of a row."""
+
+
+@dataclass(frozen=True)
+class Objective(task_input.Task):
+    """Reads one to three texts a row, each by itself.
+
+    A row that lacks one has weight 0. Candidates of a text are the positives of all
+    rows, and all hard negatives. Texts that occur twice in a batch count as negatives
+    of each other, as in the released code.
+    """
+
+    texts: int = number(1, least=1, most=3)  # of a row: the text alone, whose positive
+    # is itself with other dropout; text and positive; text, positive, hard negative
+    format: str = choice("bert", ("bert", "roberta", "xlnet", "plain", "causal"))  # of
+    # each text
+    pool: str = choice("class", ("class", "mean"))  # the vector: the state of the
+    # format's token, or the mean of all states, as `encode` makes it
+    head: str = choice("none", ("none", "tanh"))  # tanh: a dense layer with tanh that
+    # only training has (SimCSE without labels, mlp_only_train)
+    temperature: float = number(0.05, above=0)  # divides the cosines; 1 / scale
+    symmetric: bool = False  # each positive is also to find its text
+    widths: tuple[int, ...] = ()  # also vectors of only so many first values have the
+    # loss, and it is their sum (Matryoshka); (): whole vectors alone
+
+    supports_accumulation = False
+    num_parts = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "widths", tuple(self.widths))
+        if not all(type(width) is int and width > 0 for width in self.widths):
+            raise ValueError(
+                f"widths must be whole numbers above 0, got {list(self.widths)}"
+            )
+
+    @property
+    def vector_pool(self) -> str:
+        return self.pool
+
+    def text_spec(self, length: int) -> TextSpec:
+        room = length - self.num_specials(1)
+        most = {"max_first": room} if self.texts > 1 else {}
+        return TextSpec("parts", self.texts * room, **most)
+
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        specs = {"vector_weight": ArraySpec((), np.float32)}
+        for prefix in PREFIXES[: self.texts]:
+            specs |= input_specs(length, prefix)
+            if self.pool == "class":
+                specs[f"{prefix}pooled"] = ArraySpec((1,))
+        return specs
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
+        """Lays out the texts; what is too long loses its end."""
+        begin, size = self._parts(example)
+        size = np.minimum(size, length - self.num_specials(1))
+        weight = (size > 0).all(axis=1)
+        batch = {"vector_weight": weight.astype(np.float32)}
+        for part, prefix in enumerate(PREFIXES[: self.texts]):
+            first, count = (
+                np.stack([array[:, part], 0 * array[:, part]], axis=1)
+                for array in (begin, size)
+            )
+            laid, arrays = self.lay_out(example, first, count, vocab, length)
+            arrays["pooled"] = laid.pooled[:, None].astype(np.int32)
+            batch |= {f"{prefix}{name}": array for name, array in arrays.items()}
+        return {name: batch[name] for name in self.batch_spec(length)}
+
+    def _parts(self, example: Example) -> tuple[np.ndarray, np.ndarray]:
+        """begin and size [B, texts] of the first parts among the raw tokens."""
+        column = np.arange(example.flags.shape[1])
+        inside = column < example.length[:, None]
+        starts = (example.flags & PART > 0) & inside
+        starts |= (column == 0) & inside
+        order = np.cumsum(starts, axis=1) * inside  # 1 of the first part, 2, ...
+        size = np.stack(
+            [(order == n + 1).sum(axis=1) for n in range(self.texts)], axis=1
+        )
+        begin = np.stack(
+            [(order == n + 1).argmax(axis=1) for n in range(self.texts)], axis=1
+        )
+        return begin, size
+
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        heads = {"vector": networks.HeadSpec(0, "none")} if self.head == "tanh" else {}
+        return self.task_needs(heads)
+
+    def _vectors(
+        self, net: networks.BoundNetwork, batch: Batch, prefix: str
+    ) -> jax.Array:
+        """[B, D] float32: one vector of each row's text."""
+        group = input_group(batch, prefix)
+        if self.pool == "class":
+            vector = net.states(group, scored=batch[f"{prefix}pooled"])[:, 0]
+        else:
+            states_BLD = net.states(group)
+            here_BL = (batch[f"{prefix}segment"] > 0).astype(states_BLD.dtype)
+            total = jnp.einsum("bld,bl->bd", states_BLD, here_BL)
+            vector = total / jnp.maximum(here_BL.sum(axis=1), 1)[:, None]
+        if self.head == "tanh":
+            vector = jnp.tanh(net.head("vector", vector))
+        return vector.astype(jnp.float32)
+
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
+        """Terms: contrast; how often the positive is nearest (a metric)."""
+        prefixes = PREFIXES[: self.texts]
+        if self.texts == 1:
+            prefixes = ("", "")  # dropout differs between the calls
+        vectors = [self._vectors(net, batch, prefix) for prefix in prefixes]
+        weight = batch["vector_weight"]
+        whole = vectors[0].shape[-1]
+        if max(self.widths, default=0) > whole:
+            raise UserError(
+                f"objective.widths={list(self.widths)} must be at most {whole}, the "
+                "width of the vectors"
+            )
+        terms = []
+        for width in self.widths or (whole,):
+            query, answer, *negatives = (vector[:, :width] for vector in vectors)
+            terms.append(
+                contrastive.in_batch(
+                    query,
+                    answer,
+                    weight,
+                    negatives,
+                    temperature=self.temperature,
+                    symmetric=self.symmetric,
+                )
+            )
+        total = jnp.sum(jnp.stack([term.total for term, _ in terms]))
+        term, correct = terms[0][0]._replace(total=total), terms[0][1]
+        return with_accuracy("contrast", term, correct), ()

@@ -1,0 +1,105 @@
+"""Vectors of sentences by contrast within the batch."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from launch.commands import similarity
+from research import objectives
+from research.contract.batch import PART
+from research.contract.errors import UserError
+from research.objectives.losses.contrastive import in_batch
+from research.use.inference.open_run import open_run
+from tests.testing.example_batches import texts, vocab
+from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
+
+QUERY, ANSWER = jnp.eye(2), jnp.array([[1, 0], [0.6, 0.8]])
+
+
+@pytest.mark.parametrize(("temperature", "mean"), [(0.05, 0.000168), (1.0, 0.442058)])
+def test_the_loss_is_that_of_the_released_code(temperature, mean):
+    """Also where vectors have other lengths, and with rows that do not count."""
+    for factor in (1.0, 3.0):
+        term, correct = in_batch(
+            factor * QUERY, ANSWER, jnp.ones(2), temperature=temperature
+        )
+        np.testing.assert_allclose(term.total / term.weight, mean, atol=1e-6)
+        assert correct == 2
+    padded = (jnp.concatenate([x, jnp.ones((1, 2))]) for x in (QUERY, ANSWER))
+    weight = jnp.array([1.0, 1.0, 0.0])
+    same, _ = in_batch(*padded, weight, temperature=temperature)
+    np.testing.assert_allclose(same.total, term.total, rtol=1e-5)
+
+
+def test_hard_negatives_are_candidates_of_all_rows_and_zeros_have_a_gradient():
+    plain, _ = in_batch(QUERY, ANSWER, jnp.ones(2), temperature=1.0)
+    more, _ = in_batch(QUERY, ANSWER, jnp.ones(2), [QUERY], temperature=1.0)
+    dots = np.concatenate([ANSWER @ QUERY.T, QUERY], axis=0) @ np.eye(2)
+    expected = [np.log(np.exp(dots[:, n]).sum()) - dots[n, n] for n in range(2)]
+    np.testing.assert_allclose(more.total, sum(expected), rtol=1e-5)
+    assert more.total > plain.total
+    loss = lambda x: in_batch(x, ANSWER, jnp.ones(2), temperature=1.0)[0].total  # noqa: E731
+    assert np.isfinite(jax.grad(loss)(jnp.zeros((2, 2)))).all()
+
+
+def test_parts_are_rows_of_their_own_and_a_row_that_lacks_one_has_weight_0():
+    objective = objectives.make_objective("sentence_vectors", texts=3)
+    known = vocab()
+    example = texts(12, [6, 6, 2], known)
+    example.flags[0, [2, 5]] |= PART
+    example.flags[1, [3]] |= PART
+    batch = objective.corrupt(example, np.zeros(3, np.uint64), known, 6)
+    lengths = {
+        prefix: (batch[f"{prefix}segment"] > 0).sum(axis=1).tolist()
+        for prefix in ("", "positive_", "negative_")
+    }
+    assert lengths == {
+        "": [4, 5, 4],
+        "positive_": [5, 5, 0],
+        "negative_": [3, 0, 0],
+    }
+    assert batch["vector_weight"].tolist() == [1, 0, 0]
+    row = batch["positive_token"][0, :5].tolist()
+    assert row == [known.bos_id, *example.token[0, 2:5], known.eos_id]
+
+
+def test_widths_beyond_the_vectors_are_one_line(tmp_path):
+    folder = write_corpus(tmp_path)
+    keys = {"objective.name": "sentence_vectors", "objective.widths": [64]}
+    with pytest.raises(UserError, match=r"widths=\[64\] must be at most 32"):
+        save_untrained(tmp_path / "run", tiny_config(folder, "lm", **keys))
+
+
+def test_a_run_compares_texts_by_its_vectors(tmp_path, capsys):
+    folder = write_corpus(tmp_path)
+    keys = {"objective.name": "sentence_vectors", "objective.pool": "class"}
+    workdir, *_ = save_untrained(tmp_path / "run", tiny_config(folder, "lm", **keys))
+    model = open_run(workdir)
+    assert model.pool == "class"
+    pairs = [("the old river", "a small stone"), ("a stone", "a stone")]
+    cosines = model.similarity(pairs)
+    np.testing.assert_allclose(cosines[1], 1, atol=1e-6)
+    one, two = model.encode([*pairs[0]])
+    expected = one @ two / np.linalg.norm(one) / np.linalg.norm(two)
+    np.testing.assert_allclose(cosines[0], expected, rtol=1e-5)
+    file = tmp_path / "pairs.tsv"
+    rows = ["one\ttwo\tscore", *("\t".join([*pair, "3"]) for pair in pairs)]
+    rows += ["the river\tby a stone\t1", "old\tsmall\t2"]
+    file.write_text("\n".join(rows) + "\n")
+
+    def run(*flags):
+        similarity.run(similarity.parser().parse_args([f"--workdir={workdir}", *flags]))
+
+    run(f"--data={file}", "--fields=one,two", "--label=score")
+    assert "spearman " in capsys.readouterr().out
+    run(*pairs[1])
+    assert capsys.readouterr().out == "1.0000\n"
+    for flags, words in (
+        ([], "give two texts"),
+        (["one"], "1 texts are given; a pair has 2"),
+        ([f"--data={file}", "--fields=one"], "has 1 texts, not 2; --fields=A,B"),
+        ([f"--data={file}", "--fields=one,score", "--label=two"], "must be a number"),
+    ):
+        with pytest.raises(UserError, match=words):
+            run(*flags)
