@@ -142,7 +142,7 @@ def make_sampler(
         if name not in known[key]:
             raise ValueError(
                 f"{key} is not read by method {name}, only by "
-                f"{' and '.join(known[key])}; change the method, or leave {key} out"
+                f"{', '.join(known[key])}; change the method, or leave {key} out"
             )
     given = {key: value for key, value in defaults.items() if key != "method"}
     for key, value in given.items():

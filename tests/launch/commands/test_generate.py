@@ -119,7 +119,7 @@ def test_of_a_long_prompt_the_end_is_read_and_one_in_error_is_left_out(
     [
         (
             ["--prompt=a", "--top_p=.5"],
-            "--top_p is not read by method greedy, only by sample; change the method",
+            "--top_p is not read by method greedy, only by ",
         ),
         (
             ["--prompt=a", "--method=sample", "--length_penalty=1"],
