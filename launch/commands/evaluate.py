@@ -11,7 +11,9 @@ gold answer, score, texts and probabilities (research/evaluation/prediction_file
 as training writes it at its end. NAME is the split, the step and a hash of the data,
 and a hash of other keys that differ from the run's. Metrics of predictions are printed
 with the margin of a 95 % interval over draws of the examples, for this network
-(launch.report has intervals over seeds).
+(launch.report has intervals over seeds). Of classes, sets of labels and tags stderr and
+metrics.json have precision, recall, F1 and counts of each label (of entities: of each
+type), and of classes those that one is taken for.
 """
 
 import argparse
@@ -28,6 +30,7 @@ def run(args: argparse.Namespace) -> int:
     config = run_config(workdir, args.overrides)
     # After the config: a wrong key is reported without waiting for imports.
     from research.distributed import sharding
+    from research.evaluation import label_report
     from research.evaluation.evaluate import NOTHING_SCORED, evaluate
     from research.evaluation.learning import learning_warnings
     from research.evaluation.prediction_files import write_predictions
@@ -67,6 +70,14 @@ def run(args: argparse.Namespace) -> int:
     for line in [ranges_line(facts["ranges"]), *notes_lines(scores.notes)]:
         if line:
             print(line, file=sys.stderr)
+    scored = [item for item in scores.items if item.gold is not None]
+    kind, labels = program.objective.predicts, program.data.vocab.labels
+    rows = label_report.label_scores(scored, kind, labels) if scored else []
+    confused = label_report.confusion(scored) if kind == "class" else {}
+    for line in label_report.report_lines(rows, confused):
+        print(line, file=sys.stderr)
+    if rows:
+        facts |= label_report.as_json(rows, confused)
     named = {f"{split}/{name}": value for name, value in scores.metrics.items()}
     for line in learning_warnings(named, config.values, program.data.token_entropy):
         print(f"warning: {line}", file=sys.stderr)

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         from launch.serving.app import LOOPBACK, make_app
     except ModuleNotFoundError as error:
-        raise missing_package("palimpsest serve", error.name) from error
+        raise missing_package("palimpsest serve", "starlette") from error
     from launch.serving.worker import Worker
 
     listening = listen(args.host, args.port)

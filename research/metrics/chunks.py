@@ -69,6 +69,12 @@ class Metric(metrics.Metric):
         return dict(zip(names, map(float, scores), strict=True))
 
 
+def has_scheme(tags: Sequence[str], labels: Sequence[str]) -> bool:
+    """Whether tags and labels are of a scheme of chunks, and not O alone."""
+    found = frozenset([*tags, *labels])
+    return bool(found - {OUTSIDE}) and _scheme(found) is not None
+
+
 def chunks(tags: Sequence[str], labels: Sequence[str]) -> list[tuple[str, int, int]]:
     """Type, first word and last word of each chunk of a text, as conlleval finds them.
 

@@ -10,7 +10,7 @@ averaged.
 # B rows, N labels
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,6 +66,16 @@ class Prediction(abc.ABC):
     def metric_labels(self, data: Any) -> Sequence[str]:
         """The labels that metrics are measured with: see `Metric.measure`."""
         return data.vocab.labels
+
+    def answers(
+        self, item: Item, labels: Sequence[str]
+    ) -> tuple[Sequence[Hashable], Sequence[Hashable]] | None:
+        """What an item predicts and what is right, as answers that have a label each.
+
+        An answer is a pair: its label, and which one of the item it is. Precision and
+        recall of a label count the pairs that both have. None: the kind has no labels.
+        """
+        return None
 
     @abc.abstractmethod
     def item(self, rows: Rows, objective: Any, data: Any) -> Item:

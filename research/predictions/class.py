@@ -17,6 +17,9 @@ class Prediction(predictions.Prediction):
     def metric_labels(self, data):
         return data.classes
 
+    def answers(self, item, labels):
+        return [(item.prediction, 0)], [(item.gold, 0)]
+
     def item(self, rows, objective, data):
         names, logits = data.vocab.labels, rows.mean_logits()
         prediction = names[int(logits.argmax())]

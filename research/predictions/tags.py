@@ -13,6 +13,14 @@ import numpy as np
 from research import predictions
 from research.data.documents import as_known
 from research.data.tokenize.token_offsets import first_token_of_each, token_offsets
+from research.metrics import chunks
+
+
+def _spans(tags, labels):
+    """Type, first word and last word of chunks; without a scheme of all words."""
+    if chunks.has_scheme(tags, labels):
+        return chunks.chunks(tags, labels)
+    return [(tag, word, word) for word, tag in enumerate(tags)]
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,13 @@ class Prediction(predictions.Prediction):
 
     def output_names(self, labels):
         return labels
+
+    def answers(self, item, labels):
+        """The chunks of tags of a scheme; else each word's tag."""
+        return tuple(
+            [(name, (first, last)) for name, first, last in _spans(tags, labels)]
+            for tags in (item.prediction, item.gold)
+        )
 
     def item(self, rows, objective, data):
         (arrays,) = rows.arrays
