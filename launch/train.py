@@ -26,6 +26,7 @@ from launch.config import load_config
 def run(args: argparse.Namespace) -> int:
     config = load_config(args.config, args.overrides, workdir=args.workdir)
     # After the config: a wrong key is reported without waiting for imports.
+    from launch.run_summary import summary_lines
     from research.distributed import processes
     from research.distributed.peers import Peers
     from research.evaluation.learning import learning_warnings
@@ -60,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
         for line in [ranges_line(result["ranges"]), *notes_lines(result["notes"])]:
             if line:
                 print(line, file=sys.stderr)
+        for line in summary_lines(args.workdir, result, config.objective):
+            print(line, file=sys.stderr)
         entropy = result["token_entropy"]
         for line in learning_warnings(result["metrics"], config.values, entropy):
             print(f"warning: {line}", file=sys.stderr)
