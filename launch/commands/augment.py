@@ -24,6 +24,7 @@ TEXTS_AT_ONCE = 512
 
 def run(args: argparse.Namespace) -> None:
     from research.contract.errors import UserError
+    from research.data.progress import MANY, progress
     from research.data.read.compression import file_suffixes
     from research.data.read.files import iter_texts
     from research.data.read.formats.parsing import whole_rows
@@ -62,26 +63,29 @@ def run(args: argparse.Namespace) -> None:
     def lines() -> Iterator[bytes]:
         nonlocal written
         yield table.header.encode()
-        for first in range(0, len(table.rows), TEXTS_AT_ONCE):
-            chunk, found = table.rows[first : first + TEXTS_AT_ONCE], {}
-            for field in table.fields:
-                own = [row[field] for row in chunk]
-                found[field], counts = augmenter.words(own)
-                for name, count in counts._asdict().items():
-                    totals[name] += count
-            for at, row in enumerate(chunk):
-                new = [row]
-                for place, field in enumerate(table.fields):
-                    others = augmentation.variants(
-                        row[field],
-                        found[field][at],
-                        passes=args.passes,
-                        probability=args.probability,
-                        seed=(args.seed, first + at, place),
-                    )
-                    new += [whole_rows.with_text(row, field, o) for o in others]
-                written += len(new)
-                yield "".join(map(whole_rows.line_of, new)).encode()
+        count = len(table.rows)
+        with progress("augment", count, silent=count < MANY) as report:
+            for first in range(0, count, TEXTS_AT_ONCE):
+                report(first, f"of {first} of {count} rows")
+                chunk, found = table.rows[first : first + TEXTS_AT_ONCE], {}
+                for field in table.fields:
+                    own = [row[field] for row in chunk]
+                    found[field], counts = augmenter.words(own)
+                    for name, number in counts._asdict().items():
+                        totals[name] += number
+                for at, row in enumerate(chunk):
+                    new = [row]
+                    for place, field in enumerate(table.fields):
+                        others = augmentation.variants(
+                            row[field],
+                            found[field][at],
+                            passes=args.passes,
+                            probability=args.probability,
+                            seed=(args.seed, first + at, place),
+                        )
+                        new += [whole_rows.with_text(row, field, o) for o in others]
+                    written += len(new)
+                    yield "".join(map(whole_rows.line_of, new)).encode()
 
     write_output(args.to, lines(), "--to")
     print(
