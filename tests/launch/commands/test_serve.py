@@ -435,6 +435,7 @@ def test_a_host_without_a_name_is_refused(documents):
 
 
 def test_missing_packages_are_named(monkeypatch, documents):
-    monkeypatch.setitem(sys.modules, "launch.serving.app", None)
+    monkeypatch.delitem(sys.modules, "launch.serving.app")
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(UserError, match=r"pip install '\.\[serve\]'"):
         serve.run(arguments(documents))
