@@ -32,7 +32,7 @@ GROUPS = {
     "train and compare": (
         *("train", "sweep", "table", "report", "compare", "curves", "diff", "claims"),
     ),
-    "score and judge": ("evaluate", "score", "similarity", "babylm"),
+    "score and judge": ("evaluate", "score", "similarity", "babylm", "harness"),
     "use and publish": (
         *("predict", "fill", "generate", "embed", "vectors", "serve", "export"),
         *("shrink",),
