@@ -28,7 +28,8 @@ Look at: valid/target, beside --config.objective.vectors=random.
 Departs (docs/fidelity.md has the values): objective.vectors; data.vocabulary_size;
 model.init; optimizer.learning_rate; optimizer.schedule; optimizer.clip_norm;
 train.steps; end of the encoder's text; decoder's first token; words without a vector;
-dropout of the decoder's inputs; initial LSTM; classifier of the paper.
+dropout of the decoder's inputs; initial LSTM; classifier of the paper; pairs of longer
+texts; padding in the decoder's attention.
 """
 
 from research.config import base

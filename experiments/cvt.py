@@ -16,7 +16,7 @@ Look at: valid/accuracy, with and without --config.objective.consistency=0.
 Departs (docs/fidelity.md has the values): data.length; data.vocabulary_size;
 model.init; precision of the teacher; words of the table; initial word vectors; factor
 of word vectors; input of the first layer; characters of words; initial LSTM; sentences
-of a batch; moving average of the parameters.
+of a batch; moving average of the parameters; dropout of the first layer's states.
 """
 
 from research.config import base

@@ -19,7 +19,7 @@ The factors are those of the command for one GPU in the released README. The com
 several has .33 for each, and train.py has .5, 0 and 0.
 
 Departs (docs/fidelity.md has the values): objective.base.format; model.position;
-drawing of masked tokens.
+drawing of masked tokens; tokens that 15 % are taken of.
 """
 
 from experiments import bert
@@ -42,7 +42,7 @@ def get_config(size: str = "small"):
     config.model.layers = len(LAYERS[size])
     config.train.init_layers = LAYERS[size]
     config.optimizer.update(beta2=0.98, bias_correction=True, weight_decay=0.0)
-    config.optimizer.update(clip_norm=5.0, epsilon_place="before")
+    config.optimizer.update(clip_norm=5.0)
     config.optimizer.update(decay_from="warmup", warmup="from_zero")
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 30_522

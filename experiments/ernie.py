@@ -19,7 +19,7 @@ The paper names no optimizer; the released code's is used, with 8,192 tokens on 
 of 8 devices. Base has the length of the released data, 128 (README).
 
 Departs (docs/fidelity.md has the values): phrases and entities; stages; pairs of two
-documents; tasks that are left out.
+documents; tasks that are left out; padding among random tokens.
 """
 
 from typing import Any

@@ -50,7 +50,6 @@ def get_config(size: str = "small"):
     config.model.init = "normal"
     config.optimizer.update(bias_correction=True, decay_from="warmup")
     config.optimizer.warmup = "from_zero"
-    config.optimizer.epsilon_place = "before"
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 30_522
         config.train.update(steps=400_000, batch=256)

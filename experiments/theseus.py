@@ -42,6 +42,7 @@ def get_config(size: str = "small"):
     config.optimizer.update(frozen="token,embeddings,pooler,head_label")
     config.optimizer.update(epsilon=1e-8, weight_decay=0.0, bias_correction=True)
     config.optimizer.update(clip_norm=1.0, decay_from="warmup")
+    config.optimizer.epsilon_place = "before"
     if size in base.PUBLISHED:
         config.data.update(length=128, vocabulary_size=30_522)
         config.train.update(steps=1725, batch=32)

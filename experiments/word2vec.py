@@ -14,7 +14,8 @@ nearer are the vectors to the tool's (docs/word_vectors.md).
 
 Look at: valid/skipgram, which begins at (negatives + 1) log 2, where outputs are 0.
 
-Departs (docs/fidelity.md has the values): optimizer.name; train.batch; sigmoid.
+Departs (docs/fidelity.md has the values): optimizer.name; train.batch; sigmoid; words
+of a sentence.
 """
 
 from research.config import base

@@ -69,7 +69,8 @@ def most_targets(system: System):
 def tokens_that_count(system: System):
     """A row of 28 tokens with its specials has 4 targets, one without them 3."""
     objective, _ = objective_of(system)
-    specials = {"mlm": 2, "unilm": 3}[system.config(system.sizes[0]).objective.name]
+    specials = {"mlm": 2, "distill": 2, "unilm": 3}
+    specials = specials[system.config(system.sizes[0]).objective.name]
     counts = []
     for raw in range(20, 60):
         text = full_rows(objective, raw + specials, 8)
@@ -79,7 +80,7 @@ def tokens_that_count(system: System):
     rounded = {
         "up": lambda n: np.ceil(0.15 * n - 1e-9),
         "nearest": lambda n: np.maximum(np.rint(0.15 * n), 1),
-    }[getattr(objective, "rounding", "nearest")]
+    }[getattr(getattr(objective, "_base", objective), "rounding", "nearest")]
     return phrase(
         {
             "with the specials": np.array_equal(counts, rounded(raw + specials)),
@@ -730,3 +731,21 @@ def pieces_without_mentions(system: System):
     assert not batch["mention_weight"].any()
     scored = batch["weight"].any()
     return phrase({"read, but not scored": not scored, "read, and scored": scored})
+
+
+@guard("padding among random tokens")
+def padding_among_random_tokens(system: System):
+    """Of parts whose chosen tokens are all random."""
+    own = system.config(system.sizes[0]).objective.to_dict()
+    parts = own["parts"].values()
+    found = set()
+    for part in parts:
+        fields = {k: v for k, v in part.items() if k != "mixing_rate"}
+        fields |= {"mask_fraction": 0.0, "random_fraction": 1.0}
+        objective = objectives.make_objective(own["base_objective"], **fields)
+        _, batch = rows_of(objective, length_of(system))
+        used = batch["weight"] > 0
+        here = np.take_along_axis(batch["token"], batch["scored"], axis=1)[used]
+        found |= {*np.unique(here).tolist()}
+    assert len(found) > VOCAB.size / 2
+    return phrase({"as likely as any entry": VOCAB.pad_id in found})

@@ -13,8 +13,9 @@ from research.networks.recurrent.lstm_layer import LayerResult
 from research.networks.recurrent.two_lstms import EncodedText
 from research.networks.shared.features import FeatureLayers
 from tests.fidelity.guards.registry import guard, phrase
-from tests.fidelity.our_batches import VOCAB, batch_of, objective_of
+from tests.fidelity.our_batches import VOCAB, batch_of, full_rows, objective_of
 from tests.fidelity.table import System
+from tests.testing.example_batches import keys
 
 
 def small_network(system: System):
@@ -132,3 +133,35 @@ def classifier_of_the_paper(system: System):
     has = "biattention" in networks.FOLDER.names()
     words = "none of its own: the objectives of tasks read the features"
     return phrase({words: read and not has, "a biattentive network": has})
+
+
+@guard("pairs of longer texts")
+def pairs_of_longer_texts(system: System):
+    """Of a target of 200 words after a source of 30."""
+    objective, length = objective_of(system)
+    text = full_rows(objective, 30 + objective.target_length + 200, 4)
+    text = text._replace(first_length=np.full(4, 30, np.int32))
+    batch = objective.corrupt(text, keys(4), VOCAB, length)
+    sizes = {*batch["weight"].sum(axis=1).tolist()}
+    return phrase(
+        {
+            "cut, each text by itself": sizes == {objective.target_length},
+            "left out": sizes == {0},
+        }
+    )
+
+
+@guard("padding in the decoder's attention")
+def padding_in_attention(system: System):
+    """Whether a state more, of padding, changes what is attended to."""
+    encoded = np.float32([[[1, 0], [0, 1], [0, 0]]])
+    hidden, kernel = np.float32([[0.6, -0.4]]), np.eye(2, dtype=np.float32)
+
+    def state(num):
+        part = encoded[:, :num]
+        attended = lstm_encoder_decoder.Attended(part, part, np.ones((1, num), int))
+        attends = np.arange(num)[None] < 2
+        return lstm_encoder_decoder.attentional_state(hidden, attended, attends, kernel)
+
+    same = np.allclose(state(2), state(3))
+    return phrase({"left out": same, "counted, with states of 0": not same})

@@ -1,17 +1,20 @@
 """Guards of CVT: students, the teacher, words, batches, the average."""
 
+from unittest import mock
+
 import jax.numpy as jnp
 import numpy as np
 import optax
 
 from research import networks
+from research.networks.recurrent import two_lstms
 from research.networks.shared.characters import NUM_CHARACTERS
 from research.objectives.tasks import cvt
 from research.optimize.moving_average import with_moving_average
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, objective_of
 from tests.fidelity.table import System
-from tests.testing.trees import parameter_shapes
+from tests.testing.trees import make_params, parameter_shapes
 
 
 @guard("students")
@@ -103,3 +106,26 @@ def average_of_the_parameters(system: System):
     average = float(state[-1].average)
     choices = {"of those after each step": 1, "begins with the initial ones": 0.5}
     return phrase({words: average == value for words, value in choices.items()})
+
+
+@guard("dropout of the first layer's states")
+def dropout_of_the_first_layer(system: System):
+    """Whether heads read states that dropout hides from the next layer."""
+    model = system.config(system.sizes[0]).model.copy_and_resolve_references()
+    model.update(width=4, cell_width=4, joined_cell_width=4)
+    options = networks.from_config(model)
+    needs = networks.Needs(pattern="full", features=networks.VIEWS)
+    module = networks.build(options, needs, VOCAB)
+    group = {"token": np.ones((1, 2), int), "segment": np.ones((1, 2), int)}
+    hidden = []
+
+    def drop(module, x, place):
+        hidden.append(place)
+        return jnp.zeros_like(x)
+
+    with mock.patch.object(two_lstms, "drop", drop):
+        use = lambda net: net.features(group)  # noqa: E731
+        features = networks.apply(module, make_params(module, use), use)
+    first = features[..., : 2 * options.width]
+    two = {*hidden} == {"hidden"} and bool(np.all(first != 0))
+    return phrase({"one draw for the next layer, another for heads": two})

@@ -196,3 +196,17 @@ def masks(system: System):
     used = batch["weight"] > 0
     here = np.take_along_axis(batch["token"], batch["scored"], axis=1)
     return int((here != batch["target"])[used].sum())
+
+
+@guard("rows of the stages on a task")
+def stage_rows(system: System):
+    configs = stages_on_a_task(system)
+    ((batch, length),) = {(each.train.batch, each.data.length) for each in configs}
+    return f"{batch} of {length} tokens"
+
+
+@guard("weight decay of the stages on a task")
+def stage_weight_decay(system: System):
+    rules = {each.optimizer.rule for each in stages_on_a_task(system)}
+    (rule,) = rules
+    return rule.weight_decay

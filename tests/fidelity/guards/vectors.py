@@ -200,3 +200,22 @@ def order_of_cells(system: System):
             "another in each epoch": (first != second).any(),
         }
     )
+
+
+@guard("words of a sentence")
+def words_of_a_sentence(system: System):
+    """The most of 20 rows of 1000 words, of which subsampling leaves about half."""
+    (objective, length) = objective_of(system)
+    count = np.full(VOCAB.size, 100, np.int64)
+    rate = word_counts.keep_rates(VOCAB._replace(token_count=count), 3e-4)
+    assert 0.3 < rate[VOCAB.ordinary_ids[0]] < 0.7
+    width = objective.text_spec(length).length
+    words = word_windows.keep_words(
+        full_rows(objective, length, 20),
+        keys(20),
+        VOCAB._replace(token_count=count),
+        length,
+        3e-4,
+    )
+    left_out = width == length and words.length.max() < length
+    return phrase({f"{length}, of which some are left out": left_out})
