@@ -44,7 +44,9 @@ def test_its_docstring_has_a_summary_and_the_command(name):
     docstring = ast.get_docstring(module)
     first = docstring.splitlines()[0]
     assert first.endswith(".") and len(first) <= 88
-    assert f"python -m launch.train --config=experiments/{name}.py" in docstring
+    commands = ("palimpsest train", "python -m launch.train")
+    flag = f"--config=experiments/{name}.py"
+    assert any(f"{command} {flag}" in docstring for command in commands)
 
 
 @each_experiment
