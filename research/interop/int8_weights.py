@@ -17,6 +17,7 @@ from research.networks.shared.quantized import (
     SPLIT,
     VALUES,
     quantize,
+    within,
 )
 
 TABLES = ("token", "decoder_token")
@@ -28,7 +29,7 @@ compiled_quantize = jax.jit(quantize, static_argnums=(1, 2))
 """`quantize`, compiled once for each shape."""
 
 
-def stored(params: Any, kind: str, scales: str) -> dict[str, Any]:
+def stored(params: Any, kind: str, scales: str, clip: float = 0.0) -> dict[str, Any]:
     """The parameters, with those that a network reads as integers stored as such.
 
     With model.quantization these are kernels of dense layers, and the token table.
@@ -38,10 +39,11 @@ def stored(params: Any, kind: str, scales: str) -> dict[str, Any]:
 
     Args:
       kind, scales: one of `quantized.QUANTIZATIONS`, one of `quantized.SCALES`.
+      clip: model.quantization_clip.
     """
 
     def store(leaf: Any, axis: Any, _: str) -> Any:
-        values, scale = compiled_quantize(leaf, kind, axis)
+        values, scale = compiled_quantize(within(leaf, clip), kind, axis)
         return {VALUES: values, SCALE: scale}
 
     return map_quantized(store, params, scales)
@@ -69,7 +71,7 @@ def map_quantized(
     return jax.tree_util.tree_map_with_path(changed, params)
 
 
-def values(params: Any, kind: str, scales: str) -> Any:
+def values(params: Any, kind: str, scales: str, clip: float = 0.0) -> Any:
     """The float32 parameters of a network without model.quantization.
 
     It computes the same, but for the integers of its inputs. They are the values of the
@@ -81,7 +83,8 @@ def values(params: Any, kind: str, scales: str) -> Any:
     """
 
     def value(leaf: Any, axis: Any, _: str) -> Any:
-        integers, scale = map(np.asarray, compiled_quantize(leaf, kind, axis))
+        limited = within(leaf, clip)
+        integers, scale = map(np.asarray, compiled_quantize(limited, kind, axis))
         found = integers * scale
         is_table = axis == -1
         return found.sum(-2 if is_table else -3) if kind == SPLIT else found

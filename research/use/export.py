@@ -38,6 +38,7 @@ WITHOUT_INTEGERS: dict[str, Any] = {
     "quantization": "none",
     "quantization_scale": SCALES[0],
     "quantization_range": RANGES[0],
+    "quantization_clip": 0.0,
 }
 """Options of a network whose weights have the values of integers, as float32."""
 BY_TOKENIZER = {
@@ -127,7 +128,8 @@ def _export(
         raise UserError(f"Hugging Face has no model for model.network={options.name}")
     kind, scales = options.quantization, options.quantization_scale
     if kind != "none":
-        saved["params"] = int8_weights.values(saved["params"], kind, scales)
+        clip = options.quantization_clip
+        saved["params"] = int8_weights.values(saved["params"], kind, scales, clip)
         options = dataclasses.replace(options, **WITHOUT_INTEGERS)
     leaves = jax.tree_util.tree_flatten_with_path(saved["params"])[0]
     params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}

@@ -150,10 +150,11 @@ def test_rows_of_a_table():
     np.testing.assert_array_equal(grad, table)
 
 
-def small_network(quantization):
+def small_network(quantization, clip=0.0):
     """The states of a text by its parameters, and a function of initial ones."""
     options = transformer.Network(
-        layers=2, width=16, heads=2, feedforward=32, quantization=quantization
+        **{"layers": 2, "width": 16, "heads": 2, "feedforward": 32},
+        **{"quantization": quantization, "quantization_clip": clip},
     )
     network = options.module(networks.Needs(pattern="full"), 40)
     shape = (2, 6)
@@ -253,3 +254,25 @@ def test_a_network_multiplies_integers_alone_in_its_dense_layers():
     ]
     # Those of attention are inside a function with a gradient of its own.
     assert products == 12 * ["int8"]
+
+
+def test_what_is_beyond_the_clip_counts_as_the_limit_and_has_no_gradient():
+    """The released rule on five values; weights of a network that is stored or not."""
+    x = jnp.float32([-3, -2.5, 1, 2.5, 3])
+    limited, pull = jax.vjp(lambda x: quantized.within(x, 2.5), x)
+    np.testing.assert_array_equal(limited, [-2.5, -2.5, 1, 2.5, 2.5])
+    np.testing.assert_array_equal(pull(jnp.ones(5))[0], [0, 0, 1, 0, 0])
+    states, init = small_network("ternary", clip=1.0)
+    without, _ = small_network("ternary")
+    large = lambda leaf, *_: 50 * leaf  # noqa: E731
+    params = int8_weights.map_quantized(large, jax.device_get(init()), "channel")
+    found = jax.jit(states)(params)
+    assert not np.allclose(found, jax.jit(without)(params), atol=1e-2)
+    stored = int8_weights.stored(params, "ternary", "channel", 1.0)
+    np.testing.assert_array_equal(jax.jit(states)(stored), found)
+    grads = jax.jit(jax.grad(lambda params: jnp.sum(states(params) ** 2)))(params)
+    beyond = lambda leaf, *_: np.abs(leaf) >= 1  # noqa: E731
+    beyond = jax.tree.leaves(int8_weights.map_quantized(beyond, params, "channel"))
+    for where, grad in zip(beyond, jax.tree.leaves(grads), strict=True):
+        if where.dtype == bool:
+            assert where.any() and np.any(grad) and not np.any(np.asarray(grad)[where])

@@ -14,7 +14,13 @@ from jax.ad_checkpoint import checkpoint_name
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.networks.shared.options import Options
 from research.networks.shared.products import dense_matmul
-from research.networks.shared.quantized import INPUT_RANGE, SPLIT, int8_matmul
+from research.networks.shared.quantized import (
+    INPUT_RANGE,
+    SPLIT,
+    int8_matmul,
+    is_stored,
+    within,
+)
 
 
 @jax.custom_vjp
@@ -196,8 +202,10 @@ class Dense(Module):
         if options.quantization_range == "ema":
             limit = self.param(INPUT_RANGE, constant(0.0), ())
         scales, dtype = options.quantization_scale, options.operand_dtype
-        kind = options.quantization
-        return int8_matmul(x, kernel, limit, scales, dtype, kind)
+        kind, clip = options.quantization, options.quantization_clip
+        if not is_stored(kernel):
+            kernel = within(kernel, clip)
+        return int8_matmul(within(x, clip), kernel, limit, scales, dtype, kind)
 
     def _kernel_init(self, fan_in):
         options, std, axes = self.options, 0.02, self.axes

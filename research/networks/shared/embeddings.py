@@ -18,6 +18,7 @@ from research.networks.shared.quantized import (
     is_stored,
     quantize_rows,
     sum_parts,
+    within,
 )
 
 VOCAB_MULTIPLE = 128
@@ -63,7 +64,9 @@ class TokenEmbedding(Module):
 
     def _quantized(self, rows: jax.Array) -> jax.Array:
         kind = self.options.quantization
-        return rows if kind == "none" else quantize_rows(rows, kind)
+        if kind == "none":
+            return rows
+        return quantize_rows(within(rows, self.options.quantization_clip), kind)
 
     @property
     def _parts(self) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ Quantisation is symmetric: q = round(x / scale) within [-127, 127], where 127 x 
 the largest absolute value of a channel, a matrix or a token (Q8BERT, Zafrir et al.
 2019, section 3; nlp_architect/nn/torch/quantization.py). In training the same integers
 are multiplied as in inference, and gradients pass as if nothing was rounded (straight
-through, nothing clipped).
+through; `within` clips first, if that is asked for).
 
 qwix (0.1.8) is no help here: it patches `lax.dot_general` while a network is traced, so
 that it quantises the products of dense attention and none of dense layers, which have
@@ -83,6 +83,17 @@ def to_int8(x: jax.Array, scale: jax.Array) -> jax.Array:
     """The integers of x; those beyond the range are the largest ones."""
     rounded = jnp.round(x.astype(jnp.float32) / scale)
     return jnp.clip(rounded, -LARGEST, LARGEST).astype(jnp.int8)
+
+
+def within(x: Any, clip: float) -> Any:
+    """An array limited to ±clip, 0 being no limit; its gradient is 0 at and beyond it.
+
+    huawei-noah/Pretrained-Language-Model, TernaryBERT/transformer/utils_quant.py.
+    """
+    if not clip:
+        return x
+    limit = jnp.asarray(clip, x.dtype)
+    return lax.clamp(-limit, x, limit)
 
 
 def is_stored(param: Any) -> bool:

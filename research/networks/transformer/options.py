@@ -118,6 +118,9 @@ class TransformerOptions(networks.Network):
     # of its own: each output, or the matrix
     quantization_range: str = choice("token", RANGES)  # of what a dense layer reads:
     # of each token; or ema: one for the layer, measured by palimpsest shrink
+    quantization_clip: float = number(0.0, least=0)  # of weights and of what a dense
+    # layer reads: those beyond count as the limit, and have no gradient; 0: none.
+    # TernaryBERT and BinaryBERT, released: 2.5
     remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
     scan_unroll: int = depth(4, least=1)  # layers a scan step; layers or more: no scan
 

@@ -10,7 +10,7 @@ import numpy as np
 from research.checkpoints.checkpoint import path_name
 from research.contract.errors import UserError
 from research.interop import int8_weights
-from research.networks.shared.quantized import QUANTIZATIONS, SPLIT
+from research.networks.shared.quantized import QUANTIZATIONS, SPLIT, within
 from research.optimize import pruning
 from research.program.setup import Program
 from research.use.shrinking import heads, ranges
@@ -160,7 +160,8 @@ def split(program: Program, params: Any, request: Request) -> Shrunk:
     """Each ternary kernel and table becomes the sum of two binary ones (`splitting`).
 
     Raises:
-      UserError: the network is not ternary, or some weights cannot be split.
+      UserError: the network is not ternary, or some weights cannot be split, or a part
+        is beyond model.quantization_clip.
     """
     del request
     options = program.network.options
@@ -169,8 +170,20 @@ def split(program: Program, params: Any, request: Request) -> Shrunk:
             "--recipe=split splits ternary weights, but model.quantization is "
             f"{options.quantization}; tune a run with model.quantization=ternary"
         )
+
+    def split_kernel(weight: Any, axis: Any, name: str) -> Any:
+        clip = options.quantization_clip
+        parts = split_weights(np.asarray(within(weight, clip)), axis, name)
+        if clip and np.abs(parts).max() > clip:
+            raise UserError(
+                f"--recipe=split: a binary part of {name} is beyond "
+                f"model.quantization_clip={clip}, so that both would not add up; tune "
+                "the run with a larger one"
+            )
+        return parts
+
     own = int8_weights.map_quantized(
-        split_weights, _on_host(params), options.quantization_scale
+        split_kernel, _on_host(params), options.quantization_scale
     )
     says = (
         "each ternary weight is the sum of two binary ones; saved as float32, to be "

@@ -23,7 +23,8 @@ def stored_params(program: Program, params: Any) -> Any:
     if options.quantization == "none":
         return params
     kind, scales = options.quantization, options.quantization_scale
-    return int8_weights.stored(params, kind, scales)
+    clip = options.quantization_clip
+    return int8_weights.stored(params, kind, scales, clip)
 
 
 def write_run(
