@@ -21,11 +21,13 @@ Departs: words are counted as 1.3 tokens, of which every vocabulary here needs m
 that no text is seen more than ten times. T5's and UL2's rows read more text than they
 have positions, so these take fewer steps. All that mask hide 40 % at quick and cpu, 15
 % elsewhere (GPT-BERT, released: 30 to 15 %) and ELECTRA 15 %. Both of GPT-BERT's losses
-see each row, its masks are of single tokens (1 to 3), and the network is the same as
-the other arms'. Its texts are scored from both sides. ELECTRA reads pairs of segments.
-Rows of masked spans end with a document and BART's with a sentence, so that a seventh
-of their positions is empty. Encoders and decoders have half of the layers each: of
-cpu's three one, and so two in all.
+see each row, its masks are of single tokens (1 to 3, those masked least often first),
+and network (no gates after attention, no mix of earlier layers), optimizer (LAMB, an
+average of parameters), loss (1e-4 of log(Z)^2) and length (three, one after another)
+are those of the other arms. Its texts are scored from both sides. ELECTRA reads pairs
+of segments. Rows of masked spans end with a document and BART's with a sentence, so
+that a seventh of their positions is empty. Encoders and decoders have half of the
+layers each: of cpu's three one, and so two in all.
 """
 
 from experiments.sweeps.objectives import SHARED
