@@ -25,7 +25,12 @@ class SourceLoader(importlib.machinery.SourceFileLoader):
 
 
 def find(path: str) -> str:
-    """The path of a file; if experiments/... is not here, the installed file's."""
+    """The path of a file; if experiments/... is not here, the installed file's.
+
+    A bare name is that of an experiment: mlm is experiments/mlm.py.
+    """
+    if path.isidentifier() and not Path(path).exists():
+        path = f"experiments/{path}.py"
     installed = INSTALLED / path
     elsewhere = Path(path).parts[:1] == ("experiments",) and not Path(path).exists()
     return str(installed) if elsewhere and installed.is_file() else path

@@ -127,7 +127,13 @@ def _open(args: argparse.Namespace) -> tuple[Any, Mapping[str, Any]]:
     from research.program.restored import restore_run
 
     workdir = epath.Path(args.workdir)
-    run = restore_run(run_config(workdir, args.overrides), workdir, args.step)
+    config = run_config(workdir, args.overrides)
+    if config.objective.predicts and not config.objective.writers:
+        raise UserError(
+            f"objective {config.objective_name} writes no text; palimpsest predict "
+            "uses this model"
+        )
+    run = restore_run(config, workdir, args.step)
     return run, {}
 
 

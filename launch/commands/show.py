@@ -3,7 +3,8 @@
 Prints rows of the text T before and after: which tokens are hidden, replaced or kept,
 which positions are scored, and which position attends to which. T is a file of any
 format that data.valid reads; without --data the rows are of the config's own evaluation
-split. The vocabulary is the config's, trained on its training text. --html=PAGE.html
+split. The vocabulary is the config's, trained on its training text; --workdir=RUN in
+place of --config has the run's config and its vocabulary. --html=PAGE.html
 writes a page with colours and pictures.
 
 --keys lists the config keys with their defaults and meanings: of the sections and parts
@@ -15,9 +16,10 @@ import sys
 from typing import Any
 
 import numpy as np
+from etils import epath
 
 from launch import cli, key_docs
-from launch.config import load_config
+from launch.config import load_config, run_config
 from research.config.config import Config
 from research.contract.errors import UserError
 
@@ -27,12 +29,15 @@ def run(args: argparse.Namespace) -> None:
         config = load_config(args.config, args.overrides) if args.config else None
         print(_keys_text(config))
         return
-    if not args.config:
-        raise UserError("give --config=experiments/X.py, or --keys")
+    if bool(args.config) == bool(args.workdir):
+        raise UserError("give --config=experiments/X.py or --workdir=RUN, or --keys")
     overrides = dict(args.overrides)
     if args.data:
         overrides |= {"data.valid": args.data, "data.eval_split": "valid"}
-    config = load_config(args.config, overrides)
+    if args.workdir:
+        config = run_config(epath.Path(args.workdir), overrides)
+    else:
+        config = load_config(args.config, overrides)
     # After the config: a wrong key is reported without waiting for imports.
     from launch.reports import row_views
     from research.files.output_files import check_output, write_output
@@ -44,7 +49,8 @@ def run(args: argparse.Namespace) -> None:
     title = f"{config.objective_name}: {first}"
     if args.html:
         pattern = f"Attention pattern: {config.objective.pattern}."
-        page = row_views.as_html(args.config, f"{title} {pattern}", rows)
+        name = args.config or args.workdir
+        page = row_views.as_html(name, f"{title} {pattern}", rows)
         write_output(args.html, page, "--html")
         print(args.html, file=sys.stderr)
         return
@@ -133,6 +139,7 @@ def _keys_text(config: Config | None) -> str:
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__)
     parser.add_path("--config", default="", help="experiments/X.py[:size]")
+    parser.add_path("--workdir", default="", help="folder of a run")
     parser.add_path("--data", default="", help="file of text whose rows are shown")
     parser.add_argument("--rows", type=cli.whole(1), default=2, help="rows to show")
     parser.add_path("--html", default="", help="page that is written")

@@ -90,7 +90,10 @@ def _part_modules(
                 continue
             module = ".".join([package, *path.parts])
             other = modules.setdefault(file.stem, module)
-            assert other == module, f"{other} and {module} have one name"
+            if other != module:
+                raise UserError(
+                    f"{other} and {module} are parts of one name; rename or delete one"
+                )
     return tuple(sorted(modules.items()))
 
 

@@ -129,9 +129,11 @@ def find_writer(objective: Any, sampler: Sampler) -> Any:
             for each in objectives.names()
             if objectives.objective_class(each).prompt is not None
         )
+        other = "masked models fill in"
+        if objective.predicts:
+            other = "palimpsest predict uses this model"
         raise UserError(
-            f"objective {name} does not write text; {', '.join(able)} do (masked "
-            "models fill in)"
+            f"objective {name} does not write text; {', '.join(able)} do ({other})"
         )
     if part in writers or not able:
         others = [writers[part]] if part in writers else [*writers.values()]

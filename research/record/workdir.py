@@ -39,6 +39,11 @@ CHANGEABLE_KEYS = (
 )
 """Config keys that a restart may change, since the numbers do not depend on them."""
 
+TELLING_KEYS = ("objective.name", "model.network", "train.steps", "data.corpus")
+"""Keys that are named first where two configs differ."""
+MAX_KEYS = 3
+"""Keys that are named where two configs differ."""
+
 
 @contextlib.contextmanager
 def open_workdir(
@@ -111,12 +116,23 @@ def check_same_config(
       UserError: a key differs; the first is named.
     """
     old, new = fixed_keys(complete_config(old, path / "config.json")), fixed_keys(new)
-    for key in sorted(old.keys() | new.keys()):
-        if old.get(key) != new.get(key):
-            raise UserError(
-                f"{path} is of another run: {key} is {old.get(key)!r} there and "
-                f"{new.get(key)!r} now; give another --workdir, or delete this one"
-            )
+    differ = [key for key in old.keys() | new.keys() if old.get(key) != new.get(key)]
+    if not differ:
+        return
+    first = sorted(differ, key=lambda key: (key not in TELLING_KEYS, key))
+    said = (
+        f"{key} is {_said(old, key)} there and {_said(new, key)} now"
+        for key in first[:MAX_KEYS]
+    )
+    more = f", and {len(differ) - MAX_KEYS} more" * (len(differ) > MAX_KEYS)
+    raise UserError(
+        f"{path} is of another run: {', '.join(said)}{more}; give another --workdir "
+        "(--config.train.init_from=THIS begins with its parameters), or delete this one"
+    )
+
+
+def _said(values: Mapping[str, Any], key: str) -> str:
+    return repr(values[key]) if key in values else "the default"
 
 
 def read_result(workdir: epath.Path) -> dict[str, Any]:

@@ -129,13 +129,16 @@ def _choose_family(network: Network) -> tuple[Family, dict[str, Any], list[str]]
                 return found
             without_head = without_head or found
         else:
-            others.append((again is None, len(differ), family.model_type, differ))
+            lacks = bool(pattern) and pattern not in family.patterns
+            order = again is None, lacks, len(differ)
+            others.append((order, family.model_type, differ))
     if without_head:
         return without_head
-    *_, name, differ = min(others, key=lambda other: other[:2])
+    _, name, differ = min(others, key=lambda other: other[0])
     raise UserError(
         "Hugging Face has no architecture of this network; the nearest, "
-        f"{name}, has {', '.join(differ)}"
+        f"{name}, has {', '.join(differ)}. Networks of published experiments have one, "
+        "such as those of experiments/roberta.py, gpt2.py and t5.py"
     )
 
 

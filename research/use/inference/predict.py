@@ -179,7 +179,14 @@ class Predictor:
         if self._of_words:
             tags = (self._vocab.labels[0],) * len(parts)
             return document._replace(arrays={"tags": tags})
-        spec = self._run.objective.text_spec(self._run.config.data.length)
+        data = self._run.config.data
+        fields = [name for name in data.fields.split(",") if name]
+        if len(fields) == 1 and len(parts) > 1:
+            raise UserError(
+                f"example {number} has {len(parts)} texts, but the run read one, "
+                f"{fields[0]}; several examples are a list, or a file (--data=F)"
+            )
+        spec = self._run.objective.text_spec(data.length)
         if lacking := spec.lacks(document):
             raise UserError(f"example {number} has no {lacking}")
         return document

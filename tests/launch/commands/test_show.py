@@ -4,7 +4,12 @@ import pytest
 
 from launch.commands import show
 from research.contract.errors import UserError
-from tests.testing.tiny_runs import tiny_settings, write_corpus
+from tests.testing.tiny_runs import (
+    save_untrained,
+    tiny_config,
+    tiny_settings,
+    write_corpus,
+)
 
 
 def run(folder, *flags, objective="mlm"):
@@ -33,3 +38,10 @@ def test_keys_are_listed_with_what_they_mean(tmp_path, capsys):
     assert "objective.max_span" not in text and "data.corpus=" in text
     with pytest.raises(UserError, match="give --config"):
         show.run(show.parser().parse_args([]))
+
+
+def test_a_run_has_its_own_vocabulary(tmp_path, capsys):
+    folder = write_corpus(tmp_path)
+    workdir, *_ = save_untrained(tmp_path / "run", tiny_config(folder, "mlm"))
+    show.run(show.parser().parse_args([f"--workdir={workdir}", "--rows=1"]))
+    assert "scored here" in capsys.readouterr().out
