@@ -30,7 +30,7 @@ class Chain(KnownChain):
     [
         ("first_hitting", {}),
         ("first_hitting", {"block_size": 3}),
-        ("ancestral", {"steps": 2000}),
+        pytest.param("ancestral", {"steps": 2000}, marks=pytest.mark.long),
         ("confidence", {"steps": 0}),
     ],
 )

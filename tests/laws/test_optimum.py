@@ -159,7 +159,7 @@ CASES = {
 }
 
 
-SHORT = ("lm", "lstm")
+SHORT = ("lm",)
 """Cases that `make test` runs; `make long` the others, most for a minute."""
 
 

@@ -82,7 +82,12 @@ def test_a_run_and_its_export_have_the_same_results(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "objective, backend", [("plm", "own"), ("electra", "own"), ("mlm", "mlm")]
+    ("objective", "backend"),
+    [
+        pytest.param("plm", "own", marks=pytest.mark.long),
+        pytest.param("electra", "own", marks=pytest.mark.long),
+        ("mlm", "mlm"),
+    ],
 )
 def test_objectives_that_the_pipeline_lacks_are_judged(
     folder, tmp_path, objective, backend
@@ -97,6 +102,7 @@ def test_objectives_that_the_pipeline_lacks_are_judged(
     assert {"blimp", "reading", "entity_tracking"} <= results["chck_1K"].keys()
 
 
+@pytest.mark.long
 def test_glue_is_fine_tuned_on(folder, tmp_path, monkeypatch):
     rows = tmp_path / "rows"
     rows.mkdir()

@@ -9,6 +9,7 @@ from launch.config import load_config
 from research.contract.errors import UserError
 
 
+@pytest.mark.long
 def test_the_figures_agree(tmp_path, capsys):
     words = ("red", "cat", "sat", "mat", "old", "hat", "ran", "far", "sea", "sun")
     lines = [" ".join(words[i % n] for i in range(20)) for n in range(1, 11)]
