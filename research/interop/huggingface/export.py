@@ -43,6 +43,8 @@ class Network:
 
 MEANT_BY_ALL = {"attention": "dense", "cutoffs": ()}
 """Options of which config.json says nothing, as any family's network has them."""
+OTHER_MASK = 3
+"""Options that another attention mask counts as, in the choice of the nearest."""
 POOLED_HEADS = ("label", "choice")
 """Heads that read one state of a text."""
 
@@ -130,7 +132,7 @@ def _choose_family(network: Network) -> tuple[Family, dict[str, Any], list[str]]
             without_head = without_head or found
         else:
             lacks = bool(pattern) and pattern not in family.patterns
-            order = again is None, lacks, len(differ)
+            order = again is None, len(differ) + OTHER_MASK * lacks
             others.append((order, family.model_type, differ))
     if without_head:
         return without_head
