@@ -87,13 +87,15 @@ def found_in(folder):
     before = set(sys.modules)
     for package in (formats, objectives):
         package.__path__.append(str(folder / package.__name__.rpartition(".")[2]))
-    yield
-    for package in (formats, objectives):
-        package.__path__.pop()
-    new = ("beside", "captions", "seen", "toy")
-    for name in set(sys.modules) - before:
-        if name.rpartition(".")[2] in new:
-            del sys.modules[name]
+    try:
+        yield
+    finally:
+        for package in (formats, objectives):
+            package.__path__.pop()
+        new = ("beside", "captions", "seen", "toy")
+        for name in set(sys.modules) - before:
+            if name.rpartition(".")[2] in new:
+                del sys.modules[name]
 
 
 def run(folder, workdir, **keys):
