@@ -30,7 +30,16 @@ def test_the_order_has_every_tutorial():
     }
 
 
-@pytest.mark.parametrize("page", tutorials.PAGES, ids=lambda page: Path(page).stem)
+LONG = ("docs/tutorials/ablation.md",)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(p, id=Path(p).stem, marks=[pytest.mark.long] * (p in LONG))
+        for p in tutorials.PAGES
+    ],
+)
 def test_its_commands_give_what_it_shows(page, program):
     blocks = tutorials.blocks((ROOT / page).read_text("utf-8"))
     shown = [block.shown for block in blocks]

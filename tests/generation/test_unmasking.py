@@ -119,7 +119,7 @@ def test_options_of_rows_are_those_of_a_sampler(make_model, mesh):
         assert text.tokens == found[number][0].tokens
 
 
-@pytest.mark.parametrize("block_size", [1, 4])
+@pytest.mark.parametrize("block_size", [pytest.param(1, marks=pytest.mark.long), 4])
 def test_blocks_are_written_after_the_clean_ones_before_them(
     block_size, make_model, mesh
 ):

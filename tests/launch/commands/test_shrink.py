@@ -362,6 +362,7 @@ def test_networks_are_compared_on_the_same_text(folder, tmp_path, monkeypatch):
         assert bool(metric) == any(values)
 
 
+@pytest.mark.long
 def test_layers_that_stay_keep_their_teachers(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(timing, "TURN_SECONDS", 0.001)
     keys = {"objective.hidden": 1.0, "objective.layer_map": [0, 2, 1]}
