@@ -98,7 +98,9 @@ def check(case: ConfigCase, folder: Path) -> command.Outcome:
     outcome = command.run_function(
         lambda leave: cli.main(run, cli.Parser(""), argv, leave=leave)
     )
-    names = {*KEYS, "objective.name"}
+    chosen = case.overrides.get("objective.name", objective_of(case.experiment))
+    own = keys_of(chosen) if chosen in objectives.names() else ()
+    names = {*KEYS, "objective.name", *own}
     if case.overrides.keys() & {"objective.parts", "objective.base_objective"}:
         names.add("part")
     names |= {name for key in case.overrides for name in (key, key.split(".")[-1])}
