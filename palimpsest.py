@@ -174,12 +174,10 @@ def module_of(command: str) -> str:
 
 
 def _listed_by_group(lines: dict[str, str]) -> str:
-    others = tuple(lines.keys() - {name for names in GROUPS.values() for name in names})
-    groups = GROUPS | ({"others": others} if others else {})
     width = max(map(len, lines))
     return "\n\n".join(
         "\n".join([group, *(f"  {name:{width}}  {lines[name]}" for name in names)])
-        for group, names in groups.items()
+        for group, names in GROUPS.items()
     )
 
 

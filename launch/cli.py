@@ -111,7 +111,7 @@ def path_or_model(text: str) -> str:
 
 
 def is_model(text: str) -> bool:
-    """Whether it is hf:DIR; hf:// is a bucket."""
+    """True for hf:DIR; hf:// is a bucket."""
     return text.startswith("hf:") and not text.startswith("hf://")
 
 

@@ -9,25 +9,14 @@ import tokenize
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from research import objectives
-from research.config.sections import NETWORKS, SECTIONS
-from research.contract.parts import Folder, default_of, key_fields
-from research.data.read.formats import FORMATS
-from research.optimize.rules import OPTIMIZERS
-from research.optimize.schedules import SCHEDULES
+from research.config.sections import SECTIONS, choices
+from research.contract.parts import default_of, key_fields
 
-PARTS = {
-    "model.network": NETWORKS,
-    "optimizer.name": OPTIMIZERS,
-    "optimizer.schedule": SCHEDULES,
-    "data.format": FORMATS,
-}
-"""Key that chooses a part -> its folder; objectives are chosen by objective.name."""
 BOUNDS = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
 
 
 class Key(NamedTuple):
-    """What is known of a config key."""
+    """A config key, as pages show it."""
 
     name: str  # such as train.steps
     default: str
@@ -41,20 +30,12 @@ def all_keys() -> dict[str, list[Key]]:
         name or "outside all sections": keys_of(cls, f"{name}." if name else "")
         for name, cls in SECTIONS.items()
     }
-    parts = [
-        (f"objective.name={name}", objectives.objective_class(name))
-        for name in objectives.names()
-    ]
-    for key, folder in PARTS.items():
-        parts += [(f"{key}={n}", _class_of(folder, key, n)) for n in folder.names()]
-    for title, cls in parts:
-        if cls is not None:
-            found[title] = keys_of(cls, f"{title.partition('.')[0]}.")
+    for section, key, folder in choices():
+        for part in folder.names():
+            if part not in folder.more:
+                cls = folder.part_class(part, f"{section}.{key}")
+                found[f"{section}.{key}={part}"] = keys_of(cls, f"{section}.")
     return {title: keys for title, keys in found.items() if keys}
-
-
-def _class_of(folder: Folder, key: str, name: str) -> type | None:
-    return None if name in folder.more else folder.part_class(name, key)
 
 
 def keys_of(cls: type, prefix: str) -> list[Key]:

@@ -22,7 +22,7 @@ def summary_lines(
     line = f"{workdir}: {steps:,} steps, {tokens:,.0f} tokens"
     if seconds > 0:
         line += f", {tokens / seconds:,.0f} tokens/s in steps"
-        line += _utilisation(result["flops_per_step"] * steps / seconds)
+        line += _utilisation(result["flops_to"][-1][1] / seconds)
     rest = total - result["compile_seconds"] - seconds
     if rest >= 0:  # of a run that was resumed, earlier starts are in the steps alone
         line += (

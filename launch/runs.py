@@ -51,10 +51,10 @@ class Run:
     @property
     def result(self) -> dict[str, Any]:
         """The content of result.json, such as `metrics`; {} of a run that goes on."""
-        from research.files.json_files import read_json
+        from research.record.workdir import read_result
 
-        path = epath.Path(self.workdir) / "result.json"
-        return read_json(path, "delete it") if exists(path) else {}
+        workdir = epath.Path(self.workdir)
+        return read_result(workdir) if exists(workdir / "result.json") else {}
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl so far: `step`, and values by name."""

@@ -40,3 +40,8 @@ def test_a_run_is_trained_and_opened_without_the_extras(tmp_path):
     for line, key in ((reader, "reader=seqio"), (corpus, "corpus=tfds:imdb_reviews")):
         assert line.startswith(f"UserError data.{key} needs the package ")
         assert "pip install '.[seqio]'" in line
+
+
+def test_every_extra_that_an_error_names_is_one_of_the_setup():
+    setup = (ROOT / "setup.py").read_text()
+    assert not [extra for extra in EXTRAS.values() if f'"{extra}": [' not in setup]

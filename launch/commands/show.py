@@ -20,6 +20,7 @@ from etils import epath
 
 from launch import cli, key_docs
 from launch.config import load_config, run_config
+from research.config import sections
 from research.config.config import Config
 from research.contract.errors import UserError
 
@@ -121,10 +122,10 @@ def _keys_text(config: Config | None) -> str:
     titles, flat = key_docs.all_keys(), {}
     if config is not None:
         values, flat = config.values, config.flat
-        chosen = {f"objective.name={config.objective_name}"}
-        for key in key_docs.PARTS:
-            section, _, name = key.partition(".")
-            chosen.add(f"{key}={values[section][name]}")
+        chosen = {
+            f"{section}.{key}={values[section][key]}"
+            for section, key, _ in sections.choices()
+        }
         titles = {t: k for t, k in titles.items() if "=" not in t or t in chosen}
     lines = []
     for title, keys in titles.items():

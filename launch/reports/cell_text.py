@@ -42,7 +42,7 @@ def format_cell(cell: Cell | None, digits: int) -> str:
 
 
 def shows_both(cell: Cell) -> bool:
-    """Whether a cell shows its two numbers.
+    """True if a cell shows its two numbers.
 
     An interval of two, by Student's t with one degree of freedom, is nine times as wide
     to each side as their standard deviation.

@@ -11,6 +11,7 @@ import numpy as np
 
 from research.contract.fields import described, number
 from research.generation.samplers.shared.draws import (
+    DrawOptions,
     cut_nucleus,
     cut_tail,
     gumbel,
@@ -31,19 +32,10 @@ class Sampling(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampler(SingleText):
+class Sampler(DrawOptions, SingleText):
     """Samples are functions of (seed, number of the row, tokens so far) and log p."""
 
     temperature: float = described("logits are divided by it", number(1.0, above=0))
-    top_k: int = described(
-        "draw from the k most probable tokens; 0: all", number(0, least=0)
-    )
-    top_p: float = described(
-        "draw from the fewest most probable tokens whose probabilities add up to it "
-        "(Holtzman et al. 2020, section 3.1)",
-        number(1.0, above=0, most=1),
-    )
-    seed: int = described("of the random draws", number(0, least=0, below=2**31))
 
     def choose(self, log_p_BV: jax.Array, state: Texts) -> jax.Array:
         if state.sampling is not None:

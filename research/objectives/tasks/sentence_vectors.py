@@ -61,7 +61,6 @@ class Objective(task_input.Task):
     # loss, and it is their sum (Matryoshka); (): whole vectors alone
 
     supports_accumulation = False
-    num_parts = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -70,7 +70,7 @@ class Predictor:
         """A prediction of each example: `gold` and `score` are None.
 
         A tagged text may be given as its words; else it is divided by `WORD`. See
-        `research.evaluation.predictions` for what `prediction` is; of tags `details`
+        `research.predictions` for what `prediction` is; of tags `details`
         has `chunks`: type, text, first character and the one after the last.
 
         Raises:
@@ -91,6 +91,13 @@ class Predictor:
             arrays=TAGS if self._of_words else {},
         )
         items = self.predict_corpus(corpus)
+        read = {item.id for item in items}
+        for document in documents:
+            if document.id not in read:
+                raise UserError(
+                    f"example {document.id}: {document.text!r:.40} has no token of the "
+                    "vocabulary"
+                )
         items = [item._replace(gold=None, score=None) for item in items]
         if not self._of_words:
             return items

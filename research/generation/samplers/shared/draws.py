@@ -2,10 +2,28 @@
 
 # R rows, V vocabulary
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from research.contract.fields import described, number
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawOptions:
+    """The fields of samplers that draw tokens, besides the temperature."""
+
+    top_k: int = described(
+        "draw from the k most probable tokens; 0: all", number(0, least=0)
+    )
+    top_p: float = described(
+        "draw from the fewest most probable tokens whose probabilities add up to it "
+        "(Holtzman et al. 2020, section 3.1)",
+        number(1.0, above=0, most=1),
+    )
+    seed: int = described("of the random draws", number(0, least=0, below=2**31))
 
 
 def warm(log_p_RV: jax.Array, temperature: Any) -> jax.Array:

@@ -19,7 +19,12 @@ from research.generation import samplers
 from research.generation.readouts import vocabulary_logits
 from research.generation.samplers import Rows, Writer
 from research.generation.samplers.sample import Sampling
-from research.generation.samplers.shared.draws import cut_nucleus, cut_tail, warm
+from research.generation.samplers.shared.draws import (
+    DrawOptions,
+    cut_nucleus,
+    cut_tail,
+    warm,
+)
 from research.generation.written import Written
 from research.objectives.layout import input_format
 from research.objectives.layout.prompt import pad_rows
@@ -41,7 +46,7 @@ class Text(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unmasking(samplers.Sampler):
+class Unmasking(DrawOptions, samplers.Sampler):
     """The base of samplers that fill in masks.
 
     A prompt is followed by `max_tokens` masks, and its new text ends before the first
@@ -61,15 +66,6 @@ class Unmasking(samplers.Sampler):
     temperature: float = described(
         "logits are divided by it; 0: the most probable token", number(1.0, least=0)
     )
-    top_k: int = described(
-        "draw from the k most probable tokens; 0: all", number(0, least=0)
-    )
-    top_p: float = described(
-        "draw from the fewest most probable tokens whose probabilities add up to it "
-        "(Holtzman et al. 2020, section 3.1)",
-        number(1.0, above=0, most=1),
-    )
-    seed: int = described("of the random draws", number(0, least=0, below=2**31))
 
     @abc.abstractmethod
     def num_steps(self, size: int, fraction: float) -> int:
