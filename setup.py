@@ -57,8 +57,10 @@ setup(
             "pytest>=8.0",
             "pytest-xdist>=3.6",
             "ruff>=0.9",
+            "trackio>=0.20",
         ],
         "harness": ["lm_eval>=0.4.9"],
+        "mlflow": ["mlflow-skinny>=3.0"],
         "mteb": ["mteb>=2.0"],
         "ray": ["ray[client]>=2.50"],
         "seqio": [
@@ -76,6 +78,7 @@ setup(
         ],
         "slurm": ["submitit>=1.5"],
         "tpu": ["jax[tpu]"],
+        "trackio": ["trackio>=0.20"],
         "wandb": ["wandb>=0.18"],
     },
 )

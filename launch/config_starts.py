@@ -19,15 +19,11 @@ from research.files.checksums import has_checkpoint
 from research.files.existence import exists
 from research.files.paths import absolute_path, user_path
 from research.interop.huggingface import SOURCE
+from research.record.trackers import split_track
 
 _UNKNOWN = object()
 
 
-PACKAGES = {
-    "train.wandb": ("", "wandb"),
-    "data.reader": ("native", "seqio"),
-}
-"""Key -> its value that needs no package, and the package that others need."""
 NUM_LISTED = 20
 """Runs that an error lists."""
 
@@ -44,8 +40,11 @@ def check_needed(config: ConfigDict, workdir: epath.PathLike) -> None:
       UserError: one is missing; names what is there.
     """
     flat = flatten(config)
-    for key, (without, package) in PACKAGES.items():
-        if flat[key] != without and importlib.util.find_spec(package) is None:
+    needed = {"data.reader": "seqio"} if flat["data.reader"] == "seqio" else {}
+    if track := flat["train.track"]:
+        needed["train.track"], _ = split_track(track)
+    for key, package in needed.items():
+        if importlib.util.find_spec(package) is None:
             raise missing_package(f"{key}={flat[key]}", package)
     begun = bool(workdir) and exists(absolute_path(workdir) / CONFIG_FILE)
     for section in SECTIONS:

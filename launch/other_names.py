@@ -65,7 +65,7 @@ KEYS = {
     "train.steps": "max_steps num_steps num_train_steps total_steps train_steps "
     "max_iters max_updates training_steps total_updates epochs num_epochs "
     "num_train_epochs max_epochs max_epoch",
-    "train.wandb": "wandb_project report_to",
+    "train.track": "wandb wandb_project report_to tracker",
 }
 """Our key -> the names that others have for it."""
 

@@ -82,6 +82,10 @@ def complete_config(content: Mapping[str, Any], path: epath.PathLike) -> dict[st
     for name in filter(None, SECTIONS):
         if not isinstance(content.get(name), dict):
             raise UserError(f"{path} is damaged ({name} is missing); train it again")
+    if "wandb" in content["train"]:  # until train.track
+        train = dict(content["train"])
+        project = train.pop("wandb")
+        content["train"] = {"track": f"wandb:{project}" if project else "", **train}
     flat = flatten(content)
     try:
         defaults = default_values(flat)

@@ -87,8 +87,8 @@ class TrainOptions:
     # that is: so many evaluations in a row are not better than the best one; or one is
     # worse than the best of all but the last so many before it (NT-ASGD, Merity et al.
     # 2018, algorithm 1)
-    wandb: str = free_text("")  # the project of Weights & Biases that gets what
-    # TensorBoard gets (extra wandb); "": none
+    track: str = free_text("")  # the tracker and project that get what TensorBoard
+    # gets: wandb:PROJECT, trackio:PROJECT or mlflow:EXPERIMENT; "": none
     profile_steps: list[int] = dataclasses.field(default_factory=list)  # the first and
     # the last step of a trace by jax.profiler, as in [10, 12], which TensorBoard shows;
     # it slows these steps; []: none

@@ -31,7 +31,7 @@ EXTRAS = {
         ("seqio", "tensorflow", "tensorflow_datasets", "tensorflow_text"), "seqio"
     ),
     **dict.fromkeys(("bm25s", "prometheus_client", "starlette", "uvicorn"), "serve"),
-    **{name: name for name in ("mteb", "ray", "wandb")},
+    **{name: name for name in ("mlflow", "mteb", "ray", "trackio", "wandb")},
     "lm_eval": "harness",
     "submitit": "slurm",
 }

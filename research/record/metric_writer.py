@@ -1,4 +1,4 @@
-"""Writes a run's metrics: metrics.jsonl, speed.jsonl, TensorBoard, Weights & Biases."""
+"""Writes a run's metrics: metrics.jsonl, speed.jsonl, TensorBoard, a tracker."""
 
 import contextlib
 import json
@@ -17,6 +17,7 @@ from research.files.json_files import NUMBER, read_json_lines
 from research.files.output_files import replace_text
 from research.files.paths import is_in_bucket
 from research.metrics import Item
+from research.record.trackers import Tracker, open_tracker
 
 METRICS_FILE, SPEED_FILE = "metrics.jsonl", "speed.jsonl"
 
@@ -66,7 +67,7 @@ class MetricWriter:
     """Appends lines to metrics.jsonl and speed.jsonl, and events for TensorBoard.
 
     TensorBoard has the config as hyperparameters, too, and examples of predictions as
-    text; so has Weights & Biases, if train.wandb names a project.
+    text; so has the tracker that train.track names.
 
     Lines past `step` are dropped at the start, so that a run that resumes from a
     checkpoint leaves the same files as one that was never stopped.
@@ -89,13 +90,11 @@ class MetricWriter:
         self.lines: list[dict[str, Any]] = []
         self.files: dict[str, Any] = {}
         self.tensorboard: TensorBoardWriter | None = None
-        self.wandb: Any = None
+        self.tracker: Tracker | None = None
         if not write_files:
             return
-        if project := config.get("train.wandb"):
-            from research.record.wandb_writer import WandbWriter  # of few runs
-
-            self.wandb = WandbWriter(project, self.folder, config)
+        if track := config.get("train.track"):
+            self.tracker = open_tracker(track, self.folder, config)
         self.lines = self._open(METRICS_FILE, step)
         self._open(SPEED_FILE, step)
         self.tensorboard = TensorBoardWriter(self.tensorboard_folder, step)
@@ -119,8 +118,8 @@ class MetricWriter:
         if self.tensorboard:
             self._append(METRICS_FILE, line)
             self.tensorboard.write(step, values)
-        if self.wandb:
-            self.wandb.write(step, values)
+        if self.tracker:
+            self.tracker.write(step, values)
 
     def write_samples(self, step: int, name: str, samples: Sequence[Item]) -> None:
         """Shows some predictions of an evaluation, where texts can be shown."""
@@ -130,8 +129,8 @@ class MetricWriter:
         ]
         if self.tensorboard:
             self.tensorboard.write_table(step, name, SAMPLE_COLUMNS, rows)
-        if self.wandb:
-            self.wandb.write_table(step, name, SAMPLE_COLUMNS, rows)
+        if self.tracker:
+            self.tracker.write_table(step, name, SAMPLE_COLUMNS, rows)
 
     def write_speed(self, step: int, values: Mapping[str, float]) -> None:
         """Writes times to speed.jsonl, since they differ between runs of one config."""
@@ -174,8 +173,8 @@ class MetricWriter:
             file.close()
         if self.tensorboard:
             self.tensorboard.close()
-        if self.wandb:
-            self.wandb.close()
+        if self.tracker:
+            self.tracker.close()
 
     def _open(self, name: str, step: int) -> list[dict[str, Any]]:
         """Drops the lines past `step` from a file and opens it; returns the others."""

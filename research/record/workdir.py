@@ -35,7 +35,7 @@ CHANGEABLE_KEYS = (
     "train.keep_checkpoints",
     "train.max_words",
     "train.profile_steps",
-    "train.wandb",
+    "train.track",
 )
 """Config keys that a restart may change, since the numbers do not depend on them."""
 

@@ -202,7 +202,14 @@ def test_the_config_is_locked():
             "objective.vectors=/x.txt",
             "vectors=/x.txt does not",
         ),
-        (MLM, "train.wandb=x", "train.wandb=x needs the package wandb: pip install"),
+        (
+            MLM,
+            "train.track=wandb:x",
+            "train.track=wandb:x needs the package wandb: pip",
+        ),
+        (MLM, "train.track=x", "train.track must be mlflow:PROJECT, trackio:PROJECT"),
+        (MLM, "train.track=comet:x", "must begin with mlflow, trackio, wandb, got"),
+        (MLM, "train.wandb=x", "did you mean train.track"),
         ("experiments/elmo.py", "data.vocabulary=bpe", "needs the spelling of words"),
         (
             "experiments/fasttext.py",

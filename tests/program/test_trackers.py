@@ -1,4 +1,4 @@
-"""TensorBoard and Weights & Biases have metrics, config and some predictions."""
+"""TensorBoard and trackers have metrics, config and some predictions."""
 
 import sys
 from types import SimpleNamespace
@@ -99,10 +99,10 @@ def test_weights_and_biases_gets_the_same_in_one_run_a_workdir(tmp_path, monkeyp
     write(tmp_path)
     assert not fake.started
     for step in (0, 3):
-        write(tmp_path, step, **{"train.wandb": "mine"})
+        write(tmp_path, step, **{"train.track": "wandb:mine"})
     first, second = fake.started
     assert first == second and first["resume"] == "allow" and first["project"] == "mine"
-    assert first["config"] == CONFIG | {"train.wandb": "mine"}
+    assert first["config"] == CONFIG | {"train.track": "wandb:mine"}
     assert fake.finished == 2 and [step for step, _ in fake.logged] == [3] * 3 + [6] * 3
     merged = {
         name: value for _, values in fake.logged for name, value in values.items()
@@ -113,8 +113,27 @@ def test_weights_and_biases_gets_the_same_in_one_run_a_workdir(tmp_path, monkeyp
 
 def test_what_weights_and_biases_lacks_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(UserError, match=r"train\.wandb=mine needs the package wandb"):
-        write(tmp_path, **{"train.wandb": "mine"})
+    with pytest.raises(
+        UserError, match=r"train\.track=wandb:mine needs the package wandb"
+    ):
+        write(tmp_path, **{"train.track": "wandb:mine"})
     monkeypatch.setitem(sys.modules, "wandb", FakeWandb())
     with pytest.raises(UserError, match=r"not configured \(no-tty\); with WANDB"):
-        write(tmp_path, **{"train.wandb": "wrong"})
+        write(tmp_path, **{"train.track": "wandb:wrong"})
+
+
+def test_trackio_keeps_a_resumed_run_as_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    import trackio  # after the variable, which it reads once
+    from trackio.sqlite_storage import SQLiteStorage
+
+    workdir = tmp_path / "run"
+    workdir.mkdir()
+    for step in (0, 3):
+        write(workdir, step, **{"train.track": "trackio:mine"})
+    (run,) = trackio.Api().runs("mine")
+    assert run.name.startswith("run-")
+    assert run.config["train.batch"] == CONFIG["train.batch"]
+    logs = SQLiteStorage.get_logs("mine", run.name)
+    losses = [(log["step"], log["valid/loss"]) for log in logs if "valid/loss" in log]
+    assert losses == [(3, 1.0), (6, 1.0)]

@@ -1,0 +1,36 @@
+"""Weights & Biases: `train.track=wandb:PROJECT`.
+
+The environment decides the rest, as for any program that uses it: WANDB_API_KEY,
+WANDB_ENTITY, WANDB_MODE=offline.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from etils import epath
+
+from research.files.paths import absolute_path, is_in_bucket
+from research.record.trackers import run_id
+from research.record.trackers.logged_run import LoggedRun
+
+
+class Tracker(LoggedRun):
+    """A run of a project; its files are in the workdir."""
+
+    remedy: ClassVar[str] = (
+        "; with WANDB_MODE=offline a run is kept in the workdir, to be sent later"
+    )
+
+    def __init__(self, project: str, workdir: epath.Path, config: Mapping[str, Any]):
+        import wandb
+
+        self.package, path = wandb, os.fspath(absolute_path(workdir))
+        self.run = wandb.init(
+            project=project,
+            name=workdir.name,
+            id=run_id(project, workdir),
+            resume="allow",
+            config=dict(config),
+            dir=None if is_in_bucket(path) else path,
+        )
