@@ -104,3 +104,12 @@ def test_what_this_version_did_not_write_is_refused(content, change, words):
         content[key] = content[key] | value if isinstance(value, dict) else value
     with pytest.raises(UserError, match=rf"run/config\.json.*{words}"):
         identity.complete_config(content, "run/config.json")
+
+
+def test_a_run_with_the_earlier_key_of_trackers_goes_on(content):
+    train = dict(content["train"])
+    del train["track"]
+    for project, track in (("", ""), ("mine", "wandb:mine")):
+        earlier = content | {"train": train | {"wandb": project}}
+        completed = identity.complete_config(earlier, "config.json")
+        assert completed["train"] == content["train"] | {"track": track}

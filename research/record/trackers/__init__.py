@@ -74,7 +74,7 @@ def open_tracker(track: str, workdir: epath.Path, config: Mapping[str, Any]) -> 
         run.
     """
     name, project = split_track(track)
-    cls = FOLDER.part_class(name, "train.track")
+    cls: type[Tracker] = FOLDER.part_class(name, "train.track")
     try:
         return cls(project, workdir, config)
     except ImportError as error:
