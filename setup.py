@@ -25,6 +25,7 @@ setup(
         "absl-py>=2.1",
         "etils[epath]>=1.9",
         "flax>=0.12,<0.13",
+        "huggingface_hub>=1.0",
         "jax>=0.9,<0.12",
         "matplotlib>=3.8",
         "ml_collections>=1.1",

@@ -5,31 +5,65 @@ AutoTokenizer load it by from_pretrained(E). A run of ELECTRA becomes two folder
 E/discriminator and E/generator. With --all every checkpoint of the run is exported, to
 E/step_N; with --revisions those of train.checkpoint_words, to E/chck_10M and the like,
 and the one that opens the run to E/main, as BabyLM names them.
+
+--push=ORG/NAME uploads the export to the Hugging Face Hub, the folders of --all and
+--revisions as branches of the repository; without --to nothing stays on this machine.
 """
 
 import argparse
+import contextlib
+import tempfile
+from pathlib import Path
 
 from launch import cli
+from research.contract.errors import UserError
 
 
 def run(args: argparse.Namespace) -> None:
     from research.use.export import export_run
+    from research.use.hub import Repository
 
-    options = {"all_steps": args.all, "revisions": args.revisions}
-    options |= {"licence": args.license}
-    for line in export_run(args.workdir, args.to, **options):
-        print(line)
+    if not (args.to or args.push):
+        raise UserError("give --to=FOLDER, --push=ORG/NAME, or both")
+    # before the export: a wrong name or token is told at once
+    repository = Repository(args.push, private=args.private) if args.push else None
+    with contextlib.ExitStack() as stack:
+        to = args.to or stack.enter_context(tempfile.TemporaryDirectory())
+        for line in export_run(
+            args.workdir,
+            to,
+            all_steps=args.all,
+            revisions=args.revisions,
+            licence=args.license,
+            languages=[code for code in args.language.split(",") if code],
+        ):
+            print(line)
+        if repository:
+            has_branches = args.all or args.revisions
+            names = [path.name for path in Path(to).iterdir()] if has_branches else []
+            for line in repository.upload(Path(to), sorted(names, key=_by_number)):
+                print(line)
+
+
+def _by_number(name: str) -> tuple[int, str]:
+    """Sorts step_9 before step_10."""
+    return len(name), name
 
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
     parser.add_path("--workdir", required=True, help="folder of the run")
-    parser.add_path("--to", required=True, help="a new folder")
+    parser.add_path("--to", default="", help="a new folder")
+    parser.add_argument("--push", default="", help="ORG/NAME on the Hub")
+    help = "a repository that --push creates is private"
+    parser.add_argument("--private", action="store_true", help=help)
     parser.add_argument("--all", action="store_true", help="every checkpoint")
     help = "checkpoints by words seen, under BabyLM's names"
     parser.add_argument("--revisions", action="store_true", help=help)
     help = "the model's licence, as in apache-2.0, which the card says"
     parser.add_argument("--license", default="", help=help)
+    help = "codes of the text's languages, as in en,de, which the card says"
+    parser.add_argument("--language", default="", help=help)
     return parser
 
 

@@ -1,8 +1,7 @@
 """Writes a run in Hugging Face's layout: network, tokenizer and model card."""
 
 import dataclasses
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,9 @@ from research.config.identity import read_run_config
 from research.contract.errors import UserError
 from research.data.tokenize.export_tokenizer import write_tokenizer
 from research.data.tokenize.vocabulary import Vocabulary
-from research.files.json_files import read_json
 from research.files.output_files import new_folder
 from research.files.paths import user_path
 from research.interop import int8_weights
-from research.interop.huggingface import SOURCE
 from research.interop.huggingface.export import Network, write_network
 from research.interop.huggingface.restore import DISCRIMINATOR, GENERATOR
 from research.interop.partial_restore import load_on_host
@@ -30,10 +27,9 @@ from research.networks.transformer.electra import generator_options
 from research.networks.transformer.options import TransformerOptions
 from research.objectives.tasks.task_input import ENCODER_FORMATS, HEADS, Task
 from research.program.restored import run_checkpoint, run_vocabulary
-from research.record.metric_writer import BEST_STEP, latest_metrics, read_metrics
 from research.use.babylm.checkpoints import run_revisions
+from research.use.model_card import CARD, model_card
 
-CARD = "README.md"
 WITHOUT_INTEGERS: dict[str, Any] = {
     "quantization": "none",
     "quantization_scale": SCALES[0],
@@ -69,6 +65,7 @@ def export_run(
     all_steps: bool = False,
     revisions: bool = False,
     licence: str = "",
+    languages: Sequence[str] = (),
 ) -> list[str]:
     """Exports the checkpoint that opens a run to a folder.
 
@@ -79,6 +76,7 @@ def export_run(
       revisions: the checkpoints of train.checkpoint_words are, each to a folder chck_NM
         in `to`, and the one that opens the run to the folder main.
       licence: of the model, in Hugging Face's spelling, as in apache-2.0.
+      languages: codes of the text's languages, as in en.
 
     The folder appears once all is written.
 
@@ -107,7 +105,9 @@ def export_run(
     with new_folder(to) as unfinished:
         for name, checkpoint in checkpoints.items():
             at = workdir, checkpoint, unfinished / name
-            for part, (first, *others) in _export(*at, config, licence).items():
+            for part, (first, *others) in _export(
+                *at, config, licence, languages
+            ).items():
                 lines += [f"{to / name / part}: {first}", *others]
     return lines
 
@@ -118,6 +118,7 @@ def _export(
     to: Path,
     config: dict[str, Any],
     licence: str,
+    languages: Sequence[str],
 ) -> dict[str, list[str]]:
     """Writes the networks of a checkpoint; subfolder -> lines of `write_network`."""
     saved = load_on_host(checkpoint, "params", "facts")
@@ -149,7 +150,14 @@ def _export(
             max_length=network.options.max_positions or data["length"],
             token_types=network.options.token_types > 1,
         )
-        card = model_card(workdir, config, saved["facts"], licence)
+        card = model_card(
+            workdir,
+            config,
+            saved["facts"],
+            to / part,
+            licence=licence,
+            languages=languages,
+        )
         (to / part / CARD).write_text(card, encoding="utf-8")
     return lines
 
@@ -268,71 +276,3 @@ def start_ids(network: Network, objective: Any) -> dict[str, int]:
         prompt = writer.prompt([[int(vocab.ordinary_ids[0])]], vocab)
         start = int(prompt.group["token"][0, 0])
     return {"decoder_start_token_id": start}
-
-
-def model_card(
-    workdir: epath.Path,
-    config: Mapping[str, Any],
-    facts: Mapping[str, Any],
-    licence: str = "",
-) -> str:
-    """README.md of an exported model.
-
-    It has the objective, data, base model and its licence, tokens, metrics and commit.
-    """
-    origin = {}
-    if (workdir / "provenance.json").exists():
-        origin = read_json(workdir / "provenance.json", "delete it")
-    step = facts["step"]
-    metrics = latest_metrics(
-        [
-            line
-            for line in read_metrics(workdir)
-            if line.get(BEST_STEP, step) == step
-            and (line["step"] <= step or BEST_STEP in line)
-        ]
-    )
-    name = config["objective"]["name"]
-    base, hub_name = _base_model(config)
-    options = {k: v for k, v in config["objective"].items() if k != "name"}
-    rows = {
-        "objective": f"{name} ({', '.join(f'{k}={v}' for k, v in options.items())})",
-        "text": _text_of(config["data"]),
-        **base,
-        "fingerprint of the data": facts.get("data", origin.get("data")),
-        "step": step,
-        "tokens seen": metrics.pop("tokens_seen", None),
-        "tokens scored": facts.get("tokens_scored"),
-        "commit": origin.get("commit"),
-        **metrics,
-    }
-    table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
-    head = {"library_name": "transformers", "license": licence, "base_model": hub_name}
-    front = "\n".join(f"{key}: {value}" for key, value in head.items() if value)
-    return (
-        f"---\n{front}\n---\n\n"
-        f"# {workdir.name}\n\nTrained by Palimpsest.\n\n| | |\n|---|---|\n{table}\n"
-    )
-
-
-def _text_of(data: Mapping[str, Any]) -> str:
-    """The text that a run is trained on."""
-    mixture = ", ".join(f"{name} ({rate})" for name, rate in data["mixture"].items())
-    return data["task"] or data["train"] or mixture or data["corpus"]
-
-
-def _base_model(config: Mapping[str, Any]) -> tuple[dict[str, str], str]:
-    """Rows about the model that training began from.
-
-    They have its name on the hub if it is of one.
-    """
-    source = config["train"]["init_from"]
-    if not source:
-        return {}, ""
-    name = source.removeprefix(SOURCE)
-    is_hub = name != source and not Path(user_path(name)).exists()
-    card, licence = Path(user_path(name)) / CARD, "not known"
-    if card.is_file():
-        found = re.search(r"^license: *(.+)$", card.read_text("utf-8"), re.MULTILINE)
-        licence = found[1].strip() if found else licence
-    return {"base model": name, "its licence": licence}, name if is_hub else ""

@@ -8,6 +8,8 @@ import jax
 import numpy as np
 import pytest
 import tokenizers
+from etils import epath
+from huggingface_hub import ModelCard
 from tokenizers import normalizers, processors
 
 from research.contract.errors import UserError
@@ -16,7 +18,9 @@ from research.interop.partial_restore import load_on_host, restore_params
 from research.networks.transformer.transformer import Network
 from research.objectives import make_objective
 from research.program.restored import run_checkpoint
-from research.use.export import export_run, exported_networks, model_card, start_ids
+from research.record.workdir import write_result
+from research.use.export import export_run, exported_networks, start_ids
+from research.use.model_card import model_card
 from tests.testing import huggingface_goldens, task_runs
 from tests.testing.huggingface_networks import network_of
 from tests.testing.tiny_runs import WORDS, save_untrained, tiny_config, write_corpus
@@ -65,7 +69,7 @@ def test_the_card_says_what_made_the_model(electra, tmp_path):
     workdir, *_ = electra
     export_run(workdir, tmp_path, all_steps=True)
     card = (tmp_path / "step_3" / "generator" / "README.md").read_text()
-    assert card.startswith("---\nlibrary_name: transformers\n---\n")
+    assert ModelCard(card).data.pipeline_tag == "fill-mask"
     assert "| objective | electra (" in card and "rate=0.15" in card
     assert "| fingerprint of the data | abc |" in card and "| step | 3 |" in card
 
@@ -238,15 +242,31 @@ def test_the_card_names_data_base_model_and_licence(electra, tmp_path):
     base.mkdir()
     (base / "README.md").write_text("---\nlicense: mit\n---\n")
     config = json.loads((workdir / "config.json").read_text())
-    for source, front in ((f"hf:{base}", ""), ("hf:a/b", "base_model: a/b\n")):
+    for source, front in ((f"hf:{base}", ""), ("hf:a/b", "a/b")):
         config["train"]["init_from"] = source
-        card = model_card(workdir, config, {"step": 3}, "apache-2.0")
+        card = model_card(workdir, config, {"step": 3}, licence="apache-2.0")
         name = source.removeprefix("hf:")
         licence = "not known" if front else "mit"
         assert f"| base model | {name} |\n| its licence | {licence} |" in card
-        start = f"---\nlibrary_name: transformers\nlicense: apache-2.0\n{front}---\n"
-        assert card.startswith(start)
+        head = ModelCard(card).data  # as the Hub reads it
+        assert (head.license, head.base_model) == ("apache-2.0", front or None)
+        assert head.tags == ["palimpsest", "electra"]
     assert f"| text | {config['data']['corpus']} |" in card
+
+
+def test_the_card_has_evaluations_with_intervals(electra, tmp_path):
+    workdir = epath.Path(tmp_path / "run")
+    shutil.copytree(electra[0], workdir)
+    config = json.loads((workdir / "config.json").read_text())
+    (workdir / "metrics.jsonl").write_text('{"step": 3, "valid/loss": 1.5}\n')
+    for steps, margins in ((3, {"valid/loss": 0.25}), (4, {})):
+        result = {"steps": steps, "best_step": 0, "margins": {"valid/loss": 0.25}}
+        write_result(workdir, result)
+        card = model_card(workdir, config, {"step": 3})
+        (found,) = ModelCard(card).data.eval_results
+        interval = " (95 % interval ± 0.25)" if margins else ""
+        assert found.metric_name == f"loss{interval}" and found.metric_value == 1.5
+        assert found.dataset_split == "valid"
 
 
 def test_what_cannot_be_exported_is_refused(electra, tmp_path):

@@ -53,8 +53,14 @@ class Restored(NamedTuple):
     unused: list[str]  # keys that no parameter has
 
 
+PATTERNS = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm")
+"""Files of a model that are fetched: no pickles, which can run code."""
+
+
 def find_folder(source: str) -> Path:
     """The folder that `hf:DIR` names; `hf:ORG/NAME` is fetched over the network.
+
+    `hf:ORG/NAME@REVISION` is a branch, tag or commit of it.
 
     Raises:
       UserError: there is no such folder, and it cannot be fetched.
@@ -66,10 +72,14 @@ def find_folder(source: str) -> Path:
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise UserError(f"{source}: no such folder")
     try:
-        import huggingface_hub
+        from huggingface_hub import HfApi  # its import takes time
 
-        patterns = ["*.safetensors", "*.json", "*.txt", "*.model", "*.spm"]
-        return Path(huggingface_hub.snapshot_download(name, allow_patterns=patterns))
+        repository, _, revision = name.partition("@")
+        return Path(
+            HfApi().snapshot_download(
+                repository, revision=revision or None, allow_patterns=[*PATTERNS]
+            )
+        )
     except Exception as error:  # the package is missing, or one of its many errors
         raise UserError(
             f"{source}: no such folder, and it could not be fetched "

@@ -2,9 +2,6 @@
 
 import json
 import shutil
-import sys
-from fnmatch import fnmatch
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -22,6 +19,7 @@ from research.interop.huggingface import restore
 from research.interop.huggingface.folder import CONFIG, WEIGHTS
 from research.interop.partial_restore import restore_params
 from tests.testing import huggingface_goldens
+from tests.testing.hub import running_hub
 from tests.testing.huggingface_goldens import FOLDER
 
 BERT = f"hf:{FOLDER / 'bert'}"
@@ -355,27 +353,18 @@ def test_a_generator_is_the_one_that_a_run_has_beside_its_discriminator(
         restore.restore(f"hf:{tmp_path}", "", shapes)
 
 
-@pytest.mark.parametrize("is_found", [True, False])
-def test_a_model_of_a_hub_is_fetched_without_its_pickles(is_found, monkeypatch):
-    asked = {}
-
-    def snapshot_download(name, allow_patterns):
-        asked[name] = allow_patterns
-        if not is_found:
-            raise OSError("no network\nand more")
-        return str(FOLDER / "bert")
-
-    hub = SimpleNamespace(snapshot_download=snapshot_download)
-    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    if is_found:
-        assert restore.find_folder("hf:some/bert") == FOLDER / "bert"
-        patterns = asked["some/bert"]
-        assert not any(p.endswith((".bin", "*")) for p in patterns)
-        for name in (*MODEL_FILES, "merges.txt", "vocab.json", MARIAN_FILE):
-            assert any(fnmatch(name, p) for p in patterns)
-        return
-    with pytest.raises(UserError, match=r"not be fetched \(OSError: no network\)"):
-        restore.find_folder("hf:some/bert")
+def test_a_model_of_a_hub_is_fetched_without_its_pickles(tmp_path, monkeypatch):
+    with running_hub(monkeypatch, tmp_path / "cache") as hub:
+        names = {*MODEL_FILES, "merges.txt", "vocab.json", MARIAN_FILE, "config.json"}
+        main = dict.fromkeys([*names, "pytorch_model.bin"], b"main")
+        branch = dict.fromkeys(names, b"branch")
+        hub.repositories["some/bert"] = {"main": main, "chck_1M": branch}
+        for source, content in (("", "main"), ("@chck_1M", "branch")):
+            folder = restore.find_folder(f"hf:some/bert{source}")
+            assert {path.name for path in folder.iterdir()} == names
+            assert (folder / "config.json").read_text() == content
+    with pytest.raises(UserError, match=r"could not be fetched \("):
+        restore.find_folder("hf:another/bert")
 
 
 def test_a_head_of_another_class_is_not_read():

@@ -1,0 +1,199 @@
+"""The model card of an exported run: README.md, with metadata for the Hub."""
+
+import inspect
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from etils import epath
+from huggingface_hub import EvalResult, ModelCardData
+
+from research import objectives
+from research.files.json_files import read_json
+from research.files.paths import user_path
+from research.interop.huggingface import SOURCE
+from research.interop.huggingface import folder as folders
+from research.record.metric_writer import BEST_STEP, latest_metrics, read_metrics
+from research.record.workdir import read_result
+
+CARD = "README.md"
+
+PIPELINES = {
+    "ForMaskedLM": ("fill-mask", 'pipe(f"A {pipe.tokenizer.mask_token} text.")'),
+    "ForCausalLM": ("text-generation", 'pipe("A text that", max_new_tokens=20)'),
+    "LMHeadModel": ("text-generation", 'pipe("A text that", max_new_tokens=20)'),
+    "ForSequenceClassification": ("text-classification", 'pipe("A text.")'),
+    "ForTokenClassification": ("token-classification", 'pipe("A text.")'),
+    "ForQuestionAnswering": (
+        "question-answering",
+        'pipe(question="Who wrote it?", context="Ada wrote it.")',
+    ),
+    "Model": ("feature-extraction", 'pipe("A text.")'),
+}
+"""How the name of a class ends -> the pipeline of transformers that loads it, and how
+to call that."""
+
+NOT_SCORES = ("train/", "learning_rate", "grad_norm", "tokens_seen")
+"""How names begin that are no results of an evaluation."""
+
+TASKS = {"class": "text-classification", "set": "text-classification"} | {
+    "tags": "token-classification",
+    "span": "question-answering",
+}
+"""What an objective predicts -> the Hub's name of such a task."""
+
+
+def model_card(
+    workdir: epath.Path,
+    config: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    folder: Path | None = None,
+    *,
+    licence: str = "",
+    languages: Sequence[str] = (),
+) -> str:
+    """README.md of an exported checkpoint.
+
+    It has the objective, data, base model and its licence, tokens, commit and the
+    evaluations of the checkpoint, with the 95 % intervals over items that they have.
+
+    Args:
+      facts: of the checkpoint.
+      folder: has the exported model, whose class decides the pipeline.
+      licence: in the Hub's spelling, as in apache-2.0.
+      languages: codes, as in en.
+    """
+    origin = {}
+    if (workdir / "provenance.json").exists():
+        origin = read_json(workdir / "provenance.json", "delete it")
+    metrics = _metrics(workdir, facts["step"])
+    margins = _margins(workdir, facts["step"])
+    name = config["objective"]["name"]
+    base, hub_name = _base_model(config)
+    options = {k: v for k, v in config["objective"].items() if k != "name"}
+    text, task, call = _text_of(config["data"]), "", ""
+    if folder and (folder / folders.CONFIG).is_file():
+        (architecture,) = folders.read_json(folder / folders.CONFIG)["architectures"]
+        ending = next((e for e in PIPELINES if architecture.endswith(e)), "")
+        task, call = PIPELINES.get(ending, ("", ""))
+    rows = {
+        "objective": f"{name} ({', '.join(f'{k}={v}' for k, v in options.items())})",
+        "text": text,
+        **base,
+        "fingerprint of the data": facts.get("data", origin.get("data")),
+        "step": facts["step"],
+        "tokens seen": metrics.pop("tokens_seen", None),
+        "tokens scored": facts.get("tokens_scored"),
+        "commit": origin.get("commit"),
+    }
+    scores = {
+        key: value
+        for key, value in metrics.items()
+        if not key.startswith(NOT_SCORES) and math.isfinite(value)
+    }
+    rows |= {k: _with_margin(v, margins.get(k)) for k, v in metrics.items()}
+    objective = objectives.make_objective(**config["objective"])
+    results = [
+        _eval_result(key, value, margins.get(key), text, objective.predicts)
+        for key, value in scores.items()
+    ]
+    head = ModelCardData(
+        library_name="transformers",
+        license=licence or None,
+        language=[*languages] or None,
+        base_model=hub_name or None,
+        pipeline_tag=task or None,
+        tags=["palimpsest", name],
+        model_name=workdir.name if results else None,
+        eval_results=results or None,
+    )
+    sections = [
+        f"---\n{head.to_yaml()}\n---",
+        f"# {workdir.name}",
+        "Trained by Palimpsest.",
+        f"Objective `{name}`: {_explanation(objective)}",
+        _table(rows),
+    ]
+    if task:
+        sections[4:4] = [
+            "```python\nfrom transformers import pipeline\n\n"
+            f'pipe = pipeline("{task}", "DIRECTORY_OR_ORG/NAME")\nprint({call})\n```'
+        ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _metrics(workdir: epath.Path, step: int) -> dict[str, float]:
+    """The latest values up to the step, or those of the best step that it is."""
+    return latest_metrics(
+        [
+            line
+            for line in read_metrics(workdir)
+            if line.get(BEST_STEP, step) == step
+            and (line["step"] <= step or BEST_STEP in line)
+        ]
+    )
+
+
+def _margins(workdir: epath.Path, step: int) -> dict[str, float]:
+    """Half widths of the intervals of the run's result, if the step is its last."""
+    if not (workdir / "result.json").exists():
+        return {}
+    result = read_result(workdir)
+    is_result = step == (result["best_step"] or result["steps"])
+    return result["margins"] if is_result else {}
+
+
+def _with_margin(value: float, margin: float | None) -> str:
+    return f"{value:.6g}" if margin is None else f"{value:.6g} ± {margin:.2g}"
+
+
+def _eval_result(
+    key: str, value: float, margin: float | None, text: str, predicts: str
+) -> EvalResult:
+    split, _, metric = key.rpartition("/")
+    interval = f"{metric} (95 % interval ± {margin:.2g})" if margin else metric
+    return EvalResult(
+        task_type=TASKS.get(predicts, "text-generation"),
+        dataset_type=re.sub(r"[^\w.-]+", "-", text).strip("-") or "text",
+        dataset_name=text,
+        dataset_split=split,
+        metric_type=metric,
+        metric_name=interval,
+        metric_value=value,
+    )
+
+
+def _explanation(objective: Any) -> str:
+    """The first sentences of an objective's documentation."""
+    paragraphs = (inspect.getdoc(type(objective)) or "").split("\n\n")
+    return " ".join(" ".join(paragraphs[:2]).split())
+
+
+def _table(rows: Mapping[str, Any]) -> str:
+    lines = [f"| {key} | {value} |" for key, value in rows.items()]
+    return "\n".join(["| | |", "|---|---|", *lines])
+
+
+def _text_of(data: Mapping[str, Any]) -> str:
+    """The text that a run is trained on."""
+    mixture = ", ".join(f"{name} ({rate})" for name, rate in data["mixture"].items())
+    return data["task"] or data["train"] or mixture or data["corpus"]
+
+
+def _base_model(config: Mapping[str, Any]) -> tuple[dict[str, str], str]:
+    """Rows about the model that training began from.
+
+    They have its name on the hub if it is of one.
+    """
+    source = config["train"]["init_from"]
+    if not source:
+        return {}, ""
+    name = source.removeprefix(SOURCE)
+    is_hub = name != source and not Path(user_path(name)).exists()
+    card, licence = Path(user_path(name)) / CARD, "not known"
+    if card.is_file():
+        found = re.search(r"^license: *(.+)$", card.read_text("utf-8"), re.MULTILINE)
+        licence = found[1].strip() if found else licence
+    return {"base model": name, "its licence": licence}, name if is_hub else ""
