@@ -37,7 +37,7 @@ GROUPS = {
         *("predict", "fill", "generate", "embed", "vectors", "serve", "export"),
         *("shrink",),
     ),
-    "data": ("show", "prepare", "link", "augment", "cooccurrences"),
+    "data": ("show", "prepare", "images", "link", "augment", "cooccurrences"),
     "hardware": (*("compile", "speed", "benchmark", "benchmark_data"),),
     "about": ("experiments", "completion"),
 }

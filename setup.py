@@ -33,6 +33,7 @@ setup(
         "optax>=0.2.6,<0.3",
         "orbax-checkpoint>=0.11,<0.13",
         "packaging>=24",
+        "pillow>=10",
         "pyarrow>=16",
         "pyyaml>=6.0",
         "rich>=13",

@@ -102,6 +102,7 @@ WORDS = {
     ),
     *("task", "topology", "trial", "verdicts", "worse"),
     *("parts", "sweep_keys"),  # of an example, of a config
+    *("file_column", "caption_column", "group_column", "label_column"),
     *("backend", "checkpoints", "tasks", "glue", "seeds"),  # of babylm
 }
 """Flags of text that are no paths; --similarity has several."""

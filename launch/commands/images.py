@@ -1,0 +1,132 @@
+r"""Makes a store of pictures: `palimpsest images --pictures=P --captions=C --to=D`.
+
+P is a folder or a zip of PNG or JPEG files, C a file of captions: .tsv or .csv with a
+header, or .jsonl, with the columns `file` (the path in P) and `caption`. It decodes
+each picture once, resizes it to --size=72 (or --size=400x100, width x height) and
+writes D/pixels.npy, which is mapped and not read, and the captions, D/train.captioned
+and D/valid.captioned. Then
+
+    python -m launch.train --config=experiments/clip.py --workdir=runs/clip \
+        --config.data.train=D/train.captioned --config.data.valid=D/valid.captioned \
+        --config.objective.images=D
+
+--file-column=image and --caption-column=name_en,name_de name others; each column, and
+each item of a list, is a caption. --held-out=0.1 of the pictures are for validation:
+with --group-column=C those with one value in column C together, so that variants of a
+picture are in one split. --label-column=C is a column for tasks. JSON lines may have
+`boxes`, lists of [x1, y1, x2, y2] in pixels, and `classes`, a name for each box.
+
+The same command again decodes nothing; D that has other pictures is refused.
+"""
+
+import argparse
+import re
+import sys
+import time
+from pathlib import Path
+
+from launch.cli import Parser, main
+
+
+def run(args: argparse.Namespace) -> None:
+    from research.contract.errors import UserError
+    from research.data.read import pictures
+    from research.data.store import pictures as store
+    from research.files.output_files import new_folder, write_output
+
+    columns = pictures.Columns(
+        args.file_column,
+        tuple(args.caption_column.split(",")),
+        args.group_column,
+        args.label_column,
+    )
+    rows = pictures.read_rows(Path(args.captions), columns)
+    source = pictures.Pictures(Path(args.pictures))
+    parts = store.split_rows(rows, args.held_out)
+    found = store.number_pictures([*parts[0], *parts[1]])
+    files = [{row.file for row in part} for part in parts]
+    if both := files[0] & files[1]:
+        raise UserError(
+            f"{min(both)} has rows of several groups, which are in both splits; a "
+            "picture must have one group"
+        )
+    key = store.store_key(source, found, args.size)
+    folder, start = Path(args.to), time.monotonic()
+    old = store.stored_key(folder)
+    if old and old != key:
+        raise UserError(
+            f"--to={folder} has other pictures, or these in another size; delete it, "
+            "or name another folder"
+        )
+    if not old:
+        with new_folder(folder) as unfinished:
+            store.write_store(
+                unfinished,
+                source,
+                found,
+                size=args.size,
+                num_train=len(files[0]),
+                key=key,
+            )
+    seconds = time.monotonic() - start
+    number = {file: n for n, file in enumerate(found)}
+    for split, part in zip(("train", "valid"), parts, strict=True):
+        lines = (
+            pictures.caption_line(text, number[row.file], row.label)
+            for row in part
+            for text in row.captions
+        )
+        write_output(folder / f"{split}.captioned", lines, "--to")
+    made = "are there already" if old else f"decoded in {seconds:.1f} s"
+    counts = [sum(len(row.captions) for row in part) for part in parts]
+    print(
+        f"{folder}: {len(found):,} pictures {made}; captions: {counts[0]:,} for "
+        f"training, {counts[1]:,} for validation",
+        file=sys.stderr,
+    )
+
+
+MAX_SIDE = 4096
+
+
+def size(text: str) -> tuple[int, int]:
+    """The type of a flag that is a width and a height, or one number for both."""
+    found = re.fullmatch(r"(\d+)(?:x(\d+))?", text)
+    sides = tuple(int(each or found[1]) for each in found.groups()) if found else (0,)
+    if not all(1 <= side <= MAX_SIDE for side in sides):
+        raise argparse.ArgumentTypeError(
+            f"must be a number of pixels, as 72, or WIDTHxHEIGHT, up to {MAX_SIDE}; "
+            f"got {text!r}"
+        )
+    return sides
+
+
+def rate(text: str) -> float:
+    """The type of a flag that is a fraction."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"must be between 0 and 1; got {text!r}")
+    return value
+
+
+def parser() -> Parser:
+    parser = Parser(__doc__, overrides=False)
+    parser.add_path("--pictures", required=True, help="folder or zip of pictures")
+    parser.add_path("--captions", required=True, help="file of captions")
+    parser.add_path("--to", required=True, help="folder that is written")
+    parser.add_argument("--size", type=size, default=(72, 72), help="of pictures")
+    parser.add_argument("--file-column", default="file", help="column of paths")
+    parser.add_argument(
+        "--caption-column", default="caption", help="columns of captions"
+    )
+    parser.add_argument("--group-column", default="", help="column of groups")
+    parser.add_argument("--label-column", default="", help="column of labels")
+    parser.add_argument("--held-out", type=rate, default=0.1, help="for validation")
+    return parser
+
+
+if __name__ == "__main__":
+    main(run, parser())

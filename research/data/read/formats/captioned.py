@@ -1,0 +1,43 @@
+"""Captions with the numbers of their pictures, as `palimpsest images` writes them."""
+
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+
+from research.data.documents import ArrayType, Document
+from research.data.read.formats import FileFormat, FileOptions, LineError, Parsed
+from research.data.read.formats.parsing.lines import json_rows, replace_surrogates
+from research.data.read.formats.parsing.rows import row_label
+
+IMAGE = "image"
+"""The array: the number of the picture in its store."""
+
+
+@dataclass(frozen=True)
+class Format(FileFormat):
+    """A line is a JSON object: a text, the number of its picture, maybe a label.
+
+    data.fields has no meaning; data.label is the key of the label.
+    """
+
+    suffixes = (".captioned",)
+    is_text = True
+    arrays = {IMAGE: ArrayType("document", np.int32)}  # noqa: RUF012
+
+    def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
+        for number, row in json_rows(file):
+            text = row.get("text") if isinstance(row, dict) else None
+            if not isinstance(text, str) or type(row.get(IMAGE)) is not int:
+                raise LineError(
+                    number,
+                    'must be a JSON object with a string "text" and a whole '
+                    'number "image"',
+                )
+            label = row_label(number, row.get(options.label or "label"), options)
+            yield Document(
+                replace_surrogates(text),
+                label,
+                id=f":{number}",
+                arrays={IMAGE: row[IMAGE]},
+            )

@@ -1,0 +1,278 @@
+"""Pictures of a folder or a zip, and rows of captions that name them."""
+
+# H height, W width, R boxes of a picture
+
+import csv
+import io
+import json
+import struct
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from research.contract.errors import UserError, os_reason
+from research.data.read.formats import FileOptions, LineError
+from research.data.read.formats.parsing.lines import decode, json_rows, line_feeds
+from research.data.read.formats.parsing.rows import with_header
+
+MAX_PIXELS = 2**26
+"""The most pixels of a picture that is decoded: 8,192 x 8,192."""
+
+UNDECODABLE = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)
+"""What Pillow raises of files that are damaged or are no pictures."""
+
+
+class Columns(NamedTuple):
+    """The names of the columns of captions; "": there is no such column."""
+
+    file: str = "file"
+    caption: tuple[str, ...] = ("caption",)
+    group: str = ""
+    label: str = ""
+    boxes: str = "boxes"  # these two of JSON lines alone, which may lack them
+    classes: str = "classes"
+
+
+class Row(NamedTuple):
+    """A picture with its captions."""
+
+    where: str  # FILE:LINE
+    file: str
+    captions: tuple[str, ...]
+    group: str
+    label: str | None
+    boxes: tuple[tuple[float, ...], ...]  # R of x1, y1, x2, y2 in pixels
+    classes: tuple[str, ...]  # R
+
+
+class Pictures:
+    """The pictures of a folder or a zip, by their paths in it.
+
+    Raises:
+      UserError: it is neither.
+    """
+
+    def __init__(self, path: Path):
+        self.path, self._zip = path, None
+        if path.is_dir():
+            return
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (OSError, zipfile.BadZipFile) as error:
+            raise UserError(
+                f"{path} must be a folder or a zip of pictures ({os_reason(error)})"
+            ) from error
+
+    def stamp(self, row: Row) -> list[Any]:
+        """What changes with the content: size, and CRC or time of change.
+
+        Raises:
+          UserError: there is no such picture.
+        """
+        try:
+            if self._zip:
+                info = self._zip.getinfo(row.file)
+                return [info.file_size, info.CRC]
+            state = (self.path / row.file).stat()
+            return [state.st_size, state.st_mtime_ns]
+        except (KeyError, OSError, ValueError) as error:
+            raise UserError(
+                f"{row.where}: there is no picture {row.file!r} in {self.path}; the "
+                "column of files must have paths in it"
+            ) from error
+
+    def read(self, row: Row) -> bytes:
+        """The bytes of a picture.
+
+        Raises:
+          UserError: it cannot be read.
+        """
+        try:
+            if self._zip:
+                return self._zip.read(row.file)
+            return (self.path / row.file).read_bytes()
+        except (OSError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
+            raise _undecodable(row, os_reason(error)) from error
+
+
+def decode_picture(
+    content: bytes, row: Row, width: int, height: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """A picture [H, W, 3] uint8 of this size, and its boxes [R, 4] float32.
+
+    It is resized by bicubic interpolation, whatever its proportions; transparent
+    pixels are on white, and a photograph is turned as its camera says. Boxes are
+    x1, y1, x2, y2 as fractions of width and height.
+
+    Raises:
+      UserError: it cannot be decoded, has too many pixels, or has a box outside.
+    """
+    from PIL import Image, ImageOps
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(content)) as image:
+                if image.width * image.height > MAX_PIXELS:
+                    raise Image.DecompressionBombError
+                turned = ImageOps.exif_transpose(image)
+                rgb = _on_white(turned)
+    except Image.DecompressionBombError as error:
+        raise UserError(
+            f"{row.where}: {row.file} is too large: a picture has at most "
+            f"{MAX_PIXELS:,} pixels; make it smaller, or leave it out"
+        ) from error
+    except UNDECODABLE as error:
+        raise _undecodable(row, str(error).replace("\n", " ")[:200]) from error
+    for box in row.boxes:
+        x1, y1, x2, y2 = box
+        if not (0 <= x1 < x2 <= rgb.width and 0 <= y1 < y2 <= rgb.height):
+            raise UserError(
+                f"{row.where}: a box must be [x1, y1, x2, y2] within the "
+                f"{rgb.width} x {rgb.height} pixels of {row.file}, got {[*box]}"
+            )
+    scale = np.array([rgb.width, rgb.height] * 2, np.float32)
+    boxes = np.array(row.boxes, np.float32).reshape(-1, 4) / scale
+    resized = rgb.resize((width, height), Image.Resampling.BICUBIC)
+    return np.asarray(resized), boxes
+
+
+def _undecodable(row: Row, reason: str) -> UserError:
+    return UserError(
+        f"{row.where}: {row.file} cannot be decoded ({reason}); replace it, or leave "
+        "the row out"
+    )
+
+
+def _on_white(image: Any) -> Any:
+    """The picture in RGB; of 16 bits a value the upper eight."""
+    from PIL import Image
+
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    image = image.convert("RGBA")
+    white = Image.new("RGBA", image.size, (255, 255, 255, 255))
+    return Image.alpha_composite(white, image).convert("RGB")
+
+
+def read_rows(path: Path, columns: Columns) -> list[Row]:
+    """The rows of a file of captions: .tsv or .csv with a header, or .jsonl.
+
+    Raises:
+      UserError: it cannot be read, a column is missing, or a value is wrong.
+    """
+    parse = {".tsv": _table_rows, ".csv": _table_rows, ".jsonl": _object_rows}
+    if path.suffix not in parse:
+        raise UserError(
+            f"{path}: captions must be in a file .tsv, .csv or .jsonl, not {path.name}"
+        )
+    try:
+        with path.open("rb") as file:
+            found = parse[path.suffix](file, path, columns)
+            rows = [_row(number, row, path, columns) for number, row in found]
+    except LineError as error:
+        raise UserError(f"{path}:{error.args[0]}: {error.args[1]}") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({os_reason(error)})") from error
+    if not rows:
+        raise UserError(f"{path} has no rows; it must name a picture and a caption")
+    return rows
+
+
+def _table_rows(
+    file: Any, path: Path, columns: Columns
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    numbered = enumerate(line_feeds(file), 1)
+    decoded = ((n, decode(line, n)) for n, line in numbered)
+    if path.suffix == ".csv":
+        reader = csv.reader((text for _, text in decoded), strict=True)
+        rows = ((reader.line_num, row) for row in reader if row)
+    else:
+        lines = ((n, text.rstrip("\r\n")) for n, text in decoded)
+        rows = ((n, text.split("\t")) for n, text in lines if text)
+    fields = (columns.file, *columns.caption, columns.group)
+    options = FileOptions(
+        fields=tuple(name for name in fields if name), label=columns.label
+    )
+    try:
+        yield from with_header(rows, options)
+    except csv.Error as error:
+        raise LineError(reader.line_num, f"not CSV ({error})") from error
+    except LineError as error:
+        number, text = error.args
+        words = text.replace(" of data.fields", "").replace(" of data.label", "")
+        words = words.partition(" (a file")[0]
+        raise LineError(number, words) from error
+
+
+def _object_rows(
+    file: Any, path: Path, columns: Columns
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    needed = [columns.file, *columns.caption, columns.group, columns.label]
+    for number, row in json_rows(file):
+        if not isinstance(row, dict):
+            raise LineError(number, f"a line is a JSON object, not {row!r:.40}")
+        for name in needed:
+            if name and name not in row:
+                raise LineError(number, f"no key {name!r}: there is {', '.join(row)}")
+        yield number, row
+
+
+def _row(number: int, row: Mapping[str, Any], path: Path, columns: Columns) -> Row:
+    """The checked row of a line."""
+    captions: list[str] = []
+    for name in columns.caption:
+        value = row[name]
+        captions += value if isinstance(value, list) else [value]
+    for text in (row[columns.file], *captions):
+        if not isinstance(text, str) or not text.strip():
+            raise LineError(
+                number, f"the picture and its captions must be texts, got {text!r:.40}"
+            )
+    is_object = path.suffix == ".jsonl"
+    boxes = row.get(columns.boxes) or [] if is_object else []
+    classes = row.get(columns.classes) or [] if is_object else []
+    if not all(_is_box(box) for box in boxes):
+        raise LineError(number, f"boxes must be lists of 4 numbers, got {boxes!r:.60}")
+    if len(classes) not in (0, len(boxes)) or not all(
+        isinstance(name, str) for name in classes
+    ):
+        raise LineError(
+            number,
+            f"classes must be a name for each box, got {classes!r:.60}",
+        )
+    label = row.get(columns.label) if columns.label else None
+    return Row(
+        f"{path}:{number}",
+        row[columns.file],
+        tuple(captions),
+        str(row[columns.group]) if columns.group else row[columns.file],
+        None if label is None else str(label),
+        tuple(tuple(map(float, box)) for box in boxes),
+        tuple(classes),
+    )
+
+
+def _is_box(box: Any) -> bool:
+    numbers = isinstance(box, list) and len(box) == 4
+    return numbers and all(type(x) in (int, float) for x in box)
+
+
+def caption_line(text: str, image: int, label: str | None) -> bytes:
+    """A line of a file of the format `captioned`."""
+    row: dict[str, Any] = {"text": text, "image": image}
+    if label is not None:
+        row["label"] = label
+    return (json.dumps(row, ensure_ascii=False) + "\n").encode()
+
+
+def class_names(rows: Sequence[Row]) -> list[str]:
+    """The classes of all boxes, sorted."""
+    return sorted({name for row in rows for name in row.classes})

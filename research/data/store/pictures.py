@@ -1,0 +1,233 @@
+"""A store of pictures: memory-mapped pixels, boxes and classes, made once."""
+
+# N pictures, H height, W width, R boxes of a picture, B rows
+
+import functools
+import hashlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from research.contract.errors import UserError, os_reason
+from research.data import cache, counter_rng
+from research.data.read.pictures import Pictures, Row, class_names, decode_picture
+from research.files.json_files import read_json, write_json
+from research.files.paths import user_path
+
+VERSION = 1
+"""Raise it when the same pictures give other arrays."""
+
+META, PIXELS, BOXES, CLASSES = "pictures.json", "pixels.npy", "boxes.npy", "classes.npy"
+
+RANDOM = "random"
+"""The name of a small store of random pictures, for tests."""
+
+
+class Store(NamedTuple):
+    """Pictures, those of the training split first."""
+
+    pixels: np.ndarray  # [N, H, W, 3] uint8
+    boxes: np.ndarray  # [N, R, 4] float32: x1, y1, x2, y2 as fractions; 0: none
+    classes: np.ndarray  # [N, R] int32, index of class_names; -1: none
+    class_names: tuple[str, ...]
+    num_train: int
+
+
+def split_rows(rows: list[Row], held_out: float) -> tuple[list[Row], list[Row]]:
+    """The rows of the training and of the validation split.
+
+    Pictures and captions of a group are in one split; `held_out` of the groups, those
+    with the smallest hashes, are for validation, and at least one is in each split.
+
+    Raises:
+      UserError: there is one group alone.
+    """
+    groups = sorted({row.group for row in rows}, key=_hash)
+    if len(groups) < 2:
+        raise UserError(
+            f"all rows are of one group, {groups[0]!r}, but training and validation "
+            "need one each; give more pictures, or another --group-column"
+        )
+    count = min(max(1, round(held_out * len(groups))), len(groups) - 1)
+    valid = {*groups[:count]}
+    parts: tuple[list[Row], list[Row]] = [], []
+    for row in rows:
+        parts[row.group in valid].append(row)
+    return parts
+
+
+def _hash(group: str) -> bytes:
+    return hashlib.blake2b(group.encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def number_pictures(rows: list[Row]) -> dict[str, Row]:
+    """File -> its row with boxes, in the order of the store.
+
+    Raises:
+      UserError: two rows give a picture other boxes.
+    """
+    found: dict[str, Row] = {}
+    for row in rows:
+        first = found.setdefault(row.file, row)
+        if row.boxes and not first.boxes:
+            found[row.file] = row
+        elif row.boxes and (row.boxes, row.classes) != (first.boxes, first.classes):
+            raise UserError(
+                f"{row.where}: {row.file} has other boxes or classes in {first.where}; "
+                "a picture has them once"
+            )
+    return found
+
+
+def store_key(source: Pictures, pictures: dict[str, Row], size: tuple[int, int]) -> str:
+    """The hash of what the arrays depend on: pictures, their boxes, and the size.
+
+    Raises:
+      UserError: a picture is missing.
+    """
+    each = [
+        [row.file, row.boxes, row.classes, source.stamp(row)]
+        for row in pictures.values()
+    ]
+    return cache.fingerprint([VERSION, size, each])
+
+
+def write_store(
+    folder: Path,
+    source: Pictures,
+    pictures: dict[str, Row],
+    *,
+    size: tuple[int, int],
+    num_train: int,
+    key: str,
+) -> None:
+    """Decodes all pictures into an empty folder, one after the other.
+
+    Args:
+      size: width and height.
+      num_train: the pictures of the training split, which are first.
+
+    Raises:
+      UserError: a picture cannot be decoded, or a box is outside of it.
+    """
+    rows = list(pictures.values())
+    most = max(len(row.boxes) for row in rows)
+    names = class_names(rows)
+    number = {name: n for n, name in enumerate(names)}
+    width, height = size
+    shape = len(rows), height, width, 3
+    boxes = np.zeros((len(rows), most, 4), np.float32)
+    classes = np.full((len(rows), most), -1, np.int32)
+    with (folder / PIXELS).open("wb") as file:
+        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for n, row in enumerate(rows):
+            pixels, own = decode_picture(source.read(row), row, width, height)
+            file.write(pixels.tobytes())
+            boxes[n, : len(own)] = own
+            classes[n, : len(row.classes)] = [number[name] for name in row.classes]
+    np.save(folder / BOXES, boxes)
+    np.save(folder / CLASSES, classes)
+    meta = {"key": key, "num_train": num_train, "classes": names}
+    write_json(folder / META, meta | {"files": [row.file for row in rows]})
+
+
+def stored_key(folder: Path) -> str:
+    """The key of the store in a folder; "" if there is none."""
+    if not (folder / META).is_file():
+        return ""
+    return str(_read_meta(folder)["key"])
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    fields = {"key": str, "num_train": int, "classes": list}
+    return read_json(folder / META, "delete the folder, and make it again", fields)
+
+
+def open_store(source: str) -> Store:
+    """The store of a folder of `palimpsest images`, mapped and not read.
+
+    Raises:
+      UserError: it is not named, or cannot be read.
+    """
+    if source == RANDOM:
+        return _random_store()
+    if not source:
+        raise UserError(
+            "objective.images is not set; it is the folder that palimpsest images "
+            "writes, beside the captions"
+        )
+    return _open(Path(user_path(source)))
+
+
+@functools.lru_cache(maxsize=4)
+def _open(folder: Path) -> Store:
+    try:
+        meta = _read_meta(folder)
+        pixels = np.load(folder / PIXELS, mmap_mode="r")
+        boxes, classes = (np.load(folder / name) for name in (BOXES, CLASSES))
+        return Store(pixels, boxes, classes, tuple(meta["classes"]), meta["num_train"])
+    except UserError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = os_reason(error) if isinstance(error, OSError) else error
+        raise UserError(
+            f"objective.images={folder} is no folder of palimpsest images ({reason})"
+        ) from error
+
+
+@functools.cache
+def _random_store() -> Store:
+    """40 pictures of 12 x 12 pixels with 1 to 3 boxes of 5 classes."""
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (40, 12, 12, 3), np.uint8)
+    corner = rng.integers(0, 8, (40, 3, 2))
+    boxes = np.concatenate([corner, corner + 4], axis=-1) / np.float32(12)
+    here = np.arange(3) < rng.integers(1, 4, (40, 1))
+    classes = np.where(here, rng.integers(0, 5, (40, 3)), -1)
+    boxes = np.where(here[..., None], boxes, 0).astype(np.float32)
+    names = tuple("abcde")
+    return Store(pixels, boxes, classes.astype(np.int32), names, num_train=32)
+
+
+def picture_numbers(image: np.ndarray, here: np.ndarray, store: Store) -> np.ndarray:
+    """[B]: the number of each row's picture; 0 of rows without text.
+
+    Args:
+      image: [B, R] the array `captioned.IMAGE` of a text.
+      here: [B] bool, the rows with text.
+
+    Raises:
+      UserError: the store has no such picture.
+    """
+    number = np.where(here, image[:, 0], 0)
+    if number.size and not 0 <= number.min() <= number.max() < len(store.pixels):
+        raise UserError(
+            f"a caption names picture {number.max()}, but objective.images has "
+            f"{len(store.pixels)}; give the folder that has the captions"
+        )
+    return number
+
+
+def other_pictures(key: np.ndarray, number: np.ndarray, store: Store) -> np.ndarray:
+    """[B]: another picture of the same split, drawn uniformly.
+
+    Args:
+      key: [B] uint64, of the rows.
+      number: [B], the pictures of the rows.
+
+    Raises:
+      UserError: a split has one picture alone.
+    """
+    is_train = number < store.num_train
+    first = np.where(is_train, 0, store.num_train)
+    count = np.where(is_train, store.num_train, len(store.pixels) - store.num_train)
+    if (count < 2).any():
+        raise UserError(
+            "a picture is told from another one of its split, but a split of "
+            "objective.images has one alone"
+        )
+    draw = counter_rng.uniform(key, "other picture", 1)[:, 0]
+    shift = 1 + (draw * (count - 1)).astype(np.int64)
+    return first + (number - first + shift) % count
