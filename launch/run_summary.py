@@ -7,6 +7,7 @@ import jax
 
 from launch.measure.accelerators import find_chip
 from research.objectives import Objective
+from research.predictions import prediction_kind
 
 
 def summary_lines(
@@ -46,7 +47,7 @@ def next_commands(workdir: str, objective: Objective) -> list[str]:
     """Commands that use a run, the most specific first."""
     use = f"--workdir={workdir}"
     found = []
-    if objective.predicts and objective.predicts != "ranks":
+    if objective.predicts and prediction_kind(objective.predicts).of_texts:
         found += [f'palimpsest predict {use} "a text"', f"palimpsest evaluate {use}"]
     else:
         if objective.fills_masks:

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     scored = [item for item in scores.items if item.gold is not None]
     kind, labels = program.objective.predicts, program.data.vocab.labels
     rows = label_report.label_scores(scored, kind, labels) if scored else []
-    confused = label_report.confusion(scored) if kind == "class" else {}
+    confused = label_report.confusion(scored, kind)
     for line in label_report.report_lines(rows, confused):
         print(line, file=sys.stderr)
     if rows:

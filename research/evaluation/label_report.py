@@ -60,8 +60,10 @@ def _score(label: str, right: int, predicted: int, gold: int) -> LabelScore:
     return LabelScore(label, precision, recall, f1, right, predicted, gold)
 
 
-def confusion(items: Sequence[Item]) -> dict[str, dict[str, int]]:
-    """Right class -> predicted class -> number of items, of a kind with one class."""
+def confusion(items: Sequence[Item], kind: str) -> dict[str, dict[str, int]]:
+    """Right label -> predicted label -> number of items; {}: no kind of one label."""
+    if not prediction_kind(kind).is_one_label:
+        return {}
     found: dict[str, Counter[str]] = {}
     for item in items:
         if item.gold is not None:

@@ -49,6 +49,16 @@ class Prediction(abc.ABC):
     of_words: bool = False
     """Whether each word of a text has a prediction."""
 
+    is_one_label: bool = False
+    """Whether prediction and gold answer are one label each, of which one is taken for
+    another: an evaluation counts which for which."""
+
+    of_texts: bool = True
+    """Whether what is predicted is about a text that a user may write."""
+
+    problem_type: str = ""
+    """Hugging Face's word for classifiers of this kind; "": it has none."""
+
     def new_text_labels(self, objective: Any) -> Sequence[str]:
         """The labels with which new text is read, if a head's values have no names.
 

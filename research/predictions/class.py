@@ -11,6 +11,9 @@ from research import predictions
 class Prediction(predictions.Prediction):
     """The score is 1 if the label is right, else 0."""
 
+    is_one_label = True
+    problem_type = "single_label_classification"
+
     def output_names(self, labels):
         return labels
 

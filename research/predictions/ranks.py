@@ -9,6 +9,8 @@ from research import predictions
 class Prediction(predictions.Prediction):
     """The score is the mean of the reciprocal ranks."""
 
+    of_texts = False
+
     def item(self, rows, objective, data):
         found = [float(rank) for rank in rows.arrays[0]["ranks"]]
         reciprocal = sum(1 / rank for rank in found) / len(found)

@@ -26,6 +26,7 @@ from research.networks.transformer import transformer
 from research.networks.transformer.electra import generator_options
 from research.networks.transformer.options import TransformerOptions
 from research.objectives.tasks.task_input import ENCODER_FORMATS, HEADS, Task
+from research.predictions import prediction_kind
 from research.program.restored import run_checkpoint, run_vocabulary
 from research.use.babylm.checkpoints import run_revisions
 from research.use.model_card import CARD, model_card
@@ -43,12 +44,6 @@ BY_TOKENIZER = {
     "bpe": ("xlm-roberta",),
 }
 """Tokenizer type -> the family to choose where several have the same network."""
-PROBLEM_TYPES = {
-    "class": "single_label_classification",
-    "set": "multi_label_classification",
-    "number": "regression",
-}
-"""What an objective predicts -> Hugging Face's word for it."""
 SHARED_WITH_GENERATOR = {
     "none": (),
     "token": ("token/",),
@@ -176,6 +171,11 @@ def _unknown_input(objective: Task, width: int) -> str:
     return ""
 
 
+def _problem_type(objective: Task) -> str:
+    """Hugging Face's word for what the objective predicts; "": it has none."""
+    return prediction_kind(objective.predicts).problem_type
+
+
 def _check_task(objective: Task, options: transformer.Network) -> None:
     """Raises UserError: Hugging Face's classes would compute something else."""
     wrong = _unknown_input(objective, options.width)
@@ -188,7 +188,7 @@ def _check_task(objective: Task, options: transformer.Network) -> None:
         wrong = "objective.head=crf: its taggers choose each tag alone"
     elif getattr(objective, "lm_coef", 0.0):
         wrong = "objective.lm_coef: its classifiers have no readout beside their head"
-    elif objective.predicts in (*PROBLEM_TYPES, "choice"):
+    elif objective.predicts == "choice" or _problem_type(objective):
         reads_last = options.position == "relative"
         if (
             reads_last != (objective.format == "xlnet")
@@ -241,7 +241,7 @@ def exported_networks(
         pattern, problem = "" if is_pair else objective.pattern, ""
         if isinstance(objective, Task):
             _check_task(objective, options)
-            problem = PROBLEM_TYPES.get(objective.predicts, "")
+            problem = _problem_type(objective)
         if problem == "regression":
             out = {p for p in params if p.startswith("head_label/out/")}
             scale = np.float32(objective.field_values["label_scale"])

@@ -32,7 +32,7 @@ def test_classes():
     expected = sklearn.metrics.precision_recall_fscore_support(theirs, ours)
     scores = check(items, "class", CLASSES, expected)
     table = sklearn.metrics.confusion_matrix(theirs, ours)
-    found = confusion(items)
+    found = confusion(items, "class")
     assert [[found[g].get(p, 0) for p in CLASSES] for g in CLASSES] == table.tolist()
     lines = report_lines(scores, found)
     assert lines[0].split()[0] == "label" and "a taken for: " in lines[4]

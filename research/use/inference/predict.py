@@ -51,7 +51,7 @@ class Predictor:
     def __init__(self, model: "LanguageModel"):
         self.model, self._run = model, model.run
         self.kind = self._run.objective.predicts
-        if self.kind in ("", "ranks"):
+        if not self.kind or not prediction_kind(self.kind).of_texts:
             raise UserError(
                 f"a model of objective {self._run.objective.name} predicts no labels, "
                 "tags, answers or numbers; palimpsest fill, generate, score and embed "

@@ -1,0 +1,74 @@
+"""The contract of every format of files; modules are found by listing the folder."""
+
+import dataclasses
+import gzip
+
+import numpy as np
+import pytest
+
+from research.contract.errors import UserError
+from research.contract.fields import check
+from research.data.read import files
+from research.data.read.formats import FORMATS, FileOptions, by_suffix
+
+RANDOM = np.random.default_rng(0).bytes(300)
+FILES = {
+    "nothing": b"",
+    "a text": "A text.\n\nAnother one, \u0e17\u0e35\u0e48.\n".encode() * 3,
+    "columns": b"one\ttwo\tthree\n1\t2\t3\n4\t5\t6\n",
+    "triples": b"a\tr\tb\nb\tr\tc\nc\ts\ta\n",
+    "ragged columns": b"a\tb\nc\n\td\te\tf\n",
+    "commas": b'a,b\n"1 ""x",2\n3,"4\n5"\n',
+    "words with tags": b"One B-X\nword O\n\nTwo I-X\n\n",
+    "a tree": b"# id = 1\n1\tA\ta\tDET\t_\t_\t0\troot\t_\t_\n\n",
+    "objects": b'{"text": "A text.", "label": 1}\n{"text": "B.", "label": 0}\n',
+    "half an object": b'{"text": "A text."}\n{"text": "B',
+    "another value": b'[1, null, {"a": []}]\n7\nnull\n',
+    "questions": b'{"data": [{"paragraphs": [{"context": "A b.", "qas": [{"id": "1", '
+    b'"question": "What?", "answers": [{"text": "b", "answer_start": 2}]}]}]}]}',
+    "bytes": RANDOM,
+    "a NUL": b"A\0text\n\0\n",
+    "a compressed file": gzip.compress(b"A text.\n" * 9),
+    "a long line": b"word " * 30_000,
+}
+
+
+@pytest.mark.parametrize("name", FORMATS.names())
+def test_its_keys_are_legal_and_its_suffixes_are_its_own(name):
+    cls = FORMATS.part_class(name, "data.format")
+    check(cls())
+    assert dataclasses.is_dataclass(cls) and cls.__doc__
+    assert all(type(by_suffix()[suffix]) is cls for suffix in cls.suffixes)
+
+
+@pytest.mark.parametrize("content", FILES)
+@pytest.mark.parametrize("name", FORMATS.names())
+def test_any_file_is_documents_or_one_line_that_names_it(name, content, tmp_path):
+    path = tmp_path / "file.x"
+    path.write_bytes(FILES[content])
+    corpus = None
+
+    def read():
+        nonlocal corpus
+        corpus = files.load_file_corpus(str(path), None, FileOptions(name))
+        return [
+            d for split in ("train", "valid", "test") for d in corpus.documents(split)
+        ]
+
+    try:
+        documents = read()
+    except UserError as error:
+        assert "file.x" in str(error) and "\n" not in str(error)
+        return
+    for document in documents:
+        assert document.text.strip() and document.arrays.keys() <= corpus.arrays.keys()
+        assert [*document.starts] == sorted(document.starts)
+        assert all(0 < start <= len(document.text) for start in document.starts)
+        for key, value in document.arrays.items():
+            counts = {"token": len(document.text), "part": len(document.starts) + 1}
+            per = corpus.arrays[key].per
+            assert per == "document" or len(value) == counts[per]
+    again = read()
+    assert [(d.text, d.label, d.id) for d in again] == [
+        (d.text, d.label, d.id) for d in documents
+    ]
