@@ -123,20 +123,32 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         match self._path():
-            case ["api", "models", org, name, *rest]:
+            case ["api", "models" | "datasets", org, name, *rest]:
+                if f"{org}/{name}" not in self.hub.repositories:
+                    return self._send(404, {}, "RepoNotFound")
                 branch = rest[1] if rest[:1] == ["revision"] else "main"
                 files = self._files(f"{org}/{name}", branch)
                 siblings = [{"rfilename": path} for path in files]
                 content = {"id": f"{org}/{name}", "sha": _commit(files)}
                 if rest[:1] == ["tree"]:
-                    files = self._files(f"{org}/{name}", rest[1])
+                    try:
+                        files = self._files(f"{org}/{name}", rest[1])
+                    except KeyError:
+                        return self._send(404, {}, "RevisionNotFound")
                     tree = [
                         {"type": "file", "path": path, "size": len(data), "oid": "0"}
                         for path, data in files.items()
                     ]
                     return self._send(200, tree)
                 return self._send(200, content | {"siblings": siblings})
-            case [org, name, "resolve", branch, *path]:
+            case [org, name, "resolve", branch, *path] | [
+                "datasets",
+                org,
+                name,
+                "resolve",
+                branch,
+                *path,
+            ]:
                 files = self._files(f"{org}/{name}", branch)
                 data = files["/".join(path)]
                 self.send_response(200)
@@ -162,10 +174,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
-    def _send(self, status: int, content) -> None:
+    def _send(self, status: int, content, error: str = "") -> None:
         body = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
+        self.send_header("X-Error-Code", error)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":

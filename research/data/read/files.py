@@ -14,7 +14,7 @@ from typing import BinaryIO
 from research.contract.errors import UserError, os_reason
 from research.data import cache, work_shards
 from research.data.documents import ArrayType, Document
-from research.data.read import formats, parallel_text
+from research.data.read import formats, hub_files, parallel_text
 from research.data.read.compression import as_utf8, decompressed, file_suffixes
 from research.data.read.corpus import Corpus, HeldOut, held_out_fractions, split_of
 from research.data.read.formats import (
@@ -32,8 +32,11 @@ from research.data.read.formats.parsing.lines import parse_lines
 from research.data.read.formats.txt import MAX_DOCUMENT_BYTES
 from research.files.paths import files_below, find_paths, user_path
 
-OTHER_SOURCES = {"data.corpus": "embedded, docstrings, tfds:NAME, or ", "--data": ""}
-"""Key -> what it may name besides files and data sets of TFDS, for errors."""
+OTHER_SOURCES = {
+    "data.corpus": "embedded, docstrings, tfds:NAME, hf:ORG/NAME, or ",
+    "--data": "",
+}
+"""Key -> what it may name besides files, for errors."""
 VERSION = 1
 """Raise it when the same files and `FileOptions` give other documents."""
 
@@ -231,7 +234,9 @@ def _corpus(
 def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
     """The files of a path or a glob, sorted, with the sides of a text grouped."""
     path = Path(user_path(name))
-    if path.is_dir():
+    if hub_files.is_in_hub(name):
+        found = hub_files.fetch_files(name, key)
+    elif path.is_dir():
         found = files_below(path, reader.folder_suffixes())
     elif path.is_file():
         found = [path]
@@ -245,7 +250,7 @@ def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
         problem = f"{wrong[0]} has an unknown suffix" if wrong else "no such files"
         if wrong and reader.is_known(wrong[0]):
             problem = f"{wrong[0]} needs data.fields, the columns to read"
-        sources = OTHER_SOURCES.get(key, "tfds:NAME, or ")
+        sources = OTHER_SOURCES.get(key, "tfds:NAME, hf:ORG/NAME, or ")
         suffixes = ", ".join(formats.text_suffixes())
         raise UserError(
             f"{key} is {name!r}: {problem}; give {sources}a file, folder or glob of "
