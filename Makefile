@@ -28,7 +28,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 # Bytecode is kept, also where the shell turns that off: a start takes a third.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: compare demo test long chaos chaos-ci fuzz fuzz-ci mutants pod hopper hopper_values docs claims slices performance roofline speed goldens-hf exports-hf tokens-hf published-hf tutorials site env lint lock
+.PHONY: compare demo test long chaos chaos-ci fuzz fuzz-ci mutants pod hopper hopper_values docs claims slices performance roofline speed goldens-hf exports-hf pipelines-hf tokens-hf published-hf tutorials site env lint lock
 
 # A bot that answers from the documentation of Python's standard library, at
 # http://127.0.0.1:8080/ until Ctrl-C.
@@ -131,6 +131,14 @@ speed: env
 
 goldens-hf: $(HF)/stamp
 	$(HF)/bin/python tests/proofs/huggingface_goldens.py tests/goldens/huggingface
+
+# tests/goldens/pipelines anew, by the last transformers that answers questions.
+pipelines-hf: $(VENV)/stamp
+	$(PYTHON) -m venv $(HF)-4
+	$(BIN)/uv pip install --quiet --python $(HF)-4/bin/python --torch-backend cpu \
+		torch 'transformers==4.57.*'
+	$(HF)-4/bin/python tests/proofs/huggingface_pipelines.py tests/goldens/pipelines \
+		README.md docs/*.md
 
 # Exported runs of tasks, loaded by Hugging Face's Auto classes.
 exports-hf: $(HF)/stamp

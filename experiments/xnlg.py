@@ -19,7 +19,7 @@ other languages (zero-shot), in which it then writes:
         --config.objective.name=sequence_to_sequence --config.objective.format=xlm \\
         --config.objective.languages=0 --config.optimizer.frozen='token,
         encoder_embeddings,decoder,decoder_embeddings,decoder_token,output'
-    palimpsest generate --workdir=runs/task --languages=1 --prompt=TEXT
+    palimpsest generate --workdir=runs/task --languages=1 "A text."
 
 Look at: valid/xae beside a run without --config.train.init_from; and in which language
 a tuned network writes (experiments/studies/output_language.py). Size and optimizer are

@@ -164,6 +164,8 @@ class Parser(argparse.ArgumentParser):
                 argument.encode()
             except UnicodeEncodeError as error:
                 raise UserError(f"{argument!a} is not text in UTF-8") from error
+        # First, so that the value of --config.KEY VALUE is no positional argument.
+        overrides, arguments = self._overrides(arguments)
         required = [a for a in self._actions if a.required and a.option_strings]
         try:
             for action in required:  # after unknown flags, which may be these misspelt
@@ -172,7 +174,10 @@ class Parser(argparse.ArgumentParser):
         finally:
             for action in required:
                 action.required = True
-        namespace.overrides = self._overrides(rest)
+        if rest:
+            known = [flag for flag in self._option_string_actions if flag != "-h"]
+            raise self._unknown(rest[0].partition("=")[0], known)
+        namespace.overrides = overrides
         self._check_given(required, namespace)
         return namespace
 
@@ -189,19 +194,20 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UserError(message)
 
-    def _overrides(self, rest: list[str]) -> dict[str, str]:
-        known = [flag for flag in self._option_string_actions if flag != "-h"]
-        overrides, remaining = {}, iter(rest)
+    def _overrides(self, arguments: list[str]) -> tuple[dict[str, str], list[str]]:
+        """Config key -> text, and the other arguments."""
+        overrides, others, remaining = {}, [], iter(arguments)
         for argument in remaining:
             flag, equals, value = argument.partition("=")
             if not (self._takes_overrides and flag.startswith("--config.")):
-                raise self._unknown(flag, known)
+                others.append(argument)
+                continue
             if not equals:
                 value = next(remaining, None)
             if value is None:
                 raise UserError(f"{flag} has no value; write {flag}=VALUE")
             overrides[flag.removeprefix("--config.")] = value
-        return overrides
+        return overrides, others
 
     def _unknown(self, flag: str, known: Sequence[str]) -> UserError:
         """The error for a flag that there is not; a config key is --config.KEY."""

@@ -51,9 +51,9 @@ def next_commands(workdir: str, objective: Objective) -> list[str]:
         found += [f'palimpsest predict {use} "a text"', f"palimpsest evaluate {use}"]
     else:
         if objective.fills_masks:
-            found.append(f"palimpsest fill {use} --texts=F")
+            found.append(f'palimpsest fill {use} "The [MASK] is old."')
         elif objective.writers:
-            found.append(f'palimpsest generate {use} --prompt="The"')
+            found.append(f'palimpsest generate {use} "The"')
         found.append(
             f"palimpsest train --config=experiments/finetune.py "
             f"--config.train.init_from={workdir} ..."

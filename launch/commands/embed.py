@@ -1,10 +1,11 @@
-"""Writes a vector of each text: `palimpsest embed --workdir=R --texts=F --to=V`.
+"""Writes a vector of each text: `palimpsest embed --workdir=R "a text" "another"`.
 
 R is a run, whose newest or best checkpoint is read, or hf:DIR, a model in Hugging
-Face's layout. F has a text on each line, or is a .jsonl whose lines have a `text`;
-either may be compressed (.gz, .zst). V is a .npy, float32 [texts, width], or a .jsonl
-with `text` and `vector` on each line. A blank text has a vector too, that of no tokens,
-so that row n is of text n.
+Face's layout. --texts=F reads the texts from a file: one on each line, or a .jsonl
+whose lines have a `text`; either may be compressed (.gz, .zst). --to=V writes a .npy,
+float32 [texts, width], or a .jsonl with `text` and `vector` on each line, which is what
+is printed without it. A blank text has a vector too, that of no tokens, so that row n
+is of text n.
 
 --pool=mean is the mean of the last layer's states, --pool=class the state of the class
 token; --normalize=yes gives vectors of length 1. A text is cut behind --max-length
@@ -15,28 +16,27 @@ import argparse
 import io
 import json
 import sys
-from pathlib import Path
 
-from launch import cli
+from launch import cli, given_texts
 
 
 def run(args: argparse.Namespace) -> None:
     from etils import epath
 
     from research.contract.errors import UserError
-    from research.data.read.files import read_texts
 
     to = epath.Path(args.to)
-    if to.suffix not in (".npy", ".jsonl"):
+    if args.to and to.suffix not in (".npy", ".jsonl"):
         raise UserError(f"--to={to} is written as .npy or .jsonl; give such a name")
-    texts = read_texts(Path(args.texts), "--texts")
+    texts = given_texts.texts_of(args)
 
     import numpy as np
 
     from research.files.output_files import check_output, write_output
     from research.use.inference.open_run import open_run
 
-    check_output(args.to, "--to", {"--texts": args.texts})
+    if args.to:
+        check_output(args.to, "--to", {"--texts": args.file})
     model = open_run(args.workdir, product_dtype=args.product_dtype)
     normalize = {"": None, "yes": True, "no": False}[args.normalize]
     options = {"normalize": normalize, "max_length": args.max_length}
@@ -49,6 +49,9 @@ def run(args: argparse.Namespace) -> None:
         pairs = zip(texts, vectors.tolist(), strict=True)
         lines = (json.dumps({"text": t, "vector": v}) + "\n" for t, v in pairs)
         content = "".join(lines).encode()
+    if not args.to:
+        print(content.decode(), end="")
+        return
     write_output(args.to, content, "--to")
     width = vectors.shape[1]
     print(f"{args.to}: {len(vectors)} vectors of width {width}", file=sys.stderr)
@@ -58,11 +61,9 @@ def run(args: argparse.Namespace) -> None:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_path(
-        "--workdir", required=True, models=True, help="folder of the run, or hf:DIR"
-    )
-    parser.add_path("--texts", required=True, help="file, a text on each line")
-    parser.add_path("--to", required=True, help=".npy or .jsonl that is written")
+    given_texts.add_workdir(parser)
+    given_texts.add_texts(parser)
+    parser.add_path("--to", default="", help=".npy or .jsonl; else JSON is printed")
     parser.add_argument("--pool", default="", choices=("", "mean", "class"))
     parser.add_argument(
         "--product-dtype",

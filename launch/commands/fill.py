@@ -1,38 +1,37 @@
-"""Fills in masks: `palimpsest fill --workdir=R --texts=F [--to=G.jsonl]`.
+"""Fills in masks: `palimpsest fill --workdir=R "The old [MASK] is a stone."`.
 
 R is a run of a masked model, whose newest or best checkpoint is read, or hf:DIR, a
-model in Hugging Face's layout. F has a text on each line, or is a .jsonl whose lines
-have a `text`; a mask is written as [MASK] or <mask>. Writes for each text a JSON line
-with `text` and `masks`: of each mask the --top_k most probable tokens, best first, each
-with its `text`, `token` and `probability`, each predicted on its own. With
---method=confidence (or another sampler of masks of palimpsest generate) the line also
-has `filled`: the text with all masks written, each given those written before it. A
-text without a mask, or one that is too long, has `error` instead.
+model in Hugging Face's layout. A mask is written as [MASK] or <mask>. Of texts after
+the flags the --top_k most probable tokens of each mask are printed, best first.
+
+--texts=F reads a text on each line, or a .jsonl whose lines have a `text`; --to=G.jsonl
+is written, else the terminal has its lines: of each text a JSON line with `text` and
+`masks`, which has of each mask the --top_k most probable tokens, each with its `text`,
+`token` and `probability`, each predicted on its own. With --method=confidence (or
+another sampler of masks of palimpsest generate) the line also has `filled`: the text
+with all masks written, each given those written before it. A text without a mask, or
+one that is too long, has `error` instead.
 """
 
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
-from launch import cli
+from launch import cli, given_texts
 
 
 def run(args: argparse.Namespace) -> None:
     from research.contract.errors import UserError
-    from research.data.read.files import read_texts
 
-    if args.top_k < 1:
-        raise UserError(f"--top_k is at least 1, not {args.top_k}")
-    texts = read_texts(Path(args.texts), "--texts")
+    texts = given_texts.texts_of(args)
 
     from research.files.output_files import check_output, write_output
     from research.generation.samplers import make_sampler
     from research.use.inference.open_run import open_run
 
     if args.to:
-        check_output(args.to, "--to", {"--texts": args.texts})
+        check_output(args.to, "--to", {"--texts": args.file})
     try:
         make_sampler(method=args.method or "confidence")
     except ValueError as error:
@@ -56,6 +55,10 @@ def run(args: argparse.Namespace) -> None:
         if number in written:
             line["filled"] = written[number]
         lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+    if args.texts and not args.to:
+        for number, masks in enumerate(filled):
+            _print_table(masks, written.get(number, ""))
+        return
     if not args.to:
         print("".join(lines), end="")
         return
@@ -63,12 +66,23 @@ def run(args: argparse.Namespace) -> None:
     print(f"{args.to}: {len(lines)} texts", file=sys.stderr)
 
 
+def _print_table(masks: Any, written: str) -> None:
+    """Prints the tokens of each mask of a text, best first, and the filled text."""
+    if not isinstance(masks, list):
+        print(f"error: {masks}")
+        return
+    for mask in masks:
+        for token in mask:
+            print(f"{token.probability:8.4f}  {token.text}")
+        print()
+    if written:
+        print(written)
+
+
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_path(
-        "--workdir", required=True, models=True, help="folder of the run, or hf:DIR"
-    )
-    parser.add_path("--texts", required=True, help="file, a text on each line")
+    given_texts.add_workdir(parser)
+    given_texts.add_texts(parser)
     parser.add_path("--to", default="", help=".jsonl that is written; else printed")
     parser.add_argument(
         "--top_k", type=cli.whole(1), default=5, help="tokens of each mask"

@@ -1,4 +1,4 @@
-r"""Writes text: `palimpsest generate --workdir=R --prompt=TEXT`.
+r"""Writes text: `palimpsest generate --workdir=R "The old river"`.
 
 R is a run, whose newest or best checkpoint (or that of --step=N) is read, or hf:DIR, a
 model in Hugging Face's layout. Causal models (lm, fim, plm) continue a prompt; for an
@@ -8,9 +8,9 @@ joint and mix a part writes: --method=PART.beam, or --method=beam if only one ca
 Masked models (mlm, masked_diffusion) write masks that follow a prompt, or those of a
 prompt that has some, by --method=confidence, ancestral or first_hitting.
 
-Prompts are --prompt, or the lines of --texts=F (or the `text` of each line of a
-.jsonl), or of standard input. <extra_id_0>, ... are sentinels, [MASK] or <mask> is the
-mask.
+Prompts are the texts after the flags, or the lines of --texts=F (or the `text` of each
+line of a .jsonl), or of standard input. <extra_id_0>, ... are sentinels, [MASK] or
+<mask> is the mask.
 
 What a flag does not say, generation_config.json of hf:DIR does; --step and --config.KEY
 are of a run alone.
@@ -27,11 +27,10 @@ import dataclasses
 import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from launch import cli
+from launch import cli, given_texts
 from research.contract.errors import UserError
 from research.generation import samplers
 
@@ -39,15 +38,13 @@ from research.generation import samplers
 def run(args: argparse.Namespace) -> None:
     if not args.workdir.startswith("hf:"):
         _sampler(args)  # wrong ones are refused before anything is opened
-    if args.batch < 1:
-        raise UserError(f"--batch is at least 1, not {args.batch}")
     prompts = _prompts(args)
 
     from research.files.output_files import check_output, write_output
     from research.generation.text import make_writer
 
     if args.to:
-        check_output(args.to, "--to", {"--texts": args.texts})
+        check_output(args.to, "--to", {"--texts": args.file})
     run, writing = _open(args)
     sampler = _sampler(args, writing)
     written = make_writer(run, sampler, batch=args.batch)(prompts)
@@ -93,15 +90,11 @@ def _flags() -> dict[str, dict[str, dataclasses.Field]]:
 
 
 def _prompts(args: argparse.Namespace) -> list[str]:
-    """The prompts from the flags or standard input."""
-    if args.prompt is not None and args.texts:
-        raise UserError("--prompt and --texts exclude each other")
-    if args.prompt is not None:
-        return [args.prompt]
-    from research.data.read.files import read_lines, read_texts
+    """The prompts after the flags, of a file or of standard input."""
+    if args.prompts or args.file or sys.stdin.isatty():
+        return given_texts.texts_of(args, "prompt")
+    from research.data.read.files import read_lines
 
-    if args.texts:
-        return read_texts(Path(args.texts), "--texts")
     if not (lines := read_lines(sys.stdin.buffer, "standard input")):
         raise UserError("standard input has no prompts")
     return lines
@@ -139,14 +132,11 @@ def _open(args: argparse.Namespace) -> tuple[Any, Mapping[str, Any]]:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__)
-    parser.add_path(
-        "--workdir", required=True, models=True, help="folder of the run, or hf:DIR"
-    )
+    given_texts.add_workdir(parser)
     parser.add_argument(
         "--step", type=cli.whole(0), default=0, help="of the checkpoint"
     )
-    parser.add_argument("--prompt", help="a prompt")
-    parser.add_path("--texts", default="", help="file, a prompt on each line")
+    given_texts.add_texts(parser, "prompt")
     parser.add_path("--to", default="", help=".jsonl that is written; else printed")
     parser.add_argument(
         "--batch", type=cli.whole(1), default=32, help="prompts at once"

@@ -21,7 +21,7 @@ import json
 import sys
 from typing import Any
 
-from launch import cli
+from launch import cli, given_texts
 
 LIBRARIES = ("lm_eval", "mteb")
 
@@ -113,9 +113,7 @@ def _mteb(model: Any, tasks: list[str], args: argparse.Namespace) -> list[str]:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_path(
-        "--workdir", required=True, models=True, help="folder of the run, or hf:DIR"
-    )
+    given_texts.add_workdir(parser)
     parser.add_argument("--tasks", required=True, help="names, with commas")
     parser.add_argument("--library", default="lm_eval", choices=LIBRARIES)
     parser.add_path("--include_path", default="", help="folder of lm-eval's YAML tasks")

@@ -20,19 +20,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from launch import cli
+from launch import cli, given_texts
 
 FLAGS = {"data.test": "--data", "data.fields": "--fields", "data.label": "--label"}
 
 
 def run(args: argparse.Namespace) -> None:
-    from research.contract.errors import UserError
-
-    if bool(args.parts) == bool(args.data):
-        raise UserError('give the texts of an example, as in "a sentence", or --data=F')
-
-    if args.data and not Path(args.data).exists():
-        raise UserError(f"--data={args.data}: no such file or folder")
+    given_texts.check_examples(args, 'the texts of an example, as in "a sentence"')
 
     from research.evaluation.prediction_files import line
     from research.files.output_files import check_output, write_output
@@ -78,14 +72,9 @@ def _table(item: Any) -> list[str]:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_path(
-        "--workdir", required=True, models=True, help="folder of the run, or hf:DIR"
-    )
-    parser.add_argument("parts", nargs="*", help="the parts of one example")
-    parser.add_path("--data", default="", help="file of examples")
-    parser.add_argument("--fields", default="", help="columns of --data, as in a,b")
-    parser.add_argument("--label", default="", help="column of the label, if any")
-    parser.add_path("--to", default="", help=".jsonl that is written; else printed")
+    given_texts.add_workdir(parser)
+    parts, label = "the parts of one example", "column of the label, if any"
+    given_texts.add_examples(parser, parts, label)
     return parser
 
 

@@ -14,21 +14,17 @@ width of its 95 % interval over the pairs (STS-B; Spearman's is what papers repo
 import argparse
 import json
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
-from launch import cli
+from launch import cli, given_texts
 
 
 def run(args: argparse.Namespace) -> None:
     from research.contract.errors import UserError
 
-    if bool(args.data) == bool(args.parts):
-        raise UserError('give two texts, as in "a text" "another", or --data=F')
+    given_texts.check_examples(args, 'two texts, as in "a text" "another"')
     if args.parts and len(args.parts) != 2:
         raise UserError(f"{len(args.parts)} texts are given; a pair has 2")
-    if args.data and not Path(args.data).exists():
-        raise UserError(f"--data={args.data}: no such file or folder")
 
     from research.data.documents import document_parts
     from research.data.options import DataOptions
@@ -104,14 +100,8 @@ def _number(document) -> float | None:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_path(
-        "--workdir", required=True, models=True, help="folder of the run, or hf:DIR"
-    )
-    parser.add_argument("parts", nargs="*", help="two texts")
-    parser.add_path("--data", default="", help="file of pairs")
-    parser.add_argument("--fields", default="", help="columns of the texts, as in a,b")
-    parser.add_argument("--label", default="", help="column of their similarity")
-    parser.add_path("--to", default="", help=".jsonl that is written")
+    given_texts.add_workdir(parser)
+    given_texts.add_examples(parser, "two texts", "column of their similarity")
     return parser
 
 

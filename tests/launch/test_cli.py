@@ -94,13 +94,13 @@ WORDS = {
         "nearest",
         "on",
         "panels",
-        "prompt",
+        "prompts",
         "scale",
         "similarity",
         "slice",
         "spread",
     ),
-    *("task", "topology", "trial", "verdicts", "worse"),
+    *("task", "texts", "topology", "trial", "verdicts", "worse"),
     *("parts", "sweep_keys"),  # of an example, of a config
     *("file_column", "caption_column", "group_column", "label_column"),
     *("backend", "checkpoints", "tasks", "glue", "seeds"),  # of babylm

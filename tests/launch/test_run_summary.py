@@ -18,8 +18,8 @@ RESULT = {
 @pytest.mark.parametrize(
     ("name", "command"),
     [
-        ("mlm", "fill --workdir=runs/a --texts=F"),
-        ("lm", "generate --workdir=runs/a --prompt="),
+        ("mlm", 'fill --workdir=runs/a "The [MASK]'),
+        ("lm", 'generate --workdir=runs/a "The"'),
         ("token_classification", "predict --workdir=runs/a "),
         ("plm", "generate"),
         ("electra", "fill"),

@@ -43,6 +43,9 @@ def test_vectors_of_lines_are_those_of_encode(source, tmp_path, capsys):
     assert [row["text"] for row in rows] == TEXTS
     np.testing.assert_array_equal([row["vector"] for row in rows], of_class)
     assert {path.name for path in (tmp_path / "new").iterdir()} == {"mean.npy"}
+    capsys.readouterr()
+    assert embed(flags[0], "--pool=class", *TEXTS) == DONE
+    assert capsys.readouterr().out == (tmp_path / "class.jsonl").read_text()
 
 
 def test_products_are_of_bfloat16_if_that_is_asked(source, tmp_path):

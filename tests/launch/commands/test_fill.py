@@ -35,6 +35,9 @@ def test_lines_say_what_fill_finds(source, tmp_path, capsys):
     named = [[[f._asdict() for f in mask] for mask in masks] for masks in expected]
     assert [line["masks"] for line in lines] == named
     assert [len(line["masks"]) for line in lines] == [1, 2]
+    assert fill(flags[0], flags[2], texts[0]) == DONE
+    shown = [line[10:] for line in capsys.readouterr().out.splitlines() if line]
+    assert shown == [each["text"] for each in named[0][0]]
 
 
 def test_a_text_that_cannot_be_filled_does_not_end_the_others(source, tmp_path, capsys):

@@ -1,6 +1,7 @@
 """What a tuned model predicts for new texts: of a run, and of its exported folder."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from research.use.inference.predict import Predictor
 from tests.testing import task_runs
 
 LABELS = sorted(task_runs.LABELS)
+PIPELINES = Path(__file__).parents[2] / "goldens" / "pipelines"
 
 
 @pytest.mark.parametrize("name", task_runs.CASES)
@@ -85,8 +87,42 @@ def test_a_file_has_the_run_s_columns_and_its_label_may_lack(pairs, tmp_path, ca
         ([" "], "example 1: ' ' is blank"),
         (["a", None], "example 2 is of type NoneType; it must be a text"),
         ([["a", 3]], "example 1: 3 is blank or no text"),
+        ([["a", "a"], ["\u200b", "\u200b"]], "example 2: .* has no token of the voc"),
     ],
 )
 def test_what_is_no_example_is_refused(pairs, examples, words):
     with pytest.raises(UserError, match=words):
         open_run(pairs.workdir).predict(examples)
+
+
+@pytest.mark.parametrize("name", ["classes", "tags", "answers"])
+def test_predictions_are_those_of_transformers_pipelines(name):
+    """`make pipelines-hf` wrote what they say of 50 inputs."""
+    folder = PIPELINES / name
+    golden = json.loads((folder / "pipeline.json").read_text("utf-8"))
+    items = open_run(f"hf:{folder}").predict(golden["inputs"])
+    assert len(items) == len(golden["outputs"]) == 50
+    for item, said in zip(items, golden["outputs"], strict=True):
+        if name == "answers":
+            assert item.prediction == said
+        elif name == "classes":
+            np.testing.assert_allclose(
+                [item.details["probabilities"][label] for label in said],
+                [*said.values()],
+                atol=2e-6,
+            )
+        else:
+            of_words = {begin: (tag, score) for begin, tag, score in said["pieces"]}
+            text, begin = golden["inputs"][int(item.id) - 1], 0
+            probabilities = item.details["probabilities"]
+            for word, tag, probability in zip(
+                item.texts, item.prediction, probabilities, strict=True
+            ):
+                begin = text.index(word, begin)
+                expected, score = of_words[begin]
+                assert tag == expected
+                np.testing.assert_allclose(probability, score, atol=2e-6)
+                begin += len(word)
+            chunks = item.details["chunks"]
+            found = [[each["type"], each["begin"], each["end"]] for each in chunks]
+            assert found == said["chunks"]

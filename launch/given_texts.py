@@ -1,0 +1,60 @@
+"""The texts that a command reads: after its flags, or in a file."""
+
+import argparse
+from pathlib import Path
+
+from launch import cli
+from research.contract.errors import UserError
+
+
+def add_workdir(parser: cli.Parser) -> None:
+    """Adds --workdir, a run or a model in Hugging Face's layout."""
+    help = "folder of the run, or hf:DIR"
+    parser.add_path("--workdir", required=True, models=True, help=help)
+
+
+def add_texts(parser: cli.Parser, noun: str = "text") -> None:
+    """Adds texts after the flags, and --texts."""
+    parser.add_argument(f"{noun}s", nargs="*", metavar=noun, help=f"{noun}s, quoted")
+    parser.add_path(
+        "--texts", dest="file", default="", help=f"file, a {noun} on each line"
+    )
+
+
+def texts_of(args: argparse.Namespace, noun: str = "text") -> list[str]:
+    """The texts of the flags of `add_texts`.
+
+    Raises:
+      UserError: both or neither are there, or the file cannot be read.
+    """
+    texts: list[str] = getattr(args, f"{noun}s")
+    if bool(texts) == bool(args.file):
+        raise UserError(
+            f'give a {noun} after the flags, as in "a {noun}", or --texts=F'
+        )
+    if texts:
+        return texts
+    from research.data.read.files import read_texts
+
+    return read_texts(Path(args.file), "--texts")
+
+
+def add_examples(parser: cli.Parser, parts: str, label: str) -> None:
+    """Adds the parts of an example after the flags, --data with its columns, --to."""
+    parser.add_argument("parts", nargs="*", metavar="text", help=parts)
+    parser.add_path("--data", default="", help="file of examples")
+    parser.add_argument("--fields", default="", help="columns of --data, as in a,b")
+    parser.add_argument("--label", default="", help=label)
+    parser.add_path("--to", default="", help=".jsonl that is written; else printed")
+
+
+def check_examples(args: argparse.Namespace, parts: str) -> None:
+    """Checks that the flags of `add_examples` name an example or a file.
+
+    Raises:
+      UserError: both or neither are there, or there is no such file.
+    """
+    if bool(args.parts) == bool(args.data):
+        raise UserError(f"give {parts}, or --data=F")
+    if args.data and not Path(args.data).exists():
+        raise UserError(f"--data={args.data}: no such file or folder")
