@@ -30,9 +30,6 @@ from launch.config import changes_suffix, run_config
 from research.contract.errors import unknown
 from research.files.existence import exists
 
-TEXTS_PER_LINE = 4096
-"""The number of texts after which a line says how far the scores are."""
-
 
 def run(args: argparse.Namespace) -> int:
     from research.evaluation.score_tasks import (
@@ -138,17 +135,11 @@ def _score_run(
 
 
 def _score(scorer: Any, items: Sequence[Any]) -> list[list[Any]]:
-    """The scores of the texts of each item; shows how far it is."""
+    """The scores of the texts of each item."""
     texts = [text for item in items for text in item.texts]
     contexts = [context for item in items for context in item.contexts]
     draws = [item.id for item in items for _ in item.texts]
-    found: list[Any] = []
-    for begin in range(0, len(texts), TEXTS_PER_LINE):
-        if begin:
-            print(f"{begin:,} of {len(texts):,} texts are scored", flush=True)
-        own = slice(begin, begin + TEXTS_PER_LINE)
-        found += scorer(texts[own], contexts[own], draws=draws[own])
-    scores = iter(found)
+    scores = iter(scorer(texts, contexts, draws=draws))
     return [[next(scores) for _ in item.texts] for item in items]
 
 

@@ -10,7 +10,7 @@ the host, in float64.
 
 import collections
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +18,7 @@ import numpy as np
 
 from research import networks, objectives
 from research.contract.errors import UserError, unknown
+from research.data.progress import MANY, progress
 from research.distributed import sharding
 from research.evaluation.score_windows import (
     Window,
@@ -170,15 +171,22 @@ class Scorer:
                 num_windows[number] += 1
         log_prob, right = np.zeros(len(texts)), np.ones(len(texts), bool)
         replicates = np.zeros((len(texts), 0))
-        for length, windows in sorted(by_length.items()):
-            made = self._make_rows(windows, length)
-            for rows, loss, all_best in self._rows(made, length):
-                np.subtract.at(log_prob, rows.text, loss)
-                np.logical_and.at(right, rows.text, all_best)
-                if rows.replicate is not None:
-                    missing = 1 + rows.replicate.max() - replicates.shape[1]
-                    replicates = np.pad(replicates, ((0, 0), (0, max(0, missing))))
-                    np.add.at(replicates, (rows.text, rows.replicate), loss)
+        total, done = int(num_windows.sum()), 0
+        with progress("scores", total, silent=total < MANY) as report:
+
+            def show(num_made: int) -> None:
+                report(done + num_made, f"of {done + num_made} of {total} windows")
+
+            for length, windows in sorted(by_length.items()):
+                made = self._make_rows(windows, length, show)
+                for rows, loss, all_best in self._rows(made, length):
+                    np.subtract.at(log_prob, rows.text, loss)
+                    np.logical_and.at(right, rows.text, all_best)
+                    if rows.replicate is not None:
+                        missing = 1 + rows.replicate.max() - replicates.shape[1]
+                        replicates = np.pad(replicates, ((0, 0), (0, max(0, missing))))
+                        np.add.at(replicates, (rows.text, rows.replicate), loss)
+                done += len(windows)
         count = replicates.shape[1]  # each adds an equal part of the score
         errors = np.sqrt(count) * replicates.std(axis=1, ddof=1) if count > 1 else None
         return [
@@ -200,10 +208,13 @@ class Scorer:
             length *= 2
         return min(length, self.run.config.data.length)
 
-    def _make_rows(self, windows: Sequence[Window], length: int) -> Iterator[ScoreRows]:
-        """The rows of the windows, some windows at a time."""
+    def _make_rows(
+        self, windows: Sequence[Window], length: int, show: Callable[[int], None]
+    ) -> Iterator[ScoreRows]:
+        """The rows of the windows, some windows at a time, whose number is shown."""
         vocab = self.run.vocabulary.vocab
         for start in range(0, len(windows), WINDOWS_PER_CALL):
+            show(start)
             some = windows[start : start + WINDOWS_PER_CALL]
             example, scored = raw_text(some, vocab.pad_id, length)
             rows = self._objective.score_rows(

@@ -97,7 +97,7 @@ def make_fill(
         is_beside = (position >= first[:, None]) & (position < length[:, None])
         arrays["token_type"] = token_type * arrays["segment"] + is_beside
         run_rows = partial(run, params)
-        best, log_p = map_rows(run_rows, arrays, batch=batch, mesh=mesh)
+        best, log_p = map_rows(run_rows, arrays, batch=batch, mesh=mesh, shown="texts")
         return [
             _candidates(best_PK[: len(mask)], log_p_PK[: len(mask)])
             for mask, best_PK, log_p_PK in zip(masks, best, log_p, strict=True)

@@ -39,6 +39,7 @@ def make_generate(
     width: int = 0,
     constants: Mapping[str, Any] = MappingProxyType({}),
     before_batch: Callable[[], None] = lambda: None,
+    shown: str = "",
 ) -> Callable[..., list[list[Text]]]:
     """A function that continues prompts, each by the texts that a sampler writes.
 
@@ -61,6 +62,7 @@ def make_generate(
       width: the length that rows of prompts are padded to; 0: that of the longest.
       constants: arrays on the mesh that `Objective.read_constants` needs.
       before_batch: called before each batch, as often in all processes.
+      shown: see `map_rows`.
 
     Raises:
       UserError: as `find_writer` and `Sampler.check_writer`; of the function: as
@@ -85,7 +87,12 @@ def make_generate(
         rows = Rows(arrays, np.asarray(numbers, np.int32), sampling)
         call = lambda rows: run(params, dict(constants), rows, layout)  # noqa: E731
         written = map_rows(
-            call, rows, batch=batch, mesh=mesh, before_batch=before_batch
+            call,
+            rows,
+            batch=batch,
+            mesh=mesh,
+            before_batch=before_batch,
+            shown=shown,
         )
         return [_texts(Written(*row)) for row in zip(*written, strict=True)]
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from research.data.progress import MANY, progress
 from research.distributed import sharding
 
 
@@ -18,6 +19,7 @@ def map_rows(
     batch: int,
     mesh: Any,
     before_batch: Callable[[], None] = lambda: None,
+    shown: str = "",
 ) -> Any:
     """The results of all rows on the host, each [N, ...].
 
@@ -28,14 +30,19 @@ def map_rows(
         batch is filled up with the last row.
       mesh: rows are sharded over it.
       before_batch: called before each batch, as often in all processes.
+      shown: what the rows are; standard error has how many are done, of many.
     """
     count = len(jax.tree.leaves(arrays)[0])
     num_shards = mesh.shape["data"] * mesh.shape["fsdp"]
     batch = -(-min(batch, count) // num_shards) * num_shards
     where, results = sharding.batch_sharding(mesh), []
-    with sharding.context(mesh):
+    with (
+        sharding.context(mesh),
+        progress(shown, count, silent=not shown or count < MANY) as report,
+    ):
         for first in range(0, count, batch):
             before_batch()
+            report(first, f"of {first} of {count}")
             row = np.minimum(np.arange(first, first + batch), count - 1)
             rows = jax.tree.map(
                 lambda x, row=row: jax.device_put(x[row], where), arrays

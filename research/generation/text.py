@@ -64,6 +64,7 @@ def make_writer(
         run.mesh,
         sampler,
         batch=batch,
+        shown="prompts",
         constants=run.input_constants(objective, objective.needs(vocab)),
     )
 

@@ -6,6 +6,8 @@ import pytest
 
 from research import objectives
 from research.contract.errors import UserError
+from research.data import progress
+from research.generation import rows
 from research.generation.fill import check_fills, make_fill
 from tests.testing.compiled_apply import apply
 from tests.testing.objective_cases import VOCAB
@@ -36,13 +38,16 @@ def probabilities(network, params, text, other=(), first=VOCAB.bos_id):
 
 
 @pytest.mark.parametrize("name", ["mlm", "electra", "tlm"])
-def test_the_best_tokens_of_each_mask(name, make_model, mesh):
-    """XLM's rows begin with eos."""
+def test_the_best_tokens_of_each_mask(name, make_model, mesh, monkeypatch, capsys):
+    """XLM's rows begin with eos. Of many texts a log has how many are done."""
+    monkeypatch.setattr(rows, "MANY", 1)
+    monkeypatch.setattr(progress, "LOG_INTERVAL_S", 0)
     objective, network, params = make_model(name)
     first = VOCAB.eos_id if name == "tlm" else VOCAB.bos_id
     fill = make_fill(objective, network, params, VOCAB, mesh, top_k=3, batch=2)
     filled = fill(TEXTS)
     assert [len(masks) for masks in filled] == [2, 0, 1, 1]
+    assert "texts: 50 % of 2 of 4" in capsys.readouterr().err
     for text, masks in zip(TEXTS, filled, strict=True):
         if not masks:
             continue
