@@ -148,26 +148,29 @@ def schedule_keys(task: Finetuning, num_rows: int) -> dict[str, Any]:
 
 def _prepare(path: Path, folder: Path, task: Finetuning) -> int:
     """Writes a split's texts and labels in `folder`; returns their number."""
-    lines = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
-        try:
-            row = json.loads(line)
-            first, second = task.texts(row)
-            label = str(int(row["label"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"{path}, line {number}: not a row of this task "
-                f"({type(error).__name__}: {error})"
-            ) from error
-        lines.append(json.dumps({"first": first, "second": second, "label": label}))
-    split = path.name.split(".")[1]
+    lines, split = [], path.name.split(".")[1]
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                row = json.loads(line)
+                first, second = task.texts(row)
+                label = str(int(row["label"]))
+                if split == "valid" and not (first.strip() and second.strip()):
+                    raise ValueError("a blank text, for which nothing is predicted")
+            except (ValueError, KeyError, TypeError) as error:
+                raise UserError(
+                    f"{path}, line {number}: not a row of this task "
+                    f"({type(error).__name__}: {error})"
+                ) from error
+            lines.append(json.dumps({"first": first, "second": second, "label": label}))
     replace_text(folder / f"{split}.jsonl", "\n".join(lines) + "\n")
     return len(lines)
 
 
 def _read_predictions(path: Path) -> list[tuple[int, int]]:
     """(prediction, gold) of each row, in the order of the file."""
-    lines = map(json.loads, path.read_text("utf-8").splitlines())
+    with path.open(encoding="utf-8") as file:
+        lines = [*map(json.loads, file)]
     ordered = sorted(lines, key=lambda line: int(line["id"].rpartition(":")[2]))
     return [(int(line["prediction"]), int(line["gold"])) for line in ordered]
 

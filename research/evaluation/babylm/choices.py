@@ -68,15 +68,15 @@ class Choices:
         """
         items = []
         for path in sorted(data.glob("[!.]*.jsonl")):
-            lines = path.read_text("utf-8").splitlines()
-            for number, line in enumerate(lines, 1):
-                try:
-                    items += self.items(json.loads(line), path.stem, rules)
-                except (ValueError, KeyError, TypeError) as error:
-                    raise UserError(
-                        f"{path}, line {number}: not a row of {self.official} "
-                        f"({type(error).__name__}: {error})"
-                    ) from error
+            with path.open(encoding="utf-8") as lines:
+                for number, line in enumerate(lines, 1):
+                    try:
+                        items += self.items(json.loads(line), path.stem, rules)
+                    except (ValueError, KeyError, TypeError) as error:
+                        raise UserError(
+                            f"{path}, line {number}: not a row of {self.official} "
+                            f"({type(error).__name__}: {error})"
+                        ) from error
         if not items:
             raise UserError(f"{data} has no rows of {self.official} in *.jsonl")
         return items

@@ -5,7 +5,9 @@ import math
 
 import numpy as np
 import pytest
+from etils import epath
 
+from launch import glue
 from research.evaluation.babylm.acquisition import read_children, score_acquisition
 from research.evaluation.babylm.backends import Candidate
 from research.evaluation.babylm.rules import (
@@ -16,6 +18,8 @@ from research.evaluation.babylm.rules import (
 )
 from research.evaluation.babylm.tasks import TASKS
 from research.evaluation.babylm.tasks.reading import Task as Reading
+from research.evaluation.prediction_files import write_predictions
+from research.metrics import Item
 from tests.testing.babylm_golden import (
     CASES,
     assert_equal,
@@ -145,6 +149,19 @@ def test_a_small_vocabulary_leaves_too_few_words(folder):
         lambda word: judge.num_pieces(word) * size,
     )
     assert (ours.score, len(ours.words)) == (0, more["aoa_fit"]["n_words"])
+
+
+def test_a_row_ends_with_a_line_feed_alone(tmp_path):
+    """Not with a line separator in a text (wbolster/jsonlines #53)."""
+    text = "One.\u2028Two.\x85Three."
+    row = {"sentence_good": text, "sentence_bad": "", "field": "", "UID": ""}
+    row |= {"linguistics_term": ""}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n")
+    (item,) = tasks_of("babylm_2026")["blimp_filtered"].read(tmp_path, None)
+    assert item.shown[0] == text
+    item = Item("valid:1", "1", "0", 0.0, (text,))
+    write_predictions(epath.Path(tmp_path / "valid.jsonl"), [item])
+    assert glue._read_predictions(tmp_path / "valid.jsonl") == [(1, 0)]
 
 
 def test_names_of_checkpoints():
