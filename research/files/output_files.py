@@ -42,6 +42,7 @@ def write_output(
 
     Raises:
       UserError: it cannot be written; says why.
+      OSError: of making the parts, where it names another file.
     """
     content = content.encode("utf-8") if isinstance(content, str) else content
     parts = [content] if isinstance(content, bytes) else content
@@ -63,6 +64,9 @@ def write_output(
             delete_unfinished(target)
             _replace(epath.Path(target), parts)
     except OSError as error:
+        named = os.fspath(error.filename or text)
+        if not os.path.realpath(text).startswith(os.path.realpath(named)):
+            raise
         raise UserError(
             f"{flag}={text} cannot be written ({os_reason(error)})"
         ) from error

@@ -125,6 +125,16 @@ def test_an_error_names_the_file_and_not_the_one_beside_it(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
+def test_an_error_of_another_file_is_not_the_output_s(tmp_path):
+    def parts():
+        yield b"a"
+        yield (tmp_path / "gone").read_bytes()
+
+    with pytest.raises(FileNotFoundError, match="gone"):
+        write_output(tmp_path / "report.md", parts(), "--to")
+    assert not any(tmp_path.iterdir())
+
+
 def test_an_error_without_a_number_keeps_its_words(tmp_path):
     def parts():
         yield b"a"
