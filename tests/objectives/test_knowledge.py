@@ -243,14 +243,15 @@ def test_32_examples_are_learnt_by_heart(name):
             assert values[-1] < max(0.1, values[0] / 3), (term, values[0], values[-1])
 
 
-NAMES = "a\tNew York\nb\tYork\nc\tParis\t3\nd\tParis\t1\ne\tMay\nf\t北京\n"
+NAMES = "g\tहिन्द\nh\t東京タワー\n"
+NAMES += "a\tNew York\nb\tYork\nc\tParis\t3\nd\tParis\t1\ne\tMay\nf\t北京\n"
 
 
 def test_names_are_linked_by_the_longest_match(tmp_path):
     (tmp_path / "names.tsv").write_text(NAMES)
     linker = entity_links.Linker(entity_links.read_names(tmp_path / "names.tsv"))
     assert linker.num_stopped == 1
-    text = "May I see New York, York or Paris? 我在北京。NewYork"
+    text = "May I see New York, York or Paris? 我在北京。NewYork हिन्दी"
     counts = []
     (links,) = entity_links.link_texts(linker, [text], counts)
     found = [text[link.begin : link.end] for link in links]
@@ -260,6 +261,7 @@ def test_names_are_linked_by_the_longest_match(tmp_path):
     assert counts[0].mentions == 4 and counts[0].ambiguous_mentions == 1
     ignoring = entity_links.Linker(linker.names, ignore_case=True)
     assert len(ignoring.find("new york, PARIS")) == 2
+    assert len(linker.find("東京タワーは高い। हिन्द")) == 2
 
 
 def test_linked_texts_and_their_table_reach_an_objective(tmp_path):

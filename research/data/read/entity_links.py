@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from research.contract.errors import UserError
 from research.data.read.lexicon import read_rows
+from research.metrics.shared.scripts import RUN, UNIT
 
 _WORDS = """
 a an the it its he his she her they them we us you i me my who what which this that
@@ -21,8 +22,9 @@ thursday friday saturday sunday
 STOP_WORDS = frozenset(_WORDS.split())
 """Names of one word that name an entity less often than they are words of the text."""
 
-_UNIT = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]|\w+|[^\w\s]")
-"""A CJK ideograph, other letters and digits in succession, or any other character."""
+_UNIT = re.compile(rf"{UNIT}|{RUN}|[^\w\s]")
+"""A letter of a script without spaces between words, other letters and digits in
+succession, or any other character."""
 
 
 class Name(NamedTuple):

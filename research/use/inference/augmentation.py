@@ -9,6 +9,7 @@ candidate is no special token.
 # M candidates of a word
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ import numpy as np
 from research.data.tokenize.masked_text import encode_around_masks
 from research.evaluation.word_vectors import WordVectors
 from research.generation.fill import make_fill
+from research.metrics.shared.scripts import MARKS
 from research.use.inference.language_model import LanguageModel, padded_width
 
 FUNCTION_WORDS = """
@@ -37,7 +39,7 @@ another some such only own same too very just now also
 STOP_WORDS = frozenset(FUNCTION_WORDS.split())
 """English words that stay: those with a grammatical function, and what contractions
 leave (a declared list; the released code has NLTK's)."""
-WORD = re.compile(r"[^\W_]+")
+WORD = re.compile(rf"[^\W_](?:[^\W_]|[{MARKS}])*")
 BATCH = 32
 
 
@@ -98,7 +100,7 @@ class Augmenter:
             whole = self._vocabulary.encode(text)[0].tolist()
             for match in WORD.finditer(text):
                 word = match[0]
-                if not word.isalpha() or word.lower() in self._stop_words:
+                if not _is_of_letters(word) or word.lower() in self._stop_words:
                     continue
                 begin, end = match.span()
                 around = [text[:begin], text[end:]]
@@ -168,6 +170,11 @@ class Augmenter:
                 near = [other for other, _ in self._vectors.nearest(known, self._count)]
             self._nearest[known] = [w for w in near if w.split() == [w]]
         return self._nearest[known]
+
+
+def _is_of_letters(word: str) -> bool:
+    """Whether a word has letters and their marks alone."""
+    return all(unicodedata.category(each)[0] in "LM" for each in word)
 
 
 def _as(word: str, other: str) -> str:

@@ -15,6 +15,7 @@ from research.contract.errors import UserError
 from research.data import cache
 from research.data.documents import TAGS, Document, join_parts
 from research.data.pipeline import Data, Pipeline
+from research.data.progress import MANY, progress
 from research.data.read.corpus import Corpus
 from research.data.source.build import split_corpora
 from research.data.source.text_source import TextSource
@@ -23,6 +24,7 @@ from research.data.store.stream import build_stream
 from research.evaluation.items import score_predictions
 from research.metrics import Item
 from research.metrics.chunks import chunks
+from research.metrics.shared.scripts import RUN, UNIT
 from research.predictions import prediction_kind
 
 if TYPE_CHECKING:  # which imports this module
@@ -30,9 +32,10 @@ if TYPE_CHECKING:  # which imports this module
 
 BATCH = 16
 """Rows that are read at once."""
-WORD = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")
+WORD = re.compile(rf"{UNIT}|{RUN}(?:[-'’.]{RUN})*|[^\w\s]")
 """A word of a text that is not divided into words: letters and digits, which may have
-one of these signs between them, or another sign."""
+one of these signs between them, or another sign. Of a script without spaces between
+words each letter is one, as in files of Chinese that have a tag for each character."""
 
 Example = str | Sequence[str]
 """A text, or the parts of an example, in the order in which the run read them."""
@@ -132,10 +135,13 @@ class Predictor:
                 batch_size=BATCH,
             )
             pipeline = Pipeline(source, BATCH)
-            predicted = [
-                jax.device_get(self._compiled(run.params, batch | self._constants))
-                for batch in pipeline.evaluation()
-            ]
+            predicted, count = [], pipeline.num_examples or 0
+            with progress("examples", count, silent=count < MANY) as report:
+                for batch in pipeline.evaluation():
+                    done = len(predicted) * BATCH
+                    report(done, f"of {done} of {count}")
+                    result = self._compiled(run.params, batch | self._constants)
+                    predicted.append(jax.device_get(result))
             read = Data(
                 self._vocab,
                 pipeline,

@@ -1,25 +1,19 @@
 """Documents cut into passages and sentences, with the characters that they have."""
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from research.data.read import sentences
+from research.metrics.shared.scripts import JOINERS, RUN, UNIT
 
 WORDS, STRIDE = 100, 50
 """Words of a passage (Karpukhin et al. 2020, section 4.1), and from one to the next."""
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_MARKS = "".join(
-    character
-    for character in map(chr, range(0x300, 0x20000))
-    if unicodedata.category(character).startswith("M")
-    and character not in "\u3099\u309a"  # of Japanese
-)
-"""Combining marks, such as the vowels of Hindi, which are no letters to `re`."""
-_LETTERS = rf"[^\W_{_CJK}]+(?:[{_MARKS}][^\W_{_CJK}]*)*"
-_WORD = re.compile(rf"[{_CJK}]|{_LETTERS}")
-_RUN = re.compile(rf"([{_CJK}]+)|{_LETTERS}")
+_UNIT, _JOINER = re.compile(UNIT), re.compile(f"[{JOINERS}]")
+_WORD = re.compile(rf"{UNIT}|{RUN}")
+_RUN = re.compile(rf"((?:{UNIT})+)|{RUN}")
 
 
 class Passage(NamedTuple):
@@ -32,7 +26,7 @@ class Passage(NamedTuple):
 
 
 def cut_document(name: str, text: str) -> Iterator[Passage]:
-    """The passages of a document, each of `WORDS` words, or Chinese characters."""
+    """The passages of a document, each of `WORDS` words, or letters of Chinese."""
     begins = [found.start() for found in _WORD.finditer(text)]
     for first in range(0, max(1, len(begins)), STRIDE):
         last = first + WORDS >= len(begins)
@@ -66,14 +60,11 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 def terms(text: str) -> list[str]:
     """What a text is found by.
 
-    These are its words in lower case; of Chinese and Japanese, which have no spaces,
-    each character and each two neighbours.
+    These are its words in lower case; of Chinese, Japanese, Thai and others without
+    spaces between words each letter and each two neighbours.
     """
-    found = []
-    for run in _RUN.finditer(unicodedata.normalize("NFKC", text).lower()):
-        word = run[0]
-        if not run[1]:
-            found.append(word)
-            continue
-        found += [*word, *(word[n : n + 2] for n in range(len(word) - 1))]
+    text, found = unicodedata.normalize("NFKC", text).lower(), []
+    for run in _RUN.finditer(_JOINER.sub("", text).replace("_", " ")):
+        letters = _UNIT.findall(run[0]) if run[1] else [run[0]]
+        found += [*letters, *map("".join, itertools.pairwise(letters))]
     return found

@@ -13,7 +13,7 @@ from research import networks
 from research.data.read.formats import FileOptions, make_format
 from research.data.read.formats.parsing.whole_rows import line_of, read_whole_rows
 from research.evaluation.word_vectors import WordVectors
-from research.use.inference.augmentation import Augmenter, Word, variants
+from research.use.inference.augmentation import WORD, Augmenter, Word, variants
 from research.use.inference.open_run import open_run
 from tests.testing.huggingface_goldens import copy_with_vocabulary
 
@@ -77,6 +77,7 @@ def test_words_have_candidates_of_the_model_or_of_vectors(augmenter, source):
     (words,), counts = augmenter.words([TEXT])
     spelled = [TEXT[word.begin : word.end] for word in words]
     assert spelled == ["old", "Stones", "river"]  # no stop word, no a2
+    assert WORD.findall("हिन्दी e\u0301t_2") == ["हिन्दी", "e\u0301t", "2"]
     assert words[1].candidates == ["Rocks", "Pebbles", "Rivers"]  # no word with a space
     assert counts == (2, 1, 0)
     model = open_run(f"hf:{source}")

@@ -11,7 +11,7 @@ from research.contract.errors import UserError
 from research.predictions import softmax
 from research.use.export import export_run
 from research.use.inference.open_run import open_run
-from research.use.inference.predict import Predictor
+from research.use.inference.predict import WORD, Predictor
 from tests.testing import task_runs
 
 LABELS = sorted(task_runs.LABELS)
@@ -45,6 +45,22 @@ def test_predictions_are_those_of_evaluations_and_of_the_exported_folder(
                 assert probabilities.keys() == expected.keys()
                 for label, value in probabilities.items():
                     np.testing.assert_allclose(value, expected[label], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "It's 3.5 km (U.S.), e\u0301t\u0301!",
+            "It's 3.5 km ( U.S . ) , e\u0301t\u0301 !",
+        ),
+        ("हिन्दी भाषा है।", "हिन्दी भाषा है ।"),  # nltk/nltk #2409, RasaHQ/rasa #5998
+        ("می\u200cخواهم", "می\u200cخواهم"),
+        ("東京は、JR線", "東 京 は 、 JR 線"),
+    ],
+)
+def test_a_tagged_text_is_divided_into_words_of_any_script(text, words):
+    assert WORD.findall(text) == words.split(" ")
 
 
 @pytest.fixture(scope="module")

@@ -84,6 +84,8 @@ def test_sentences_end_at_stops_and_blank_lines():
         ("Ｐython彼", ["python", "彼"]),
         ("हिन्दी भाषा, ता।", ["हिन्दी", "भाषा", "ता"]),
         ("x\u0323\u0304 ❤\ufe0f", ["x\u0323\u0304"]),
+        ("สวัสดี", ["ส", "วั", "ส", "ดี", "สวั", "วัส", "สดี"]),  # deepset-ai/haystack #120
+        ("Buch\xadstabe a_b", ["buchstabe", "a", "b"]),
     ],
 )
 def test_terms_are_words_and_neighbouring_characters(text, expected):
