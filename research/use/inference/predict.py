@@ -135,7 +135,8 @@ class Predictor:
                 batch_size=BATCH,
             )
             pipeline = Pipeline(source, BATCH)
-            predicted, count = [], pipeline.num_examples or 0
+            predicted: list[Any] = []
+            count = pipeline.num_examples or 0
             with progress("examples", count, silent=count < MANY) as report:
                 for batch in pipeline.evaluation():
                     done = len(predicted) * BATCH
