@@ -1,6 +1,6 @@
 """ALBERT (Lan et al. 2020): shared layers, masked n-grams, sentence order prediction.
 
-python -m launch.train --config=experiments/albert.py:tiny --workdir=runs/albert
+palimpsest train --config=experiments/albert.py:tiny --workdir=runs/albert
 
 Masked are n-grams of whole words, n = 1, 2 or 3 with p(n) ~ 1/n, 80/10/10 token by
 token, at most 20 tokens of a row of 512 (README's command). Each text has 40 copies,

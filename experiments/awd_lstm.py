@@ -1,6 +1,6 @@
 """AWD-LSTM (Merity et al. 2018): a regularised LSTM language model of words.
 
-python -m launch.train --config=experiments/awd_lstm.py:tiny --workdir=runs/awd_lstm
+palimpsest train --config=experiments/awd_lstm.py:tiny --workdir=runs/awd_lstm
 
 Entries of recurrent kernels are dropped, and words of the table, and units with one
 mask for all positions; the squares of states and of their changes are penalised; the
@@ -11,11 +11,11 @@ the released command for the Penn Treebank, at large that for WikiText-2.
 Averaging begins at half of the steps. NT-ASGD begins it where evaluations stop to
 improve: a run that ends there, and one that goes on from its best evaluation,
 
-    python -m launch.train --config=experiments/awd_lstm.py:tiny --workdir=runs/sgd \
+    palimpsest train --config=experiments/awd_lstm.py:tiny --workdir=runs/sgd \
         --config.optimizer.average_from=1 --config.train.best_metric=loss \
         --config.train.eval_every=50 --config.train.early_stopping_patience=5 \
         --config.train.early_stopping_rule=nonmonotonic
-    python -m launch.train --config=experiments/awd_lstm.py:tiny --workdir=runs/asgd \
+    palimpsest train --config=experiments/awd_lstm.py:tiny --workdir=runs/asgd \
         --config.optimizer.average_from=0 --config.train.init_from=runs/sgd
 
 Look at: valid/lm, with and without --config.model.weight_dropout=0, late in a run.

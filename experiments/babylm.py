@@ -1,6 +1,6 @@
 """The BabyLM Challenge's tracks: ten epochs of 10 or 100 million words.
 
-    python -m launch.train --config=experiments/babylm.py --workdir=runs/lm \\
+    palimpsest train --config=experiments/babylm.py --workdir=runs/lm \\
         --config.data.train='corpus/*.txt' --config.data.valid='dev/*.txt'
     palimpsest babylm --workdir=runs/lm --data=evaluation_data --to=results
 

@@ -1,6 +1,6 @@
 """BART (Lewis et al. 2020): denoising of infilled text with permuted sentences.
 
-python -m launch.train --config=experiments/bart.py:tiny --workdir=runs/bart
+palimpsest train --config=experiments/bart.py:tiny --workdir=runs/bart
 
 All sentences of a passage are permuted; 30 % of its words are in spans with lengths
 from Poisson(3), each replaced by one mask, and empty spans insert a mask. The decoder

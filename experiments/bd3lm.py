@@ -1,6 +1,6 @@
 """BD3-LM (Arriola et al. 2025): block diffusion, left to right by blocks of tokens.
 
-python -m launch.train --config=experiments/bd3lm.py:tiny --workdir=runs/bd3lm
+palimpsest train --config=experiments/bd3lm.py:tiny --workdir=runs/bd3lm
 
 A row is read twice: noised blocks, each of which attends to itself and to the clean
 blocks before it. Each block has a rate t of masks.

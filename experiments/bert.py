@@ -1,6 +1,6 @@
 """BERT (Devlin et al. 2019): masked tokens, and next sentence prediction.
 
-python -m launch.train --config=experiments/bert.py:tiny --workdir=runs/bert
+palimpsest train --config=experiments/bert.py:tiny --workdir=runs/bert
 
 15 % of the tokens of two segments are chosen; of these 80 % become the mask token, 10 %
 any entry of the vocabulary, 10 % stay. In half of the pairs the second segment is from

@@ -1,6 +1,6 @@
 """BERT-wwm (Cui et al. 2021): Chinese BERT with whole word masking.
 
-    python -m launch.train --config=experiments/bert_wwm.py:tiny --workdir=runs/wwm \
+    palimpsest train --config=experiments/bert_wwm.py:tiny --workdir=runs/wwm \
         --config.data.corpus=zh.jsonl --config.data.lexicon=words.tsv
 
 All characters of a word are masked together. Words are those of a lexicon (lines of a

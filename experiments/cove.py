@@ -1,6 +1,6 @@
 """CoVe (McCann et al. 2017): an encoder that translates, and then lends its states.
 
-    python -m launch.train --config=experiments/cove.py --workdir=runs/cove \\
+    palimpsest train --config=experiments/cove.py --workdir=runs/cove \\
         --config.data.train='train.*' --config.data.valid='val.*' \\
         --config.data.fields=en,de --config.objective.vectors=glove.6B.50d.txt \\
         --config.objective.vectors_width=50
@@ -10,7 +10,7 @@ words; a decoder of LSTMs, which attends to its states, writes the translation. 
 task reads the encoder's last states beside the same vectors, [GloVe; CoVe], and tunes
 nothing of it; its words may be others:
 
-    python -m launch.train --config=experiments/finetune.py --workdir=runs/chunks \\
+    palimpsest train --config=experiments/finetune.py --workdir=runs/chunks \\
         --config.train.init_from=runs/cove --config.train.init_scope=encoder \\
         --config.optimizer.frozen=network --config.data.vocabulary=words \\
         --config.data.normalizer=lower --config.objective.name=token_classification \\

@@ -1,6 +1,6 @@
 """CVT (Clark et al. 2018): a tagger that learns from texts without tags, too.
 
-    python -m launch.train --config=experiments/cvt.py:tiny --workdir=runs/cvt \\
+    palimpsest train --config=experiments/cvt.py:tiny --workdir=runs/cvt \\
         --config.data.mixture='{"train.conll": 1, "texts.jsonl": 1}' \\
         --config.data.held_out=0 --config.data.valid=dev.conll
 

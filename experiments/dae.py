@@ -1,6 +1,6 @@
 """Denoising autoencoding (T5, Raffel et al. 2020): 15 % hidden, in spans of mean 3.
 
-python -m launch.train --config=experiments/dae.py --workdir=runs/dae
+palimpsest train --config=experiments/dae.py --workdir=runs/dae
 
 Expected: valid/loss 5.76 after 300 steps on 12 M tokens of English Wikipedia, with the
 default keys.

@@ -1,7 +1,7 @@
 """DistilBERT (Sanh et al. 2019): every other layer of BERT, taught by BERT itself.
 
-    python -m launch.train --config=experiments/bert.py:tiny --workdir=runs/bert
-    python -m launch.train --config=experiments/distilbert.py:tiny \
+    palimpsest train --config=experiments/bert.py:tiny --workdir=runs/bert
+    palimpsest train --config=experiments/distilbert.py:tiny \
         --workdir=runs/distilbert --config.objective.teacher=runs/bert \
         --config.train.init_from=runs/bert --config.model.token_types=0
 

@@ -1,6 +1,6 @@
 """ELECTRA (Clark et al. 2020): detects the tokens that a small generator replaced.
 
-python -m launch.train --config=experiments/electra.py:tiny --workdir=runs/electra
+palimpsest train --config=experiments/electra.py:tiny --workdir=runs/electra
 
 15 % of the tokens (large: 25 %) are chosen, 85 % of them become the mask token. A
 generator of a quarter to a third of the width samples tokens at these positions, and

@@ -1,12 +1,12 @@
 """ELMo (Peters et al. 2018): two LSTMs, whose layers are features of other networks.
 
-python -m launch.train --config=experiments/elmo.py:tiny --workdir=runs/elmo
+palimpsest train --config=experiments/elmo.py:tiny --workdir=runs/elmo
 
 Filters over the bytes of a word, an LSTM with projections for each direction, and one
 softmax over words for both, of which training compares a target with a sample. Later a
 task learns which mix of the layers it reads, and nothing else of them:
 
-    python -m launch.train --config=experiments/finetune.py --workdir=runs/chunks \
+    palimpsest train --config=experiments/finetune.py --workdir=runs/chunks \
         --config.train.init_from=runs/elmo --config.optimizer.frozen=network \
         --config.objective.name=token_classification --config.objective.features=mix \
         --config.objective.lstm_layers=1 --config.data.train=train.txt \

@@ -1,6 +1,6 @@
 """ERNIE 1.0 (Sun et al. 2019): masks characters, then phrases, then entities.
 
-    python -m launch.train --config=experiments/ernie.py:tiny --workdir=runs/ernie \
+    palimpsest train --config=experiments/ernie.py:tiny --workdir=runs/ernie \
         --config.data.corpus=zh.jsonl --config.data.lexicon=phrases.tsv
 
 Each unit is masked with probability 0.15, in three stages of a third of the steps each:

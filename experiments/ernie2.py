@@ -1,6 +1,6 @@
 """ERNIE 2.0 (Sun et al. 2020): continual multi-task learning of six tasks.
 
-    python -m launch.train --config=experiments/ernie2.py:tiny --workdir=runs/ernie2 \
+    palimpsest train --config=experiments/ernie2.py:tiny --workdir=runs/ernie2 \
         --config.data.lexicon=phrases.tsv
 
 Words, phrases and entities are masked throughout; at each sixth of the steps another

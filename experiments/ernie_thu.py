@@ -2,7 +2,7 @@
 
     palimpsest link --graph=train.triples --names=names.tsv --texts=wiki.jsonl \
         --to=linked --name-end=", "
-    python -m launch.train --config=experiments/ernie_thu.py:tiny --workdir=runs/ernie \
+    palimpsest train --config=experiments/ernie_thu.py:tiny --workdir=runs/ernie \
         --config.data.corpus=linked/texts.linked \
         --config.objective.entities=linked/entities.npz
 

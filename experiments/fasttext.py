@@ -1,6 +1,6 @@
 """fastText (Bojanowski et al. 2017): vectors of words from those of their n-grams.
 
-python -m launch.train --config=experiments/fasttext.py:tiny --workdir=runs/fasttext
+palimpsest train --config=experiments/fasttext.py:tiny --workdir=runs/fasttext
 
 Skip-gram as experiments/word2vec.py has it, but the vector of a word is the mean of one
 of its own and of one for each of its n-grams of three to six characters; so words that

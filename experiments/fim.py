@@ -1,6 +1,6 @@
 """Fill in the middle (Bavarian et al. 2022): in half of the texts the middle is last.
 
-python -m launch.train --config=experiments/fim.py:tiny --workdir=runs/fim
+palimpsest train --config=experiments/fim.py:tiny --workdir=runs/fim
 
 Each document of a row is cut between two of its characters ("context level"), and read
 as prefix, suffix, middle, or, as often, as suffix, prefix, middle; each token is

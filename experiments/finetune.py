@@ -1,6 +1,6 @@
 """Fine-tuning on a task, as BERT was tuned (google-research/bert, run_classifier.py).
 
-    python -m launch.train --config=experiments/finetune.py --workdir=runs/sst2 \
+    palimpsest train --config=experiments/finetune.py --workdir=runs/sst2 \
         --config.train.init_from=runs/mlm \
         --config.data.train=sst2/train.tsv --config.data.valid=sst2/dev.tsv \
         --config.data.fields=sentence --config.data.label=label

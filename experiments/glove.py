@@ -1,6 +1,6 @@
 """GloVe (Pennington et al. 2014): vectors of words from how often they meet.
 
-python -m launch.train --config=experiments/glove.py:tiny --workdir=runs/glove
+palimpsest train --config=experiments/glove.py:tiny --workdir=runs/glove
 
 It learns a file of pairs, not a text; this one counts them:
 

@@ -1,6 +1,6 @@
 """GPT (Radford et al. 2018): a causal language model of contiguous text.
 
-python -m launch.train --config=experiments/gpt.py:tiny --workdir=runs/gpt
+palimpsest train --config=experiments/gpt.py:tiny --workdir=runs/gpt
 
 Each token of a row is a target, predicted from the tokens before it.
 

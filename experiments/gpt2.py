@@ -1,6 +1,6 @@
 """GPT-2 (Radford et al. 2019): pre-norm, scaled residuals, bytes, joined documents.
 
-python -m launch.train --config=experiments/gpt2.py:tiny --workdir=runs/gpt2
+palimpsest train --config=experiments/gpt2.py:tiny --workdir=runs/gpt2
 
 Each token is predicted from those before it. A row holds consecutive documents with a
 separator between them, which attend to each other; with

@@ -1,6 +1,6 @@
 """InfoWord (Kong et al. 2020): InfoNCE between a sentence and its masked n-gram.
 
-python -m launch.train --config=experiments/infoword.py:tiny --workdir=runs/infoword
+palimpsest train --config=experiments/infoword.py:tiny --workdir=runs/infoword
 
 One n-gram of 1 to 5 tokens of each text is masked. The class token's state of the
 remaining text scores that n-gram, encoded on its own, against those of the other

@@ -1,6 +1,6 @@
 """K-BERT (Liu et al. 2020): a task's texts with triples beside their words.
 
-    python -m launch.train --config=experiments/kbert.py:tiny --workdir=runs/kbert \
+    palimpsest train --config=experiments/kbert.py:tiny --workdir=runs/kbert \
         --config.data.train=train.tsv --config.data.valid=dev.tsv \
         --config.data.fields=text_a --config.data.label=label \
         --config.data.lexicon=HowNet.spo.gz --config.train.init_from=runs/bert

@@ -1,6 +1,6 @@
 """KEPLER (Wang et al. 2021): masked tokens, and triples by descriptions of entities.
 
-    python -m launch.train --config=experiments/kepler.py:tiny --workdir=runs/kepler \
+    palimpsest train --config=experiments/kepler.py:tiny --workdir=runs/kepler \
         --config.data.corpus=wiki.jsonl --config.data.lexicon=train.triples \
         --config.data.lexicon_texts=texts.tsv
 

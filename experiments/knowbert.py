@@ -2,11 +2,11 @@
 
     palimpsest link --graph=train.triples --names=names.tsv --texts=wiki.jsonl \
         --to=linked --name-end=", " --width=200
-    python -m launch.train --config=experiments/knowbert.py:tiny --workdir=runs/linker \
+    palimpsest train --config=experiments/knowbert.py:tiny --workdir=runs/linker \
         --config.data.corpus=linked/texts.linked \
         --config.objective.entities=linked/entities.npz \
         --config.objective.mlm_coef=0 --config.optimizer.frozen=token,embeddings,stack
-    python -m launch.train --config=experiments/knowbert.py:tiny --workdir=runs/both \
+    palimpsest train --config=experiments/knowbert.py:tiny --workdir=runs/both \
         --config.train.init_from=runs/linker --config.data.corpus=linked/texts.linked \
         --config.objective.entities=linked/entities.npz
 

@@ -1,6 +1,6 @@
 """LLaDA (Nie et al. 2025): masked diffusion at the size of a large language model.
 
-python -m launch.train --config=experiments/llada.py:tiny --workdir=runs/llada
+palimpsest train --config=experiments/llada.py:tiny --workdir=runs/llada
 
 Each row has a uniform rate of masks; a hundredth of the rows is cut to a uniform
 length. The network is Llama's without its causal mask.

@@ -1,6 +1,6 @@
 """Causal language modelling (GPT, Radford et al. 2018): each token from those before.
 
-python -m launch.train --config=experiments/lm.py --workdir=runs/lm
+palimpsest train --config=experiments/lm.py --workdir=runs/lm
 
 Expected: valid/loss 5.80 after 300 steps on 12 M tokens of English Wikipedia, with the
 default keys.

@@ -1,6 +1,6 @@
 """An LSTM language model (Zaremba et al. 2014): each token from those before.
 
-python -m launch.train --config=experiments/lstm.py:tiny --workdir=runs/lstm
+palimpsest train --config=experiments/lstm.py:tiny --workdir=runs/lstm
 
 Rows of a batch are contiguous streams: a row begins with the state after the row before
 it, through which no gradient flows (truncated backpropagation through time).

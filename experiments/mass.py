@@ -1,6 +1,6 @@
 """MASS (Song et al. 2019): the decoder writes a span of half of the text.
 
-python -m launch.train --config=experiments/mass.py:tiny --workdir=runs/mass
+palimpsest train --config=experiments/mass.py:tiny --workdir=runs/mass
 
 A row is a sentence of five tokens or more. A span of half its tokens is masked for the
 encoder (80 % masks, 10 % random, 10 % unchanged); the decoder reads the span alone, at

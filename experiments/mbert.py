@@ -1,6 +1,6 @@
 """Multilingual BERT (Devlin et al. 2019, released code): one BERT for 104 Wikipedias.
 
-    python -m launch.train --config=experiments/mbert.py:tiny --workdir=runs/mbert \
+    palimpsest train --config=experiments/mbert.py:tiny --workdir=runs/mbert \
         --config.data.mixture='{"text/en/*.jsonl": 1, "text/de/*.jsonl": 1}'
 
 The objective is BERT's: 15 % of the tokens of two segments, and next sentence

@@ -1,6 +1,6 @@
 """MDLM (Sahoo et al. 2024): masked diffusion, tokens hidden at rates from 0 to 1.
 
-python -m launch.train --config=experiments/mdlm.py:tiny --workdir=runs/mdlm
+palimpsest train --config=experiments/mdlm.py:tiny --workdir=runs/mdlm
 
 Each row has a rate t, those of a batch spread evenly; its masked tokens are predicted
 from all others, each loss counted 1 / t, so that the mean is a bound on -log p.

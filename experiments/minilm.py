@@ -1,7 +1,7 @@
 """MiniLMv2 (Wang et al. 2021): a small BERT that learns relations between positions.
 
-    python -m launch.train --config=experiments/bert.py:tiny --workdir=runs/bert
-    python -m launch.train --config=experiments/minilm.py:tiny --workdir=runs/minilm \
+    palimpsest train --config=experiments/bert.py:tiny --workdir=runs/bert
+    palimpsest train --config=experiments/minilm.py:tiny --workdir=runs/minilm \
         --config.objective.teacher=runs/bert
 
 The last layer of the student learns, by KL, how similar the queries of two positions

@@ -1,6 +1,6 @@
 """Masked language modelling (BERT, Devlin et al. 2019): 15 % of tokens, 80/10/10.
 
-python -m launch.train --config=experiments/mlm.py --workdir=runs/mlm
+palimpsest train --config=experiments/mlm.py --workdir=runs/mlm
 
 Tokens are masked anew in each epoch (dynamic masking).
 

@@ -1,6 +1,6 @@
 """Multi-token prediction (Gloeckle et al. 2024): each position predicts four tokens.
 
-python -m launch.train --config=experiments/mtp.py:tiny --workdir=runs/mtp
+palimpsest train --config=experiments/mtp.py:tiny --workdir=runs/mtp
 
 The next token has the last layer; each of three more tokens has a block of its own on
 what that layer reads. All share the readout, and their losses are added.

@@ -1,6 +1,6 @@
 """NNLM (Bengio et al. 2003): each word from the vectors of the few words before it.
 
-python -m launch.train --config=experiments/nnlm.py:tiny --workdir=runs/nnlm
+palimpsest train --config=experiments/nnlm.py:tiny --workdir=runs/nnlm
 
 The first language model that learns vectors of words: those of the last four are
 joined, and a hidden layer of them, or at base also the vectors themselves, give the

@@ -1,9 +1,9 @@
 """PKD (Sun et al. 2019): the first half of BERT learns a task from tuned BERT's layers.
 
-    python -m launch.train --config=experiments/bert.py:tiny --workdir=runs/bert
-    python -m launch.train --config=experiments/finetune.py --workdir=runs/teacher \
+    palimpsest train --config=experiments/bert.py:tiny --workdir=runs/bert
+    palimpsest train --config=experiments/finetune.py --workdir=runs/teacher \
         --config.train.init_from=runs/bert
-    python -m launch.train --config=experiments/pkd.py:tiny --workdir=runs/pkd \
+    palimpsest train --config=experiments/pkd.py:tiny --workdir=runs/pkd \
         --config.train.init_from=runs/bert --config.objective.teacher=runs/teacher
 
 The student starts from the first layers of pretrained BERT, not of the teacher. Beside

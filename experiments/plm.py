@@ -1,6 +1,6 @@
 """Permuted language modelling (XLNet, Yang et al. 2019): a sixth of the tokens.
 
-python -m launch.train --config=experiments/plm.py --workdir=runs/plm
+palimpsest train --config=experiments/plm.py --workdir=runs/plm
 
 Expected: valid/loss 6.99 after 300 steps on 12 M tokens of English Wikipedia, with the
 default keys.

@@ -1,6 +1,6 @@
 """RoBERTa (Liu et al. 2019): BERT without pairs, on more text, with dynamic masking.
 
-python -m launch.train --config=experiments/roberta.py:tiny --workdir=runs/roberta
+palimpsest train --config=experiments/roberta.py:tiny --workdir=runs/roberta
 
 Of a row's n tokens floor(0.15 n + u) are masked, u uniform, 80/10/10, drawn anew each
 time a text recurs; specials count and are masked as others are (fairseq,

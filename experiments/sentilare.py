@@ -1,6 +1,6 @@
 """SentiLARE (Ke et al. 2020): RoBERTa with the polarity of words, as input and target.
 
-    python -m launch.train --config=experiments/sentilare.py:tiny --workdir=runs/senti \
+    palimpsest train --config=experiments/sentilare.py:tiny --workdir=runs/senti \
         --config.data.corpus=reviews.jsonl --config.data.lexicon=polarity.tsv
 
 polarity.tsv has lines word<TAB>positive and word<TAB>negative; a review has its stars

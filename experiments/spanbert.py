@@ -1,6 +1,6 @@
 """SpanBERT (Joshi et al. 2020): masked spans, predicted also from their boundaries.
 
-python -m launch.train --config=experiments/spanbert.py:tiny --workdir=runs/spanbert
+palimpsest train --config=experiments/spanbert.py:tiny --workdir=runs/spanbert
 
 Spans that begin with the word of a random token are masked up to 15 % of the tokens;
 the number of words is geometric (p = 0.2), up to 10; spans that touch are one; mask,

@@ -1,6 +1,6 @@
 """StructBERT (Wang et al. 2020): BERT that also orders words and sentences.
 
-python -m launch.train --config=experiments/structbert.py:tiny --workdir=runs/structbert
+palimpsest train --config=experiments/structbert.py:tiny --workdir=runs/structbert
 
 15 % of the tokens are masked as in BERT; of the others 5 % are shuffled in trigrams and
 predicted at their positions, with equal weight. Of two segments the second follows,

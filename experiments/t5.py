@@ -1,6 +1,6 @@
 """T5 (Raffel et al. 2020): text to text, with sentinels for hidden spans.
 
-python -m launch.train --config=experiments/t5.py:tiny --workdir=runs/t5
+palimpsest train --config=experiments/t5.py:tiny --workdir=runs/t5
 
 15 % of the tokens are hidden in spans of 3 on average, which the decoder writes. The
 model is v1.0: RMS norms, no biases, 32 relative position buckets for each stack,

@@ -1,7 +1,7 @@
 """TextCNN (Kim 2014): a text's class from the strongest match of each filter in it.
 
-    python -m launch.train --config=experiments/textcnn.py:tiny --workdir=runs/textcnn
-    python -m launch.train --config=experiments/textcnn.py --workdir=runs/mr \
+    palimpsest train --config=experiments/textcnn.py:tiny --workdir=runs/textcnn
+    palimpsest train --config=experiments/textcnn.py --workdir=runs/mr \
         --config.data.train=train.tsv --config.data.valid=dev.tsv \
         --config.data.fields=text --config.data.label=label
 

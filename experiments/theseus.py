@@ -1,9 +1,9 @@
 """BERT-of-Theseus (Xu et al. 2020): half of tuned BERT's layers, put in one by one.
 
-    python -m launch.train --config=experiments/bert.py:tiny --workdir=runs/bert
-    python -m launch.train --config=experiments/finetune.py --workdir=runs/teacher \
+    palimpsest train --config=experiments/bert.py:tiny --workdir=runs/bert
+    palimpsest train --config=experiments/finetune.py --workdir=runs/teacher \
         --config.train.init_from=runs/bert
-    python -m launch.train --config=experiments/theseus.py:tiny --workdir=runs/theseus \
+    palimpsest train --config=experiments/theseus.py:tiny --workdir=runs/theseus \
         --config.train.init_from=runs/teacher --config.objective.teacher=runs/teacher
 
 Each step runs the teacher, in which a layer of the student stands for each module of

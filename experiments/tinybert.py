@@ -1,7 +1,7 @@
 """TinyBERT (Jiao et al. 2020): a thin BERT learns the states and attention of another.
 
-    python -m launch.train --config=experiments/bert.py:tiny --workdir=runs/bert
-    python -m launch.train --config=experiments/tinybert.py:tiny \
+    palimpsest train --config=experiments/bert.py:tiny --workdir=runs/bert
+    palimpsest train --config=experiments/tinybert.py:tiny \
         --workdir=runs/tinybert --config.objective.teacher=runs/bert
 
 General distillation, the first of its stages. Nothing is predicted: each layer of the
@@ -9,16 +9,16 @@ student learns the attention logits and the states of every third layer of the t
 and its embeddings those of the teacher, by one dense layer to the teacher's width. The
 next stages are the same on a task, then the teacher's classes:
 
-    python -m launch.train --config=experiments/finetune.py --workdir=runs/teacher \
+    palimpsest train --config=experiments/finetune.py --workdir=runs/teacher \
         --config.train.init_from=runs/bert
-    python -m launch.train --config=experiments/finetune.py --workdir=runs/layers \
+    palimpsest train --config=experiments/finetune.py --workdir=runs/layers \
         --config.train.init_from=runs/tinybert --config.objective.name=distill \
         --config.objective.base_objective=sequence_classification \
         --config.objective.teacher=runs/teacher --config.objective.soft=0 \
         --config.objective.hard=0 --config.objective.hidden=1 \
         --config.objective.attention=1 --config.optimizer.learning_rate=5e-5 \
         --config.optimizer.schedule=constant --config.optimizer.warmup_steps=0
-    python -m launch.train --config=experiments/finetune.py --workdir=runs/student \
+    palimpsest train --config=experiments/finetune.py --workdir=runs/student \
         --config.train.init_from=runs/layers --config.objective.name=distill \
         --config.objective.base_objective=sequence_classification \
         --config.objective.teacher=runs/teacher --config.objective.hard=0 \

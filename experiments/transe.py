@@ -1,6 +1,6 @@
 """TransE (Bordes et al. 2013): vectors of the entities and relations of a graph.
 
-    python -m launch.train --config=experiments/transe.py:tiny --workdir=runs/transe \
+    palimpsest train --config=experiments/transe.py:tiny --workdir=runs/transe \
         --config.data.train=train.triples --config.data.valid=valid.triples \
         --config.data.lexicon=train.triples,valid.triples \
         --config.data.vocabulary_size=N

@@ -1,6 +1,6 @@
 """Transformer-XL (Dai et al. 2019): a causal language model with mems.
 
-python -m launch.train --config=experiments/transformer_xl.py:tiny --workdir=runs/txl
+palimpsest train --config=experiments/transformer_xl.py:tiny --workdir=runs/txl
 
 Each token is predicted from those before it; a row also attends to the row before it,
 by the layers' inputs of the step before. Rows of a batch are contiguous streams, also

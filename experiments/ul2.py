@@ -1,6 +1,6 @@
 """UL2 (Tay et al. 2023): a mixture of seven denoisers, each with a mode token.
 
-python -m launch.train --config=experiments/ul2.py:tiny --workdir=runs/ul2
+palimpsest train --config=experiments/ul2.py:tiny --workdir=runs/ul2
 
 R hides 15 % in spans of 3 or 8; X hides 50 % in spans of 3, 8 or 64, or 15 % in spans
 of 64; S hides a suffix, a quarter of the text on average. Each denoiser has a seventh

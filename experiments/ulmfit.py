@@ -1,6 +1,6 @@
 """ULMFiT (Howard and Ruder 2018): a language model that is tuned to classify texts.
 
-    python -m launch.train --config=experiments/ulmfit.py:tiny --workdir=runs/ulmfit
+    palimpsest train --config=experiments/ulmfit.py:tiny --workdir=runs/ulmfit
 
 is its third stage: a classifier on top of the last state, the largest values and the
 mean of all states, whose layers begin to learn one after the other from the top, lower

@@ -1,6 +1,6 @@
 """UniLM (Dong et al. 2019): one cloze in one network, under four attention masks.
 
-python -m launch.train --config=experiments/unilm.py:tiny --workdir=runs/unilm
+palimpsest train --config=experiments/unilm.py:tiny --workdir=runs/unilm
 
 15 % of the tokens are masked, one choice in five a bigram or trigram. A row is
 bidirectional (1/3), source and target (1/3), left-to-right or right-to-left (1/6 each);

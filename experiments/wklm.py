@@ -1,6 +1,6 @@
 """WKLM (Xiong et al. 2020): detects which entities of a text were replaced by others.
 
-    python -m launch.train --config=experiments/wklm.py:tiny --workdir=runs/wklm \
+    palimpsest train --config=experiments/wklm.py:tiny --workdir=runs/wklm \
         --config.data.corpus=wiki.jsonl --config.data.lexicon=entities.tsv
 
 A mention is an entry of the lexicon (lines of an entity, a tab and its type). A third

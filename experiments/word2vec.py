@@ -1,6 +1,6 @@
 """word2vec (Mikolov et al. 2013a, 2013b): vectors of words from the words around them.
 
-python -m launch.train --config=experiments/word2vec.py:tiny --workdir=runs/word2vec
+palimpsest train --config=experiments/word2vec.py:tiny --workdir=runs/word2vec
 
 Skip-gram, whose contexts of a word share its negatives; at base CBOW, by the released
 tool's demo-word.sh, whose text is text8 (17 M words). One pass of a text of N words is

@@ -1,6 +1,6 @@
 """XLM (Conneau and Lample 2019): masked tokens of one language, or of two in parallel.
 
-    python -m launch.train --config=experiments/xlm.py:tiny --workdir=runs/xlm \
+    palimpsest train --config=experiments/xlm.py:tiny --workdir=runs/xlm \
         --config.data.corpus=en-fr.tsv
 
 15 % of the tokens are masked, 80/10/10, rare ones more often (section 3.3: weights are

@@ -1,6 +1,6 @@
 """XLM-R (Conneau et al. 2020): RoBERTa's masked language model of 100 languages.
 
-    python -m launch.train --config=experiments/xlmr.py:tiny --workdir=runs/xlmr \
+    palimpsest train --config=experiments/xlmr.py:tiny --workdir=runs/xlmr \
         --config.data.mixture='{"text/en/*.jsonl": 1, "text/sw/*.jsonl": 1}'
 
 15 % of the tokens of whole sentences, across documents, are masked. Each corpus of the

@@ -1,6 +1,6 @@
 """XLNet (Yang et al. 2019): a sixth of the tokens, in a random order, with mems.
 
-python -m launch.train --config=experiments/xlnet.py:tiny --workdir=runs/xlnet
+palimpsest train --config=experiments/xlnet.py:tiny --workdir=runs/xlnet
 
 Targets are spans of 1 to 5 tokens, predicted from the tokens that precede them in a
 random order, which is drawn for each half of a row. A row is a reused half, two

@@ -1,6 +1,6 @@
 """XNLG (Chi et al. 2020): a decoder for an encoder of several languages.
 
-    python -m launch.train --config=experiments/xnlg.py:tiny --workdir=runs/xnlg \\
+    palimpsest train --config=experiments/xnlg.py:tiny --workdir=runs/xnlg \\
         --config.train.init_from=runs/xlm --config.model.layers=2 \\
         --config.model.decoder_layers=1 --config.model.shared_embeddings=False \\
         --config.data.mixture='{"1.tsv": 1, "2-en.txt": 1, "2-fr.txt": 1}' \\
@@ -13,7 +13,7 @@ restore text from noise: pieces are moved, dropped and masked, in this order. Th
 task in one language tunes the encoder's layers alone, so that the decoder keeps its
 other languages (zero-shot), in which it then writes:
 
-    python -m launch.train --config=experiments/finetune.py --workdir=runs/task \\
+    palimpsest train --config=experiments/finetune.py --workdir=runs/task \\
         --config.train.init_from=runs/xnlg --config.data.train=train.jsonl \\
         --config.data.valid=valid.jsonl --config.data.fields=text,summary \\
         --config.objective.name=sequence_to_sequence --config.objective.format=xlm \\

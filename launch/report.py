@@ -1,6 +1,6 @@
 """Writes a sweep's table with figures and provenance: report.md and report.html.
 
-    python -m launch.report --table=experiments/tables/objectives.py --workdir=runs/mine
+    palimpsest report --table=experiments/tables/objectives.py --workdir=runs/mine
 
 report.html is a single file; the figures of report.md are files beside it. So is
 numbers.csv, with every single number: the table can be made anew from it. A cell whose

@@ -1,11 +1,11 @@
 r"""Runs the trials of a sweep that have no result yet, on this machine or a backend.
 
-    python -m launch.sweep --sweep=experiments/sweeps/objectives.py --workdir=runs/mine
+    palimpsest sweep --sweep=experiments/sweeps/objectives.py --workdir=runs/mine
     palimpsest sweep --config=experiments/mlm.py --sweep_keys=objective.rate=.15,.3,.5 \
         --seeds=3 --workdir=runs/rates                    (without a file of its own)
-    python -m launch.sweep status --workdir=runs/mine     (also: resume, logs, stop)
-    python -m launch.sweep status --workdir=runs/mine --trial=NAME  (each attempt at it)
-    python -m launch.sweep resume --workdir=runs/mine --trial=NAME  (it alone, and what
+    palimpsest sweep status --workdir=runs/mine     (also: resume, logs, stop)
+    palimpsest sweep status --workdir=runs/mine --trial=NAME  (each attempt at it)
+    palimpsest sweep resume --workdir=runs/mine --trial=NAME  (it alone, and what
                                                                      it starts from)
 
 A sweep file defines `sweep(scale)`, which yields pairs (experiment, overrides). An

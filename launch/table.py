@@ -1,6 +1,6 @@
 """Prints a sweep's results as a table, beside the numbers of a paper.
 
-    python -m launch.table --table=experiments/tables/objectives.py --workdir=runs/mine
+    palimpsest table --table=experiments/tables/objectives.py --workdir=runs/mine
 
 A cell whose runs are missing is empty and says which command runs them; then the exit
 code is 1.

@@ -1,4 +1,4 @@
-"""Trains: `python -m launch.train --config=F --workdir=D [--config.key=value]`.
+"""Trains: `palimpsest train --config=F --workdir=D [--config.key=value]`.
 
 The same command resumes from the newest checkpoint of the workdir. A run of several
 processes is started by the same command on each machine. Under Slurm, Open MPI, Cloud

@@ -1,6 +1,6 @@
 """ALBERT, table 3 (Lan et al. 2020): the width of the token table.
 
-    python -m launch.sweep --sweep=experiments/sweeps/albert3.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/albert3.py --tasks=tasks.toml \\
         --workdir=runs/albert3
 
 Question: How wide must the token table be, with layers that share their parameters and

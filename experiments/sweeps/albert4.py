@@ -1,6 +1,6 @@
 """ALBERT, table 4 (Lan et al. 2020): shared parameters.
 
-    python -m launch.sweep --sweep=experiments/sweeps/albert4.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/albert4.py --tasks=tasks.toml \\
         --workdir=runs/albert4
 
 Question: What does sharing cost?

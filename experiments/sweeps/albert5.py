@@ -1,6 +1,6 @@
 """ALBERT, table 5 (Lan et al. 2020): the loss of pairs of segments.
 
-    python -m launch.sweep --sweep=experiments/sweeps/albert5.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/albert5.py --tasks=tasks.toml \\
         --workdir=runs/albert5
 
 Question: is it better to predict whether two segments are in order (SOP), or whether

@@ -1,8 +1,8 @@
 """AWD-LSTM (Merity et al. 2018) beside Transformers of as many parameters or FLOPs.
 
-    python -m launch.sweep --sweep=experiments/sweeps/awd_lstm.py --scale=quick \\
+    palimpsest sweep --sweep=experiments/sweeps/awd_lstm.py --scale=quick \\
         --config.data.corpus='wiki/*.jsonl.gz' --workdir=runs/awd_lstm
-    python -m launch.table --table=experiments/tables/awd_lstm.py \\
+    palimpsest table --table=experiments/tables/awd_lstm.py \\
         --workdir=runs/awd_lstm
 
 Question: at one small budget, which network predicts words better? All rows read the

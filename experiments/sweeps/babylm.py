@@ -1,9 +1,9 @@
 """BabyLM: objectives on little text, at most ten epochs of 10 or 100 million words.
 
-    python -m launch.sweep --sweep=experiments/sweeps/babylm.py --workdir=runs/babylm \\
+    palimpsest sweep --sweep=experiments/sweeps/babylm.py --workdir=runs/babylm \\
         --config.data.corpus='babylm/train_10M/*.txt' --tasks=tasks.toml
     palimpsest score --workdir=runs/babylm --task=blimp --data='blimp/*'
-    python -m launch.report --table=experiments/tables/babylm.toml --workdir=runs/babylm
+    palimpsest report --table=experiments/tables/babylm.toml --workdir=runs/babylm
 
 Question: which objective learns most from the text of a childhood (Warstadt et al.
 2023)? All arms have one Transformer, vocabulary, optimizer and number of tokens. small

@@ -1,8 +1,8 @@
 """BART, table 1 (Lewis et al. 2020): eleven objectives in one code base.
 
-    python -m launch.sweep --sweep=experiments/sweeps/bart1.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/bart1.py --tasks=tasks.toml \\
         --workdir=runs/bart1
-    python -m launch.report --table=experiments/tables/bart1.toml --workdir=runs/bart1
+    palimpsest report --table=experiments/tables/bart1.toml --workdir=runs/bart1
 
 Question: which objective's encoder understands best, at equal text, steps, batch, width
 and optimizer? All rows have BART's network, vocabulary and optimizer; encoders and

@@ -1,6 +1,6 @@
 """BERT, table 5 (Devlin et al. 2019): next sentence prediction, and both directions.
 
-    python -m launch.sweep --sweep=experiments/sweeps/bert5.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/bert5.py --tasks=tasks.toml \\
         --workdir=runs/bert5
 
 Question: what do the sentence loss and attention to both sides bring? "No NSP" still

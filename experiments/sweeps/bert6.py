@@ -1,6 +1,6 @@
 """BERT, table 6 (Devlin et al. 2019): the size of the network.
 
-    python -m launch.sweep --sweep=experiments/sweeps/bert6.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/bert6.py --tasks=tasks.toml \\
         --workdir=runs/bert6
 
 Question: does a larger network of the same data do better on every task? Layers and

@@ -1,6 +1,6 @@
 """BERT, table 8 (Devlin et al. 2019): what a chosen token becomes.
 
-    python -m launch.sweep --sweep=experiments/sweeps/bert8.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/bert8.py --tasks=tasks.toml \\
         --workdir=runs/bert8
 
 Question: of the 15 % chosen tokens, which fraction should become the mask token, stay,

@@ -1,6 +1,6 @@
 """Whole words and ERNIE's entities against no pretraining, on Chinese tasks.
 
-    python -m launch.sweep --sweep=experiments/sweeps/chinese.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/chinese.py --tasks=tasks.toml \\
         --config.data.corpus='zh/*.jsonl' --config.data.lexicon=words.tsv \\
         --workdir=runs/chinese
 

@@ -1,9 +1,9 @@
 """CVT (Clark et al. 2018): a tagger with few tags, with and without other texts.
 
-    python -m launch.sweep --sweep=experiments/sweeps/cvt.py --scale=quick \\
+    palimpsest sweep --sweep=experiments/sweeps/cvt.py --scale=quick \\
         --tasks=tasks.toml --workdir=runs/cvt \\
         --config.data.mixture='{"few.conll": 1, "texts.jsonl": 1}'
-    python -m launch.table --table=experiments/tables/cvt.py --workdir=runs/cvt
+    palimpsest table --table=experiments/tables/cvt.py --workdir=runs/cvt
 
 Question: what do texts without tags bring to a tagger of few tagged texts? --tasks has
 "CoNLL-2000", whose data.train is the few texts with tags (few.conll), and it may have

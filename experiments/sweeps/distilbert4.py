@@ -1,6 +1,6 @@
 """DistilBERT, table 4 (Sanh et al. 2019): the terms of its loss, and its start.
 
-    python -m launch.sweep --sweep=experiments/sweeps/distilbert4.py \\
+    palimpsest sweep --sweep=experiments/sweeps/distilbert4.py \\
         --tasks=tasks.toml --workdir=runs/distilbert4
 
 Question: what do the teacher's tokens, its states and the answers bring, and the start

@@ -1,6 +1,6 @@
 """ELECTRA, table 5 (Clark et al. 2020): stepping stones from BERT to ELECTRA.
 
-    python -m launch.sweep --sweep=experiments/sweeps/electra5.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/electra5.py --tasks=tasks.toml \\
         --workdir=runs/electra5
 
 Question: is ELECTRA better because it learns from all tokens, or because no mask tokens

@@ -1,8 +1,8 @@
 """ELECTRA and T5 after few tokens: what a linear layer reads of the frozen network.
 
-    python -m launch.sweep --sweep=experiments/sweeps/electra_and_t5.py --scale=quick \\
+    palimpsest sweep --sweep=experiments/sweeps/electra_and_t5.py --scale=quick \\
         --tasks=tasks.toml --workdir=runs/electra_and_t5
-    python -m launch.table --table=experiments/tables/electra_and_t5.toml \\
+    palimpsest table --table=experiments/tables/electra_and_t5.toml \\
         --workdir=runs/electra_and_t5
 
 Question: what brings their networks above the same ones without pretraining: another

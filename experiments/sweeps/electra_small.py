@@ -1,6 +1,6 @@
 """ELECTRA, table 1 (Clark et al. 2020): small models at equal FLOPs.
 
-    python -m launch.sweep --sweep=experiments/sweeps/electra_small.py \\
+    palimpsest sweep --sweep=experiments/sweeps/electra_small.py \\
         --tasks=tasks.toml --workdir=runs/electra_small
 
 Question: at equal FLOPs and of one shape, is a discriminator better than a masked

@@ -1,6 +1,6 @@
 """ELECTRA, section 3.2 (Clark et al. 2020): what generator and discriminator share.
 
-    python -m launch.sweep --sweep=experiments/sweeps/electra_tying.py \\
+    palimpsest sweep --sweep=experiments/sweeps/electra_tying.py \\
         --tasks=tasks.toml --workdir=runs/tying
 
 Question: with a generator of the discriminator's size, is it better to share nothing,

@@ -1,6 +1,6 @@
 """What a tagger and a classifier gain from features that others have learned.
 
-    python -m launch.sweep --sweep=experiments/sweeps/features.py --scale=quick \\
+    palimpsest sweep --sweep=experiments/sweeps/features.py --scale=quick \\
         --tasks=tasks.toml --workdir=runs/features --config.data.normalizer=lower \\
         --config.data.corpus='words/*.jsonl'
 

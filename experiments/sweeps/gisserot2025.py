@@ -1,6 +1,6 @@
 """Gisserot-Boukhlef et al. 2025: causal language modelling first, then masked.
 
-    python -m launch.sweep --sweep=experiments/sweeps/gisserot2025.py \\
+    palimpsest sweep --sweep=experiments/sweeps/gisserot2025.py \\
         --tasks=tasks.toml --workdir=runs/gisserot2025
 
 Question: at a fixed number of steps, is an encoder better that is trained as a language

@@ -1,6 +1,6 @@
 """GPT, table 5 (Radford et al. 2018): pretraining, and the auxiliary loss of tuning.
 
-    python -m launch.sweep --sweep=experiments/sweeps/gpt5.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/gpt5.py --tasks=tasks.toml \\
         --workdir=runs/gpt5
 
 Question: what does pretraining bring, and a language model's loss on the task's text?

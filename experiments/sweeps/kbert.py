@@ -1,8 +1,8 @@
 """K-BERT beside its controls: does the graph help, or the larger row?
 
-    python -m launch.sweep --sweep=experiments/sweeps/kbert.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/kbert.py --tasks=tasks.toml \\
         --config.data.corpus='zh/*.jsonl' --workdir=runs/kbert
-    python -m launch.report --table=experiments/tables/kbert.toml --workdir=runs/kbert
+    palimpsest report --table=experiments/tables/kbert.toml --workdir=runs/kbert
 
 Each task of --tasks names its graph in data.lexicon, as in HowNet.spo.gz. A network
 that is pretrained once for each seed is tuned on it in four ways, which differ in the

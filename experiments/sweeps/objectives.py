@@ -1,6 +1,6 @@
 """Five pretraining objectives on the same text, compared by fine-tuned classifiers.
 
-    python -m launch.sweep --sweep=experiments/sweeps/objectives.py --workdir=runs/mine
+    palimpsest sweep --sweep=experiments/sweeps/objectives.py --workdir=runs/mine
 
 Hypothesis: at equal text, order, tokens, width and optimizer, pretraining improves the
 accuracy of predicting which module a held-out docstring documents over that of the same

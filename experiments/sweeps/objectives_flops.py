@@ -1,8 +1,8 @@
 """The objectives of `objectives.py` at equal training FLOPs instead of equal tokens.
 
-    python -m launch.sweep --sweep=experiments/sweeps/objectives_flops.py \\
+    palimpsest sweep --sweep=experiments/sweeps/objectives_flops.py \\
         --workdir=runs/flops
-    python -m launch.table --table=experiments/tables/objectives_flops.py \\
+    palimpsest table --table=experiments/tables/objectives_flops.py \\
         --workdir=runs/flops
 
 Hypothesis: objectives that score few tokens (mlm, plm) cost half as much a token as lm

@@ -1,8 +1,8 @@
 """Masked LM at the entropy of token frequencies, and what takes it off.
 
-    python -m launch.sweep --sweep=experiments/sweeps/plateau.py --scale=quick \\
+    palimpsest sweep --sweep=experiments/sweeps/plateau.py --scale=quick \\
         --tasks=tasks.toml --workdir=runs/plateau
-    python -m launch.table --table=experiments/tables/plateau.toml \\
+    palimpsest table --table=experiments/tables/plateau.toml \\
         --workdir=runs/plateau
 
 Question: of two million tokens at the scale `quick`, what do the place of the norms,

@@ -1,6 +1,6 @@
 """Products of bfloat16 operands: do they cost what an objective learns?
 
-    python -m launch.sweep --sweep=experiments/sweeps/product_dtype.py --scale=quick \\
+    palimpsest sweep --sweep=experiments/sweeps/product_dtype.py --scale=quick \\
         --tasks=tasks.toml --workdir=runs/product_dtype
 
 Question: five objectives are trained with float32 products and with those of bfloat16

@@ -1,6 +1,6 @@
 """RoBERTa, table 1 (Liu et al. 2019): static or dynamic masking.
 
-    python -m launch.sweep --sweep=experiments/sweeps/roberta1.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/roberta1.py --tasks=tasks.toml \\
         --workdir=runs/roberta1
 
 Question: are ten masks of each text, used in turn, as good as a new one each time?

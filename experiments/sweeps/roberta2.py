@@ -1,6 +1,6 @@
 """RoBERTa, table 2 (Liu et al. 2019): the format of rows, and next sentence prediction.
 
-    python -m launch.sweep --sweep=experiments/sweeps/roberta2.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/roberta2.py --tasks=tasks.toml \\
         --workdir=runs/roberta2
 
 Question: should a row be a pair of segments or of sentences, or whole sentences across

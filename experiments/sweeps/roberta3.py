@@ -1,6 +1,6 @@
 """RoBERTa, table 3 (Liu et al. 2019): the size of the batch.
 
-    python -m launch.sweep --sweep=experiments/sweeps/roberta3.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/roberta3.py --tasks=tasks.toml \\
         --workdir=runs/roberta3
 
 Question: at equal epochs, are fewer steps with larger batches better? Batches and steps

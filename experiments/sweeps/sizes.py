@@ -1,8 +1,8 @@
 """The size of the scale `cpu`, a quarter of an hour of a CPU core, at equal FLOPs.
 
-    python -m launch.sweep --sweep=experiments/sweeps/sizes.py --scale=quick \\
+    palimpsest sweep --sweep=experiments/sweeps/sizes.py --scale=quick \\
         --tasks=tasks.toml --workdir=runs/sizes
-    python -m launch.table --table=experiments/tables/sizes.toml --workdir=runs/sizes
+    palimpsest table --table=experiments/tables/sizes.toml --workdir=runs/sizes
 
 Question: do 4 layers of width 192 with 12 million tokens learn more than smaller
 networks with more tokens? Masked LM and LM, one run each, of a seed that no table of

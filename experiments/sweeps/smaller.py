@@ -1,8 +1,8 @@
 """A published encoder made smaller: by a teacher, by pruning, and without a teacher.
 
-    python -m launch.sweep --sweep=experiments/sweeps/smaller.py --scale=quick \\
+    palimpsest sweep --sweep=experiments/sweeps/smaller.py --scale=quick \\
         --tasks=tasks.toml --workdir=runs/smaller --config.train.init_from=hf:DIR
-    python -m launch.table --table=experiments/tables/smaller.py --workdir=runs/smaller
+    palimpsest table --table=experiments/tables/smaller.py --workdir=runs/smaller
 
 Question: how much of the quality of a model of 6 layers has a student of 3? DIR is a
 model in Hugging Face's layout, which is tuned on each of the tasks SST-2, MRPC and

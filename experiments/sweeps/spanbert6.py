@@ -1,6 +1,6 @@
 """SpanBERT, table 6 (Joshi et al. 2020): what is masked as a whole.
 
-    python -m launch.sweep --sweep=experiments/sweeps/spanbert6.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/spanbert6.py --tasks=tasks.toml \\
         --workdir=runs/spanbert6
 
 Question: is it better to mask subwords, whole words or spans of random length? All rows

@@ -1,6 +1,6 @@
 """T5, table 2 (Raffel et al. 2020): architectures by objectives.
 
-    python -m launch.sweep --sweep=experiments/sweeps/t5_2.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/t5_2.py --tasks=tasks.toml \\
         --workdir=runs/t5_2
 
 Question: an encoder and a decoder, a decoder alone or a prefix LM, with denoising or

@@ -1,6 +1,6 @@
 """T5, table 4 (Raffel et al. 2020): families of objectives.
 
-    python -m launch.sweep --sweep=experiments/sweeps/t5_4.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/t5_4.py --tasks=tasks.toml \\
         --workdir=runs/t5_4
 
 Question: Does a text's suffix, its masked tokens, or its shuffled tokens teach more?

@@ -1,6 +1,6 @@
 """T5, table 5 (Raffel et al. 2020): what replaces hidden tokens.
 
-    python -m launch.sweep --sweep=experiments/sweeps/t5_5.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/t5_5.py --tasks=tasks.toml \\
         --workdir=runs/t5_5
 
 Question: What should the encoder read for hidden tokens, and must the decoder write all

@@ -1,6 +1,6 @@
 """T5, table 6 (Raffel et al. 2020): the corruption rate.
 
-    python -m launch.sweep --sweep=experiments/sweeps/t5_6.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/t5_6.py --tasks=tasks.toml \\
         --workdir=runs/t5_6
 
 Question: Which fraction of the tokens should be hidden?

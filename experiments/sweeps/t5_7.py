@@ -1,6 +1,6 @@
 """T5, table 7 (Raffel et al. 2020): the length of hidden spans.
 
-    python -m launch.sweep --sweep=experiments/sweeps/t5_7.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/t5_7.py --tasks=tasks.toml \\
         --workdir=runs/t5_7
 
 Question: How long should hidden spans be? i.i.d.: each token by itself.

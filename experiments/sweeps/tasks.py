@@ -1,9 +1,9 @@
 """One pretrained network of each family on benchmarks of every kind.
 
-    python -m launch.sweep --sweep=experiments/sweeps/tasks.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/tasks.py --tasks=tasks.toml \\
         --workdir=runs/tasks
     palimpsest score --workdir=runs/tasks --task=blimp --data='blimp/*'
-    python -m launch.report --table=experiments/tables/tasks.toml --workdir=runs/tasks
+    palimpsest report --table=experiments/tables/tasks.toml --workdir=runs/tasks
 
 Question: what does each objective bring over a network that was not pretrained? Text,
 order, tokens, vocabulary, width, number of layers and optimizer are equal. Intervals of

@@ -1,6 +1,6 @@
 """TinyBERT, table 3 (Jiao et al. 2020): the terms of its general distillation.
 
-    python -m launch.sweep --sweep=experiments/sweeps/tinybert_terms.py \\
+    palimpsest sweep --sweep=experiments/sweeps/tinybert_terms.py \\
         --tasks=tasks.toml --workdir=runs/tinybert_terms
 
 Question: what do the losses of embeddings, of states and of attention bring? A BERT is

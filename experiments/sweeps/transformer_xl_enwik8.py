@@ -1,6 +1,6 @@
 """Transformer-XL on enwik8 (Dai et al. 2019): bits of a byte.
 
-    python -m launch.sweep --sweep=experiments/sweeps/transformer_xl_enwik8.py \\
+    palimpsest sweep --sweep=experiments/sweeps/transformer_xl_enwik8.py \\
         --workdir=runs/enwik8 --config.data.train=enwik8.train.txt \\
         --config.data.valid=enwik8.valid.txt
 

@@ -1,6 +1,6 @@
 """Transformer-XL on WikiText-103 (Dai et al. 2019): the perplexity of words.
 
-    python -m launch.sweep --sweep=experiments/sweeps/transformer_xl_wikitext.py \\
+    palimpsest sweep --sweep=experiments/sweeps/transformer_xl_wikitext.py \\
         --workdir=runs/wikitext --config.data.train=wiki.train.tokens.txt \\
         --config.data.valid=wiki.valid.tokens.txt
 

@@ -1,6 +1,6 @@
 """ULMFiT's three stages (Howard and Ruder 2018), and what each of the first two brings.
 
-    python -m launch.sweep --sweep=experiments/sweeps/ulmfit.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/ulmfit.py --tasks=tasks.toml \\
         --config.data.corpus='wiki/*.jsonl.gz' --workdir=runs/ulmfit
 
 A language model of the corpus; the same, tuned to the texts that each task of --tasks

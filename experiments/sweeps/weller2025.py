@@ -1,6 +1,6 @@
 """Weller et al. 2025 (Ettin), table 9: encoders made of decoders, and the reverse.
 
-    python -m launch.sweep --sweep=experiments/sweeps/weller2025.py \\
+    palimpsest sweep --sweep=experiments/sweeps/weller2025.py \\
         --tasks=tasks.toml --workdir=runs/weller2025
 
 Question: is a trained decoder that goes on as an encoder, by 1/40 more steps, as good

@@ -1,6 +1,6 @@
 """Wettig et al. 2023: how much to mask.
 
-    python -m launch.sweep --sweep=experiments/sweeps/wettig2023.py \\
+    palimpsest sweep --sweep=experiments/sweeps/wettig2023.py \\
         --tasks=tasks.toml --workdir=runs/wettig2023
 
 Question: is 15 % the right fraction of masked tokens? All chosen tokens become masks.

@@ -1,6 +1,6 @@
 """XLNet, table 6 (Yang et al. 2019): what each part of XLNet brings.
 
-    python -m launch.sweep --sweep=experiments/sweeps/xlnet6.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/xlnet6.py --tasks=tasks.toml \\
         --workdir=runs/xlnet6
 
 Question: which of memory, spans as targets and rows in both directions does XLNet need?

@@ -2,7 +2,7 @@
 
     python -m experiments.studies.output_language texts --multi30k=data/multi30k \\
         --tatoeba=data/tatoeba --to=runs/captions
-    python -m launch.sweep --sweep=experiments/sweeps/xnlg.py \\
+    palimpsest sweep --sweep=experiments/sweeps/xnlg.py \\
         --tasks=runs/captions/tasks.toml --workdir=runs/xnlg
     python -m experiments.studies.output_language write \\
         --sweep=runs/xnlg --texts=runs/captions

@@ -1,6 +1,6 @@
 """XLM-R on XNLI, trained in English: what its other languages gain from pretraining.
 
-    python -m launch.sweep --sweep=experiments/sweeps/xnli.py --tasks=tasks.toml \\
+    palimpsest sweep --sweep=experiments/sweeps/xnli.py --tasks=tasks.toml \\
         --config.data.mixture='{"en/*.jsonl": 1, "de/*.jsonl": 1}' --workdir=runs/xnli
 
 Each task of --tasks is named XNLI and a language, as in "XNLI de", and has the same

@@ -1,6 +1,6 @@
 """The perplexity of AWD-LSTM beside that of Transformers.
 
-python -m launch.table --table=experiments/tables/awd_lstm.py --workdir=runs/awd_lstm
+palimpsest table --table=experiments/tables/awd_lstm.py --workdir=runs/awd_lstm
 """
 
 from experiments.sweeps.awd_lstm import LSTM

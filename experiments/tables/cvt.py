@@ -1,6 +1,6 @@
 """Cross-view training beside a tagger that learns from tags alone.
 
-python -m launch.table --table=experiments/tables/cvt.py --workdir=runs/cvt
+palimpsest table --table=experiments/tables/cvt.py --workdir=runs/cvt
 """
 
 from experiments.sweeps.cvt import FEW, TAGS_ALONE

@@ -1,6 +1,6 @@
 """Features that others have learned, below one BiLSTM.
 
-python -m launch.table --table=experiments/tables/features.py --workdir=runs/features
+palimpsest table --table=experiments/tables/features.py --workdir=runs/features
 """
 
 from experiments.sweeps.features import DRAWN, TASKS

@@ -1,6 +1,6 @@
 """Loss, cost and downstream accuracy of five objectives on the same text.
 
-python -m launch.table --table=experiments/tables/objectives.py --workdir=runs/mine
+palimpsest table --table=experiments/tables/objectives.py --workdir=runs/mine
 """
 
 import math

@@ -1,6 +1,6 @@
 """Loss, cost and downstream accuracy of five objectives at equal training FLOPs.
 
-python -m launch.table --table=experiments/tables/objectives_flops.py --workdir=runs/f
+palimpsest table --table=experiments/tables/objectives_flops.py --workdir=runs/f
 """
 
 from experiments.tables import objectives

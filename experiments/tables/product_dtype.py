@@ -1,6 +1,6 @@
 """Five objectives by the type of their products' operands.
 
-python -m launch.table --table=experiments/tables/product_dtype.py --workdir=runs/mine
+palimpsest table --table=experiments/tables/product_dtype.py --workdir=runs/mine
 """
 
 from experiments.sweeps.objectives import FAMILIES

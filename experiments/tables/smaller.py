@@ -1,6 +1,6 @@
 """A published encoder made smaller: what is left of its quality.
 
-python -m launch.table --table=experiments/tables/smaller.py --workdir=runs/smaller
+palimpsest table --table=experiments/tables/smaller.py --workdir=runs/smaller
 """
 
 from experiments.sweeps.smaller import PLAIN, TASKS

@@ -6,7 +6,7 @@ each picture once, resizes it to --size=72 (or --size=400x100, width x height) a
 writes D/pixels.npy, which is mapped and not read, and the captions, D/train.captioned
 and D/valid.captioned. Then
 
-    python -m launch.train --config=experiments/clip.py --workdir=runs/clip \
+    palimpsest train --config=experiments/clip.py --workdir=runs/clip \
         --config.data.train=D/train.captioned --config.data.valid=D/valid.captioned \
         --config.objective.images=D
 

@@ -7,7 +7,7 @@ it stopped), finds the names in the texts and writes D/texts.linked, D/entities.
 the vectors and the names' entities, and D/names.tsv and D/entities.tsv, which say what
 their rows are. Then
 
-    python -m launch.train --config=experiments/ernie_thu.py --workdir=runs/ernie \
+    palimpsest train --config=experiments/ernie_thu.py --workdir=runs/ernie \
         --config.data.corpus=D/texts.linked --config.objective.entities=D/entities.npz
 
 --vectors=V takes vectors from a file of palimpsest vectors in place of learning them,

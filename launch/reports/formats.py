@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Callable, Sequence
 
-from launch.reports.cell_text import format_rows
+from launch.reports.cell_text import format_rows, is_compared
 from launch.reports.cells import Grid
 from launch.reports.csv_files import comma_separated, numbers
 from launch.reports.effects import effect_rows
@@ -110,9 +110,14 @@ def escape_tex(text: str) -> str:
 
 
 def html_table(table: Table, grid: Grid) -> str:
-    """An HTML <table> and its notes, to be put in a page."""
+    """An HTML <table> and its notes, to be put in a page.
+
+    Columns with verdicts are the first, where a narrow page shows them.
+    """
     below = "\n".join(f"<p>{html.escape(note)}</p>" for note in notes(table, grid))
-    return f"{html_rows(format_rows(table, grid))}\n{below}\n"
+    by_test = sorted(table.columns, key=lambda each: not is_compared(table, each, grid))
+    rows = format_rows(table._replace(columns=tuple(by_test)), grid)
+    return f"<div class='wide'>{html_rows(rows)}</div>\n{below}\n"
 
 
 def html_rows(rows: list[list[str]]) -> str:
@@ -120,7 +125,10 @@ def html_rows(rows: list[list[str]]) -> str:
 
     def line(tag: str, words: list[str]) -> str:
         first, *rest = map(html.escape, words)
-        others = "".join(f"<{tag}>{word}</{tag}>" for word in rest)
+        of_long = {word: " class='long'" for word in rest if len(word) > LONG}
+        others = "".join(
+            f"<{tag}{of_long.get(word, '')}>{word}</{tag}>" for word in rest
+        )
         return f'<tr><th scope="row">{first}</th>{others}</tr>'
 
     header, *others = rows
@@ -128,6 +136,9 @@ def html_rows(rows: list[list[str]]) -> str:
     head = line("th", header)
     return f"<table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
+
+LONG = 20
+"""Letters of a cell of HTML from which on it may have several lines."""
 
 FORMATS: dict[str, Callable[[Table, Grid], str]] = {
     "md": markdown,
@@ -147,7 +158,7 @@ HTML_TEMPLATE = """<!doctype html>
 :root {{ color-scheme: light; --ink: #1f2430; --soft: #667085; --line: #d9dce3; }}
 body {{ font: 15px/1.55 system-ui, sans-serif; color: var(--ink); background: #f6f7f9;
   margin: 0; }}
-main {{ max-width: 76rem; margin: 2.5rem auto; padding: 2.5rem 3rem; background: #fff;
+main {{ max-width: 76rem; margin: 1.5rem auto; padding: 2rem 2.2rem; background: #fff;
   border: 1px solid var(--line); border-radius: 10px; }}
 h1 {{ font: 600 1.9rem/1.25 Georgia, serif; margin: 0 0 1.5rem; }}
 p {{ color: var(--soft); margin: .35rem 0; max-width: 60rem; }}
@@ -155,7 +166,10 @@ p {{ color: var(--soft); margin: .35rem 0; max-width: 60rem; }}
 table {{ border-collapse: collapse; width: 100%; margin-bottom: 1rem;
   font-variant-numeric: tabular-nums; border-top: 2px solid var(--ink);
   border-bottom: 2px solid var(--ink); }}
-th, td {{ padding: .45rem .7rem; text-align: right; white-space: nowrap; }}
+th, td {{ padding: .45rem .6rem; text-align: right; white-space: nowrap; }}
+td.long {{ white-space: normal; min-width: 11.5rem; }}
+.wide th:first-child {{ position: sticky; left: 0; background: #fff;
+  border-right: 1px solid var(--line); white-space: normal; min-width: 11rem; }}
 thead th {{ font-weight: 600; font-size: .86rem; vertical-align: bottom;
   white-space: normal; border-bottom: 1px solid var(--ink); }}
 tbody tr + tr {{ border-top: 1px solid var(--line); }}
@@ -173,8 +187,7 @@ details thead th {{ text-align: left; }}
 </style>
 <main>
 <h1>{title}</h1>
-<div class="wide">
-{table}</div>
+{table}
 {figures}
 {details}
 </main>

@@ -215,7 +215,7 @@ def _missing_notes(cells: list[Cell]) -> Iterator[str]:
     workdir = shlex.quote(str(trial.folder.parent))
     runs = "1 run is" if len(missing) == 1 else f"{len(missing)} runs are"
     yield (
-        f"{runs} missing. All are run by: python -m launch.sweep resume "
+        f"{runs} missing. All are run by: palimpsest sweep resume "
         f"--workdir={workdir}; those of one cell alone with, for example, "
         f"--trial={shlex.quote(one)}"
     )

@@ -46,7 +46,8 @@ def make_report(
     """
     grid = cells.fill_table(table, trials)
     rows = _finished(tables.table_rows(table, trials))
-    from launch.reports import figures, forest  # matplotlib: after errors are reported
+    # matplotlib: after errors are reported
+    from launch.reports import figures, forest, label_figures
 
     curves = {
         f"curve-{number}": (curve.caption, partial(figures.draw_curves, rows, curve))
@@ -82,6 +83,8 @@ def make_report(
         if found := groups(table, grid):
             image = forest.draw_forest(found)
             drawn[f"{name}.svg"] = f"{caption} {forest.LEGEND}", image
+    for name, caption, image in label_figures.label_figures(rows):
+        drawn[name] = caption, image
     return Report(table, grid, drawn, pdfs, compare_configs(rows), provenance(rows))
 
 

@@ -82,9 +82,10 @@ def page(records: Sequence[Mapping[str, Any]], *, length: int, device: str) -> s
     note = NOTE.format(length=length, device=device)
     says = [["network", "recipe", "what it did"]]
     says += [[each["name"], each["recipe"] or NONE, each["says"]] for each in records]
+    rows = formats.html_rows(table(records))
     return HTML_TEMPLATE.format(
         title=f"{html.escape(records[-1]['name'])}: made smaller",
-        table=f"{formats.html_rows(table(records))}<p>{html.escape(note)}</p>",
+        table=f"<div class='wide'>{rows}</div><p>{html.escape(note)}</p>",
         figures=_figure(records),
         details=f"<details open><summary>What each is</summary>"
         f"<div class='wide'>{formats.html_rows(says)}</div></details>",

@@ -1,7 +1,7 @@
 """A language model that learns from a frozen one (Hinton et al. 2015).
 
-python -m launch.train --config=experiments/lm.py --workdir=runs/lm
-python -m launch.train --config=experiments/distilled.py --workdir=runs/distilled
+palimpsest train --config=experiments/lm.py --workdir=runs/lm
+palimpsest train --config=experiments/distilled.py --workdir=runs/distilled
 """
 
 from research.config import base

@@ -1,6 +1,6 @@
 """A masked language model by a network without attention.
 
-python -m launch.train --config=experiments/means.py --workdir=runs/means
+palimpsest train --config=experiments/means.py --workdir=runs/means
 """
 
 from research.config import base

@@ -1,6 +1,6 @@
 """Prefix language modelling: the rest of a text from its start (Raffel 2020, 3.2).
 
-python -m launch.train --config=experiments/prefix.py --workdir=runs/prefix
+palimpsest train --config=experiments/prefix.py --workdir=runs/prefix
 """
 
 from research.config import base

