@@ -12,10 +12,12 @@ file, --fields and --label name the columns. F as .txt has a text on each line.
 
 Prints a table of one example. Of --data it writes a JSON line for each, to --to or the
 terminal: id, prediction, texts, and of these what there is: probabilities, chunks of
-tags (type, text, first character and the one behind the last), gold, score.
+tags (type, text, first character and the one behind the last), gold, score. A line of
+.txt that has no prediction, such as a blank one, has `error` instead.
 """
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ def run(args: argparse.Namespace) -> None:
 
     from research.evaluation.prediction_files import line
     from research.files.output_files import check_output, write_output
+    from research.metrics import Item
     from research.use.inference.open_run import open_run
     from research.use.inference.predict import Predictor
 
@@ -42,19 +45,28 @@ def run(args: argparse.Namespace) -> None:
     elif Path(args.data).suffix == ".txt":
         from research.data.read.files import read_texts
 
-        items = predictor.predict(read_texts(Path(args.data), "--data"))
+        items = predictor.predict_each(read_texts(Path(args.data), "--data"))
+        cli.print_unanswered("text", items)
     else:
         with cli.keys_as_flags(FLAGS):
             items = predictor.predict_file(args.data, args.fields, args.label)
     if args.parts and not args.to:
         print("\n".join(_table(items[0])))
         return
-    content = "".join(f"{line(item)}\n" for item in items)
+    content = "".join(
+        f"{line(each) if isinstance(each, Item) else _error(number, each)}\n"
+        for number, each in enumerate(items, 1)
+    )
     if not args.to:
         print(content, end="")
         return
     write_output(args.to, content, "--to")
     print(f"{args.to}: {len(items)} predictions", file=sys.stderr)
+
+
+def _error(number: int, error: Exception) -> str:
+    """The line of an example without a prediction."""
+    return json.dumps({"id": str(number), "error": str(error)}, ensure_ascii=False)
 
 
 def _table(item: Any) -> list[str]:

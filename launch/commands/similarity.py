@@ -13,6 +13,7 @@ width of its 95 % interval over the pairs (STS-B; Spearman's is what papers repo
 
 import argparse
 import json
+import math
 import sys
 from types import SimpleNamespace
 
@@ -32,6 +33,7 @@ def run(args: argparse.Namespace) -> None:
     from research.evaluation.items import item_margins
     from research.files.output_files import check_output, write_output
     from research.metrics import Item, measure
+    from research.metrics.correlations import UNDEFINED
     from research.objectives import make_objective
     from research.use.inference.open_run import open_run
 
@@ -65,10 +67,13 @@ def run(args: argparse.Namespace) -> None:
     of_numbers = SimpleNamespace(predicts="number")
     reader = SimpleNamespace(vocab=SimpleNamespace(labels=()), classes=())
     margins = item_margins(known, of_numbers, reader)
-    for name in ("spearman", "pearson"):
+    names = ("spearman", "pearson")
+    for name in names:
         if name in found:
             over_pairs = f" ± {margins[name]:.2g}" if name in margins else ""
             print(f"{name} {found[name]:.4f}{over_pairs}")
+    if known and not found.keys() & {*names}:
+        print(f"no correlation: {UNDEFINED}", file=sys.stderr)
     lines = "".join(
         json.dumps(
             {"texts": item.texts, "similarity": item.prediction, "gold": item.gold},
@@ -91,7 +96,10 @@ def _number(document) -> float | None:
     if document.label is None:
         return None
     try:
-        return float(document.label)
+        value = float(document.label)
+        if not math.isfinite(value):
+            raise ValueError
+        return value
     except ValueError:
         raise UserError(
             f"{document.id}: --label must be a number, got {document.label!r}"

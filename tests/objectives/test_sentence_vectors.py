@@ -95,11 +95,16 @@ def test_a_run_compares_texts_by_its_vectors(tmp_path, capsys):
     assert "spearman " in capsys.readouterr().out
     run(*pairs[1])
     assert capsys.readouterr().out == "1.0000\n"
+    file.write_text("one\ttwo\tscore\na\tb\t3\nold\tnew\t3\n")
+    run(f"--data={file}", "--fields=one,two", "--label=score")
+    assert "no correlation: a side is constant" in capsys.readouterr().err
+    file.write_text("one\ttwo\tscore\na\tb\t3\nold\tnew\tnan\n")
     for flags, words in (
         ([], "give two texts"),
         (["one"], "1 texts are given; a pair has 2"),
         ([f"--data={file}", "--fields=one"], "has 1 texts, not 2; --fields=A,B"),
         ([f"--data={file}", "--fields=one,score", "--label=two"], "must be a number"),
+        ([f"--data={file}", "--fields=one,two", "--label=score"], "number, got 'nan'"),
     ):
         with pytest.raises(UserError, match=words):
             run(*flags)

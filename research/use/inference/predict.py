@@ -22,6 +22,7 @@ from research.data.source.text_source import TextSource
 from research.data.store.example_index import build_index
 from research.data.store.stream import build_stream
 from research.evaluation.items import score_predictions
+from research.generation.text import all_or_error, caught
 from research.metrics import Item
 from research.metrics.chunks import chunks
 from research.metrics.shared.scripts import RUN, UNIT
@@ -79,9 +80,31 @@ class Predictor:
         Raises:
           UserError: an example is no text or texts, is blank, or lacks a part.
         """
+        return all_or_error(self.predict_each(examples))
+
+    def predict_each(self, examples: Sequence[Example]) -> list[Item | UserError]:
+        """As `predict`, with the reason where an example has no prediction."""
         if isinstance(examples, str):
             raise UserError(f"examples is a list; of one text write [{examples!r}]")
-        documents = [self._document(n, each) for n, each in enumerate(examples, 1)]
+        found = [caught(self._document, n, each) for n, each in enumerate(examples, 1)]
+        documents = [each for each in found if not isinstance(each, UserError)]
+        items = {item.id: item for item in self._items(documents)}
+        for number, document in enumerate(found):
+            if isinstance(document, UserError):
+                continue
+            if item := items.get(document.id):
+                if self._of_words:
+                    item = self._with_chunks(item, document, examples[number])
+                found[number] = item
+            else:
+                found[number] = UserError(
+                    f"example {document.id}: {document.text!r:.40} has no token of the "
+                    "vocabulary"
+                )
+        return found
+
+    def _items(self, documents: Sequence[Document]) -> list[Item]:
+        """The items of documents, without those of which no token is read."""
         if not documents:
             return []
         if self._writes:
@@ -94,20 +117,7 @@ class Predictor:
             arrays=TAGS if self._of_words else {},
         )
         items = self.predict_corpus(corpus)
-        read = {item.id for item in items}
-        for document in documents:
-            if document.id not in read:
-                raise UserError(
-                    f"example {document.id}: {document.text!r:.40} has no token of the "
-                    "vocabulary"
-                )
-        items = [item._replace(gold=None, score=None) for item in items]
-        if not self._of_words:
-            return items
-        return [
-            self._with_chunks(item, document, example)
-            for item, document, example in zip(items, documents, examples, strict=True)
-        ]
+        return [item._replace(gold=None, score=None) for item in items]
 
     def predict_corpus(self, corpus: Corpus, split: str = "test") -> list[Item]:
         """The items of a corpus, with a score where its documents have labels.

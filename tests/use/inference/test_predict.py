@@ -96,6 +96,15 @@ def test_a_file_has_the_run_s_columns_and_its_label_may_lack(pairs, tmp_path, ca
     assert [line["prediction"] for line in lines] == [i.prediction for i in items]
 
 
+def test_a_text_without_a_prediction_ends_no_others(pairs, tmp_path, capsys):
+    """It has an error, and the next one keeps its number."""
+    predictor = Predictor(open_run(pairs.workdir))
+    first, second = pairs.parts[:2]
+    found = predictor.predict_each([first, ["a", " "], second])
+    assert isinstance(found[1], UserError) and found[2].id == "3"
+    assert found[2].prediction == predictor.predict([second])[0].prediction
+
+
 @pytest.mark.parametrize(
     "examples, words",
     [
@@ -103,7 +112,6 @@ def test_a_file_has_the_run_s_columns_and_its_label_may_lack(pairs, tmp_path, ca
         ([" "], "example 1: ' ' is blank"),
         (["a", None], "example 2 is of type NoneType; it must be a text"),
         ([["a", 3]], "example 1: 3 is blank or no text"),
-        ([["a", "a"], ["\u200b", "\u200b"]], "example 2: .* has no token of the voc"),
     ],
 )
 def test_what_is_no_example_is_refused(pairs, examples, words):
