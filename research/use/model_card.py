@@ -35,9 +35,6 @@ PIPELINES = {
 """How the name of a class ends -> the pipeline of transformers that loads it, and how
 to call that."""
 
-NOT_SCORES = ("train/", "learning_rate", "grad_norm", "tokens_seen")
-"""How names begin that are no results of an evaluation."""
-
 TASKS = {"class": "text-classification", "set": "text-classification"} | {
     "tags": "token-classification",
     "span": "question-answering",
@@ -91,7 +88,7 @@ def model_card(
     scores = {
         key: value
         for key, value in metrics.items()
-        if not key.startswith(NOT_SCORES) and math.isfinite(value)
+        if "/" in key and not key.startswith("train/") and math.isfinite(value)
     }
     rows |= {k: _with_margin(v, margins.get(k)) for k, v in metrics.items()}
     objective = objectives.make_objective(**config["objective"])
