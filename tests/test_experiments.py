@@ -90,6 +90,8 @@ def corpus(folder: Path) -> dict[str, str]:
     (folder / "polar.tsv").write_text("\n".join(polar))
     links = [{"text": document(), "links": [[0, 3, 2]]} for _ in range(300)]
     (folder / "texts.linked").write_text("\n".join(map(json.dumps, links)))
+    captions = [{"text": sentence(), "image": n % 40} for n in range(400)]
+    (folder / "pictures.captioned").write_text("\n".join(map(json.dumps, captions)))
     tagged = "\n".join(f"{word} {word[0]}" for word in WORDS)
     (folder / "words.conll").write_text("\n\n".join(300 * [tagged]))
     return {
@@ -122,6 +124,9 @@ def test_it_trains(name, folder):
         settings["data.corpus"] = str(folder / "words.conll")
         settings |= {"data.vocabulary_size": 5 + len(WORDS), "data.sentinels": 0}
         settings["data.vocabulary"] = "words"
+    elif "image" in objective.text_spec(32).arrays:
+        settings["data.corpus"] = str(folder / "pictures.captioned")
+        settings |= {"objective.images": "random", "objective.patch": 4}
     elif "link" in objective.text_spec(32).arrays:
         settings["data.corpus"] = str(folder / "texts.linked")
         settings |= {"objective.entities": "random", "model.layers": 2}

@@ -52,6 +52,7 @@ NAV = {
         "Word vectors": "docs/word_vectors.md",
         "Since 2020": "docs/since_2020.md",
         "Knowledge": "docs/knowledge.md",
+        "Images and text": "docs/images.md",
         "Tables of papers": "docs/tables.md",
         "Pods": "docs/pods.md",
         "Packing": "docs/packing.md",

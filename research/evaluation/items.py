@@ -34,8 +34,10 @@ def score_predictions(
         items = [text_item(*text) for text in texts]
         found = measure("text", items, ()) | own
         return Scores(items, found, notes=notes("text", items))
-    item = prediction_kind(objective.predicts).item
-    items = [item(rows, objective, data) for rows in _rows_of_documents(batches, data)]
+    kind = prediction_kind(objective.predicts)
+    joined = {name: np.concatenate([b[name] for b in batches]) for name in batches[0]}
+    rows = _rows_of_documents(kind.of_split(joined), data)
+    items = [kind.item(each, objective, data) for each in rows]
     golds = [item for item in items if item.gold is not None]
     found = _measure_known(items, objective, data)
     return Scores(items, found, notes=notes(objective.predicts, golds))
@@ -93,9 +95,8 @@ def _measure_known(
     return measure(name, known, prediction_kind(name).metric_labels(data))
 
 
-def _rows_of_documents(batches: Sequence[Mapping], data: Any) -> Iterator[Rows]:
+def _rows_of_documents(rows: Mapping[str, np.ndarray], data: Any) -> Iterator[Rows]:
     """The rows of each document, which are adjacent, in the order of the text."""
-    rows = {name: np.concatenate([b[name] for b in batches]) for name in batches[0]}
     documents, number = data.documents(), 0
     for index in data.eval.source.indices:
         offsets = index.stream.document_offsets

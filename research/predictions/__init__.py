@@ -87,6 +87,10 @@ class Prediction(abc.ABC):
         """
         return None
 
+    def of_split(self, rows: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """The arrays of `item`, from the predictions of all rows of a split."""
+        return rows
+
     @abc.abstractmethod
     def item(self, rows: Rows, objective: Any, data: Any) -> Item:
         """The prediction of an example, with its gold answer and score.

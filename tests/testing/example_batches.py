@@ -93,6 +93,7 @@ def texts(
             "cooccurrence": np.where(here, 0.5 + np.arange(width) // 2 % 9, 0).astype(
                 np.float32
             ),
+            "image": np.where(here, rng.integers(0, 40, (len(lengths), 1)), -1),
             "link": np.where(here, _links(token), -1).astype(np.int32),
         },
     )

@@ -270,7 +270,7 @@ def input_groups(objective: Any, batch: dict) -> dict[str, tuple[dict, str]]:
     """Prefix -> the arrays of a network input, and the pattern promised for them."""
 
     def pattern(prefix: str) -> str:
-        patterns = {"encoder_": "full", "decoder_": "causal"}
+        patterns = {"encoder_": "full", "decoder_": "causal", "image_": "full"}
         return next(
             (p for side, p in patterns.items() if prefix.endswith(side)),
             objective.pattern,

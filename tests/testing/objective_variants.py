@@ -5,6 +5,8 @@ from typing import Any
 TABLES = {"model": {"network": "tables", "tie_embeddings": False}}
 
 POLARITY = {"positive": "entity", "negative": "phrase"}
+TOWERS = {"width": 64, "model": {"network": "two_towers"}}
+IMAGES = {"images": "random", "patch": 4}
 ENTITIES = {"entities": "random"}
 KAR = {"model": {"network": "kar", "norm_placement": "post"}}
 ONE_LAYER = {"model": {"layers": 1}}
@@ -236,6 +238,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"base_objective": "question_answering", **POLARITY, "only": "corrupt"},
     ],
     "kepler": [{"description": 4, "model": {"init": "zero_residual"}}],
+    "clip": [{**IMAGES, **TOWERS, "temperature": 1.0}],
     "ernie_thu": [
         {**ENTITIES, "model": {"network": "fusion", "norm_placement": "post"}},
         {"base_objective": "sequence_classification", **ENTITIES},

@@ -56,6 +56,10 @@ def write_files(folder):
     )
     triples = [f"e{n}\tr{n % 2}\te{(n + 1) % 9}\n" for n in range(9)]
     (folder / "graph.triples").write_text("".join(triples))
+    captions = [
+        json.dumps({"text": row["one"], "image": n}) for n, row in enumerate(rows)
+    ]
+    (folder / "pictures.captioned").write_text("\n".join(captions))
     return folder
 
 
@@ -135,6 +139,12 @@ def _written(batch, vocab):
     return {"written": np.where(kept, batch["target"], vocab.pad_id)}
 
 
+def _vectors(batch, vocab):
+    vector = one_hot(batch["picture"], 40)
+    found = {"image": vector, "text": vector, "picture": batch["picture"]}
+    return found | {"weight": batch["pair_weight"]}
+
+
 def _texts(rng, count):
     return [" ".join(rng.choice(WORDS, rng.integers(1, 7))) for _ in range(count)]
 
@@ -202,6 +212,16 @@ CASES = {
         lambda batch, vocab: {"ranks": np.ones((len(batch["token"]), 2))},
         lambda rng, n: rng.integers(1, 30, (n, 2)).tolist(),
         file="graph.triples",
+        score=lambda ranks, gold: float(np.mean([1 / rank for rank in ranks])),
+        gold=[1.0, 1.0],
+    ),
+    "retrieval": Case(
+        "clip",
+        {},
+        _vectors,
+        lambda rng, n: rng.integers(1, 30, (n, 2)).tolist(),
+        {"images": "random", "patch": 4},
+        "pictures.captioned",
         score=lambda ranks, gold: float(np.mean([1 / rank for rank in ranks])),
         gold=[1.0, 1.0],
     ),

@@ -13,6 +13,7 @@ from research.data.source.saved_batches import save_batches
 from research.program.setup import open_run_data
 
 READ_ANNOTATED_TEXT = (
+    "clip",
     "cvt",
     "ernie_thu",
     "glove",

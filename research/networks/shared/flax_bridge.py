@@ -88,6 +88,7 @@ EMBEDDINGS = (
     "decoder_embeddings",
 )
 SIDES = ("encoder", "decoder")
+TOWERS = ("text", "image")
 STACKS = ("stack", *SIDES)
 AFTER_BLOCKS = ("norm", "attention")
 UPPER_BLOCKS = "fusion"
@@ -106,10 +107,10 @@ def layer_depths(params: Any) -> Any:
     In a network of n layers: 0 for embeddings (and a projection before the first
     block), 1 to n for blocks, n + 1 for what follows the last one (a final norm, the
     attention of a decoder of LSTMs), n + 2 for readouts and heads. Where an encoder and
-    a decoder differ in layers, n is the larger number, and the last block of each has
-    depth n. The parameters of blocks are stacked, so their depths are an array
-    [layers], which is [1] for block_0, block_1, ... of a stack; all others are arrays
-    []. Filters are one layer.
+    a decoder, or two towers, differ in layers, n is the larger number, and the last
+    block of each has depth n. The parameters of blocks are stacked, so their depths are
+    an array [layers], which is [1] for block_0, block_1, ... of a stack; all others are
+    arrays []. Filters are one layer.
     """
     per_side = _layers_per_side(params)
     num_layers = max(per_side.values(), default=0)
@@ -145,8 +146,8 @@ def _layers_per_side(params: Any) -> dict[str, int]:
 
 
 def _side(path: Any) -> str:
-    """Which of `SIDES` a parameter is in; "" if it is in neither."""
-    return next((side for side in SIDES if side in _names(path)), "")
+    """Which of `SIDES` or `TOWERS` a parameter is in; "" if it is in none."""
+    return next((side for side in (*SIDES, *TOWERS) if side in _names(path)), "")
 
 
 def _depth_of_layer(path: Any, leaf: Any) -> np.ndarray | None:

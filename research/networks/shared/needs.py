@@ -35,6 +35,7 @@ class Ability(enum.StrEnum):
     ENCODER_DECODER = "an encoder and a decoder"
     TWO_DIRECTIONS = "a stack for each direction"
     GENERATOR = "a generator and a discriminator"
+    TOWERS = "a tower for images beside that for texts"
 
 
 STACKS = {
@@ -42,6 +43,7 @@ STACKS = {
     "encoder_decoder": Ability.ENCODER_DECODER,
     "two_directions": Ability.TWO_DIRECTIONS,
     "generator_discriminator": Ability.GENERATOR,
+    "towers": Ability.TOWERS,
 }
 """Value of `Needs.stacks` -> the ability that it needs, or what it is."""
 
@@ -80,6 +82,8 @@ class Needs:
         (`batch.FEATURE`); 0: there are none.
       span_width: width E of the vectors of mentions' candidates (`batch.SPANS`), whose
         scores `states` returns `with_links`; 0: there are none.
+      image_positions: number of positions of an image's input, for networks that read
+        images by themselves.
       future: number of blocks that predict tokens after the next; `future_states` is
         called.
       future_tokens: these read the token before the one they predict, besides states.
@@ -107,6 +111,7 @@ class Needs:
     layers: bool = False
     input_features: int = 0
     span_width: int = 0
+    image_positions: int = 0
     future: int = 0
     future_tokens: bool = False
     generator_size: float = 1.0

@@ -74,6 +74,7 @@ class Options:
         (
             "gelu",
             "gelu_tanh",
+            "quick_gelu",
             "relu",
             "relu2",
             "silu",
@@ -81,8 +82,9 @@ class Options:
             "geglu_exact",
             "swiglu",
         ),
-    )  # relu2: the square of relu (So et al. 2021); the last three with a gate (Shazeer
-    # 2020), of geglu gelu_tanh, of geglu_exact gelu (ModernBERT)
+    )  # quick_gelu: x sigmoid(1.702 x) (CLIP); relu2: the square of relu (So et al.
+    # 2021); the last three with a gate (Shazeer 2020), of geglu gelu_tanh, of
+    # geglu_exact gelu (ModernBERT)
     bias: bool = True  # biases in dense layers and norms
     tie_embeddings: bool = True  # the output table is the token table
     cutoffs: list = dataclasses.field(default_factory=list)  # ids at which clusters of

@@ -78,6 +78,7 @@ class BoundNetwork(Protocol):
         generator_discriminator.
       forward, backward: the bound networks of `Needs.stacks` two_directions; both read
         arrays in their reading order.
+      text, image: the bound networks of `Needs.stacks` towers.
     """
 
     options: Any
@@ -85,6 +86,8 @@ class BoundNetwork(Protocol):
     discriminator: "BoundNetwork"
     forward: "BoundNetwork"
     backward: "BoundNetwork"
+    text: "BoundNetwork"
+    image: "BoundNetwork"
 
     def states(
         self,
@@ -159,6 +162,9 @@ class BoundNetwork(Protocol):
 
     def head(self, name: str, states: jax.Array) -> jax.Array:
         """Float32 [..., n]: the head `name` at states [..., D]."""
+
+    def log_scale(self) -> jax.Array:
+        """Float32 []: of `Needs.stacks` towers, a learned number, at first 0."""
 
     def encode(self, group: Group) -> Encoded:
         """The encoder's output for a group of arrays [B, M]."""

@@ -97,7 +97,7 @@ def in_batch(
     weight: jax.Array,
     negatives: Sequence[jax.Array] = (),
     *,
-    temperature: float,
+    temperature: float | jax.Array,
     symmetric: bool = False,
 ) -> tuple[Term, jax.Array]:
     """Cross-entropy of a row's answer among those of all rows, by cosines.

@@ -1,0 +1,1 @@
+"""Networks with a part for images beside that for texts."""

@@ -1,0 +1,1 @@
+"""Objectives that read images beside their captions."""

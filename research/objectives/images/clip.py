@@ -1,0 +1,162 @@
+"""Images and captions by contrast within the batch (CLIP, Radford et al. 2021)."""
+
+# B batch (of all devices), L length, R patches of an image, J width of the vectors
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research import networks, objectives
+from research.contract.batch import (
+    ArraySpec,
+    Batch,
+    Example,
+    VocabInfo,
+    input_group,
+    input_specs,
+)
+from research.contract.fields import free_text, number
+from research.data.read.formats.captioned import IMAGE
+from research.data.rows import TextSpec
+from research.data.store import pictures
+from research.objectives.images import pixels
+from research.objectives.layout import input_format
+from research.objectives.losses import contrastive
+from research.objectives.losses.cross_entropy import Term, with_accuracy
+
+
+@dataclass(frozen=True)
+class Objective(objectives.Objective):
+    """Reads a caption between bos and eos, and its picture: a class token, patches.
+
+    The state at eos and that at the class token, each after a linear layer, are the
+    vectors of caption and picture. Each caption is to be nearest to its picture among
+    those of the batch, and the reverse; the scale of the cosines is learned.
+
+    Texts are those of `palimpsest images` (data.format=captioned), and `images` is its
+    folder. An evaluation ranks all pictures and all captions of the split.
+
+    "Released code" is openai/CLIP at d05afc4, which has no training, and
+    mlfoundations/open_clip for that.
+    """
+
+    images: str = free_text("")  # a folder of palimpsest images
+    patch: int = number(12, least=1)  # pixels of a patch's side
+    width: int = number(512, least=1)  # of the vectors that are compared
+    temperature: float = number(0.07, above=0)  # divides the cosines at first; the
+    # learned scale begins as 1 / temperature
+    max_scale: float = number(100.0, above=1)  # the scale is from 1 to this
+
+    pattern = "causal"
+    min_length = 3
+    supports_accumulation = False
+    predicts = "retrieval"
+    shown_answers: ClassVar = {
+        "contrast": "both sides of a pair are read: none is hidden"
+    }
+
+    @property
+    def _store(self) -> pictures.Store:
+        return pictures.open_store(self.images)
+
+    def text_spec(self, length: int) -> TextSpec:
+        return TextSpec("document", length - 2, arrays=(IMAGE,))
+
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        own = {
+            "pooled": ArraySpec((1,)),
+            "picture": ArraySpec(()),
+            "pair_weight": ArraySpec((), np.float32),
+        }
+        tower = pixels.tower_specs(self._store, self.patch)
+        return input_specs(length) | tower | own
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
+        """Hides nothing.
+
+        Raises:
+          UserError: a caption names a picture that `images` lacks.
+        """
+        here, store = example.length > 0, self._store
+        picture = pictures.picture_numbers(example.arrays[IMAGE], here, store)
+        token, num_tokens = input_format.add_special_tokens(example, vocab, length)
+        own = {
+            "pooled": np.maximum(num_tokens - 1, 0)[:, None].astype(np.int32),
+            "picture": picture.astype(np.int32),
+            "pair_weight": here.astype(np.float32),
+        }
+        tower = pixels.tower_input(store, picture, here, self.patch)
+        return input_format.causal_input(token, num_tokens) | tower | own
+
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        return networks.Needs(
+            pattern=self.pattern,
+            stacks="towers",
+            heads={"vector": networks.HeadSpec(self.width, "none", bias=False)},
+            input_features=3 * self.patch**2,
+            image_positions=1 + pixels.num_patches(self._store, self.patch),
+        )
+
+    def text_encoder(self, net: networks.BoundNetwork) -> Any:
+        return net.text
+
+    def _vectors(
+        self, net: networks.BoundNetwork, batch: Batch
+    ) -> tuple[jax.Array, jax.Array]:
+        """[B, J] float32: of pictures and of captions."""
+        of_image = pixels.tower_group(batch, pixels.CLIP)
+        first = jnp.zeros_like(batch["pooled"])
+        image = net.image.head("vector", net.image.states(of_image, scored=first)[:, 0])
+        states = net.text.states(input_group(batch), scored=batch["pooled"])
+        return image, net.text.head("vector", states[:, 0])
+
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
+        """Terms: contrast; metrics: how often the caption is nearest, and the scale."""
+        image, text = self._vectors(net, batch)
+        log_scale = within(
+            net.log_scale() - math.log(self.temperature), 0.0, math.log(self.max_scale)
+        )
+        scale, weight = jnp.exp(log_scale), batch["pair_weight"]
+        term, correct = contrastive.in_batch(
+            image, text, weight, temperature=1 / scale, symmetric=True
+        )
+        terms = with_accuracy("contrast", term, correct)
+        return terms | {"scale": Term(scale * term.weight, term.weight, 0.0)}, ()
+
+    def predictions(
+        self, net: networks.BoundNetwork, batch: Batch
+    ) -> dict[str, jax.Array]:
+        """image, text [B, J] float32, picture [B], and weight [B], 0 of no pair."""
+        image, text = self._vectors(net, batch)
+        found = {"image": image, "text": text, "picture": batch["picture"]}
+        return found | {"weight": batch["pair_weight"]}
+
+
+@jax.custom_vjp
+def within(x: jax.Array, least: float, most: float) -> jax.Array:
+    """x within bounds; at or beyond a bound it has no gradient that leads outside.
+
+    So a parameter stays where the released code puts it back after each step.
+    """
+    return jnp.clip(x, least, most)
+
+
+def _within_fwd(x: jax.Array, least: float, most: float) -> Any:
+    return jnp.clip(x, least, most), (x, least, most)
+
+
+def _within_bwd(saved: Any, grad: jax.Array) -> Any:
+    x, least, most = saved
+    leaves = ((x >= most) & (grad < 0)) | ((x <= least) & (grad > 0))
+    return jnp.where(leaves, 0.0, grad), None, None
+
+
+within.defvjp(_within_fwd, _within_bwd)

@@ -1,0 +1,101 @@
+"""Images as network inputs: patches of pixels, which the network projects."""
+
+# B batch, H height, W width, P a patch's side, R patches of an image, F = 3 P^2 values
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research.contract.batch import FEATURE, ArraySpec, Batch, input_group, input_specs
+from research.contract.errors import UserError
+from research.data.store.pictures import Store
+from research.objectives.layout import input_format
+
+PREFIX = "image_"
+"""Of the arrays of an image that is a network input of its own."""
+
+CLASS, PATCH = 1, 2
+"""What the first position of an image reads, and the others beside their pixels."""
+
+Statistics = tuple[tuple[float, float, float], tuple[float, float, float]]
+"""Means and standard deviations of red, green and blue, of values from 0 to 1."""
+
+CLIP: Statistics = (
+    (0.48145466, 0.4578275, 0.40821073),
+    (0.26862954, 0.26130258, 0.27577711),
+)
+"""Of CLIP's training images (openai/CLIP at d05afc4, clip/clip.py)."""
+
+HALF: Statistics = ((0.5,) * 3, (0.5,) * 3)
+"""Values are from -1 to 1 (dandelin/ViLT at 762fd39, vilt/transforms/utils.py)."""
+
+
+def num_patches(store: Store, patch: int) -> int:
+    """R.
+
+    Raises:
+      UserError: patches do not fill the pictures.
+    """
+    height, width = store.pixels.shape[1:3]
+    if height % patch or width % patch:
+        raise UserError(
+            f"objective.patch={patch} must divide the {width} x {height} pixels of the "
+            "pictures of objective.images"
+        )
+    return (height // patch) * (width // patch)
+
+
+def patches(pixels: np.ndarray, patch: int) -> np.ndarray:
+    """[B, R, F] uint8: the patches of images [B, H, W, 3], row by row."""
+    rows, height, width, colours = pixels.shape
+    grid = height // patch, width // patch
+    cut = pixels.reshape(rows, grid[0], patch, grid[1], patch, colours)
+    ordered = cut.transpose(0, 1, 3, 2, 4, 5)
+    return ordered.reshape(rows, grid[0] * grid[1], patch * patch * colours)
+
+
+def scaled(pixels: jax.Array, statistics: Statistics) -> jax.Array:
+    """Float32 [..., F] of patches [..., F] uint8: standardised by colour."""
+    colours = pixels.astype(jnp.float32).reshape(*pixels.shape[:-1], -1, 3)
+    mean, deviation = (
+        jnp.array(each, jnp.float32).reshape((1,) * pixels.ndim + (3,))
+        for each in statistics
+    )
+    return ((colours / 255 - mean) / deviation).reshape(pixels.shape)
+
+
+def tower_specs(store: Store, patch: int) -> dict[str, ArraySpec]:
+    """Specs of `tower_input`."""
+    count = num_patches(store, patch)
+    specs = input_specs(count + 1, PREFIX)
+    return specs | {f"{PREFIX}pixels": ArraySpec((count, 3 * patch**2), np.uint8)}
+
+
+def tower_input(
+    store: Store, number: np.ndarray, here: np.ndarray, patch: int
+) -> dict[str, np.ndarray]:
+    """The input of a tower of images: a class token, then the patches of an image.
+
+    Args:
+      number: [B], the pictures.
+      here: [B] bool, the rows that have one.
+    """
+    cut = patches(store.pixels[number], patch)
+    cut[~here] = 0
+    count = 1 + cut.shape[1]
+    token = np.full((len(number), count), PATCH, np.int32)
+    token[:, 0] = CLASS
+    token[~here] = 0
+    group = input_format.full_input(token, np.where(here, count, 0), PREFIX)
+    return group | {f"{PREFIX}pixels": cut}
+
+
+def tower_group(batch: Batch, statistics: Statistics) -> Mapping[str, Any]:
+    """The arrays of `tower_input` as a network reads them, with the patches' values."""
+    values = scaled(batch[f"{PREFIX}pixels"], statistics)
+    is_patch = (batch[f"{PREFIX}token"] == PATCH)[..., None]
+    feature = jnp.where(is_patch, jnp.pad(values, ((0, 0), (1, 0), (0, 0))), 0.0)
+    return input_group(batch, PREFIX) | {FEATURE: feature}
