@@ -16,7 +16,24 @@ KEY = jax.random.key(0)
         ({"position": "rotary", "head_width": 3}, r"rotary needs an even width.*not 3"),
         ({"cross_output": "token_type"}, r"cross_output token_type needs.*at least 2"),
         ({"shared_relative_biases": True}, r"model\.position relative, not learned"),
-        ({"position_dropout": 0.1}, r"model\.position relative, not learned"),
+        ({"position_dropout": 0.1}, r"position relative or disent.*, not learned"),
+        (
+            {"position": "disentangled", "distance_buckets": 7},
+            r"distance_buckets must be even, .* got 7 and 512",
+        ),
+        ({"position": "disentangled", "qk_norm": True}, r"qk_norm False.*got True"),
+        (
+            {"position": "disentangled", "attention": "library"},
+            r"library has no buckets of distances",
+        ),
+        (
+            {"layer_mixing": "sublayers", "parallel_residual": True},
+            r"sublayers needs model\.parallel_residual False",
+        ),
+        (
+            {"layer_mixing": "layers", "layer_dropout": 0.1},
+            r"layer_mixing reads each layer, and model\.layer_dropout skips some",
+        ),
         ({"attention_dropout": -0.1}, r"attention_dropout is at least 0, or -1.*-0\.1"),
         ({"position": "rotary", "width": 6}, r"rotary needs an even width"),
         (

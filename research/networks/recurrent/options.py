@@ -64,7 +64,8 @@ class LSTMOptions(networks.Network):
     highways: int = number(2, least=0, most=16)  # layers between filters and projection
 
     dropout_places: ClassVar = (
-        *("embedding", "hidden", "weight", "word", "output", "head", "head_input"),
+        *("embedding", "hidden", "weight", "word", "output", "readout"),
+        *("head", "head_input"),
     )
     abilities: ClassVar = (
         networks.Ability.FULL,

@@ -3,6 +3,7 @@
 # B batch, L length, P scored positions, D width
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -73,10 +74,13 @@ def gather_positions(array: jax.Array, scored_BP: jax.Array) -> jax.Array:
 def normal(options: Options, std: float, *names: str | None):
     """An initialiser N(0, std) of a parameter with logical axis names.
 
-    With `model.init` truncated or electra, values beyond two standard deviations are
-    redrawn, as in BERT's released code (the standard deviation then is 0.88 of `std`).
+    With `model.init` truncated, electra or small, values beyond two standard deviations
+    are redrawn, as in BERT's released code (the standard deviation then is 0.88 of
+    `std`, which with small is that of the width).
     """
-    truncated = options.init in ("truncated", "electra")
+    if options.init == "small":
+        std = (2 / (5 * options.width)) ** 0.5
+    truncated = options.init in ("truncated", "electra", "small")
     draw = nn.initializers.truncated_normal if truncated else nn.initializers.normal
     return nn.with_logical_partitioning(draw(std), names)
 
@@ -228,21 +232,29 @@ class Dense(Module):
 
 
 class Norm(Module):
-    """LayerNorm or RMSNorm over the last dimension, computed in float32."""
+    """LayerNorm or RMSNorm over the last dimension, computed in float32.
+
+    Attributes:
+      axis: the logical name of that dimension.
+      scaled: there is a scale; None: with `model.norm_scale`.
+    """
 
     options: Options
-    axis: str | None = "embed"  # the logical name of that dimension
+    axis: str | None = "embed"
+    scaled: bool | None = None
 
     @nn.compact
     def __call__(self, x):
         options = self.options
         leading_dims = range(x.ndim - 1)
-        scale = self.param("scale", constant(1.0, self.axis), (x.shape[-1],))
         y = x.astype(jnp.float32)
         if options.norm == "layernorm":
             y = y - jnp.mean(y, axis=-1, keepdims=True)
         mean_square = jnp.mean(y * y, axis=-1, keepdims=True)
         y = y * jax.lax.rsqrt(mean_square + options.norm_epsilon)
+        if not (options.norm_scale if self.scaled is None else self.scaled):
+            return y.astype(x.dtype)
+        scale = self.param("scale", constant(1.0, self.axis), (x.shape[-1],))
         y = y * jnp.expand_dims(scale, leading_dims)
         if options.norm == "layernorm" and options.bias:
             bias = self.param("bias", constant(0.0, self.axis), (x.shape[-1],))
@@ -260,8 +272,11 @@ class FeedForward(nn.Module):
         options = self.options
         activation = ACTIVATIONS[options.activation]
         inner, outer = ("embed", "feedforward"), ("feedforward", "embed")
-        y = activation(Dense(options, options.feedforward, inner, name="in")(x))
+        dense = partial(Dense, options, bias=options.bias and options.feedforward_bias)
+        y = activation(dense(options.feedforward, inner, name="in")(x))
         if options.activation in GATED:
-            y *= Dense(options, options.feedforward, inner, name="gate")(x)
+            y *= dense(options.feedforward, inner, name="gate")(x)
+        if options.sublayer_norm:
+            y = Norm(options, axis="feedforward", name="norm")(y)
         y = dropout(self, y, "feedforward")
-        return Dense(options, x.shape[-1], outer, residual=True, name="out")(y)
+        return dense(x.shape[-1], outer, residual=True, name="out")(y)

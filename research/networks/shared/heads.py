@@ -190,6 +190,7 @@ class VocabHead(Module):
             table_VE = self.param("embedding", self.init or init, shape)
         elif options.init == "t5":
             x = x * options.width**-0.5
+        x = dropout(self, x, "readout")
         bias_V = jnp.zeros(num_rows)
         if layers != "table":
             init = bias_init(options, width, "vocab")

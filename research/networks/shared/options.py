@@ -17,7 +17,10 @@ dropout_rate = partial(number, least=-1, below=1)
 dim = partial(number, most=2**20)  # the size of a dim of an array
 depth = partial(number, most=2**10)  # number of layers
 
-INITS = ("normal", "truncated", "electra", "gpt2", "zero_residual", "t5", "xlm")
+INITS = (
+    *("normal", "truncated", "electra", "gpt2", "zero_residual", "t5", "xlm"),
+    "small",
+)
 """Names of schemes of initial values."""
 
 CUTOFFS_NEED = {
@@ -54,6 +57,10 @@ class Options:
     - "xlm": N(0, 1 / sqrt(width)) for embeddings, and PyTorch's default for dense
       layers: kernels and biases uniform within 1 / sqrt(fan-in) (XLM's
       model/transformer.py, `Embedding` and `Linear`; MASS derives from it).
+    - "small": N(0, sqrt(2 / (5 width))) without values beyond twice that (Nguyen and
+      Salazar 2019, section 3.1), and kernels of the feed-forward layer of block n, from
+      0, divided by sqrt(2 (n + 1)) (LTG-BERT, Samuel et al. 2023; ltgoslo/gpt-bert,
+      model_extra.py).
 
     Dropout is applied at several places, each with a key NAME_dropout for its rate; -1
     stands for `dropout`.
@@ -69,6 +76,7 @@ class Options:
     scale_embeddings: bool = False  # token embeddings are multiplied by sqrt(width)
     norm: str = choice("layernorm", ("layernorm", "rmsnorm"))
     norm_epsilon: float = number(1e-6, above=0, below=1)
+    norm_scale: bool = True  # norms have a learned scale, and with model.bias a bias
     activation: str = choice(
         "gelu",
         (
@@ -100,10 +108,12 @@ class Options:
     # table: also those that pad the table to a multiple of 128 (T5)
     init: str = choice("normal", INITS)  # normal: std 0.02; truncated: at twice that;
     # electra: so, but last layers of heads by fan-in and fan-out; gpt2: residual
-    # projections scaled by depth; zero_residual: these 0; t5, xlm: by fan-in
+    # projections scaled by depth; zero_residual: these 0; t5, xlm: by fan-in; small: by
+    # width
     dropout: float = number(0.0, least=0, below=1)  # at all places below that are -1
     embedding_dropout: float = dropout_rate(-1.0)  # of embeddings
     output_dropout: float = dropout_rate(0.0)  # of the output of a stack
+    readout_dropout: float = dropout_rate(0.0)  # of what the output table multiplies
     head_dropout: float = dropout_rate(-1.0)  # before the last layer of a classifier
     head_input_dropout: float = dropout_rate(0.0)  # of what a classifier with a hidden
     # layer reads (ULMFiT: of the pooled states)
@@ -114,12 +124,14 @@ class Options:
     # which is float32 throughout; dtype: that of activations
 
     dropout_places: ClassVar[tuple[str, ...]] = (
-        *("embedding", "output", "head", "head_input"),
+        *("embedding", "output", "readout", "head", "head_input"),
     )
     """Places of dropout; each has a key NAME_dropout for its rate."""
 
     quantization: ClassVar[str] = "none"
-    """Networks that have it make it a key."""
+    sublayer_norm: ClassVar[bool] = False
+    feedforward_bias: ClassVar[bool] = True
+    """Networks that have these make them keys."""
 
     computation_keys: ClassVar[tuple[str, ...]] = ("dtype", "product_dtype")
     """Keys that say how the network is computed."""

@@ -105,6 +105,22 @@ def relative_bucket(distance: Any, *, one_way: bool, numpy: Any = jnp) -> Any:
     return bucket.astype(numpy.int32)
 
 
+def log_bucket(distance: Any, num_buckets: int, largest: int) -> Any:
+    """DeBERTa's bucket of each distance, int32 of the same shape.
+
+    Distances up to half of the buckets have one each, larger ones share buckets that
+    grow logarithmically up to `largest` - 1, which is in the last one, `num_buckets` -
+    1; those to the other side are negative (He et al. 2021, the released da_utils.py,
+    make_log_bucket_position). Bounds are integers, as in `relative_bucket`.
+    """
+    middle, absolute = num_buckets // 2, jnp.abs(distance)
+    bucket = jnp.minimum(absolute, middle)
+    for step in range(middle - 1):
+        power = ((largest - 1) / middle) ** (step / (middle - 1))
+        bucket = bucket + (absolute > math.floor(middle * power + 1e-9))
+    return (jnp.sign(distance) * bucket).astype(jnp.int32)
+
+
 def bucket_steps(*, one_way: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """T5's buckets as a step function of the distance.
 

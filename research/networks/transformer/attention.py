@@ -17,7 +17,13 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from research.contract.errors import UserError
-from research.networks.shared.dense import Dense, Norm, dropout, gather_positions
+from research.networks.shared.dense import (
+    Dense,
+    Norm,
+    dropout,
+    gather_positions,
+    gelu,
+)
 from research.networks.shared.dense_attention import (
     AttentionInputs,
     DenseMask,
@@ -29,6 +35,10 @@ from research.networks.shared.positions import (
     rotary_angles,
 )
 from research.networks.transformer.cache import KeyValues
+from research.networks.transformer.disentangled import (
+    disentangled_logits,
+    distance_bucket,
+)
 from research.networks.transformer.head_gates import HEAD_GATE, gate_heads
 from research.networks.transformer.kernels import choose_kernel
 from research.networks.transformer.options import TransformerOptions as Options
@@ -44,6 +54,7 @@ class PositionFeatures(NamedTuple):
 
     rotary: tuple | None = None  # cos, sin [B, L, 1, K / 2] of rotary positions
     relative: RelativeFeatures | None = None
+    bucket: jax.Array | None = None  # [B, L, M] int32, of queries: of the distance
     output: jax.Array | None = None  # [B, L, C] one-hot, selects the last projection
 
 
@@ -54,6 +65,7 @@ class PreparedInputs(NamedTuple):
     key: PositionFeatures
     mask: Any  # the kernel's, with a method `at(scored)`
     relative_biases: Mapping[str, jax.Array] | None = None  # if all layers share them
+    distances: jax.Array | None = None  # [R, D], of buckets of distances
 
     def at(self, scored_BP: jax.Array) -> "PreparedInputs":
         """The inputs for only the queries at the scored positions."""
@@ -84,6 +96,8 @@ def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
         if options.has_relative_terms:
             relative = relative_features(options, inputs)
     query, key = map(PositionFeatures, rotary, relative)
+    if options.position == "disentangled":
+        query = query._replace(bucket=distance_bucket(options, inputs))
     if "position" not in inputs.query and "token_type" in inputs.query:
         by_type = jax.nn.one_hot(
             inputs.query["token_type"], options.token_types, dtype=options.dtype
@@ -189,11 +203,14 @@ class Attention(nn.Module):
         bias = options.bias and options.position != "relative"
         dense = partial(Dense, options)
 
+        layers = {}
+
         def project(name, state, count, init_scale=1.0):
-            axes = ("embed", "heads")
-            own = {"bias": bias or options.qkv_bias, "scale": init_scale, "name": name}
-            layer = dense(count * key_width, axes, **own)
-            y = layer(state).reshape(*state.shape[:2], count, key_width)
+            if name not in layers:
+                own = {"bias": bias or options.qkv_bias, "scale": init_scale}
+                size, axes = count * key_width, ("embed", "heads")
+                layers[name] = dense(size, axes, **own, name=name)
+            y = layers[name](state).reshape(*state.shape[:2], count, key_width)
             if options.qk_norm and name != "value":
                 y = Norm(options, axis=None, name=f"{name}_norm")(y)
             return y
@@ -206,8 +223,8 @@ class Attention(nn.Module):
             names = ("key", "value")
             own = KeyValues(*(project(name, source, num_kv_heads) for name in names))
         key, value = own if slots is None else slots[0].write(own, slots[1])
-        if num_kv_heads < num_heads:
-            repeats = num_heads // num_kv_heads
+        repeats = num_heads // num_kv_heads
+        if repeats > 1:
             key, value = (jnp.repeat(each, repeats, axis=2) for each in (key, value))
         if inputs.query.rotary is not None:
             query = apply_rotary(query, *inputs.query.rotary)
@@ -218,12 +235,27 @@ class Attention(nn.Module):
             features = inputs.query.relative, inputs.key.relative
             terms = RelativeTerms(options, scale, name="relative")
             query, key, relative = terms(query, key, *features, inputs.relative_biases)
+        elif inputs.query.bucket is not None:
+            scale = (3 * key_width) ** -0.5
+            query, key_scaled = query * scale, key * scale
+            table = dropout(self, inputs.distances[None], "position")
+            of_query = project("query", table, num_heads)[0]
+            of_key = jnp.repeat(project("key", table, num_kv_heads)[0], repeats, axis=1)
+            relative = disentangled_logits(
+                query, key_scaled, of_query, of_key, inputs.query.bucket
+            )
         else:
             query = query * scale
         out = self._attend(query, key, value, inputs.mask, relative)
         if self.has_variable("params", HEAD_GATE):
             out = gate_heads(out, self.get_variable("params", HEAD_GATE))
         out = out.reshape(*out.shape[:2], options.attention_width)
+        if options.attention_gate:
+            axes = ("embed", "heads")
+            gate = dense(options.attention_width, axes, bias=bias, name="gate")
+            out *= gelu(gate(states_BLD))
+        if options.sublayer_norm:
+            out = Norm(options, axis="heads", name="out_norm")(out)
         out = self._project_out(partial(dense, bias=bias), out, inputs.query.output)
         if with_projections:
             return out, projections

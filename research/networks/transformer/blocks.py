@@ -13,6 +13,7 @@ from flax import linen as nn
 from jax import lax
 
 from research.contract.batch import input_names
+from research.contract.errors import UserError
 from research.networks.shared.dense import (
     STATE_AXES,
     Dense,
@@ -33,6 +34,7 @@ from research.networks.transformer.attention import (
     prepare,
 )
 from research.networks.transformer.cache import Cache, KeyValues
+from research.networks.transformer.disentangled import distance_table
 from research.networks.transformer.drawn_branch import run_if_drawn
 from research.networks.transformer.layer_scan import run_layers
 from research.networks.transformer.options import TransformerOptions as Options
@@ -73,6 +75,7 @@ class Block(nn.Module):
         cache: tuple[KeyValues, jax.Array] | None = None,
         with_projections: bool = False,
         skips_norm: jax.Array | None = None,
+        earlier: tuple[jax.Array, ...] | None = None,
     ) -> Any:
         """States [B, L, D] after the block, or [B, P, D] at the scored positions alone.
 
@@ -90,6 +93,9 @@ class Block(nn.Module):
             of self-attention.
           skips_norm: [] bool, whether attention reads states without a norm, whose
             parameter then has no effect; None: it does not.
+          earlier: the outputs of the embeddings and of all sublayers so far, for
+            `layer_mixing`. With it states are a pair: these, and the outputs with those
+            of this block.
         """
         options, kept = self.options, []
         pre_norm = options.norm_placement == "pre"
@@ -99,7 +105,15 @@ class Block(nn.Module):
 
         def add(x, y, name):
             x = x + dropout(self, y, "residual")
-            return x if pre_norm else Norm(options, name=name)(x)
+            x = x if pre_norm else Norm(options, name=name)(x)
+            return mix(x, name.removesuffix("_norm"))
+
+        def mix(x, sublayer):
+            nonlocal earlier
+            if earlier is None or sublayer not in MIXED[options.layer_mixing]:
+                return x
+            earlier = *earlier, x
+            return mix_outputs(self, earlier, f"{sublayer}_mixture")
 
         def at_scored(states):
             return states if scored is None else gather_positions(states, scored)
@@ -125,6 +139,7 @@ class Block(nn.Module):
         source = y if num_keys is None else y[:, : num_mems + num_keys]
         y = attend("attention", at_scored(y[:, num_mems:]), self_inputs, source, cache)
         before_attention = x = at_scored(x)
+        earlier = jax.tree.map(at_scored, earlier)
         x = add(x, y, "attention_norm")
         if cross is not None:
             encoded, cross_inputs = cross
@@ -135,9 +150,34 @@ class Block(nn.Module):
         y = FeedForward(options, name="feedforward")(y)
         x = add(x, y, "feedforward_norm")
         x = nn.with_logical_constraint(x, STATE_AXES)
+        x = x if earlier is None else (x, earlier)
         if with_projections:
             return x, kept[0]
         return x if cache is None else (x, kept)
+
+
+MIXED = {"layers": ("feedforward",), "sublayers": ("attention", "feedforward")}
+"""Value of `model.layer_mixing` -> sublayers of a block whose output is mixed."""
+
+
+def mix_outputs(block: Block, outputs: tuple[jax.Array, ...], name: str) -> jax.Array:
+    """The sum of outputs [B, L, D], with a learned factor for each.
+
+    The factors are parameters of the block, of the newest output first: at first 1 for
+    it and 0 for all others (Pagliardini et al. 2024, DenseFormer, section 3). Those
+    past the outputs of a block have no effect.
+    """
+    options = block.options
+    most = len(MIXED[options.layer_mixing]) * options.layers + 1
+
+    def newest(key, shape, dtype=jnp.float32):
+        return jnp.zeros(shape, dtype).at[0].set(1)
+
+    init = nn.with_logical_partitioning(newest, (None,))
+    factors = nn.meta.unbox(block.param(name, init, (most,)))
+    parts = zip(reversed(outputs), factors, strict=False)
+    mixed = sum(x.astype(jnp.float32) * factor for x, factor in parts)
+    return mixed.astype(outputs[-1].dtype)
 
 
 class Stack(Module):
@@ -205,7 +245,8 @@ class Stack(Module):
         if encoded is not None:
             cross = encoded.states, self._cross_inputs(group, encoded)
 
-        def run_block(x, layer, scored=None):
+        def run_block(carry, layer, scored=None):
+            x, earlier = carry if options.mixes_layers else (carry, None)
             params, has_window, skips_norm, runs, dropout_key, *others = layer
             mems_BND, keys, cross_keys = others
             cross_of_layer = cross if cross_keys is None else (cross_keys, cross[1])
@@ -224,6 +265,7 @@ class Stack(Module):
                 cache=None if cache is None else (keys, cache.used),
                 with_projections=with_projections,
                 skips_norm=skips_norm,
+                earlier=earlier,
                 rngs={} if dropout_key is None else {"dropout": dropout_key},
             )
             if runs is not None:
@@ -245,7 +287,14 @@ class Stack(Module):
         init = partial(self._init_blocks, block, x, group, self_inputs, cross)
         params = self.param("blocks", partial(init, mems=mems, num_keys=num_keys))
         layers = params, *self._by_layer(mems, cache, encoded, runs)
-        x, outputs = run_layers(options, run_block, x, layers, scored)
+        if options.mixes_layers and runs is not None:
+            raise UserError(
+                "model.layer_mixing reads each layer, and this objective skips some; "
+                "set it to none"
+            )
+        carry = (x, (x,)) if options.mixes_layers else x
+        carry, outputs = run_layers(options, run_block, carry, layers, scored)
+        x = carry[0] if options.mixes_layers else carry
         x = Norm(options, name="norm")(x) if options.norm_placement == "pre" else x
         x = dropout(self, x, "output")
         if cache is not None:
@@ -296,10 +345,20 @@ class Stack(Module):
         def init_block(key):
             mems_BND = None if mems is None else mems.state[:, 0]
             more = {"num_keys": num_keys, "mems": mems_BND, "cross": cross}
+            if self.options.mixes_layers:
+                more["earlier"] = (x,)
             return block.init(key, x, self_inputs, **more)["params"]
 
         count = 1 if self.options.shared_layers else self.options.layers
         params = jax.vmap(init_block)(jax.random.split(key, count))
+        if self.options.init == "small":
+            factor = (2 * (1 + jnp.arange(count))) ** -0.5
+            for name in {"in", "gate", "out"} & {*params["feedforward"]}:
+                layer = params["feedforward"][name]
+                layer["kernel"] = jax.tree.map(
+                    lambda leaf: leaf * jnp.expand_dims(factor, range(1, leaf.ndim)),
+                    layer["kernel"],
+                )
         return nn.meta.add_axis(params, 0, {nn.PARTITION_NAME: "layers"})
 
     @property
@@ -345,6 +404,8 @@ class Stack(Module):
             clamp_len=clamp_len,
         )
         prepared = prepare(options, inputs)
+        if options.position == "disentangled":
+            prepared = prepared._replace(distances=distance_table(self, options))
         if options.shared_relative_biases:
             prepared = prepared._replace(relative_biases=relative_biases(self))
         if options.position == "relative":

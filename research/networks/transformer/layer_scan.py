@@ -16,7 +16,8 @@ def run_layers(options: Options, run_block: Callable, x, layers: Any, scored):
     """Runs all blocks, the last one only at the scored positions, if there are any.
 
     Args:
-      run_block: (x, layer, scored) -> x, and further outputs of the layer.
+      run_block: (x, layer, scored) -> x, and further outputs of the layer. x may be
+        any tree of arrays.
       layers: (params, ...), stacked over the layers, but params if layers share them.
 
     Returns:
@@ -32,6 +33,8 @@ def run_layers(options: Options, run_block: Callable, x, layers: Any, scored):
         return run_block(x, layer, scored)
 
     count, unroll, remat = options.layers, options.scan_unroll, REMAT[options.remat]
+    if options.mixes_layers:  # what is passed on grows from layer to layer
+        unroll = count
     is_scanned = unroll < count - (scored is not None)
     run_all = remat(run, prevent_cse=not is_scanned)
     if scored is None:

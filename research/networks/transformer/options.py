@@ -68,11 +68,22 @@ class TransformerOptions(networks.Network):
     norm_placement: str = choice("pre", ("pre", "post"))
     embedding_norm: str = choice("auto", ("auto", "always", "never"))  # auto: where
     # norm_placement is post
+    sublayer_norm: bool = False  # also before the last layer of attention and of the
+    # feed-forward layer (Magneto, Wang et al. 2022; LTG-BERT, Samuel et al. 2023)
+    attention_gate: bool = False  # what the heads give is multiplied by gelu of a
+    # projection of the query's state (GPT-BERT, Charpentier and Samuel 2024)
+    feedforward_bias: bool = True  # with model.bias, biases in feed-forward layers, too
+    layer_mixing: str = choice("none", ("none", "layers", "sublayers"))  # after which
+    # the state is a learned sum of all states so far, the embeddings included: layers
+    # (DenseFormer, Pagliardini et al. 2024), or attention and feed-forward layer, too
+    # (GPT-BERT); layers are then not scanned
     first_attention_norm: bool = True  # a norm before the first block's attention, too;
     # False: none there (ModernBERT, whose embeddings have one)
     position: str = choice(
-        "learned", ("learned", "sinusoidal", "rotary", "t5", "relative", "none")
-    )  # relative: Transformer-XL's, which mems need
+        "learned",
+        ("learned", "sinusoidal", "rotary", "t5", "relative", "none", "disentangled"),
+    )  # relative: Transformer-XL's, which mems need; disentangled: DeBERTa's (He et al.
+    # 2021), whose projections are those of the states, with one table for all layers
     position_bias: str = choice("auto", ("auto", "t5"))  # of attention logits, one for
     # each bucket of distances; t5: beside any position (MPNet, Song et al. 2020); auto:
     # with position t5 alone
@@ -80,6 +91,10 @@ class TransformerOptions(networks.Network):
     # bias, 32: one_way: all of keys before a query (t5x's decoder_only); two_way: half
     # of keys after it; auto: one_way in causal stacks alone (Mesh TensorFlow's
     # SelfAttention.compute_bias)
+    distance_buckets: int = number(32, least=4, most=2**16)  # of position disentangled,
+    # to each side of a query, even: one a distance up to half of them, then ever larger
+    # ones, the last up to the largest distance
+    largest_distance: int = number(512, least=4)  # that these tell apart, plus one
     rope_theta: float = number(10_000.0, above=0)  # base of the wavelengths of rotary
     rope_scaling: list = dataclasses.field(default_factory=list)  # [factor, low, high,
     # length]: wavelengths beyond length / low grow by a factor, those below length /
@@ -132,6 +147,7 @@ class TransformerOptions(networks.Network):
         "residual",
         "layer",
         "output",
+        "readout",
         "head",
         "head_input",
     )
@@ -169,6 +185,11 @@ class TransformerOptions(networks.Network):
             raise UserError(
                 "model.parallel_residual needs model.norm_placement pre, not post"
             )
+        if self.parallel_residual and self.layer_mixing == "sublayers":
+            raise UserError(
+                "model.layer_mixing sublayers needs model.parallel_residual False, not "
+                "True"
+            )
         if not self.first_attention_norm and self.norm_placement == "post":
             raise UserError(
                 "model.first_attention_norm=False needs model.norm_placement pre, not "
@@ -199,6 +220,7 @@ class TransformerOptions(networks.Network):
                 f"at least 2, not {rotated}"
             )
         self._check_rotary()
+        self._check_disentangled()
         if self.position == "relative" and self.width % 2:
             raise UserError(
                 f"model.position relative needs an even model.width, not {self.width}"
@@ -219,6 +241,21 @@ class TransformerOptions(networks.Network):
             raise UserError(
                 f"model.position_buckets {self.position_buckets} needs "
                 "model.position_bias t5"
+            )
+
+    def _check_disentangled(self):
+        if self.position != "disentangled":
+            return
+        buckets, most = self.distance_buckets, self.largest_distance
+        if buckets % 2 or buckets // 2 + 1 >= most:
+            raise UserError(
+                "model.distance_buckets must be even, and less than twice "
+                f"model.largest_distance, got {buckets} and {most}"
+            )
+        if self.qk_norm or self.init == "t5":
+            raise UserError(
+                "model.position disentangled needs model.qk_norm False and another "
+                f"model.init than t5, got {self.qk_norm} and {self.init}"
             )
 
     def _check_rotary(self):
@@ -259,10 +296,17 @@ class TransformerOptions(networks.Network):
             )
 
     def _check_dropout(self):
-        if self.position_dropout > 0 and self.position != "relative":
+        if self.position_dropout > 0 and self.position not in (
+            *("relative", "disentangled"),
+        ):
             raise UserError(
-                "model.position_dropout needs model.position relative, "
+                "model.position_dropout needs model.position relative or disentangled, "
                 f"not {self.position}"
+            )
+        if self.mixes_layers and self.dropout_rate("layer") > 0:
+            raise UserError(
+                "model.layer_mixing reads each layer, and model.layer_dropout skips "
+                "some; set one of them to its default, none or 0"
             )
         if self.position_dropout_unit == "distance" and self.position != "relative":
             raise UserError(
@@ -275,6 +319,7 @@ class TransformerOptions(networks.Network):
         """Those of `kernels.FEATURES` that attention needs."""
         needed = {
             "relative": self.has_relative_terms,
+            "disentangled": self.position == "disentangled",
             "distance_dropout": self.drops_distances,
             "dropout": self.dropout_rate("attention") > 0,
             "bias": self.has_position_bias,
@@ -310,6 +355,11 @@ class TransformerOptions(networks.Network):
         if self.position_buckets == "auto":
             return "one_way" if pattern == "causal" else "two_way"
         return self.position_buckets
+
+    @property
+    def mixes_layers(self) -> bool:
+        """Whether states are sums of all states before them."""
+        return self.layer_mixing != "none"
 
     @property
     def drops_distances(self) -> bool:

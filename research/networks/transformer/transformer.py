@@ -100,6 +100,11 @@ class Network(TransformerOptions):
                 "model.parallel_residual is for networks of one stack: a decoder has "
                 "cross-attention; set it to false"
             )
+        if self.mixes_layers and needs.stacks == "encoder_decoder":
+            raise UserError(
+                "model.layer_mixing is for networks of one stack: a decoder has "
+                "cross-attention; set it to none"
+            )
         if self.cutoffs and needs.stacks not in ("one", "two_directions"):
             raise UserError("model.cutoffs is for networks of one stack; set it to []")
         if self.cutoffs and needs.boundary_offsets:
