@@ -100,9 +100,31 @@ def test_electras_warm_up_is_a_factor_of_the_decay():
     np.testing.assert_allclose([rate(step) for step in range(6)], expected, atol=1e-6)
 
 
-def test_a_warm_up_as_long_as_the_run_is_refused():
+def test_a_warm_up_or_cooldown_as_long_as_the_run_is_refused():
     with pytest.raises(UserError, match=r"optimizer\.warmup_steps=100"):
         make_schedule(section(warmup_steps=100), 100)
+    with pytest.raises(
+        UserError, match=r"optimizer\.cooldown_steps=90 .* the 90 steps"
+    ):
+        make_schedule(section(warmup_steps=10, cooldown_steps=90), 100)
+
+
+def test_a_cooldown_is_that_of_gpt_bert():
+    """ltgoslo/gpt-bert, pretraining/utils.py, cosine_schedule_with_warmup_cooldown."""
+    keys = dict(warmup="from_zero", warmup_steps=10, cooldown_steps=20)
+    keys |= dict(schedule="cosine", final_fraction=0.1, learning_rate=1.0)
+    rate = make_schedule(section(**keys), 100)
+
+    def official(step):
+        if step < 10:
+            return step / 10
+        if step >= 80:
+            return 0.1 * (100 - step) / 20
+        return 0.1 + 0.9 * 0.5 * (1 + np.cos(np.pi * (step - 10) / 90))
+
+    steps = [0, 5, 10, 45, 79, 80, 90, 99]
+    expected = [official(step) for step in steps]
+    np.testing.assert_allclose([rate(s) for s in steps], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("origin", ["warmup", "start"])

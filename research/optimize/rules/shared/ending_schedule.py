@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import optax
 
+from research.contract.errors import UserError
 from research.contract.fields import fraction, number
 
 
@@ -20,14 +21,31 @@ class EndingSchedule:
     decay_fraction: float = number(1.0, above=0, most=1)  # of the steps after the
     # origin of the decay: the last ones, in which the rate decays; 1: all
     final_fraction: float = fraction(0.0)  # of the peak, at which the decay ends
+    cooldown_steps: int = number(0, least=0)  # the last ones, in which the rate is no
+    # more that of the decay, but falls linearly from final_fraction of the peak to 0
+    # (LTG-BERT, GPT-BERT)
 
     def decay(self, shared: Any, steps: int) -> optax.Schedule:
         decay_steps = max(1, round(self.decay_fraction * steps))
         stable_steps = steps - decay_steps
         fall = self.fall(shared.learning_rate, decay_steps)
-        if not stable_steps:
+        if not (stable_steps or self.cooldown_steps):
             return fall
-        return lambda count: fall(jnp.maximum(count - stable_steps, 0))
+        begin = steps - self.cooldown_steps
+        if begin <= 0:
+            raise UserError(
+                f"optimizer.cooldown_steps={self.cooldown_steps} leaves nothing of the "
+                f"{steps} steps after the warm-up; make it smaller"
+            )
+        floor = shared.learning_rate * self.final_fraction
+        cooldown = optax.linear_schedule(floor, 0.0, self.cooldown_steps)
+
+        def decayed(count: Any) -> Any:
+            return fall(jnp.maximum(count - stable_steps, 0))
+
+        if not self.cooldown_steps:
+            return decayed
+        return optax.join_schedules([decayed, cooldown], [begin])
 
     def fall(self, peak: float, steps: int) -> optax.Schedule:
         """The rate by step, from the peak at step 0.
