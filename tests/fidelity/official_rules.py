@@ -59,6 +59,20 @@ def electra_mask(candidates: int, draws: int, rng: Random) -> tuple[int, int]:
     return len(set(drawn)), len(masked)
 
 
+def gpt_bert_mask(length: int, rate: float, rng: Random) -> list[bool]:
+    """The chosen tokens of a text, none of which was masked before.
+
+    ltgoslo/gpt-bert, pretraining/dataset.py, SpanMaskingStrategy and apply_mask.
+    """
+    score: list[float] = []
+    while len(score) < length:
+        score += [rng.random()] * rng.randint(1, 3)
+    score = score[:length]
+    count = max(1, int(length * rate + rng.random()))
+    limit = sorted(score)[count - 1]
+    return [each <= limit for each in score]
+
+
 class Pair(NamedTuple):
     """A row of two segments, and where they begin: document and sentence."""
 

@@ -39,7 +39,7 @@ LARGE = example_batches.vocab(6000)
 NUM_DOCUMENTS = 2000
 """That are packed."""
 
-PARTS = {"ernie": "token"}
+PARTS = {"ernie": "token", "gpt_bert": "masked"}
 """Systems whose objective has parts -> the one that is measured."""
 
 

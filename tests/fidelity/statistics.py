@@ -184,6 +184,32 @@ def spanbert_runs(system: System) -> tuple[np.ndarray, np.ndarray]:
     return run_lengths(scored_mask(batch, length)), run_lengths(np.array(official))
 
 
+def shifted_tokens(system: System) -> tuple[np.ndarray, np.ndarray]:
+    """What is read in place of chosen tokens by the position after them; the tokens."""
+    batch, _, length = batch_of(system)
+    used = (batch["weight"] > 0) & (batch["scored"] + 1 < length)
+    after = np.minimum(batch["scored"] + 1, length - 1)
+    here = np.take_along_axis(batch["token"], after, axis=1)
+    return here[used], batch["target"][used]
+
+
+def shifted_masks(system: System):
+    return np.mean(shifted_tokens(system)[0] == VOCAB.mask_id), 0.8
+
+
+def shifted_random_tokens(system: System):
+    here, target = shifted_tokens(system)
+    return np.mean((here != VOCAB.mask_id) & (here != target)), 0.1
+
+
+def tiles(system: System) -> tuple[np.ndarray, np.ndarray]:
+    """Chosen tokens [B, L] of rows of GPT-BERT at step 0: ours, the official rule's."""
+    batch, _, length = batch_of(system)
+    rng = Random(0)
+    official = [official_rules.gpt_bert_mask(length, 0.3, rng) for _ in range(1000)]
+    return scored_mask(batch, length), np.array(official)
+
+
 def albert_runs(system: System) -> tuple[np.ndarray, np.ndarray]:
     batch, text, length = batch_of(system)
     rng, official = Random(0), []
@@ -338,6 +364,15 @@ STATISTICS: dict[str, Callable] = {
     "tokens of a run of masked spans": of_pair(spanbert_runs, np.mean),
     "runs of one token, of masked spans": of_pair(
         spanbert_runs, lambda runs: np.mean(runs == 1)
+    ),
+    "masks among the chosen tokens of shifted rows": shifted_masks,
+    "random tokens among the chosen tokens of shifted rows": shifted_random_tokens,
+    "tokens of a run of masked tiles": of_pair(tiles, lambda m: run_lengths(m).mean()),
+    "runs of one token, of masked tiles": of_pair(
+        tiles, lambda mask: np.mean(run_lengths(mask) == 1)
+    ),
+    "chosen tokens of a row of tiles": of_pair(
+        tiles, lambda mask: mask.sum(axis=1).mean()
     ),
     "tokens of a run of masked n-grams": of_pair(albert_runs, np.mean),
     "runs of one token, of masked n-grams": of_pair(

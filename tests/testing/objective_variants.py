@@ -14,6 +14,15 @@ NARROW = {"width": 32, "embedding_width": 12, "filter_widths": [60]}
 TEACHER = {"teacher_model": {"width": 32, "heads": 2, "token_types": 8}}
 ALL_TERMS = dict.fromkeys(("cosine", "hidden", "attention", "relation"), 1.0)
 
+GPT_BERT = {
+    **{"position": "disentangled", "layer_mixing": "sublayers"},
+    **{"norm_scale": False, "sublayer_norm": True, "attention_gate": True},
+    **{"embedding_norm": "always", "activation": "geglu", "feedforward_bias": False},
+}
+MASKED = {"objective": "mlm", "predict_at": "previous", "unit": "tile"}
+MASKED |= {"format": "shifted", "rounding": "random"}
+MASKED |= {"draw_unit": "span", "first_rate": 0.3, "rate_steps": 100}
+
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "sentence_vectors": [
         {"texts": 3, "head": "tanh", "widths": (32, 8)},
@@ -42,6 +51,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         },
         {"unit": "word", "rounding": "independent", "only": "corrupt"},
         {"count_exponent": 0.7, "rounding": "up", "only": "corrupt"},
+        {k: v for k, v in MASKED.items() if k != "objective"}
+        | {"only": "corrupt", "packed": True},
         {
             "format": "full_sentences",
             "rounding": "random",
@@ -168,6 +179,16 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {},
         {"only": "corrupt", "packed": True},
         {"spm_rate": 0.5, "cut": "character", "text_unit": "document"},
+    ],
+    "hybrid": [
+        {"model": GPT_BERT},
+        {
+            "parts": {
+                "causal": {"objective": "lm", "documents": "apart", "z_loss": 0.1},
+                "masked": {**MASKED, "z_loss": 0.1, "share": 15.0},
+            },
+            "only": "corrupt",
+        },
     ],
     "joint": [{"parts": {"mlm": {"unit": "word"}, "next": {"objective": "lm"}}}],
     "sequence_classification": [

@@ -14,7 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
-from research.contract.batch import Batch, ConstantSpec, Example, VocabInfo
+from research.contract.batch import (
+    ArraySpec,
+    Batch,
+    ConstantSpec,
+    Example,
+    VocabInfo,
+)
 from research.contract.errors import UserError
 from research.data.documents import ArrayType
 from research.data.rows import TextSpec
@@ -332,6 +338,52 @@ def parse_schedule(value: Any, name: str) -> Schedule:
             f"that ascend, not {value!r}"
         )
     return points
+
+
+def check_prefixes(names: Iterable[str]) -> None:
+    """Raises ValueError: arrays of one part have the prefix of another's."""
+    for name, other in itertools.permutations(names, 2):
+        if other.startswith(name + "_"):
+            raise ValueError(
+                f"the name of part {other!r} starts with the prefix {name + '_'!r} of "
+                f"part {name!r}'s arrays; rename one"
+            )
+
+
+def check_some(schedules: Mapping[str, Schedule], words: str) -> None:
+    """Checks that piecewise constant schedules are not all 0 at some step.
+
+    Args:
+      words: the name of their values, for the error.
+
+    Raises:
+      ValueError: they are.
+    """
+    points = schedules.values()
+    for step in sorted({0, *(step for each in points for step, _ in each)}):
+        if not sum(piecewise_constant(each, step) for each in points) > 0:
+            raise ValueError(f"the {words} of all parts are 0 at step {step}")
+
+
+def cumulative_rates(schedules: Mapping[str, Schedule], step: np.ndarray) -> np.ndarray:
+    """[B, P]: the sums of the first rates at each step [B], of which the last is 1."""
+    rates = [piecewise_constant(points, step) for points in schedules.values()]
+    ends_BP = np.cumsum(np.stack(rates, axis=1), axis=1)
+    return ends_BP / ends_BP[:, -1:]
+
+
+def empty_batch(
+    specs: Mapping[str, ArraySpec], num_rows: int, vocab: VocabInfo
+) -> dict[str, np.ndarray]:
+    """Arrays of pad tokens, and of 0, to be filled row by row."""
+    return {
+        name: np.full(
+            (num_rows, *spec.shape),
+            vocab.pad_id if name.endswith(("token", "target")) else 0,
+            spec.dtype,
+        )
+        for name, spec in specs.items()
+    }
 
 
 def varies(points: Schedule) -> bool:

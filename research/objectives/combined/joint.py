@@ -45,14 +45,8 @@ class Objective(composite.OfParts):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "parts", composite.parse_parts(self.parts))
-        names, _ = self.members, self.schedules
-        for name in names:
-            for other in names:
-                if other.startswith(name + "_"):
-                    raise ValueError(
-                        f"the name of part {other!r} starts with the prefix "
-                        f"{name + '_'!r} of part {name!r}'s arrays; rename one"
-                    )
+        names, _ = self.members, self.schedules  # both are made here
+        composite.check_prefixes(names)
 
     @functools.cached_property
     def _parts(self) -> composite.Parts:

@@ -52,12 +52,7 @@ class Objective(composite.OfParts):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "parts", composite.parse_parts(self.parts))
-        schedules = self.schedules.values()
-        steps = [0, *(step for points in schedules for step, _ in points)]
-        for step in sorted(set(steps)):
-            rates = (composite.piecewise_constant(points, step) for points in schedules)
-            if not sum(rates) > 0:
-                raise ValueError(f"the mixing rates of all parts are 0 at step {step}")
+        composite.check_some(self.schedules, "mixing rates")
 
     @functools.cached_property
     def _parts(self) -> composite.Parts:
@@ -107,14 +102,7 @@ class Objective(composite.OfParts):
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Corrupts each row with its part's objective."""
-        batch: dict[str, np.ndarray] = {
-            name: np.full(
-                (len(key), *spec.shape),
-                vocab.pad_id if name.endswith(("token", "target")) else 0,
-                spec.dtype,
-            )
-            for name, spec in self.batch_spec(length).items()
-        }
+        batch = composite.empty_batch(self.batch_spec(length), len(key), vocab)
         drawn, base = self.draw_parts(key, example.step), self.text_spec(length)
         for number, part in enumerate(self.members.values()):
             row = np.flatnonzero(drawn == number)
@@ -131,10 +119,7 @@ class Objective(composite.OfParts):
         Args:
           key, step: [B].
         """
-        schedules = self.schedules.values()
-        rates = [composite.piecewise_constant(points, step) for points in schedules]
-        ends_BP = np.cumsum(np.stack(rates, axis=1), axis=1)
-        ends_BP /= ends_BP[:, -1:]
+        ends_BP = composite.cumulative_rates(self.schedules, step)
         return (counter_rng.uniform(key, "mix", 1) >= ends_BP[:, :-1]).sum(axis=1)
 
     def constants(self, vocab: VocabInfo) -> Mapping[str, ConstantSpec]:

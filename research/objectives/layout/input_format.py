@@ -147,6 +147,29 @@ def causal_input(
     return {prefix + name: array for name, array in arrays.items()}
 
 
+def shifted_input(
+    target: np.ndarray, start: np.ndarray, length: np.ndarray, vocab: VocabInfo
+) -> dict[str, np.ndarray]:
+    """The input arrays but rank and reach; a position reads the token before its own.
+
+    Args:
+      target: [B, L] int32, the tokens of a row.
+      start: [B, L] bool, where a segment begins, whose first position reads bos.
+      length: [B], the tokens of each row.
+    """
+    index = np.arange(target.shape[1], dtype=np.int32)
+    valid = index < length[:, None]
+    token = np.where(start, vocab.bos_id, np.roll(target, 1, axis=1))
+    first = np.maximum.accumulate(np.where(start, index, 0), axis=1)
+    position = index - first
+    return {
+        "token": np.where(valid, token, vocab.pad_id).astype(np.int32),
+        "position": position,
+        "segment": np.cumsum(start, axis=1, dtype=np.int32) * valid,
+        "token_type": np.zeros_like(position),
+    }
+
+
 def _without_attention(token: np.ndarray, length: np.ndarray) -> dict[str, np.ndarray]:
     """The input arrays except rank and reach."""
     position = np.arange(token.shape[1], dtype=np.int32)

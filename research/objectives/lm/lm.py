@@ -79,6 +79,7 @@ class Objective(objectives.Objective):
     sampled_words: int = number(0, least=0, most=2**24)  # that a target is compared
     # with in training, drawn by their ranks: ids follow frequency, as with
     # data.vocabulary=words (ELMo: 8192); 0: all
+    z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 in training (PaLM: 1e-4)
     eval_same_length: bool = False  # in an evaluation each position attends to itself
     # and the mem_len - 1 before it; else to all mems and to those before it
 
@@ -117,6 +118,7 @@ class Objective(objectives.Objective):
     def for_evaluation(self) -> "Objective":
         """The objective with the mems of an evaluation, and their limits."""
         none = {"activation_penalty": 0.0, "temporal_penalty": 0.0, "sampled_words": 0}
+        none["z_loss"] = 0.0
         if not any(self._of_evaluation.values()):
             return self.with_fields(**none)
         mem_len = self.eval_mem_len or self.mem_len
@@ -184,24 +186,17 @@ class Objective(objectives.Objective):
         length: int,
     ) -> dict[str, np.ndarray]:
         """The arrays of one direction, in reading order."""
-        index = np.arange(length, dtype=np.int32)
-        valid = index < example.length[:, None]
+        valid = np.arange(length) < example.length[:, None]
         target, start = reading_order(example, vocab, backward=direction == "backward")
         start[:, 1:] &= self.documents == "apart"
 
-        token = np.where(start, vocab.bos_id, np.roll(target, 1, axis=1))
-        segment = np.cumsum(start, axis=1, dtype=np.int32) * valid
-        first = np.maximum.accumulate(np.where(start, index, 0), axis=1)
-        position = index - first
-        scored, rank = valid, position
+        group = input_format.shifted_input(target, start, example.length, vocab)
+        position = group["position"]
+        scored, rank = valid, position.copy()
         if self.prefix == "random":
-            cut = prefix_lengths(key, f"cut {direction}", segment)
+            cut = prefix_lengths(key, f"cut {direction}", group["segment"])
             scored, rank = valid & (position >= cut), np.maximum(0, position - cut)
-        return {
-            "token": np.where(valid, token, vocab.pad_id).astype(np.int32),
-            "position": position,
-            "segment": segment,
-            "token_type": np.zeros_like(position),
+        return group | {
             "rank": rank,
             "reach": rank.copy(),
             "target": target,
@@ -234,7 +229,7 @@ class Objective(objectives.Objective):
 
     def for_scoring(self) -> "Objective":
         """The objective without mems, since each text is scored alone."""
-        fields: dict[str, Any] = {"mem_len": 0, "sampled_words": 0}
+        fields: dict[str, Any] = {"mem_len": 0, "sampled_words": 0, "z_loss": 0.0}
         return replace(self, **fields, **Objective()._of_evaluation)
 
     def specials(self, vocab: VocabInfo) -> Specials:
@@ -277,7 +272,7 @@ class Objective(objectives.Objective):
         """Terms lm, and accuracy unless words are drawn."""
         readout = net.readout(states)
         if not self.sampled_words:
-            return masked_cross_entropy("lm", readout, batch)
+            return masked_cross_entropy("lm", readout, batch, self.z_loss)
         answers = batch["target"], batch["weight"]
         return {"lm": sampled_cross_entropy(readout, *answers, key, self.sampled_words)}
 

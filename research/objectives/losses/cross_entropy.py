@@ -113,14 +113,18 @@ def _adaptive(
     return total, correct
 
 
-def masked_cross_entropy(name: str, readout: Any, batch: Batch) -> dict[str, Term]:
+def masked_cross_entropy(
+    name: str, readout: Any, batch: Batch, z_loss: float = 0.0
+) -> dict[str, Term]:
     """Terms `name` and "accuracy" (a metric) of the batch's targets.
 
     Args:
       readout: the readout at the scored positions [B, K].
       batch: has target and weight [B, K].
+      z_loss: factor of log(Z)^2.
     """
-    term, correct = cross_entropy(readout, batch["target"], batch["weight"])
+    answers = batch["target"], batch["weight"]
+    term, correct = cross_entropy(readout, *answers, z_loss=z_loss)
     return {name: term, "accuracy": Term(correct, term.weight, 0.0)}
 
 

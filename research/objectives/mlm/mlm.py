@@ -17,6 +17,7 @@ import numpy as np
 
 from research import networks, objectives
 from research.contract.batch import (
+    DOCUMENT,
     ArraySpec,
     Batch,
     Example,
@@ -30,6 +31,7 @@ from research.data.rows import TextSpec
 from research.objectives.layout import input_format, sentence_pairs
 from research.objectives.layout.input_format import SINGLE_FORMATS
 from research.objectives.layout.prompt import Prompt, pad_rows
+from research.objectives.layout.specials import Specials
 from research.objectives.losses.cross_entropy import (
     Term,
     cross_entropy,
@@ -53,6 +55,8 @@ from research.objectives.noise.masking import (
 )
 
 PREDICT_AT = ("masked", "previous")
+SHIFTED = "shifted"
+"""The format of rows like a causal model's."""
 SENTENCE_TASKS = ("none", "nsp", "sop", "sop_released", "structural")
 
 
@@ -64,6 +68,10 @@ class Objective(objectives.Objective):
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
+    first_rate: float = number(0.0, least=0, below=1)  # at step 0, from which it goes
+    # linearly to `rate` at step rate_steps; 0: the same (GPT-BERT: 0.3 to 0.15, at the
+    # run's end)
+    rate_steps: int = number(0, least=0)  # see first_rate
     max_predictions: int = number(0, least=0)  # tokens of a row, or of each document of
     # packed rows, that are chosen at most; 0: rate * length
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
@@ -73,8 +81,8 @@ class Objective(objectives.Objective):
     # a chosen token: its own, or the one before it, as in a causal model (GPT-BERT,
     # Charpentier and Samuel 2024; ltgoslo/gpt-bert, dataset.py, MaskedDataset)
     unit: str = choice("token", mask_units.MASK_UNITS)  # what is chosen as a whole
-    max_words: int = number(0, least=0)  # of an n-gram or span; 0: 3 of an n-gram,
-    # 10 of a span
+    max_words: int = number(0, least=0)  # of an n-gram or span, or tokens of a tile; 0:
+    # 3 of an n-gram or tile, 10 of a span
     entry_types: str = free_text("")  # of data.lexicon, separated by commas. Unit
     # lexicon: entries that are chosen before single words ("": all); other units:
     # entries that are words
@@ -91,12 +99,17 @@ class Objective(objectives.Objective):
     rounding: str = choice("nearest", (*ROUNDINGS, "independent"))  # of rate * tokens;
     # random (RoBERTa): floor(rate * tokens + u); up (SpanBERT): specials do not count
     # as tokens; independent (ERNIE): each unit is chosen by itself, at probability rate
-    format: str = choice("stream", (*SINGLE_FORMATS, *sentence_pairs.PAIR_FORMATS))
+    format: str = choice(
+        "stream", (*SINGLE_FORMATS, SHIFTED, *sentence_pairs.PAIR_FORMATS)
+    )  # shifted: as objective lm with documents apart, in which each position reads the
+    # token before its own (GPT-BERT)
     sentence_task: str = choice("none", SENTENCE_TASKS)  # classifies pairs, see
     # `sentence_pairs`
     short_rate: float = fraction(0.1)  # of segment pairs: fraction that is made shorter
     shuffle_rate: float = fraction(0.0)  # fraction of tokens in trigrams that are
     # shuffled, then scored (StructBERT: 0.05)
+    z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 in training (GPT-BERT:
+    # 1e-4)
     boundary_targets: int = number(0, least=0)  # positions of a span that are also
     # predicted from the unmasked tokens around it (SpanBERT: 15), unless it touches a
     # special; 0: none
@@ -110,7 +123,13 @@ class Objective(objectives.Objective):
         super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
         check_sum(self, "rate", "shuffle_rate")
-        if self.rounding == "independent" and self.unit in mask_units.MAX_WORDS:
+        if bool(self.first_rate) != bool(self.rate_steps):
+            raise ValueError(
+                "first_rate and rate_steps must both be 0 or both above 0, got "
+                f"{self.first_rate} and {self.rate_steps}"
+            )
+        runs = (*mask_units.MAX_WORDS, "tile")
+        if self.rounding == "independent" and self.unit in runs:
             raise ValueError(
                 "rounding independent needs unit token, word or lexicon, not "
                 f"{self.unit}, of which a row has as many as fit its budget"
@@ -141,6 +160,13 @@ class Objective(objectives.Objective):
                 "boundary_targets needs candidates ordinary: a span of specials has no "
                 "boundary"
             )
+        if self.format == SHIFTED and (
+            self.predict_at != "previous" or self.sentence_task != "none"
+        ):
+            raise ValueError(
+                "format shifted needs predict_at previous and sentence_task none, got "
+                f"{self.predict_at} and {self.sentence_task}"
+            )
         if self.sentence_task != "none" and self.format in SINGLE_FORMATS:
             raise ValueError(
                 f"sentence_task {self.sentence_task} needs two spans: format is "
@@ -150,8 +176,26 @@ class Objective(objectives.Objective):
     def num_masked(self, length: int) -> int:
         """The most masked tokens: by default 20 at length 128, 77 at 512."""
         independent = self.rounding == "independent"
-        most = max_masked(self.rate, length, independent=independent)
-        return min(most, self.max_predictions or most)
+        rate = max(self.rate, self.first_rate)
+        most = max_masked(rate, length, independent=independent)
+        return min(most, self.max_predictions or most) + self._surplus
+
+    @property
+    def _surplus(self) -> int:
+        """Tokens that the last tile of a row may have beyond its budget."""
+        most = self.max_words or mask_units.MAX_TOKENS
+        return most - 1 if self.unit == "tile" else 0
+
+    @property
+    def reads_step(self) -> bool:
+        return self.first_rate > 0
+
+    def rate_at(self, step: np.ndarray) -> np.ndarray | float:
+        """The rate, or with first_rate that of each step [B]."""
+        if not self.first_rate:
+            return self.rate
+        left = np.maximum(1 - step / self.rate_steps, 0)
+        return self.rate + (self.first_rate - self.rate) * left
 
     @property
     def fills_masks(self) -> bool:
@@ -159,10 +203,24 @@ class Objective(objectives.Objective):
 
     @property
     def min_length(self) -> int:
-        """bos, a token, eos; for pairs two more."""
+        """bos, a token, eos; for pairs two more; shifted, a token."""
+        if self.format == SHIFTED:
+            return 1
         return 3 if self.format in SINGLE_FORMATS else sentence_pairs.MIN_LENGTH
 
+    @property
+    def reads_separators(self) -> bool:
+        return self.format == SHIFTED
+
+    def specials(self, vocab: VocabInfo) -> Specials:
+        """Those of BERT; bos alone with format shifted."""
+        if self.format == SHIFTED:
+            return Specials((vocab.bos_id,))
+        return super().specials(vocab)
+
     def text_spec(self, length: int) -> TextSpec:
+        if self.format == SHIFTED:
+            return TextSpec("stream", length)
         if self.format in SINGLE_FORMATS:
             return TextSpec(SINGLE_FORMATS[self.format], length - 2)
         return sentence_pairs.text_spec(
@@ -187,7 +245,15 @@ class Objective(objectives.Objective):
         Raises:
           UserError: data.lexicon lacks entries that the fields need.
         """
-        labels = {}
+        labels, rate = {}, self.rate_at(example.step)
+        if self.format == SHIFTED:
+            start = (example.flags & DOCUMENT) > 0
+            start[:, 0] = True
+            token, none = np.array(example.token), np.zeros_like(example.token)
+            text = input_format.Text(token, example.flags, none, example.length)
+            scored = self._mask(text, key, vocab, rate)
+            group = input_format.shifted_input(token, start, example.length, vocab)
+            return group | {"rank": none, "reach": none.copy()} | scored
         if self.format in SINGLE_FORMATS:
             text = input_format.single(example, vocab, length)
         elif self.sentence_task == "none":
@@ -196,18 +262,25 @@ class Objective(objectives.Objective):
             made = sentence_pairs.make_labels(self.sentence_task, example, key)
             text = input_format.pair(example, vocab, length, made.swapped)
             labels = {"label": made.label, "label_weight": made.label_weight}
-        scored = self._mask(text, key, vocab)
+        scored = self._mask(text, key, vocab, rate)
         group = input_format.full_input(text.token, text.length)
         return group | {"token_type": text.token_type} | scored | labels
 
     def _mask(
-        self, text: input_format.Text, key: np.ndarray, vocab: VocabInfo
+        self,
+        text: input_format.Text,
+        key: np.ndarray,
+        vocab: VocabInfo,
+        rate: np.ndarray | float,
     ) -> dict[str, np.ndarray]:
         """Overwrites `text.token`; returns the arrays of all scored positions."""
         length = text.token.shape[1]
         num_masked = self.num_masked(length)
         special = vocab.is_special[text.token]
-        chosen = self._choose(text, key, vocab, num_masked)
+        chosen = self._choose(text, key, vocab, num_masked - self._surplus, rate)
+        starts = None
+        if self.unit == "tile":
+            starts = mask_units.tile_starts(key, ~special, self._surplus + 1)
         free = ~special & ~chosen
         scored = replace_chosen(
             text.token,
@@ -219,8 +292,9 @@ class Objective(objectives.Objective):
             random_fraction=self.random_fraction,
             draw_unit=self.draw_unit,
             random_tokens=self.random_tokens,
+            starts=starts,
         )
-        if self.predict_at == "previous":
+        if self.predict_at == "previous" and self.format != SHIFTED:
             scored["scored"] = np.maximum(scored["scored"] - 1, 0)
         if self.boundary_targets:
             scored |= span_boundaries(scored["scored"], scored["weight"], special)
@@ -237,22 +311,29 @@ class Objective(objectives.Objective):
         return scored
 
     def _choose(
-        self, text: input_format.Text, key: np.ndarray, vocab: VocabInfo, most: int
+        self,
+        text: input_format.Text,
+        key: np.ndarray,
+        vocab: VocabInfo,
+        most: int,
+        rate: np.ndarray | float,
     ) -> np.ndarray:
-        """[B, L] bool: the chosen tokens, at most `most` of each row."""
+        """[B, L] bool: the chosen tokens, at most `most` of each row.
+
+        The last tile of a row may exceed that.
+        """
         which: dict[str, Any] = {
             "entry_types": self.entry_types,
             "candidates": self.candidates,
         }
         if self.rounding == "independent":
             units = mask_units.find_units(text, vocab, self.unit, **which)
-            return choose_independently(key, *units, self.rate, most)
+            each = np.expand_dims(rate, -1) if np.ndim(rate) else rate
+            return choose_independently(key, *units, each, most)
         num_tokens = text.length
-        if self.rounding == "up":
+        if self.rounding == "up" or self.unit == "tile":
             num_tokens = (~vocab.is_special[text.token]).sum(axis=1)
-        count = mask_budget(
-            num_tokens, self.rate, most, rounding=self.rounding, key=key
-        )
+        count = mask_budget(num_tokens, rate, most, rounding=self.rounding, key=key)
         which |= {"unit": self.unit, "max_words": self.max_words}
         if exponent := self.count_exponent:
             counts = ordinary_counts(vocab, "count_exponent", exponent)
@@ -268,9 +349,14 @@ class Objective(objectives.Objective):
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """See `cloze.score_rows`; tokens are predicted at the position `predict_at`."""
+        """See `cloze.score_rows`; tokens are predicted at the position `predict_at`.
+
+        With format shifted rows have no eos.
+        """
         rows = cloze.score_rows(example, scored, vocab, length, method)
         rows.arrays["scored"] -= self.predict_at == "previous"
+        if self.format == SHIFTED:
+            rows.arrays["segment"] *= rows.arrays["token"] != vocab.eos_id
         return rows
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
@@ -289,7 +375,12 @@ class Objective(objectives.Objective):
 
     def for_scoring(self) -> "Objective":
         """The objective whose only loss is that of masked tokens."""
-        return replace(self, sentence_task="none", boundary_targets=0, shuffle_rate=0.0)
+        none: dict[str, Any] = {"boundary_targets": 0, "shuffle_rate": 0.0}
+        return replace(self, sentence_task="none", z_loss=0.0, **none)
+
+    def for_evaluation(self) -> "Objective":
+        """The objective without a z-loss."""
+        return self.with_fields(z_loss=0.0)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         heads = {}
@@ -300,7 +391,7 @@ class Objective(objectives.Objective):
             pattern=self.pattern,
             transform=True,
             heads=heads,
-            token_types=2 * (self.format not in SINGLE_FORMATS),
+            token_types=2 * (self.format in sentence_pairs.PAIR_FORMATS),
             boundary_offsets=self.boundary_targets,
         )
 
@@ -313,7 +404,7 @@ class Objective(objectives.Objective):
             positions += [batch["left"], batch["right"]]
         states = net.states(batch, scored=jnp.concatenate(positions, axis=1))
         here, *sides = jnp.split(states, len(positions), axis=1)
-        terms = masked_cross_entropy("mlm", net.readout(here), batch)
+        terms = masked_cross_entropy("mlm", net.readout(here), batch, self.z_loss)
         if self.boundary_targets:
             offset = batch["offset"]
             weight = batch["weight"] * (offset < self.boundary_targets)

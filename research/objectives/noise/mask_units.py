@@ -12,9 +12,12 @@ from research.data import counter_rng
 from research.data.read import lexicon as lexicons
 from research.objectives.layout.input_format import Text
 
-MASK_UNITS = ("token", "word", "ngram", "span", "lexicon")
+MASK_UNITS = ("token", "word", "ngram", "span", "lexicon", "tile")
 MAX_WORDS = {"ngram": 3, "span": 10}
 """Unit -> words of its longest run (Lan et al. 2020, 3.1; Joshi et al. 2020, 3.1)."""
+
+MAX_TOKENS = 3
+"""Of a tile (ltgoslo/gpt-bert, pretraining/dataset.py, SpanMaskingStrategy)."""
 
 SPAN_P = 0.2
 """Parameter of the geometric distribution of span lengths (Joshi et al. 2020, 3.1)."""
@@ -49,7 +52,8 @@ def choose_units(
 
     token: exactly `count`, all subsets equally likely. word: words in random order,
     each that still fits. ngram: see `choose_runs`. span: see `choose_spans`. lexicon:
-    entries in random order, each that still fits; then words outside all entries.
+    entries in random order, each that still fits; then words outside all entries. tile:
+    see `choose_tiles`, which may exceed `count`.
 
     Args:
       max_words: words of the longest n-gram or span; 0: the published maximum.
@@ -79,6 +83,8 @@ def choose_units(
         return counter_rng.choose_subset(key, "choose", candidate, count)
     if unit == "word":
         return counter_rng.choose_words(key, "choose", start, candidate, count)
+    if unit == "tile":
+        return choose_tiles(key, candidate, count, max_words or MAX_TOKENS)
     choose = choose_spans if unit == "span" else choose_runs
     lengths = run_lengths(unit, max_words)
     return choose(key, "choose", start, candidate, count, lengths)
@@ -103,7 +109,7 @@ def find_units(
         candidate = ~vocab.is_special[text.token]
     else:
         candidate = np.arange(text.token.shape[1]) < text.length[:, None]
-    if unit == "token":
+    if unit in ("token", "tile"):
         return candidate, candidate
     start = (text.flags & WORD) > 0
     if entry_types or unit == "lexicon":
@@ -265,6 +271,41 @@ def choose_spans(
     end = words.end[row, last][:, None]
     cut = (position < end) & (position >= end + np.minimum(left, 0)[:, None])
     return chosen & ~cut
+
+
+def tile_starts(key: np.ndarray, candidate: np.ndarray, most: int) -> np.ndarray:
+    """[B, L] bool: where tiles begin, of 1..most tokens each, all lengths alike.
+
+    The first begins with the first candidate [B, L] of a row.
+    """
+    length = candidate.shape[1]
+    size = 1 + (counter_rng.uniform(key, "tile", length) * most).astype(np.int64)
+    begin = np.argmax(candidate, axis=1)[:, None] + np.cumsum(size, axis=1) - size
+    row, tile = np.nonzero(begin < length)
+    starts = np.zeros((len(key), length), bool)
+    starts[row, begin[row, tile]] = True
+    return starts
+
+
+def choose_tiles(
+    key: np.ndarray, candidate: np.ndarray, budget: np.ndarray, most: int
+) -> np.ndarray:
+    """[B, L] bool: tiles in random order until there are `budget` [B] tokens.
+
+    Of the last tile all tokens are chosen, up to most - 1 beyond the budget, which is
+    at least 1. Tiles partition the row; a tile's tokens that are no candidates [B, L]
+    are left out (ltgoslo/gpt-bert, pretraining/dataset.py, SpanMaskingStrategy and
+    apply_mask, without its counts of earlier masks).
+    """
+    length = candidate.shape[1]
+    index = np.where(tile_starts(key, candidate, most), np.arange(length), 0)
+    index = np.maximum.accumulate(index, axis=1)
+    score = counter_rng.uniform(key, "choose", length)
+    score = np.take_along_axis(score, index, axis=1)
+    score = np.where(candidate, score, np.inf)
+    last = np.clip(budget, 1, length)[:, None] - 1
+    limit = np.take_along_axis(np.sort(score, axis=1), last, axis=1)
+    return candidate & (score <= limit)
 
 
 class _WordTable(NamedTuple):

@@ -45,7 +45,7 @@ def max_masked(rate: float, length: int, *, independent: bool = False) -> int:
 
 def mask_budget(
     num_tokens: np.ndarray,
-    rate: float,
+    rate: np.ndarray | float,
     max_count: int,
     *,
     rounding: str = "nearest",
@@ -54,6 +54,7 @@ def mask_budget(
     """[B]: how many of a row's `num_tokens` [B] tokens to mask, at most `max_count`.
 
     Args:
+      rate: one, or that of each row [B].
       rounding: how rate * tokens is rounded.
         nearest: to the nearest integer, ties to even, and at least 1 (BERT).
         up: to the next larger integer.
@@ -215,6 +216,7 @@ def replace_chosen(
     random_fraction: float,
     draw_unit: str = "token",
     random_tokens: str = "ordinary",
+    starts: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """Overwrites the chosen positions [B, L] of `token` in place.
 
@@ -225,6 +227,8 @@ def replace_chosen(
       draw_unit: token: this is drawn for each position. span: it is drawn once for each
         contiguous run of chosen positions; random tokens still differ.
       random_tokens: one of RANDOM_TOKENS.
+      starts: [B, L] bool, positions at which a run ends and another begins; None: there
+        are none.
 
     Returns:
       scored, target, weight [B, K].
@@ -236,7 +240,8 @@ def replace_chosen(
     bits = counter_rng.random_bits(key, "replace", num_scored)
     draw = (bits >> np.uint64(32)) * 2.0**-32
     if draw_unit == "span":
-        draw = np.take_along_axis(draw, _span_slots(scored, used)[0], axis=1)
+        first, _ = _span_slots(scored, used, starts)
+        draw = np.take_along_axis(draw, first, axis=1)
     other = random_ids(bits, vocab, random_tokens)
     new = np.where(draw < mask_fraction + random_fraction, other, target)
     new = np.where(draw < mask_fraction, vocab.mask_id, new)
@@ -265,10 +270,14 @@ def span_boundaries(
     return {"left": left, "right": right, "offset": np.where(used, offset, 0)}
 
 
-def _span_slots(scored: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _span_slots(
+    scored: np.ndarray, used: np.ndarray, starts: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """The first and the last slot of the span of each slot, [B, K] each."""
     slot = np.arange(scored.shape[1])
     follows = used[:, 1:] & (np.diff(scored, axis=1) == 1)
+    if starts is not None:
+        follows &= ~np.take_along_axis(starts, scored, axis=1)[:, 1:]
     begins = np.pad(~follows, [(0, 0), (1, 0)], constant_values=True)
     ends = np.pad(~follows, [(0, 0), (0, 1)], constant_values=True)
     first = np.maximum.accumulate(np.where(begins, slot, 0), axis=1)

@@ -133,8 +133,9 @@ def _of_folder(folder: Path) -> Checkpoints:
 def default_backend(model: Any, *, is_run: bool) -> str:
     """The pipeline's backend that asks a model as it was trained, or OWN.
 
-    Of hf:DIR the objective is not known: what attends to all tokens is taken for mlm,
-    and an encoder-decoder for enc_dec_mask.
+    Of several objectives it is that of the first whose rows are not causal, if there is
+    one. Of hf:DIR the objective is not known: what attends to all tokens is taken for
+    mlm, and an encoder-decoder for enc_dec_mask.
     """
     return _backend_of(model.run.objective, model.needs, is_run)
 
@@ -144,8 +145,8 @@ def _backend_of(objective: Any, needs: Any, is_run: bool) -> str:
         is_t5 = needs.stacks == "encoder_decoder" and not is_run
         return "enc_dec_mask" if is_t5 else OWN
     if members := getattr(objective, "members", None):
-        first, *_ = members.values()
-        return _backend_of(first, needs, is_run)
+        asked = min(members.values(), key=lambda each: each.pattern == "causal")
+        return _backend_of(asked, needs, is_run)
     if objective.pattern == "causal" and not objective.reads_backward:
         return "causal"
     if getattr(objective, "predict_at", "") == "previous":
