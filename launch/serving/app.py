@@ -210,8 +210,13 @@ class _Api:
         finally:
             for job in jobs:
                 job.cancel()
-        options = {"count": count, "echo": echo}
-        return bodies.completions_response(model, requests, completions, **options)
+        return bodies.completions_response(
+            model,
+            completions,
+            count=count,
+            echo=echo,
+            most=bodies.num_log_probs(body),
+        )
 
     def _check_model(self, function: str, body: Mapping[str, Any]) -> str:
         """The name of the model that does it, which `model` may say."""

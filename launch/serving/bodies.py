@@ -5,6 +5,8 @@ OpenAI's API.
 """
 
 import base64
+import itertools
+import math
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -13,15 +15,15 @@ from typing import Any
 import numpy as np
 
 from research.contract.errors import UserError
-from research.use.inference.completions import CompletionRequest
+from research.use.inference.completions import Completed, CompletionRequest
 from research.use.inference.serving import QuestionInContext
+from research.use.inference.token_log_probs import MOST
 
 MAX_QUESTION, MAX_TOP_K, MAX_INPUTS, MAX_STOPS = 1000, 50, 16, 4
 NEUTRAL = {
     "best_of": (None, 1),
     "frequency_penalty": (None, 0),
     "logit_bias": (None, {}),
-    "logprobs": (None,),
     "presence_penalty": (None, 0),
     "stream": (None, False),
     "stream_options": (None,),
@@ -29,7 +31,7 @@ NEUTRAL = {
 }
 """Fields of OpenAI's completions that mean nothing here, and the values that ask for
 nothing."""
-COMPLETIONS = ("echo", "max_tokens", "model", "n", "prompt", "seed", "stop")
+COMPLETIONS = ("echo", "logprobs", "max_tokens", "model", "n", "prompt", "seed", "stop")
 COMPLETIONS += ("temperature", "top_p", "user")
 
 
@@ -107,7 +109,7 @@ def completions(body: Mapping[str, Any]) -> tuple[list[CompletionRequest], int, 
             raise UserError(f"{name}: this server has none")
         if name not in NEUTRAL and name not in COMPLETIONS:
             raise UserError(f"there is no field {name}; {', '.join(COMPLETIONS)} are")
-    prompts, count = _texts(body, "prompt"), _whole(body, "n", 1, 1, MAX_INPUTS)
+    prompts, count = _prompts(body), _whole(body, "n", 1, 1, MAX_INPUTS)
     if len(prompts) * count > MAX_INPUTS:
         raise UserError(f"n times the prompts is at most {MAX_INPUTS}")
     echo = body.get("echo") or False
@@ -124,34 +126,40 @@ def completions(body: Mapping[str, Any]) -> tuple[list[CompletionRequest], int, 
         "top_p": _number(body, "top_p", 1.0, 0.0, 1.0),
         "seed": seed,
         "stop": tuple(filter(None, stop)),
+        "log_probs": body.get("logprobs") is not None,
     }
     repeated = [prompt for prompt in prompts for _ in range(count)]
     asked = [CompletionRequest(p, choice=c, **shared) for c, p in enumerate(repeated)]
     return asked, count, echo
 
 
+def num_log_probs(body: Mapping[str, Any]) -> int:
+    """How many of the likeliest tokens are asked for at each position."""
+    return _whole(body, "logprobs", 0, 0, MOST)
+
+
 def completions_response(
     model: str,
-    asked: Sequence[CompletionRequest],
-    written: Sequence[Any],
+    written: Sequence[Completed],
     *,
     count: int,
     echo: bool,
+    most: int,
 ) -> dict[str, Any]:
     """OpenAI's answer.
 
     Args:
-      written: by text `text`, `finish_reason`, and `prompt_tokens` and `new_tokens`.
+      most: the likeliest tokens of each position that are given.
       count: the number of choices of a prompt.
     """
     choices = [
         {
-            "text": (each.prompt if echo else "") + text.text,
+            "text": (text.prompt if echo else "") + text.text,
             "index": index,
-            "logprobs": None,
+            "logprobs": _log_probs(text, most, echo=echo),
             "finish_reason": text.finish_reason,
         }
-        for index, (each, text) in enumerate(zip(asked, written, strict=True))
+        for index, text in enumerate(written)
     ]
     of_prompts = sum(text.prompt_tokens for text in written[::count])
     new = sum(text.new_tokens for text in written)
@@ -167,6 +175,41 @@ def completions_response(
             "total_tokens": of_prompts + new,
         },
     }
+
+
+def _log_probs(text: Completed, most: int, *, echo: bool) -> dict[str, Any] | None:
+    """Tokens with their log p and the likeliest ones, of the prompt with echo alone."""
+    if (found := text.log_probs) is None:
+        return None
+    first = 0 if echo else len(found.text) - text.new_tokens
+    tokens = found.text[first:]
+    top = [
+        dict(zip(best[:most], map(float, log_p), strict=False))
+        for best, log_p in zip(found.best, found.best_log_p, strict=True)
+    ]
+    return {
+        "tokens": tokens,
+        "token_logprobs": [
+            None if math.isnan(p) else p for p in found.log_p[first:].tolist()
+        ],
+        "top_logprobs": [row or None for row in top[first:]] if most else None,
+        "text_offset": [*itertools.accumulate(map(len, tokens), initial=0)][:-1],
+    }
+
+
+def _prompts(body: Mapping[str, Any]) -> list[str | tuple[int, ...]]:
+    """Texts, or lists of tokens."""
+    prompts = body.get("prompt")
+    if _are_tokens(prompts):
+        return [tuple(prompts)]
+    if isinstance(prompts, list) and prompts and all(map(_are_tokens, prompts)):
+        return [tuple(each) for each in prompts]
+    return [*_texts(body, "prompt")]
+
+
+def _are_tokens(value: Any) -> bool:
+    is_list = isinstance(value, list) and bool(value)
+    return is_list and all(type(token) is int for token in value)
 
 
 def _are_texts(values: Sequence[Any]) -> bool:

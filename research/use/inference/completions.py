@@ -21,6 +21,7 @@ from research.generation.samplers import make_sampler
 from research.generation.samplers.sample import Sampling
 from research.generation.text import caught, decode_after, encode_prompt
 from research.use.inference.language_model import LanguageModel
+from research.use.inference.token_log_probs import CausalScorer, TokenLogProbs
 
 ROWS = 4
 """Prompts that are continued at once."""
@@ -33,13 +34,14 @@ LEAST_TOP_P = 1e-6
 class CompletionRequest(NamedTuple):
     """A text that is asked for."""
 
-    prompt: str
+    prompt: str | tuple[int, ...]  # a text, or its tokens, with or without bos
     max_tokens: int
     temperature: float = 1.0  # 0: the most probable token
     top_p: float = 1.0
     seed: int = 0
     choice: int = 0  # its number in a request: another one has other samples
     stop: tuple[str, ...] = ()  # texts before which it ends
+    log_probs: bool = False  # whether those of its tokens are asked for
 
 
 class Completed(NamedTuple):
@@ -49,6 +51,8 @@ class Completed(NamedTuple):
     finish_reason: str  # stop: by eos or a text of `stop`; length
     prompt_tokens: int
     new_tokens: int  # up to the one that ends it: eos, or that completes a stop
+    prompt: str  # as a text
+    log_probs: TokenLogProbs | None = None  # of the prompt and the new tokens
 
 
 class Completer:
@@ -94,6 +98,12 @@ class Completer:
             shape: self._make_generate(model.writing, *shape)
             for shape in itertools.product(self._widths, self._new_tokens)
         }
+        self._scorer = None
+        if self._objective.pattern == "causal" and layout.appended == "nothing":
+            width = self._widths[-1] + self._new_tokens[-1]
+            self._scorer = CausalScorer(
+                self._run, self._objective, batch=ROWS, width=width
+            )
 
     @property
     def _ordinary(self) -> int:
@@ -143,7 +153,12 @@ class Completer:
         return results
 
     def _prepare(self, asked: CompletionRequest) -> "_Row":
-        token = encode_prompt(self._vocabulary, asked.prompt)
+        if asked.log_probs and self._scorer is None:
+            raise UserError(
+                f"logprobs: a model of objective {self._run.objective.name} has none, "
+                "since it is not causal"
+            )
+        token = self._encode(asked.prompt)
         if self._method == "ancestral" and self._vocabulary.vocab.mask_id in token:
             raise UserError(
                 "a prompt must have no masks, which would be written instead of a "
@@ -164,6 +179,17 @@ class Completer:
         count = next(n for n in self._new_tokens if asked.max_tokens <= n)
         return _Row(asked, token, (width, count))
 
+    def _encode(self, prompt: str | tuple[int, ...]) -> list[int]:
+        """The tokens of a prompt, without bos."""
+        if isinstance(prompt, str):
+            return encode_prompt(self._vocabulary, prompt)
+        vocab = self._vocabulary.vocab
+        if wrong := [token for token in prompt if not 0 <= token < vocab.size]:
+            raise UserError(
+                f"tokens of a prompt must be from 0 to {vocab.size - 1}, got {wrong[0]}"
+            )
+        return [*prompt[prompt[:1] == (vocab.bos_id,) :]]
+
     def _write(
         self, shape: tuple[int, int], rows: Sequence["_Row"]
     ) -> list[Completed | UserError]:
@@ -177,10 +203,36 @@ class Completer:
         )
         choices = [each.choice for each in asked]
         found = self._generate[shape]([row.token for row in filled], sampling, choices)
-        return [
+        written = [
             caught(self._written, row, texts)
             for row, texts in zip(rows, found[: len(rows)], strict=True)
         ]
+        if not any(row.asked.log_probs for row in rows):
+            return written
+        return self._with_log_probs(rows, found, written)
+
+    def _with_log_probs(
+        self,
+        rows: Sequence["_Row"],
+        found: Sequence[Sequence[Text]],
+        written: Sequence[Completed | UserError],
+    ) -> list[Completed | UserError]:
+        """What was written, with log p of its tokens up to the end."""
+        assert self._scorer is not None
+        eos_id, texts = self._vocabulary.vocab.eos_id, []
+        for row, (text, *_), each in zip(rows, found, written, strict=False):
+            new = 0 if isinstance(each, UserError) else each.new_tokens
+            texts.append([*row.token, *[*text.tokens, eos_id][:new]])
+        found_of_all, bos = self._scorer(texts), (self._vocabulary.vocab.bos_id,)
+        results: list[Completed | UserError] = []
+        for row, each, scores in zip(rows, written, found_of_all, strict=True):
+            if isinstance(each, UserError) or not row.asked.log_probs:
+                results.append(each)
+                continue
+            if row.asked.prompt[:1] == bos:  # clients count it among the tokens
+                scores = scores.after_bos()
+            results.append(each._replace(log_probs=scores))
+        return results
 
     def _written(self, row: "_Row", texts: Sequence[Text]) -> Completed:
         check_written(texts)
@@ -192,11 +244,14 @@ class Completer:
         ended = text.ended and len(text.tokens) < row.asked.max_tokens
         written = decode_after(self._vocabulary, row.token, kept)
         num_prompt, num_new = len(row.token), len(kept) + ended
+        prompt = row.asked.prompt
+        if not isinstance(prompt, str):
+            prompt = self._vocabulary.decode(prompt)
         if any(each in written for each in row.asked.stop):
             written, num_new = self._before_stop(row, kept)
-            return Completed(written, "stop", num_prompt, num_new)
+            return Completed(written, "stop", num_prompt, num_new, prompt)
         reason = "stop" if ended else "length"
-        return Completed(written, reason, num_prompt, num_new)
+        return Completed(written, reason, num_prompt, num_new, prompt)
 
     def _before_stop(self, row: "_Row", kept: Sequence[int]) -> tuple[str, int]:
         """The text before the stop that is complete first, and a number of tokens.
@@ -218,6 +273,8 @@ class Completer:
 
     def warm_up(self) -> None:
         """Compiles all shapes that occur."""
+        if self._scorer:
+            self._scorer([[self._ordinary]])
         for shape in self._generate:
             self._write(
                 shape, [_Row(CompletionRequest("", 1), [self._ordinary], shape)]

@@ -25,6 +25,7 @@ from launch.serving.worker import QUEUE, Worker
 from research.contract.errors import UserError
 from research.use.inference.completions import Completed
 from research.use.inference.serving import Embedded
+from research.use.inference.token_log_probs import TokenLogProbs
 
 JSON = {"Content-Type": "application/json"}
 
@@ -195,13 +196,24 @@ def test_embeddings_are_openais(server):
 
 def test_completions_are_openais():
     seen = []
+    log_probs = TokenLogProbs(
+        ["a", "b"],
+        np.log([0.5, 0.25]),
+        [["a", "c"], ["d", "b"]],
+        np.log([[0.5, 0.5], [0.5, 0.25]]),
+    )
+
+    def of(each):
+        return log_probs if each.log_probs else None
 
     def complete(asked):
         seen.extend(asked)
         return [
             UserError("a prompt has at most 3 tokens")
             if each.prompt == "long"
-            else Completed(f"-{each.prompt}-{each.choice}", "length", 2, 5)
+            else Completed(
+                f"-{each.prompt}-{each.choice}", "length", 2, 1, each.prompt, of(each)
+            )
             for each in asked
         ]
 
@@ -217,15 +229,26 @@ def test_completions_are_openais():
         assert [each["index"] for each in content["choices"]] == [0, 1, 2, 3]
         choice = content["choices"][0]
         assert choice["finish_reason"] == "length" and choice["logprobs"] is None
-        usage = {"prompt_tokens": 4, "completion_tokens": 20, "total_tokens": 24}
+        usage = {"prompt_tokens": 4, "completion_tokens": 4, "total_tokens": 8}
         assert content["usage"] == usage and content["model"] == "g"
         assert {each.seed for each in seen} == {4} and seen[0].stop == ("x",)
         assert (seen[0].max_tokens, seen[0].temperature) == (16, 1.0)
         assert post(prompt="a", stream=False, logprobs=None, user="u")[0] == 200
         assert post(model=None)[2]["model"] == "g"
+        half, quarter = np.log([0.5, 0.25]).tolist()
+        for echo, first in ((True, 0), (False, 1)):
+            choice = post(logprobs=1, echo=echo)[2]["choices"][0]
+            assert choice["logprobs"] == {
+                "tokens": ["a", "b"][first:],
+                "token_logprobs": [half, quarter][first:],
+                "top_logprobs": [{"a": half}, {"d": half}][first:],
+                "text_offset": [0, 1][: 2 - first],
+            }
+        assert post(prompt=[[1, 2], [3]])[0] == 200 and seen[-1].prompt == (3,)
         assert post(prompt="b")[2]["choices"][0]["text"] == "-b-0"
         for wrong, status, words in (
-            ({"prompt": [1, 2]}, 422, "prompt is a text, or a list"),
+            ({"prompt": [1, "a"]}, 422, "prompt is a text, or a list"),
+            ({"logprobs": 6}, 422, "logprobs is a whole number from 0 to 5"),
             ({"prompt": "long"}, 422, "at most 3 tokens"),
             ({"stream": True}, 422, "stream: this server has none"),
             ({"temprature": 1}, 422, "there is no field temprature"),

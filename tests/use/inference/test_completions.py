@@ -103,9 +103,33 @@ def test_tokens_behind_a_stop_are_not_counted(completer):
     whole = complete("stone")
     assert (whole.text, whole.new_tokens) == (" a small river by", len(new) + 1)
     for stop in (("mall",), ("a small river", "mall"), ("by", "mall")):
-        expected = Completed(" a s", "stop", len(prompt), len(start))
+        expected = Completed(" a s", "stop", len(prompt), len(start), "old")
         assert complete(*stop) == expected
     assert complete("y").new_tokens == len(new)
+
+
+def test_log_probs_are_those_of_scores_and_of_what_is_written(model, completer):
+    prompt = model.run.vocabulary.encode("old river")[0].tolist()
+    bos = model.run.vocabulary.vocab.bos_id
+    asked = [
+        CompletionRequest(spelled, 3, 0.0, log_probs=has)
+        for has in (True, False)
+        for spelled in ("old river", tuple(prompt), (bos, *prompt))
+    ]
+    found = completer.complete(asked)
+    assert [each.text for each in found] == [found[0].text] * 6
+    assert [each.log_probs is None for each in found] == [False] * 3 + [True] * 3
+    assert found[2].log_probs.text[0] == "" and np.isnan(found[2].log_probs.log_p[0])
+    for number, each in enumerate(found[:3]):
+        scores, count = each.log_probs, len(prompt) + (number == 2)
+        (expected,) = model.score(["old river"])
+        assert np.nansum(scores.log_p[:count]) == pytest.approx(
+            expected.log_prob, abs=1e-4
+        )
+        assert "".join(scores.text).strip() == (each.prompt + each.text).strip()
+        greedy = scores.log_p[count:]
+        np.testing.assert_array_equal(greedy, scores.best_log_p[count:, 0])
+        assert len(greedy) == each.new_tokens
 
 
 def test_what_does_not_fit_is_the_error_of_its_request(completer):
