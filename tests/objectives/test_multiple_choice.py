@@ -62,18 +62,27 @@ def test_a_long_first_part_loses_its_end_and_a_choice_keeps_its_beginning():
     assert two[3:-1].tolist() == text.token[0, 12 : 12 + room - 1].tolist()
 
 
-def test_a_long_first_part_leaves_room_to_all_choices():
-    """A first part of 60 tokens, choices of 20, 9, 9 and 9, rows of 40."""
-    objective = objectives.make_objective("multiple_choice", choices=4)
+@pytest.mark.parametrize(
+    ("name", "fields", "sizes"),
+    [
+        ("multiple_choice", {"choices": 4}, (60, 20, 9, 9, 9)),
+        ("multiple_choice", {"choices": 4}, (60, 300, 9, 9, 9)),
+        ("sentence_vectors", {"texts": 3}, (60, 300, 9)),
+    ],
+)
+def test_a_long_part_leaves_room_to_all_others(name, fields, sizes):
+    """Rows of 40 tokens."""
+    objective = objectives.make_objective(name, **fields)
     stream = SimpleNamespace(
-        document_offsets=np.array([0, 108]),
+        document_offsets=np.array([0, sum(sizes) + 1]),
         separator_length=1,
         labels=np.array([0]),
-        part_offsets=np.array([60, 80, 89, 98]),
-        num_tokens=108,
+        part_offsets=np.cumsum(sizes[:-1]),
+        num_tokens=sum(sizes) + 1,
     )
     spans = objective.text_spec(40).spans(stream, 0)
-    assert (spans.length[0], spans.second_length[0]) == (10, 47)
+    first = 10 if name == "multiple_choice" else 38
+    assert (spans.length[0], spans.second_length[0]) == (first, sum(sizes[1:]))
 
 
 @pytest.mark.parametrize("labels", [("A", "C"), ("a", "c"), ("0", "2.0"), ("2",)])

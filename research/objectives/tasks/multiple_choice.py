@@ -56,7 +56,8 @@ class Objective(task_input.Task):
 
     def text_spec(self, length: int) -> TextSpec:
         most = length // self.choices  # of the first part, whatever a choice leaves
-        return TextSpec("parts", 2 * length, max_first=most, label="choice")
+        room = 2 * length + task_input.LONG_PARTS
+        return TextSpec("parts", room, max_first=most, label="choice")
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         scored = {"scored": ArraySpec((self.choices,)), "num_choices": ArraySpec(())}

@@ -77,7 +77,8 @@ class Objective(task_input.Task):
     def text_spec(self, length: int) -> TextSpec:
         room = length - self.num_specials(1)
         most = {"max_first": room} if self.texts > 1 else {}
-        return TextSpec("parts", self.texts * room, **most)
+        more = task_input.LONG_PARTS if self.texts > 2 else 0
+        return TextSpec("parts", self.texts * room + more, **most)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         specs = {"vector_weight": ArraySpec((), np.float32)}

@@ -76,6 +76,11 @@ def head_spec(head: str, size: int, **more: Any) -> networks.HeadSpec:
     return networks.HeadSpec(size, activation, **options)
 
 
+LONG_PARTS = 4096
+"""Raw tokens that a row of several texts may have beyond those that are laid out: a text
+that is too long then loses its end, and no later text is lost."""
+
+
 class Task(objectives.Objective):
     """The base of objectives for tasks, with a field `format`; the label is hidden.
 
