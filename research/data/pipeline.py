@@ -196,7 +196,8 @@ class Data(NamedTuple):
     @property
     def vocabulary_facts(self) -> dict[str, Any]:
         """`Vocabulary.facts`; without a hash if the vocabulary is not ours."""
-        return self.vocabulary.facts if self.vocabulary else {"vocabulary": ""}
+        facts = self.vocabulary.facts if self.vocabulary else {"vocabulary": ""}
+        return facts | {"labels": self.vocab.labels}
 
 
 def open_data(

@@ -18,6 +18,7 @@ from research.checkpoints.checkpoint import (
     path_name,
 )
 from research.contract.errors import UserError
+from research.data.documents import label_key
 from research.distributed import processes
 from research.files import checksums
 from research.files.existence import exists
@@ -45,6 +46,7 @@ def restore_params(
     *,
     vocabulary: str,
     num_pieces: int = 0,
+    labels: Sequence[str] = (),
     layers: Sequence[int] = (),
     of_vocabulary: Collection[str] | None = None,
 ) -> tuple[Any, list[str]]:
@@ -59,6 +61,8 @@ def restore_params(
       vocabulary: hash of this run's vocabulary; the other run must have the same if a
         parameter that it gives belongs to those tokens.
       num_pieces: how many pieces the vocabulary's model file has.
+      labels: of this run, whose order a head of the source gets; see
+        `in_label_order`.
       layers: the source's layers, from 0, that this run's layers start from; (): it has
         as many.
       of_vocabulary: names of the parameters that have a row for each token; None: any
@@ -70,7 +74,7 @@ def restore_params(
     Raises:
       UserError: nothing there, nothing of that name, another shape or vocabulary.
     """
-    checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
+    checks = {"vocabulary": vocabulary, "num_pieces": num_pieces, "labels": labels}
     checks["of_vocabulary"] = of_vocabulary
     saved = saved_params(source, _with_layers(params, layers), scope, **checks)
     by_name, missing = _pick_layers(source, saved.by_name, layers), []
@@ -109,6 +113,7 @@ def check_source(
     *,
     vocabulary: str,
     num_pieces: int = 0,
+    labels: Sequence[str] = (),
     layers: Sequence[int] = (),
     of_vocabulary: Collection[str] | None = None,
 ) -> epath.Path | None:
@@ -307,13 +312,15 @@ def saved_params(
     *,
     vocabulary: str,
     num_pieces: int = 0,
+    labels: Sequence[str] = (),
     flag: str = "train.init_from",
     of_vocabulary: Collection[str] | None = None,
 ) -> Saved:
     """The parameters of another model, on the host.
 
     Args:
-      source, scope, vocabulary, num_pieces, of_vocabulary: as of `restore_params`.
+      source, scope, vocabulary, num_pieces, labels, of_vocabulary: as of
+        `restore_params`.
       params: those to find, or their shapes.
       flag: the key that names the source, for errors.
 
@@ -324,13 +331,55 @@ def saved_params(
         shapes = {name: leaf.shape for name, leaf in _by_name(params).items()}
         checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
         found = huggingface.restore(source, scope, shapes, **checks)
-        return Saved(found.params, found.unused, found.num_rows, found.unused)
+        by_name = in_label_order(source, found.params, found.labels, labels)
+        return Saved(by_name, found.unused, found.num_rows, found.unused)
     folder = find_checkpoint(source, flag)
     saved = _part(load_on_host(folder, "params")["params"], scope, source)
     by_name = _by_name(saved)
     if _has_tokens(_for_two_stacks(by_name, params), params, of_vocabulary):
         _check_vocabulary(folder, vocabulary, source, flag)
+    theirs = load_on_host(folder, "facts")["facts"].get("labels", ())
+    by_name = in_label_order(source, by_name, theirs, labels)
     return Saved(by_name, sorted(saved), {}, [])
+
+
+UNNAMED = "LABEL_"
+"""With a number, the name of a label in a config.json that names none."""
+
+
+def in_label_order(
+    source: str,
+    by_name: Mapping[str, np.ndarray],
+    theirs: Sequence[str],
+    ours: Sequence[str],
+) -> Mapping[str, np.ndarray]:
+    """The parameters of a model with the values of its head in the order of our labels.
+
+    Where its labels are others, as many, they keep their order, and a line says so.
+    """
+    of_head = [
+        name
+        for name, array in by_name.items()
+        if name.startswith(huggingface.HEAD_VALUES) and array.shape[-1] == len(ours) > 1
+    ]
+    theirs, ours = list(theirs), list(ours)
+    if not of_head or theirs == ours or len(theirs) != len(ours):
+        return by_name
+    for spelled in (str, _spelled_alike):
+        keys, wanted = (list(map(spelled, labels)) for labels in (theirs, ours))
+        if sorted(keys) == sorted(wanted) and len({*keys}) == len(keys):
+            order = [keys.index(key) for key in wanted]
+            return {**by_name} | {name: by_name[name][..., order] for name in of_head}
+    processes.print_from_process_0(
+        f"the head of {source} has the labels {', '.join(theirs)}; its values are read "
+        f"in this order as those of {', '.join(ours)}"
+    )
+    return by_name
+
+
+def _spelled_alike(label: str) -> str:
+    """What labels have in common that differ in their spelling alone."""
+    return label_key(label.removeprefix(UNNAMED)).casefold()
 
 
 def load_on_host(

@@ -89,8 +89,9 @@ class Vocabulary:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The facts in which a model to start from must agree (`partial_restore`)."""
-        return {"vocabulary": self.sha256, "num_pieces": len(self.model.pieces)}
+        """The facts with which a model to start from is read (`partial_restore`)."""
+        facts = {"vocabulary": self.sha256, "num_pieces": len(self.model.pieces)}
+        return facts | {"labels": self.vocab.labels}
 
     def encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Token ids [T] int32 of a text, and [T] bool: a word starts there."""

@@ -51,8 +51,11 @@ class Restored(NamedTuple):
     params: dict[str, np.ndarray]
     num_rows: dict[str, int]  # of tables that have fewer rows there than here
     unused: list[str]  # keys that no parameter has
+    labels: tuple[str, ...] = ()  # of the values of a head, in their order
 
 
+HEAD_VALUES = ("head_label/out/", "head_tag/out/")
+"""Parameters that have a value for each label in their last dimension."""
 PATTERNS = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm")
 """Files of a model that are fetched: no pickles, which can run code."""
 
@@ -412,7 +415,27 @@ def restore_network(
         used |= {*found.keys}
     _check_readout(model, params)
     used |= _copies(model, used) | _neutral(model, own_rows, shapes)
-    return Restored(params, num_rows, sorted({*tensors} - used) + cut)
+    unused = sorted({*tensors} - used) + cut
+    has_head = any(name.startswith(HEAD_VALUES) for name in params)
+    return Restored(params, num_rows, unused, label_names(model) if has_head else ())
+
+
+def label_names(model: Model) -> tuple[str, ...]:
+    """The names of the values of a head, in their order there.
+
+    Raises:
+      UserError: config.json names two alike, or names them by something else.
+    """
+    given = model.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    try:
+        names = tuple(str(given[str(number)]) for number in range(len(given)))
+    except (KeyError, TypeError):
+        raise UserError(
+            f"{model.path}: id2label of config.json must have the keys 0, 1, ..."
+        ) from None
+    if len({*names} - {""}) < len(names):
+        raise UserError(f"{model.path}: id2label of config.json names two labels alike")
+    return names
 
 
 def _own_rows(model: Model) -> list[rows.Row]:

@@ -34,7 +34,7 @@ from research.interop.huggingface.generation_config import (
     read_generation_config,
 )
 from research.interop.huggingface.sentence_transformers import Recipe, read_recipe
-from research.interop.partial_restore import load_on_host
+from research.interop.partial_restore import in_label_order, load_on_host
 from research.networks.transformer import transformer
 from research.objectives.layout.specials import Specials
 from research.predictions import prediction_kind
@@ -151,7 +151,7 @@ def _open_folder(
     objective = _folder_objective(model, options.max_length, vocab, any_start)
     labels = names = _labels_by_kind(objective)
     if objective.predicts and prediction_kind(objective.predicts).output_names(["a"]):
-        names = _label_names(model)
+        names = restore.label_names(model)
         labels = single_labels(names)
     vocabulary, vocab = (
         _with_labels(vocabulary, labels),
@@ -166,7 +166,7 @@ def _open_folder(
     length, data = options.max_length, DataOptions(length=options.max_length)
     shapes = _shapes(objective, network, min(length, 128))
     found = restore.restore(f"{SOURCE}{path}", "", shapes, num_pieces=num_pieces).params
-    found = _in_order(found, names, labels) if names != labels else found
+    found = dict(in_label_order(source, found, names, labels))
     for name, array in found.items():
         if array.shape != shapes[name]:
             raise UserError(
@@ -237,41 +237,11 @@ def _task_fields(model: restore.Model, task: str) -> dict[str, Any]:
         fields["choices"] = MAX_CHOICES
     if task == "sequence_classification":
         problem = model.config.get("problem_type")
-        if len(_label_names(model)) == 1 or problem == "regression":
+        if len(restore.label_names(model)) == 1 or problem == "regression":
             fields["task"] = "regression"
         elif problem == "multi_label_classification":
             fields["task"] = "multi"
     return fields
-
-
-def _label_names(model: restore.Model) -> tuple[str, ...]:
-    """The names of the values of a head, in their order there.
-
-    Raises:
-      UserError: config.json names two alike, or names them by something else.
-    """
-    given = model.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
-    try:
-        names = tuple(str(given[str(number)]) for number in range(len(given)))
-    except (KeyError, TypeError):
-        raise UserError(
-            f"{model.path}: id2label of config.json must have the keys 0, 1, ..."
-        ) from None
-    if len({*names} - {""}) < len(names):
-        raise UserError(f"{model.path}: id2label of config.json names two labels alike")
-    return names
-
-
-def _in_order(
-    params: dict[str, np.ndarray], names: Sequence[str], labels: Sequence[str]
-) -> dict[str, np.ndarray]:
-    """The parameters with the values of their head in the order of `labels`."""
-    order = [names.index(label) for label in labels]
-    outs = ("head_label/out/", "head_tag/out/")
-    return {
-        path: array[..., order] if path.startswith(outs) else array
-        for path, array in params.items()
-    }
 
 
 def _folder_specials(

@@ -8,6 +8,7 @@ import pytest
 
 from launch.commands import predict as command
 from research.contract.errors import UserError
+from research.interop.partial_restore import in_label_order, saved_params
 from research.predictions import softmax
 from research.use.export import export_run
 from research.use.inference.open_run import open_run
@@ -69,7 +70,11 @@ def pairs(tmp_path_factory):
 
 
 def test_values_of_a_foreign_head_keep_their_names(pairs, tmp_path):
-    """The order of labels there is any; here it is theirs when sorted."""
+    """The order of labels there is any; here it is theirs when sorted.
+
+    A training or a teacher that reads it has this order, too (huggingface/transformers
+    #10386, QData/TextAttack #684).
+    """
     to = tmp_path / "to"
     export_run(pairs.workdir, to)
     path, names = to / "config.json", ("z", "a", "m")
@@ -79,6 +84,35 @@ def test_values_of_a_foreign_head_keep_their_names(pairs, tmp_path):
     items = open_run(f"hf:{to}").predict(pairs.parts[:3])
     for item, logits in zip(items, pairs.values, strict=False):
         assert item.prediction == names[int(np.argmax(logits))]
+    params = open_run(pairs.workdir).run.params
+    read = {"vocabulary": "", "num_pieces": 0, "labels": ("A", "m", "z")}
+    found = saved_params(f"hf:{to}", params, **read).by_name
+    for name, array in params["head_label"]["out"].items():
+        theirs = np.asarray(array)[..., [1, 2, 0]]
+        np.testing.assert_array_equal(found[f"head_label/out/{name}"], theirs)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "order"),
+    [
+        ("c a b", "a b c", [1, 2, 0]),
+        ("Entailment neutral", "entailment neutral", [0, 1]),
+        ("LABEL_0 LABEL_1 LABEL_2", "2 0 1", [2, 0, 1]),
+        ("a A", "A a", [1, 0]),
+        ("LABEL_0 LABEL_1", "neg pos", None),
+    ],
+)
+def test_a_head_is_read_in_the_order_of_our_labels(theirs, ours, order, capsys):
+    """A line says where labels are others, whose values keep their order."""
+    theirs, ours = theirs.split(), ours.split()
+    values = np.arange(len(theirs))[None]
+    head = {"head_tag/out/kernel": values, "stack/out/kernel": values}
+    found = in_label_order("SOURCE", head, theirs, ours)
+    assert found["stack/out/kernel"] is values
+    expected = list(range(len(theirs))) if order is None else order
+    assert found["head_tag/out/kernel"].tolist() == [expected]
+    is_told = "the head of SOURCE has the labels" in capsys.readouterr().err
+    assert is_told == (order is None)
 
 
 def test_a_file_has_the_run_s_columns_and_its_label_may_lack(pairs, tmp_path, capsys):
