@@ -77,8 +77,10 @@ def head_spec(head: str, size: int, **more: Any) -> networks.HeadSpec:
 
 
 LONG_PARTS = 4096
-"""Raw tokens that a row of several texts may have beyond those that are laid out: a text
-that is too long then loses its end, and no later text is lost."""
+"""Raw tokens that a row of several texts may have beyond those that are laid out.
+
+A text that is too long then loses its end, and no later text is lost.
+"""
 
 
 class Task(objectives.Objective):
