@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from research import objectives
 from research.contract.batch import SENTENCE
-from research.contract.errors import UserError
 from research.objectives.dae import bart_noise
 from research.objectives.dae.bart import NOISE_RATES
 from tests.testing.encoder_decoder import encoders_and_targets
@@ -104,50 +103,6 @@ def test_noises_are_applied_in_order(monkeypatch):
     assert called == names
 
 
-def test_the_default_is_infilling_of_permuted_sentences():
-    objective = objectives.make_objective("bart")
-    length, num_rows = 258, 200
-    text = example(objective, length, [256] * num_rows, separators=0.0)
-    batch = objective.corrupt(text, keys(num_rows), VOCAB, length)
-    other = objectives.make_objective("bart", permute_rate=0.0)
-    order = other.corrupt(text, keys(num_rows), VOCAB, length)
-    kept = []
-    for row, (noisy, clean) in enumerate(encoders_and_targets(batch)):
-        inner = noisy[(noisy != VOCAB.mask_id)]
-        kept.append(len(inner) / len(clean))
-        assert np.isin(inner, clean).all()
-        assert noisy.tolist() != encoders_and_targets(order)[row][0].tolist()
-    # Overlaps and empty spans leave somewhat more than 70 % of the words.
-    assert 0.70 < np.mean(kept) < 0.76
-    masks = np.mean(
-        [(noisy == VOCAB.mask_id).sum() for noisy, _ in encoders_and_targets(order)]
-    )
-    words = ((text.flags & 1) > 0).sum() / num_rows
-    # One mask for each span of three words; one span in six begins inside another.
-    assert 0.75 < masks / (0.3 * words / 3) < 0.9
-
-
-def test_rotation_and_masking_alone():
-    rotated = objectives.make_objective("bart", **NO_NOISE | {"rotate_rate": 1.0})
-    text = example(rotated, 20, [18] * 50, separators=0.0)
-    first = []
-    for row, (noisy, _) in enumerate(
-        encoders_and_targets(rotated.corrupt(text, keys(50), VOCAB, 20))
-    ):
-        before, inner = text.token[row].tolist(), noisy[1:-1].tolist()
-        assert any(before[k:] + before[:k] == inner for k in range(18))
-        first.append(inner == before)
-    assert not all(first)
-    masked = objectives.make_objective(
-        "bart", **NO_NOISE | {"mask_rate": 0.25}, unit="token"
-    )
-    for row, (noisy, _) in enumerate(
-        encoders_and_targets(masked.corrupt(text, keys(50), VOCAB, 20))
-    ):
-        differs = noisy[1:-1] != text.token[row]
-        assert differs.sum() == 5 and (noisy[1:-1][differs] == VOCAB.mask_id).all()
-
-
 @pytest.mark.parametrize("insert", [0.0, 0.1, 0.3, 1.0])
 @pytest.mark.parametrize("length", [3, 4, 17, 128])
 def test_there_is_room_for_inserted_masks(insert, length):
@@ -162,18 +117,3 @@ def test_there_is_room_for_inserted_masks(insert, length):
     added = int(bart_noise.ceil_fraction(insert, np.array(raw)))
     assert batch["encoder_segment"].sum() == raw + added + 2
     assert raw + added + 2 >= length - 2
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        (dict(infill_rate=1.2), "infill_rate is at least 0 and at most 1, not 1.2"),
-        (dict(NO_NOISE), "no noise: set one of"),
-        (dict(poisson_lambda=0.0), "poisson_lambda is at least 0.1"),
-        (dict(unit="letter"), "unit is word or token"),
-        (dict(text_unit="pair"), "text_unit is stream, document, sentences, "),
-    ],
-)
-def test_illegal_fields_are_an_error(fields, error):
-    with pytest.raises(UserError, match=error):
-        objectives.make_objective("bart", **fields)

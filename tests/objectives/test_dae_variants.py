@@ -181,34 +181,6 @@ def test_a_text_may_start_or_end_hidden_or_clear():
     assert len(found) == 4
 
 
-def test_the_prefix_is_of_uniform_length():
-    rows, raw = 6000, 12
-    objective = objectives.make_objective(
-        "dae", noise_mask="prefix", replacement="drop", rate=0.5
-    )
-    example = numbered_texts(rows, raw)
-    batch = objective.corrupt(example, keys(rows), VOCAB, length_for(objective, raw))
-    prefix = np.array(
-        [len(encoder) - 1 for encoder, _ in encoder_and_target_lists(batch)]
-    )
-    count = np.bincount(prefix, minlength=raw)
-    assert count[0] == 0 and len(count) == raw
-    assert stats.chisquare(count[1:]).pvalue > SIGNIFICANCE
-    for encoder, target in encoder_and_target_lists(batch)[:20]:
-        assert encoder[:-1] + target[:-1] == example.token[0].tolist()
-
-
-def test_deshuffling_reads_all_orders_equally_often():
-    rows = 7200
-    objective = objectives.make_objective(
-        "dae", noise_mask="all", replacement="shuffle", target="whole"
-    )
-    batch = objective.corrupt(numbered_texts(rows, 4), keys(rows), VOCAB, 5)
-    orders, count = np.unique(batch["encoder_token"], axis=0, return_counts=True)
-    assert len(orders) == 24
-    assert stats.chisquare(count).pvalue > SIGNIFICANCE
-
-
 def test_bert_style_is_nine_masks_to_one_random_token():
     rows, raw = 300, 200
     objective = objectives.make_objective(
@@ -250,30 +222,6 @@ def test_too_few_sentinels_are_an_error_even_for_empty_texts(fields):
     few = VOCAB._replace(sentinel_ids=VOCAB.sentinel_ids[: needed - 1])
     with pytest.raises(UserError, match=f"needs {needed} sentinels"):
         objective.corrupt(texts(127, [0], VOCAB), keys(1), few, 128)
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        (dict(noise_mask="every"), "noise_mask is spans, iid, prefix or all"),
-        (
-            dict(replacement="noise"),
-            "replacement is sentinel, mask, bert, drop or shuffle",
-        ),
-        (dict(target="half"), "target is spans or whole"),
-        (dict(z_loss=-1.0), "z_loss is at least 0"),
-        (dict(mode="Q"), 'mode is "", R, S or X'),
-        (dict(noise_mask="prefix", rate=0.6), "at most 0.5 where noise_mask is prefix"),
-        (dict(noise_mask="all"), "noise_mask all needs replacement shuffle"),
-        (
-            dict(noise_mask="iid", replacement="shuffle"),
-            "replacement shuffle needs target whole",
-        ),
-    ],
-)
-def test_illegal_fields_are_an_error(fields, error):
-    with pytest.raises(UserError, match=error):
-        objectives.make_objective("dae", **fields)
 
 
 def test_z_loss_adds_the_squared_log_partition():

@@ -291,25 +291,6 @@ def test_what_does_not_match_is_one_line(fields, student, words):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"base": {"ratio": 1}}, "unknown field of objective mlm 'ratio'"),
-        ({"base": {"rate": 2.0}}, "objective.base: objective mlm: rate is above 0"),
-        ({"base": "rate"}, "base maps names to values"),
-        ({"teacher_model": {"layer": 2}}, "objective.teacher_model: .*layer"),
-        ({"base_objective": "joint"}, "base_objective is "),
-        ({"layer_map": (1, -2)}, "layer_map has whole numbers from 0"),
-        ({"layer_map": (-1, -1)}, "layer_map names no layer"),
-        ({"hard": 0.0, "soft": 0.0}, "hard, soft, .* is above 0"),
-    ],
-)
-def test_wrong_fields_are_one_line(fields, words):
-    with pytest.raises(UserError, match=words) as caught:
-        objectives.make_objective("distill", **fields)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory):
     folder = tiny_runs.write_corpus(tmp_path_factory.mktemp("data"))

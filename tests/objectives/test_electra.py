@@ -48,14 +48,6 @@ def readout(logits: np.ndarray) -> networks.Readout:
     return networks.Readout(jnp.asarray(logits, jnp.float32), table, bias, size)
 
 
-@pytest.mark.parametrize(
-    ("rate", "length", "count"), [(0.15, 128, 19), (0.15, 512, 79), (0.25, 512, 130)]
-)
-def test_the_number_of_scored_positions_is_the_published_one(rate, length, count):
-    specs = objectives.make_objective("electra", rate=rate).batch_spec(length)
-    assert specs["scored"].shape == (count,)
-
-
 def test_positions_are_distinct_and_the_rate_is_kept():
     # With replacement some 15 % of the draws would share their position.
     batch, _ = corrupt([510] * 20 + [100, 1], 512)
@@ -83,15 +75,6 @@ def test_a_pair_of_segments_is_from_one_document():
         networks.build(model_options(token_types=1), objective.needs(VOCAB), VOCAB)
     with pytest.raises(UserError, match="format is stream or segment_pair"):
         objectives.make_objective("electra", format="pair")
-
-
-def test_eighty_five_per_cent_become_masks_and_the_rest_stays():
-    batch, _ = corrupt([126] * 400, 128)
-    used = batch["weight"] > 0
-    token = np.take_along_axis(batch["token"], batch["scored"], axis=1)[used]
-    masked, same = token == VOCAB.mask_id, token == batch["target"][used]
-    assert (masked ^ same).all()
-    assert stats.binomtest(int(masked.sum()), len(token), 0.85).pvalue > SIGNIFICANCE
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
@@ -262,15 +245,6 @@ def test_labels_follow_the_generators_distribution_on_a_toy_vocabulary():
     term = terms["discriminator"]
     np.testing.assert_allclose(term.total / term.weight, np.log(2), rtol=1e-5)
     assert term.weight == 5 * count
-
-
-def test_samples_stay_in_the_generators_support():
-    rng = np.random.default_rng(0)
-    support = np.array([3, 130, 131, 250])  # of several blocks
-    logits = np.full((200, 4, 256), -1e9)
-    logits[..., support] = rng.normal(size=(200, 4, 4)) * 3
-    guess = sample(readout(logits), KEY, jnp.arange(200), 1.0)
-    assert set(np.unique(guess)) == set(support)
 
 
 def test_the_discriminator_loss_has_no_gradient_for_the_generator():

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from research import networks, objectives
-from research.contract.errors import UserError
 from research.networks.transformer.electra import TIE_CHOICES
 from research.objectives.contrastive import electra
 from tests.testing.example_batches import keys, texts, vocab
@@ -145,16 +144,3 @@ def test_every_ablation_has_the_parameters_that_its_loss_needs(task, tie):
     expected = {"replaced": "replaced", "chosen": "replaced", "all_tokens": "copy"}
     assert heads == {f"head_{expected[task]}" for _ in [0] if task in expected}
     assert ("token" in params["generator"]) == (tie == "none")
-
-
-@pytest.mark.parametrize(
-    "fields, message",
-    [
-        ({"task": "all"}, "task is replaced, chosen, replace_mlm or all_tokens"),
-        ({"tie": "some"}, "tie is none, token, embedding or all"),
-        ({"tie": "all"}, "generator_size is 1, not 0.25"),
-    ],
-)
-def test_illegal_fields_are_refused(fields, message):
-    with pytest.raises(UserError, match=message):
-        objectives.make_objective("electra", **fields)

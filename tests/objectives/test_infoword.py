@@ -6,18 +6,14 @@ Seeds are fixed; at a random seed each statistical test fails with p = 1e-4.
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from scipy import stats
 
 from research import networks, objectives
-from research.contract.errors import UserError
 from research.objectives.contrastive import infoword
 from research.objectives.losses import contrastive
 from tests.testing.example_batches import keys, texts, vocab
-from tests.testing.model_options import model_options
 
 SIGNIFICANCE = 1e-4
 VOCAB = vocab(size=96)
@@ -80,19 +76,6 @@ def test_sizes_and_positions_of_ngrams_are_uniform():
     by_size = {1: (1, 2, 4, 5, 6), 2: (1, 4, 5), 3: (4,)}
     assert found == {(n, first) for n in by_size for first in by_size[n]}
     assert (infoword.choose_ngram(keys(3), gap[:3] & False, 5)[1] == 0).all()
-
-
-def test_an_ngram_is_masked_whole_and_is_no_target():
-    example = texts(126, [126] * 100, VOCAB)
-    batch = corrupt(example, 128)
-    shown = np.take_along_axis(batch["token"], batch["scored"], axis=1)
-    used = batch["weight"] > 0
-    masked = int((shown[used] == VOCAB.mask_id).sum())
-    assert stats.binomtest(masked, int(used.sum()), 0.8).pvalue > SIGNIFICANCE
-    np.testing.assert_array_equal(used.sum(axis=1), round(0.15 * 128))
-    num_masks = (batch["token"] == VOCAB.mask_id).sum() - masked
-    assert num_masks == (batch["ngram_segment"].sum(axis=1) - 2).sum()
-    np.testing.assert_array_equal(batch["document"], example.document)
 
 
 def case(rows=16, width=6):
@@ -162,47 +145,6 @@ def test_rows_without_negatives_have_weight_0():
     assert not any(np.any(grad) or np.isnan(grad).any() for grad in grads)
 
 
-def test_the_loss_is_the_same_on_one_device_and_on_eight():
-    example = texts(22, [22, 20, 9, 0, 22, 2, 15, 22] * 2, VOCAB)
-    example = example._replace(document=np.arange(16) // 3)
-    objective = objectives.make_objective("infoword", negatives=16)
-    batch = objective.corrupt(example, keys(16), VOCAB, 24)
-    batch = batch | {"example": np.arange(16, dtype=np.int32)}
-    batch = jax.tree.map(jnp.asarray, batch)
-    options = model_options(layers=1, width=16, heads=2, feedforward=16)
-    network = networks.build(options, objective.needs(VOCAB), VOCAB)
-
-    def loss(net):
-        return objective.loss(net, batch, KEY)[0]
-
-    params = networks.unbox(jax.eval_shape(lambda: networks.init(network, loss, KEY)))
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(
-        lambda leaf: rng.normal(size=leaf.shape).astype(np.float32) / 4, params
-    )
-
-    @jax.jit
-    def run(params, batch):
-        def total(params):
-            score = lambda net: objective.loss(net, batch, KEY)[0]  # noqa: E731
-            terms = networks.apply(network, params, score)
-            return sum(t.coef * t.total / t.weight for t in terms.values()), terms
-
-        return jax.grad(total, has_aux=True)(params)
-
-    mesh = Mesh(np.array(jax.devices()), "data")
-    rows = NamedSharding(mesh, PartitionSpec("data"))
-    one = run(params, batch)
-    eight = run(params, jax.device_put(batch, rows))
-    assert len(eight[1]["mlm"].total.sharding.device_set) == 8
-    for name, term in one[1].items():
-        np.testing.assert_allclose(eight[1][name], term, rtol=1e-5)
-    assert one[1]["infonce"].weight > 10
-    largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(one[0]))
-    for x, y in zip(*map(jax.tree.leaves, (one[0], eight[0])), strict=True):
-        np.testing.assert_allclose(x, y, atol=1e-5 * largest)
-
-
 def test_negatives_are_targets_of_the_batch_and_the_loss_is_the_definition():
     rng = np.random.default_rng(0)
     feature = rng.normal(size=(3, 5, 4)).astype(np.float32)
@@ -242,16 +184,3 @@ def test_its_batches_cannot_be_split():
     assert not objectives.make_objective("infoword").supports_accumulation
     joint = objectives.make_objective("joint", parts={"infoword": {}, "mlm": {}})
     assert not joint.supports_accumulation
-
-
-@pytest.mark.parametrize(
-    "fields, message",
-    [
-        ({"rate": 1.0}, "rate is above 0 and below 1"),
-        ({"max_ngram": 0}, "max_ngram is at least 1"),
-        ({"mask_fraction": 0.9, "random_fraction": 0.2}, "is at most 1, not 1.1"),
-    ],
-)
-def test_illegal_fields_are_refused(fields, message):
-    with pytest.raises(UserError, match=message):
-        objectives.make_objective("infoword", **fields)

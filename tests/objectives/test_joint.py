@@ -247,23 +247,6 @@ def test_each_part_may_have_its_own_token_types():
         objectives.make_objective("joint", parts=parts, token_types=-1)
 
 
-@pytest.mark.parametrize(
-    "parts, error",
-    [
-        ({"a": {}}, "part 'a': unknown objective.name 'a'"),
-        ({"lm": {"weight": [[5, 1], [2, 0]]}}, "weight of part 'lm'"),
-        (
-            {"mlm": {}, "mlm_b": {"objective": "mlm"}},
-            "'mlm_b' starts with the prefix 'mlm_'",
-        ),
-        ({"mlm": {"rte": 0.1}}, "part 'mlm': .*did you mean rate"),
-    ],
-)
-def test_illegal_parts_are_an_error(parts, error):
-    with pytest.raises(UserError, match=error):
-        objectives.make_objective("joint", parts=parts)
-
-
 def test_parts_need_a_common_text_and_one_network():
     objective = objectives.make_objective(
         "joint", parts={"lm": {}, "token_classification": {}}

@@ -9,7 +9,6 @@ import pytest
 
 from research import networks, objectives
 from research.contract.batch import Lexicon, Triples, VocabInfo, attention_mask
-from research.contract.errors import UserError
 from research.objectives.knowledge import sentence_tree
 from research.objectives.layout import input_format
 from tests.testing import example_batches, fast_key
@@ -205,9 +204,3 @@ def test_a_shuffled_graph_has_the_same_lengths():
     tails = [np.sort(each.token.ravel()) for each in kept]
     assert np.array_equal(*tails)
     assert not np.array_equal(kept[0].token, kept[1].token)
-
-
-@pytest.mark.parametrize("base", ["lm", "plm", "electra", "dae"])
-def test_base_objectives_that_have_no_trunk_are_refused(base):
-    with pytest.raises(UserError, match="must read one text, attend to all of it"):
-        objectives.make_objective("kbert", base_objective=base)

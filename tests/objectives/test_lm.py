@@ -16,7 +16,6 @@ from scipy import stats
 
 from research import networks, objectives
 from research.contract.batch import DOCUMENT, attention_mask
-from research.contract.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
@@ -202,12 +201,6 @@ def test_each_document_has_its_own_prefix():
         assert (np.diff(weight, axis=1) >= 0).all()
         rank = np.maximum(0, np.arange(size) - cut[:, None])
         np.testing.assert_array_equal(batch["rank"][:, begin:end], rank)
-
-
-@pytest.mark.parametrize("field", ["direction", "prefix", "documents"])
-def test_an_illegal_word_is_an_error(field):
-    with pytest.raises(UserError, match=f"lm: {field} is .* or .*, not 'sideways'"):
-        objectives.make_objective("lm", **{field: "sideways"})
 
 
 def test_both_directions_are_two_networks_with_shared_tables():

@@ -134,21 +134,6 @@ def test_a_noised_block_attends_to_itself_and_to_clean_blocks_before_it():
     np.testing.assert_array_equal(blocked["token"][:, :36], plain["token"])
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"min_t": 0.5, "max_t": 0.4}, "min_t must be at most max_t"),
-        ({"schedule": "cosine", "count": "exact"}, "needs probability t and count"),
-        ({"frequency_power": 0.1, "block_size": 4}, "needs count independent and bl"),
-        ({"count": "inside", "block_size": 1, "min_t": 0.3, "max_t": 0.8}, "is none"),
-        ({"high_mean": 1.5}, "high_mean is at least 0 and at most 1"),
-    ],
-)
-def test_wrong_fields(fields, words):
-    with pytest.raises(UserError, match=words):
-        make(**fields)
-
-
 NUM = 4
 SETS = [
     frozenset(s)

@@ -61,18 +61,6 @@ def test_every_span_is_aligned(num_raw, decoder_start):
         assert batch["decoder_rank"][row].tolist() == list(range(k))
 
 
-@pytest.mark.parametrize("span_start", ["uniform", "edges"])
-def test_where_spans_begin(span_start):
-    num_rows, num_raw = 8000, 12
-    _, _, begin = make_batch(num_rows, num_raw, span_start=span_start)
-    odds = np.full(7, 1 / 7)
-    if span_start == "edges":
-        odds *= 0.6
-        odds[[0, -1]] += 0.2
-    count = np.bincount(begin - 1, minlength=7)
-    assert stats.chisquare(count, odds * num_rows).pvalue > SIGNIFICANCE
-
-
 @pytest.mark.parametrize("num_raw", [1, 2, 11, 12])
 def test_with_specials_a_span_may_predict_eos(num_raw):
     """Positions and sizes of the released code: 1 .. l - 1 of l with bos and eos."""
@@ -183,23 +171,3 @@ def test_a_network_has_a_token_type_for_each_corpus_or_none():
     with pytest.raises(UserError, match=r"token_types is 2, .* writes 3 token types"):
         networks.build(model_options(token_types=2), objective.needs(vocab), vocab)
     networks.build(model_options(token_types=1), objective.needs(VOCAB), VOCAB)
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        (dict(rate=0.0), "rate is above 0 and at most 1"),
-        (
-            dict(mask_fraction=0.9, random_fraction=0.2),
-            r"mask_fraction \+ random_fraction is at most 1",
-        ),
-        (dict(span_start="middle"), "span_start is uniform or edges"),
-        (dict(decoder_start="bos"), "decoder_start is mask or previous"),
-        (dict(cross_attention="none"), "cross_attention is all or unmasked"),
-        (dict(text_unit="pair"), "text_unit is stream, document, sentences, "),
-        (dict(shortest=5), "shortest above 1 needs text_unit sentence, not stream"),
-    ],
-)
-def test_illegal_fields_are_an_error(fields, error):
-    with pytest.raises(UserError, match=error):
-        objectives.make_objective("mass", **fields)

@@ -253,22 +253,6 @@ def test_its_loss_is_the_sum_of_its_parts_losses():
     np.testing.assert_allclose(whole.total, total, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "base_objective, parts, error",
-    [
-        ("mix", {}, "base_objective is bart, .*, not 'mix'"),
-        ("mlm", {"a": {"mixing_rate": [[0, 1], [9, 0]]}}, "0 at step 9"),
-        ("mlm", {"a": {"mixing_rate": [[9, 1], [0, 1]]}}, "steps that ascend"),
-        ("mlm", {"a": {"mixing_rate": "often"}}, "mixing_rate of part 'a' is a number"),
-        ("mlm", {"a": {"rate": 7}}, "part 'a': objective mlm: rate"),
-        ("mlm", {"a": 3}, "parts map names to fields"),
-    ],
-)
-def test_illegal_parts_are_an_error(base_objective, parts, error):
-    with pytest.raises(UserError, match=error):
-        objectives.make_objective("mix", base_objective=base_objective, parts=parts)
-
-
 def test_parts_need_the_same_arrays():
     parts = {"a": {}, "b": {"format": "bart"}}
     name = "sequence_classification"

@@ -10,12 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from research import networks, objectives
-from research.contract.batch import WORD
-from research.contract.errors import UserError
-from research.program.setup import zero_batch
+from research import objectives
 from tests.testing.example_batches import keys, texts, vocab
-from tests.testing.model_options import model_options
 
 SIGNIFICANCE = 1e-4
 VOCAB = vocab()
@@ -81,13 +77,6 @@ def test_the_text_can_be_rebuilt_and_no_special_is_chosen(length, rows, rate, un
     assert not (VOCAB.is_special[token] & scored).any()
 
 
-@pytest.mark.parametrize(("length", "count"), [(128, 20), (512, 77)])
-def test_the_number_of_scored_positions_is_berts(length, count):
-    assert objectives.make_objective("mlm").batch_spec(length)["scored"].shape == (
-        count,
-    )
-
-
 @pytest.mark.parametrize(("fields", "most"), [({}, 20), ({"max_predictions": 8}, 8)])
 def test_the_number_of_chosen_tokens_depends_on_the_rows_own_length(fields, most):
     lengths = np.arange(127)
@@ -99,31 +88,6 @@ def test_the_number_of_chosen_tokens_depends_on_the_rows_own_length(fields, most
     assert batch["scored"].shape[1] == most
 
 
-def test_every_position_is_chosen_equally_often():
-    batch = corrupt(texts(60, [60] * 3000, VOCAB), 62)
-    count = chosen(batch)[:, 1:-1].sum(axis=0)
-    assert stats.chisquare(count).pvalue > SIGNIFICANCE
-
-
-@pytest.mark.parametrize("unit", ["token", "word"])
-def test_eighty_ten_ten_token_by_token(unit):
-    batch = corrupt(texts(126, [126] * 1000, VOCAB), 128, unit=unit)
-    used = batch["weight"] > 0
-    target, new = batch["target"][used], batch["token"][chosen(batch)]
-    # A random token equals the original with probability 1 / len(ordinary_ids).
-    unchanged = 0.1 / len(VOCAB.ordinary_ids)
-    masked, same = new == VOCAB.mask_id, new == target
-    count = [masked.sum(), same.sum(), (~masked & ~same).sum()]
-    expected = np.array([0.8, 0.1 + unchanged, 0.1 - unchanged]) * len(new)
-    assert stats.chisquare(count, expected).pvalue > SIGNIFICANCE
-    # Whether adjacent tokens are masked is independent, also within a word.
-    pair = used[:, 1:] & (np.diff(batch["scored"], axis=1) == 1)
-    is_mask = np.zeros(used.shape)
-    is_mask[used] = masked
-    table = np.histogram2d(is_mask[:, :-1][pair], is_mask[:, 1:][pair], bins=2)[0]
-    assert stats.chi2_contingency(table).pvalue > SIGNIFICANCE
-
-
 def test_random_tokens_are_uniform_whatever_the_text():
     example = texts(126, [126] * 1500, VOCAB)
     example = example._replace(token=np.full_like(example.token, VOCAB.ordinary_ids[0]))
@@ -131,46 +95,3 @@ def test_random_tokens_are_uniform_whatever_the_text():
     count = np.bincount(batch["token"][chosen(batch)], minlength=VOCAB.size)
     assert set(np.flatnonzero(count)) == set(VOCAB.ordinary_ids)
     assert stats.chisquare(count[VOCAB.ordinary_ids]).pvalue > SIGNIFICANCE
-
-
-def test_words_are_chosen_whole():
-    example = texts(126, [126, 60, 5] * 50, VOCAB, separators=0.05)
-    scored = chosen(corrupt(example, 128, unit="word"))[:, 1:-1]
-    here = np.arange(126) < example.length[:, None]
-    inside = here & ~VOCAB.is_special[example.token]
-    same_word = inside[:, :-1] & inside[:, 1:] & ((example.flags & WORD) == 0)[:, 1:]
-    assert (scored[:, :-1] == scored[:, 1:])[same_word].all()
-    full = scored[example.length == 126].sum(axis=1)
-    assert (full <= 19).all() and full.mean() > 18.9  # of round(0.15 * 128)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"rate": 0.0},
-        {"rate": 1.5},
-        {"mask_fraction": 0.9, "random_fraction": 0.2},
-        {"unit": "x"},
-    ],
-)
-def test_illegal_fields_are_refused(fields):
-    with pytest.raises(UserError, match="objective mlm"):
-        objectives.make_objective("mlm", **fields)
-
-
-def test_the_readout_has_a_layer_of_its_own():
-    # BERT's (dense, activation, norm, bias); a causal model has none.
-    def layers(name):
-        objective, key = objectives.make_objective(name), jax.random.key(0)
-        options = model_options(layers=1, width=8, heads=1, feedforward=8)
-        network, batch = (
-            networks.build(options, objective.needs(VOCAB), VOCAB),
-            objective.batch_spec(16),
-        )
-        batch = zero_batch(batch, 2) | {"example": np.zeros(2, np.int32)}
-        score = lambda net: objective.loss(net, batch, key)  # noqa: E731
-        params = jax.eval_shape(lambda: networks.init(network, score, key))
-        return set(networks.unbox(params).get("output", {}))
-
-    assert layers("mlm") == {"dense", "norm", "bias"}
-    assert layers("lm") == set()

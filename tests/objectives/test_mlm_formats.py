@@ -137,19 +137,6 @@ def test_the_class_token_is_the_last_slot():
     assert not batch["scored"][:, -1].any() and not batch["weight"][:, -1].any()
 
 
-def test_trigrams_are_five_per_cent_of_tokens_and_unmasked():
-    example = texts(126, [126, 60, 0] * 100, VOCAB)
-    plain, shuffled = corrupt(example, 128), corrupt(example, 128, shuffle_rate=0.05)
-    for name in ("scored", "target", "weight"):
-        np.testing.assert_array_equal(shuffled[name][:, :20], plain[name])
-    trigrams = scored_positions(shuffled, slice(20, None))
-    assert not (trigrams & scored_positions(plain)).any()
-    assert trigrams.sum(axis=1).tolist() == [6, 3, 0] * 100
-    rest = ~trigrams
-    np.testing.assert_array_equal(shuffled["token"][rest], plain["token"][rest])
-    assert set(np.unique(shuffled["weight"])) == {0.0, 1.0}
-
-
 class Net:
     """A network whose state at a position is the position; it records its inputs."""
 
@@ -194,27 +181,6 @@ def test_the_positions_and_weights_of_each_loss():
     expected = np.log(np.exp([1, 0, 0]).sum()) - np.array([1, 0])[batch["label"]]
     total = (expected * batch["label_weight"]).sum()
     np.testing.assert_allclose(terms["nsp"].total, total, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"sentence_task": "nsp"}, "segment_pair or sentence_pair"),
-        ({"sentence_task": "distance", **PAIR}, "none, nsp, sop"),
-        ({"format": "pairs"}, "stream, full_sentences"),
-        ({"draw_unit": "word"}, "token or span"),
-        ({"random_tokens": "batch"}, "ordinary, all or corpus"),
-        ({"boundary_targets": 3, "candidates": "all"}, "candidates ordinary"),
-        ({"rounding": "down"}, "nearest, up, random or independent"),
-        ({"shuffle_rate": 0.9}, r"rate \+ shuffle_rate is at most 1, not 1.05"),
-        ({"short_rate": 1.5}, "short_rate is at least 0 and at most 1, not 1.5"),
-        ({"max_words": -1}, "max_words is at least 0"),
-        ({"shuffle_rate": 0.1, "boundary_targets": 3}, "exclude each other"),
-    ],
-)
-def test_illegal_fields_are_refused(fields, message):
-    with pytest.raises(UserError, match=message):
-        objectives.make_objective("mlm", **fields)
 
 
 def test_one_token_type_is_too_few_for_a_pair():

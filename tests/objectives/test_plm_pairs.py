@@ -184,35 +184,9 @@ def test_the_next_row_starts_after_the_reused_part():
     assert single == TextSpec("stream", 510)
 
 
-def test_single_targets_are_equally_likely_anywhere():
-    # BART's simplified permuted LM: 2 of 10 tokens, all pairs equally likely.
-    objective = objectives.make_objective("plm", max_span=0, num_permutations=1)
-    batch = corrupt(objective, texts(10, [10] * 6000, VOCAB), 12)
-    assert batch["weight"].all()
-    position = np.take_along_axis(batch["position"], batch["scored"], axis=1)
-    _, count = np.unique(position, axis=0, return_counts=True)
-    assert len(count) == 45
-    assert stats.chisquare(count).pvalue > SIGNIFICANCE
-
-
 def test_too_few_token_types_are_an_error():
     options = model_options(layers=1, width=8, heads=1, token_types=2)
     with pytest.raises(UserError, match=r"model.token_types is 2.* 3"):
         networks.build(options, plm_pair().needs(VOCAB), VOCAB)
     one_type = objectives.make_objective("plm")
     networks.build(options, one_type.needs(VOCAB), VOCAB)
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"tokens_per_target": 0}, "tokens_per_target is at least 1"),
-        ({"max_span": -1}, "max_span is at least 0"),
-        ({"nonadjacent_rate": 1.5}, "nonadjacent_rate is at least 0 and at most 1"),
-        ({"format": "triple"}, "single or pair"),
-        ({"direction": "backward"}, "forward or both"),
-    ],
-)
-def test_illegal_fields_are_an_error(fields, error):
-    with pytest.raises(UserError, match=error):
-        plm_pair(**fields)

@@ -156,18 +156,3 @@ def test_pairs_are_those_of_sentence_pairs(task):
     first = np.where(made.swapped, 21 - example.first_length, example.first_length)
     assert (batch["token_type"].sum(axis=1) == 21 - first + 1).all()
     assert not batch["scored"].any()
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"task": "x"},
-        {"format": "stream"},
-        {"max_pieces": 0},
-        {"max_pieces": 7},
-        {"short_rate": -1.0},
-    ],
-)
-def test_illegal_fields_are_refused(fields):
-    with pytest.raises(UserError, match="objective sentences"):
-        objectives.make_objective("sentences", **fields)

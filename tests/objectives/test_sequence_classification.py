@@ -172,13 +172,9 @@ def test_gpts_auxiliary_loss_predicts_the_next_token():
     assert len(np.unique(batch["segment"].sum(axis=1))) > 2
 
 
-def test_wrong_fields_and_labels_are_refused():
-    with pytest.raises(UserError, match="needs format=gpt and pool=token; got"):
-        objectives.make_objective("sequence_classification", lm_coef=0.5)
+def test_wrong_labels_are_refused():
     with pytest.raises(UserError, match="all documents have the label 'only'"):
         corrupt(("only",))
-    with pytest.raises(UserError, match="tail is 0 with a stride"):
-        objectives.make_objective("sequence_classification", tail=3, stride=8)
     with pytest.raises(UserError, match="at most 31 labels"):
         corrupt(tuple(f"{n:02}" for n in range(32)), task="multi")
     with pytest.raises(UserError, match=r"data\.label"):

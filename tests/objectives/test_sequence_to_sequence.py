@@ -85,10 +85,3 @@ def test_input_and_target_have_the_types_of_their_languages():
             make(languages=wrong)
     with pytest.raises(UserError, match="languages needs layout encoder_decoder"):
         make(languages="0", layout="prefix")
-
-
-def test_a_target_without_room_is_refused():
-    with pytest.raises(UserError, match="at least 3 with format bart, not 2"):
-        objectives.make_objective(
-            "sequence_to_sequence", format="bart", target_length=2
-        )

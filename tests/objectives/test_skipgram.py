@@ -311,20 +311,6 @@ def test_the_optimum_is_shifted_pmi(rule, negatives_of):
         assert np.abs(leaf).max() < 1e-4 * positives.sum()
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"window": 0}, "window is at least 1"),
-        ({"negatives": 0}, "negatives is at least 1"),
-        ({"power": 2.0}, "power is at least 0 and at most 1"),
-        ({"output": "softmax"}, "output is negative_sampling or hierarchical"),
-    ],
-)
-def test_fields_without_a_meaning_are_refused(fields, message):
-    with pytest.raises(UserError, match=message):
-        objectives.make_objective("skipgram", **fields)
-
-
 def test_a_text_without_counts_is_refused():
     info = words([1, 1])._replace(token_count=None)
     objective = objectives.make_objective("cbow")

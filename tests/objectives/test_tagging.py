@@ -111,13 +111,6 @@ def test_the_text_that_each_task_takes():
     assert specs == [TextSpec(*each) for each in units]
 
 
-def test_an_unknown_task_is_refused():
-    with pytest.raises(UserError, match="document or capital"):
-        objectives.make_objective("tagging", task="case")
-    with pytest.raises(UserError, match="stream, full_sentences"):
-        objectives.make_objective("tagging", format="segment_pair")
-
-
 def test_the_size_of_the_table_changes_nothing(monkeypatch):
     example = texts(60, [60, 33, 2, 1, 0, 60] * 5, VOCAB, separators=0.05)
     whole = corrupt(example, 32)

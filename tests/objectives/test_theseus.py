@@ -163,8 +163,3 @@ def test_what_cannot_be_replaced_is_one_line(case, fields, student, words):
             build(**student), lambda net: objective.loss(net, batch, jax.random.key(0))
         )
     assert "\n" not in str(caught.value)
-
-
-def test_a_wrong_rate_is_one_line():
-    with pytest.raises(UserError, match="replacing_rate is a number of at least 0"):
-        make(replacing_rate=[[5, 0.1], [2, 0.3]])

@@ -275,22 +275,3 @@ def test_a_text_that_is_too_long_is_truncated():
     assert batch["segment"].sum(axis=1).tolist() == [24, 22]
     assert (batch["token_type"].sum(axis=1) == [12, 0]).all()
     assert (restored(batch)[:, [23, 21]][[0, 1], [0, 1]] == VOCAB.eos_id).all()
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"side": "x"},
-        {"languages": "0:1:2"},
-        {"languages": "-1"},
-        {"predict": "x"},
-        {"languages": "a:b"},
-        {"languages": ""},
-        {"languages": "0:-1"},
-        {"rate": 1.0},
-        {"mask_fraction": 0.9, "random_fraction": 0.2},
-    ],
-)
-def test_illegal_fields_are_refused(fields):
-    with pytest.raises(UserError, match="objective tlm"):
-        objectives.make_objective("tlm", **fields)

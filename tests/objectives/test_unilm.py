@@ -130,19 +130,6 @@ def test_each_mode_reads_its_own_segments(mode):
         )
 
 
-def test_the_rates_of_the_modes_are_the_published_ones():
-    objective = objectives.make_objective("unilm")
-    example = pairs(objective, 12, np.full(9000, 9))
-    batch = corrupt(objective, example, 12)
-    mode = np.array([0, 0, 2, 3, 1, 1])[batch["token_type"][:, 0]]
-    count = np.bincount(mode, minlength=4)
-    rates = np.array([1 / 3, 1 / 3, 1 / 6, 1 / 6])
-    assert stats.chisquare(count, rates * len(mode)).pvalue > SIGNIFICANCE
-    for label in (NEXT, OTHER_DOCUMENT):  # for both kinds of pairs
-        count = np.bincount(mode[example.label == label], minlength=4)
-        assert stats.chisquare(count, rates * count.sum()).pvalue > SIGNIFICANCE
-
-
 FULL = {"other_documents": "bidirectional"}
 
 
@@ -226,48 +213,11 @@ def test_the_only_special_that_is_chosen_is_the_end(ends):
     assert not any(chosen_ends.values())
 
 
-def test_fifteen_per_cent_of_tokens_are_masked():
-    objective = objectives.make_objective("unilm")
-    batch = corrupt(objective, pairs(objective, 128, np.full(40, 125)), 128)
-    total = (batch["segment"] > 0).sum(axis=1)
-    np.testing.assert_array_equal(batch["weight"].sum(axis=1), np.rint(0.15 * total))
-    assert objective.num_scored(512) == 77
-
-
 def test_four_choices_in_five_are_single_tokens():
     size = unilm.ngram_sizes(keys(300), 50, 0.2, 3)
     count = np.bincount(size.ravel())[1:]
     expected = np.array([0.8, 0.1, 0.1]) * size.size
     assert stats.chisquare(count, expected).pvalue > SIGNIFICANCE
-
-
-def test_eighty_ten_ten():
-    objective = objectives.make_objective("unilm")
-    example = pairs(objective, 60, np.full(800, 57))
-    batch = corrupt(objective, example, 60)
-    used = batch["weight"] > 0
-    now = np.take_along_axis(batch["token"], batch["scored"], axis=1)[used]
-    was = batch["target"][used]
-    mask, same = now == VOCAB.mask_id, now == was
-    kept = 0.1 + 0.1 / len(VOCAB.ordinary_ids)  # a random token may be the same
-    count = [mask.sum(), (~mask & ~same).sum(), same.sum()]
-    expected = np.array([0.8, 0.2 - kept, kept]) * len(now)
-    assert stats.chisquare(count, expected).pvalue > SIGNIFICANCE
-    assert np.isin(now[~mask & ~same], VOCAB.ordinary_ids).all()
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.integers(1, 40), st.integers(0, 999))
-def test_choices_fill_the_budget_from_the_candidates(length, seed):
-    rng = np.random.default_rng(seed)
-    candidate = rng.random((5, length)) < 0.8
-    count = rng.integers(0, length + 2, 5)
-    sizes = rng.integers(1, 4, (5, length))
-    chosen = unilm.choose_ngrams(keys(5, seed), candidate, sizes, count)
-    assert not (chosen & ~candidate).any()
-    np.testing.assert_array_equal(
-        chosen.sum(axis=1), np.minimum(count, candidate.sum(axis=1))
-    )
 
 
 def test_a_random_surplus_is_of_all_ngrams():
@@ -287,28 +237,6 @@ def test_a_random_surplus_is_of_all_ngrams():
     assert sizes[0] < 0.1 and 0.35 < sizes[1] < 1 - 8 / 12 * 7 / 11
 
 
-def test_an_ngram_is_chosen_whole_up_to_a_special():
-    candidate = np.ones((600, 12), bool)
-    candidate[:, 6] = False
-    three, count = np.full((600, 12), 3), np.full(600, 3)
-    chosen = unilm.choose_ngrams(keys(600), candidate, three, count)
-    first = np.argmax(chosen, axis=1)
-    last = 11 - np.argmax(chosen[:, ::-1], axis=1)
-    whole = last - first == 2
-    assert (whole | chosen[:, 5] | chosen[:, 11]).all()  # else truncated at an end
-    assert not (whole & (first < 6) & (last > 6)).any() and whole.mean() > 0.5
-
-
-def test_all_pairs_of_positions_are_equally_likely():
-    candidate = np.ones((6000, 9), bool)
-    single, two = np.ones((6000, 9), int), np.full(6000, 2)
-    chosen = unilm.choose_ngrams(keys(6000), candidate, single, two)
-    positions = np.flatnonzero(chosen).reshape(-1, 2) % 9
-    _, count = np.unique(positions, axis=0, return_counts=True)
-    assert len(count) == 36
-    assert stats.chisquare(count).pvalue > SIGNIFICANCE
-
-
 def test_too_few_token_types_are_refused():
     needs = objectives.make_objective("unilm").needs(VOCAB)
     small = {"layers": 1, "width": 8, "heads": 1}
@@ -316,22 +244,6 @@ def test_too_few_token_types_are_refused():
         networks.build(model_options(**small, token_types=2), needs, VOCAB)
     for enough in (0, 6):
         networks.build(model_options(**small, token_types=enough), needs, VOCAB)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"bidirectional": 0.5}, "sum to 1, not 1.16667"),
-        ({"forward": -1 / 6, "backward": 0.5}, "forward is at least 0"),
-        ({"rate": 1.0}, "rate is above 0 and below 1"),
-        ({"max_ngram": 1}, "max_ngram is at least 2"),
-        ({"ngram_rate": 1.5}, "ngram_rate is at least 0 and at most 1"),
-        ({"mask_fraction": 0.95}, "is at most 1, not 1.05"),
-    ],
-)
-def test_illegal_fields_are_refused(fields, message):
-    with pytest.raises(UserError, match=message):
-        objectives.make_objective("unilm", **fields)
 
 
 def test_choices_are_made_one_after_the_other():

@@ -18,11 +18,9 @@ from research.contract.batch import WORD, Lexicon
 from research.contract.errors import UserError
 from research.data.read import lexicon as lexicons
 from research.objectives.contrastive import wklm
-from research.objectives.noise.masking import replace_chosen
 from tests.testing.example_batches import keys, texts, vocab
 
 SIGNIFICANCE = 1e-4
-ORDINARY = np.arange(25, 64)
 
 
 def entities() -> Lexicon:
@@ -165,18 +163,6 @@ def test_each_mention_is_replaced_equally_often(rate):
         )
 
 
-def test_whether_a_mention_is_replaced_says_nothing_about_what_is_masked():
-    """Mentions at raw position p, and masks in slot p of the same row."""
-    key, chosen = keys(4000), np.ones((4000, 1), bool)
-    token = np.full(chosen.shape, ORDINARY[0], np.int32)
-    rates = {"num_scored": 1, "mask_fraction": 0.8, "random_fraction": 0.1}
-    replace_chosen(token, chosen, key, VOCAB, **rates)
-    pair = token[:, 0] == VOCAB.mask_id, wklm.choose_replaced(key, chosen, 0.3)[:, 0]
-    table = np.zeros((2, 2))
-    np.add.at(table, tuple(each.astype(int) for each in pair), 1)
-    assert stats.chi2_contingency(table).pvalue > SIGNIFICANCE
-
-
 def test_every_other_entity_of_its_type_is_equally_likely():
     count, entry_type = 6000, VOCAB.lexicon.entry_type
     entry = np.tile(np.arange(7), (count, 1))
@@ -187,18 +173,6 @@ def test_every_other_entity_of_its_type_is_equally_likely():
         found = [(new[:, old] == e).sum() for e in others]
         assert sum(found) == count
         assert stats.chisquare(found).pvalue > SIGNIFICANCE
-
-
-def test_masked_tokens_are_outside_mentions_and_one_in_twenty():
-    _, batch = many(length=128, count=200)
-    token, used = unmasked(batch), batch["weight"] > 0
-    original = np.take_along_axis(token, batch["scored"], axis=1)[used]
-    assert (original >= 38).all()  # tokens that no entity has
-    num_tokens = (batch["segment"] > 0).sum(axis=1)
-    np.testing.assert_array_equal(used.sum(axis=1), np.rint(0.05 * num_tokens))
-    shown = np.take_along_axis(batch["token"], batch["scored"], axis=1)[used]
-    masked = int((shown == VOCAB.mask_id).sum())
-    assert stats.binomtest(masked, len(shown), 0.8).pvalue > SIGNIFICANCE
 
 
 def test_a_row_with_more_mentions_than_slots_scores_a_random_subset():
@@ -316,19 +290,6 @@ def test_a_head_with_two_values_reads_what_the_table_reads():
     np.testing.assert_allclose(
         terms["entity"].total, -(picked * batch["mention_weight"]).sum(), rtol=1e-5
     )
-
-
-@pytest.mark.parametrize(
-    "fields, message",
-    [
-        ({"replace_rate": 0.6}, "above 0 and at most 0.5, not 0.6"),
-        ({"rate": 0.0}, "rate is above 0 and below 1"),
-        ({"mask_fraction": 0.9, "random_fraction": 0.2}, "is at most 1, not 1.1"),
-    ],
-)
-def test_illegal_fields_are_refused(fields, message):
-    with pytest.raises(UserError, match=message):
-        objectives.make_objective("wklm", **fields)
 
 
 def test_a_lexicon_is_needed_that_has_a_type_with_two_entities():

@@ -77,22 +77,6 @@ def test_lengths_are_poisson_and_add_up_to_the_budget():
     assert stats.chisquare(count, odds * len(first)).pvalue > SIGNIFICANCE
 
 
-def test_the_fraction_of_empty_spans_of_texts_of_115_words():
-    # The budget is 35 words. The last span is never empty, so a text's fraction is on
-    # average below P(0) = 0.0498. Over the spans of all texts it is P(0) (Wald).
-    num_rows = 20_000
-    budget = bart_noise.ceil_fraction(0.3, np.full(num_rows, 115))
-    assert (budget == 35).all()
-    length, drawn = bart_noise.draw_span_lengths(keys(num_rows), budget, 3.0)
-    empty, count = ((length == 0) & drawn).sum(axis=1), drawn.sum(axis=1)
-    fraction = empty / count
-    error = fraction.std() / num_rows**0.5
-    assert fraction.mean() == pytest.approx(0.0459, abs=4 * error)
-    assert error < 5e-4
-    excess = empty - 0.0497871 * count
-    assert abs(excess.mean()) < 4 * excess.std() / num_rows**0.5
-
-
 def test_span_lengths_depend_on_their_own_row_alone():
     budget = np.array([0, 3, 200, 40])
     length, drawn = bart_noise.draw_span_lengths(keys(4), budget, 0.5)

@@ -220,22 +220,6 @@ def test_each_row_has_its_own_mems():
         )
 
 
-@pytest.mark.parametrize(
-    ("name", "fields", "error"),
-    [
-        ("lm", {"mem_len": -1}, "mem_len is at least 0"),
-        ("lm", {"mem_len": 8, "direction": "both"}, "direction forward"),
-        ("lm", {"mem_len": 8, "prefix": "random"}, "prefix none"),
-        ("lm", {"mem_len": 8, "documents": "apart"}, "documents joined"),
-        ("plm", {"mem_len": 8, "num_permutations": 1}, "at least 2"),
-        ("plm", {"mem_len": -8}, "mem_len is at least 0"),
-    ],
-)
-def test_an_illegal_mem_len_is_an_error(name, fields, error):
-    with pytest.raises(UserError, match=error):
-        make_objective(name, **fields)
-
-
 def test_mems_need_relative_positions():
     objective = make_objective("lm", mem_len=8)
     small = model_options(layers=1, width=8, heads=1, feedforward=8)

@@ -77,66 +77,6 @@ def published(length_p, width, count, rng) -> tuple[np.ndarray, list[int]]:
     return taken, runs
 
 
-def test_runs_are_those_of_the_published_procedure():
-    _, count, chosen = choose(single_words(600, 512), 512, "ngram")
-    assert (chosen.sum(axis=1) == count).all() and count[0] == 77
-    rng = np.random.default_rng(0)
-    length_p = mask_units.run_lengths("ngram")
-    drawn = [published(length_p, 510, 77, rng) for _ in range(300)]
-    # Less than the mean of the draws, since the budget truncates the last run.
-    realised = np.concatenate([runs for _, runs in drawn])
-    assert realised.mean() == pytest.approx(1.578, rel=0.05)
-    # Adjacent runs cannot be separated afterwards, so joint lengths are compared.
-    taken = np.stack([taken for taken, _ in drawn])
-    table = [np.bincount(np.minimum(lengths(x), 6))[1:] for x in (chosen, taken)]
-    assert stats.chi2_contingency(table).pvalue > SIGNIFICANCE
-
-
-def spanbert(start, count, rng) -> np.ndarray:
-    """[width] bool: SpanBERT's masking of a text whose words begin at `start` [width].
-
-    At a random token a span of words begins, also over words masked before; a token
-    that is masked is drawn again; the last span ends where the budget does.
-    """
-    width, masked = len(start), set()
-    while len(masked) < count:
-        num_words = rng.choice(np.arange(1, 11), p=mask_units.run_lengths("span"))
-        position = rng.integers(width)
-        if position in masked:
-            continue
-        while position and not start[position]:
-            position -= 1
-        for _ in range(num_words):
-            while position < width and len(masked) < count:
-                masked.add(position)
-                position += 1
-                if position < width and start[position]:
-                    break
-    return np.isin(np.arange(width), list(masked))
-
-
-def test_spans_are_those_of_spanbert():
-    rng = np.random.default_rng(0)
-    sizes = rng.choice([1, 6], (500, 254))  # tokens of each word
-    ends = np.cumsum(sizes, axis=1)
-    start = np.stack([np.isin(np.arange(254), [0, *row]) for row in ends])
-    example = texts(254, [254] * 500, VOCAB)._replace(flags=start * np.uint8(WORD))
-    _, count, chosen = choose(example, 256, "span")
-    assert (chosen.sum(axis=1) == count).all()
-    both = [chosen[:, 1:-1], np.stack([spanbert(row, 38, rng) for row in start])]
-    after = np.pad(start[:, 1:], [(0, 0), (0, 1)], constant_values=True)
-    long = np.stack([after[:, n : n + 249] for n in range(5)]).sum(axis=0) == 0
-    tables = [], [], []
-    for masked in both:
-        before = np.pad(masked, [(0, 0), (1, 0)])[:, :-1]
-        begins, ends = masked & ~before, ~masked & before & ~start
-        tables[0].append(np.bincount(np.minimum(lengths(masked), 30))[1:])
-        tables[1].append([(begins[:, :249] & long).sum(), begins.sum()])
-        tables[2].append([ends.sum(), 500])  # a span that ends within a word
-    for table in tables:
-        assert stats.chi2_contingency(table).pvalue > SIGNIFICANCE
-
-
 @pytest.mark.parametrize("unit", ["word", "ngram", "span"])
 def test_inner_positions_are_chosen_equally_often(unit):
     _, _, chosen = choose(single_words(3000, 62), 62, unit)
