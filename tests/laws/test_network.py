@@ -27,6 +27,7 @@ from research.distributed import sharding
 from research.distributed.options import MeshOptions
 from research.networks import FOLDER, Ability, HeadSpec, Needs
 from research.networks.shared.needs import STACKS
+from research.networks.transformer.options import TransformerOptions
 from research.program import flops
 from tests.testing import fast_key
 from tests.testing.compiled_apply import apply
@@ -112,7 +113,15 @@ def find_cases(*abilities: Ability, patterns=tuple(PATTERNS)) -> list:
                 networks.build(network, needs, VOCAB)
             except UserError:
                 continue  # a key does not go with what is needed
-            found.append(pytest.param(network, needs, id=f"{name}-{number}-{pattern}"))
+            # A network with the transformer's keys shows again what its cases show.
+            is_long = (
+                number > 0
+                and name != "transformer"
+                and isinstance(network, TransformerOptions)
+            )
+            marks = [pytest.mark.long] * is_long
+            case = f"{name}-{number}-{pattern}"
+            found.append(pytest.param(network, needs, id=case, marks=marks))
     return found
 
 

@@ -98,6 +98,24 @@ SAME_PATTERN = {
     "sentences",
     "sentences task=reorder",
     "tagging",
+    "ernie_thu base={'format': 'segment_pair', 'sentence_task': 'nsp'} entities=random",
+    "ernie_thu candidates=batch entities=random",
+    "fim spm_rate=0.5 cut=character text_unit=document",
+    "kbert base_objective=token_classification branch_text=tail model={'layers': 1}",
+    "knowbert base_objective=sequence_classification entities=random "
+    "model={'network': 'kar', 'norm_placement': 'post'}",
+    "knowbert link_loss=softmax entities=random "
+    "model={'network': 'kar', 'norm_placement': 'post'}",
+    "mass cross_attention=unmasked packed=True",
+    "plm packed=True",
+    "sentence_vectors",
+    "sentence_vectors texts=2 pool=mean symmetric=True format=roberta",
+    "sentilare base_objective=sequence_classification positive=entity negative=phrase",
+    "skipgram subsample=0.0 window=2 negatives=2 "
+    "model={'network': 'tables', 'tie_embeddings': False}",
+    "skipgram subsample=0.0 window=2 equal_negatives=redraw negatives_of=centre "
+    "model={'network': 'tables', 'tie_embeddings': False, 'buckets': 30}",
+    "tlm languages=3 predict=next",
 }
 """Cases whose attention pattern and network another case has."""
 assert {case.id for case in LOSS_CASES} >= SAME_PATTERN
