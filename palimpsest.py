@@ -30,7 +30,8 @@ COMPARE = {
 
 GROUPS = {
     "train and compare": (
-        *("train", "sweep", "table", "report", "compare", "curves", "diff", "claims"),
+        *("train", "sweep", "table", "report", "leaderboard", "compare", "curves"),
+        *("diff", "claims"),
     ),
     "score and judge": ("evaluate", "score", "similarity", "babylm", "harness"),
     "use and publish": (

@@ -100,7 +100,18 @@ WORDS = {
         "slice",
         "spread",
     ),
-    *("task", "texts", "topology", "trial", "verdicts", "worse"),
+    *(
+        "by",
+        "language",
+        "push",
+        "scores",
+        "task",
+        "texts",
+        "topology",
+        "trial",
+        "verdicts",
+        "worse",
+    ),
     *("parts", "sweep_keys"),  # of an example, of a config
     *("file_column", "caption_column", "group_column", "label_column"),
     *("backend", "checkpoints", "tasks", "glue", "seeds"),  # of babylm

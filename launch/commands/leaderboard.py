@@ -1,0 +1,74 @@
+"""Ranks runs of any machine: `palimpsest leaderboard --entries=F [--workdir=D]`.
+
+F is a folder of JSON files, one for each run: objective, network, tokens, words, FLOPs,
+hardware, seconds, commit, and scores with their intervals. With --workdir the finished
+runs of D, a run or a sweep, are entered first; --babylm=R adds what `palimpsest babylm
+--to=R` found. Files of others can be copied into F.
+
+    palimpsest leaderboard --entries=leaderboard --workdir=runs/compare
+    palimpsest leaderboard --entries=leaderboard --by='blimp accuracy' --to=board.md
+
+Runs that differ in the seed alone are a row, with a 95 % interval over seeds; of one
+seed the interval is over items. --by is the score that decides, by default the one that
+most runs have; --scores=A,B are shown beside it.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from launch import cli
+from research.contract.errors import UserError
+
+
+def run(args: argparse.Namespace) -> None:
+    from launch.reports import entries
+    from research.files.json_files import write_json
+    from research.files.output_files import write_output
+
+    folder = Path(args.entries)
+    if args.workdir:
+        results = Path(args.babylm) if args.babylm else None
+        for workdir, name in _runs(args.workdir):
+            entry = entries.make_entry(workdir, name, results)
+            write_json(folder / f"{entry['id']}.json", entry)
+    elif args.babylm:
+        raise UserError("--babylm needs --workdir, the run or sweep that was evaluated")
+    by, places = entries.rank(entries.read_entries(folder), args.by)
+    others = [name for name in args.scores.split(",") if name]
+    known = {name for place in places for name in place.values}
+    for name in others:
+        if name not in known:
+            raise entries.unknown("score", name, known)
+    lines = entries.ranking_lines(by, places, others)
+    print("\n".join(lines))
+    if args.to:
+        write_output(args.to, "\n".join(lines) + "\n", "--to")
+        print(args.to, file=sys.stderr)
+
+
+def _runs(workdir: str) -> list[tuple[Path, str]]:
+    """The finished runs of a folder, with their names."""
+    if not (Path(workdir) / "sweep.json").is_file():
+        return [(Path(workdir), Path(workdir).name)]
+    from launch.sweeps.sweep_plan import read_plan
+
+    trials = [trial for trial in read_plan(Path(workdir)) if trial.done]
+    if not trials:
+        raise UserError(f"{workdir} has no finished run")
+    return [(Path(trial.folder), trial.row or trial.name) for trial in trials]
+
+
+def parser() -> cli.Parser:
+    parser = cli.Parser(__doc__, overrides=False)
+    parser.add_path("--entries", required=True, help="folder of the JSON files")
+    parser.add_path("--workdir", default="", help="a run or sweep to enter")
+    parser.add_path("--babylm", default="", help="its results of palimpsest babylm")
+    parser.add_argument("--by", default="", help="the score that decides")
+    parser.add_argument("--scores", default="", help="further scores, with commas")
+    parser.add_path("--to", default="", help="file for the table in Markdown")
+    return parser
+
+
+if __name__ == "__main__":
+    cli.main(run, parser())

@@ -1,0 +1,234 @@
+"""Entries of a leaderboard: one JSON object a run, and their ranking."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from etils import epath
+
+from launch.reports.default_table import SEED
+from research.config.identity import flatten, read_run_config
+from research.contract.errors import UserError, unknown
+from research.evaluation.babylm.rules import MAIN
+from research.evaluation.score_tables import ALL
+from research.evaluation.statistics import estimate
+from research.files.existence import exists
+from research.files.json_files import digest, read_json
+from research.program.words_seen import FILE as WORDS_FILE
+from research.record.workdir import fixed_keys, read_result
+
+FORMAT = 1
+FIELDS = {"format": int, "id": str, "config": str, "name": str, "scores": dict}
+LOWER = ("loss", "perplexity", "bits", "error")
+"""Words in the names of scores of which a lower one is better."""
+
+
+class Place(NamedTuple):
+    """A row of the ranking: the runs of one config but for the seed."""
+
+    name: str
+    entries: list[dict[str, Any]]
+    values: dict[str, tuple[float, float, float]]  # score -> mean and its interval
+
+
+def make_entry(
+    workdir: epath.PathLike, name: str, babylm: Path | None = None
+) -> dict[str, Any]:
+    """The entry of a run that has ended.
+
+    Scores are the metrics of its last evaluations, accuracies of `palimpsest score`,
+    and results of `palimpsest babylm` for its last checkpoint, each with the ends of
+    its 95 % interval over items where it has one.
+
+    Args:
+      name: of its row; runs that differ in the seed alone have one.
+      babylm: the folder of results (`--to` of palimpsest babylm).
+
+    Raises:
+      UserError: the run has not ended, or one of its files is damaged.
+    """
+    workdir = epath.Path(workdir)
+    if not exists(workdir / "result.json"):
+        raise UserError(f"{workdir} is no run that has ended: it has no result.json")
+    result, config = read_result(workdir), read_run_config(workdir)
+    origin = {}
+    if exists(workdir / "provenance.json"):
+        origin = read_json(workdir / "provenance.json", "delete it")
+    words = None
+    if exists(workdir / WORDS_FILE):
+        words = read_json(workdir / WORDS_FILE, "train the run again")["seen"]
+    keys = fixed_keys(config)
+    without_seed = {key: value for key, value in keys.items() if key != "seed"}
+    metrics, margins = result["metrics"], result["margins"]
+    scores = {
+        key: _score(value, margins.get(key, math.nan))
+        for key, value in metrics.items()
+        if "/" in key and not key.startswith("train/")
+    }
+    step = result["best_step"] or result["steps"]
+    scores |= _scores_of_tasks(workdir, step)
+    if babylm:
+        scores |= _babylm_scores(babylm / workdir.name)
+    data = flatten(config["data"])
+    return {
+        "format": FORMAT,
+        "id": digest(keys),
+        "config": digest(without_seed),
+        "name": SEED.sub("", name).strip(" ,") or name,
+        "seed": config["seed"],
+        "objective": config["objective"]["name"],
+        "network": config["model"]["network"],
+        "parameters": result["parameters"],
+        "text": data["train"] or data["corpus"],
+        "text_hash": origin.get("data"),
+        "tokens": result["tokens_seen"],
+        "words": words,
+        "flops": result["flops_to"][-1][1],
+        "seconds": result["train_seconds"],
+        "device": origin.get("device"),
+        "devices": origin.get("devices"),
+        "commit": origin.get("commit"),
+        "scores": scores,
+    }
+
+
+def _score(value: float, margin: float) -> dict[str, float | None]:
+    ends = {"low": value - margin, "high": value + margin}
+    return {"value": value} | {k: None if math.isnan(v) else v for k, v in ends.items()}
+
+
+def _scores_of_tasks(workdir: epath.Path, step: int) -> dict[str, Any]:
+    """Accuracies over all items of `palimpsest score`, of the step."""
+    found: dict[str, Any] = {}
+    for path in sorted(workdir.glob("evaluations/*/table.json")):
+        table = read_json(path, "delete its folder, and score again")
+        if table.get("step") == step:
+            of_all = table["table"].get(ALL, {})
+            for column, cell in of_all.items():
+                if column.startswith("accuracy"):
+                    found[f"{table['task']} {column}"] = cell
+    return found
+
+
+def _babylm_scores(folder: Path) -> dict[str, Any]:
+    """The results of the last checkpoint, by rules, backend and task."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.glob("palimpsest_*.json")):
+        content = read_json(path, "delete it, and evaluate again")
+        prefix = f"{content['rules']} {content['backend']}"
+        for task, result in content["revisions"].get(MAIN, {}).items():
+            cell = {name: result[name] for name in ("value", "low", "high")}
+            found[f"{prefix} {task}"] = cell
+    return found
+
+
+def read_entries(folder: Path) -> list[dict[str, Any]]:
+    """All entries of a folder.
+
+    Raises:
+      UserError: there is none, or one is damaged or of another format.
+    """
+    remedy = "take it out of the folder, or write it again"
+    entries = [
+        read_json(path, remedy, FIELDS) for path in sorted(folder.glob("*.json"))
+    ]
+    if not entries:
+        raise UserError(
+            f"{folder} has no entries; palimpsest leaderboard --entries={folder} "
+            "--workdir=RUN_OR_SWEEP writes those of runs"
+        )
+    if other := [each["format"] for each in entries if each["format"] != FORMAT]:
+        raise UserError(f"{folder}: entries must have format {FORMAT}, got {other[0]}")
+    return entries
+
+
+def rank(entries: Sequence[dict[str, Any]], by: str = "") -> tuple[str, list[Place]]:
+    """The score by which runs are ranked, and the rows, the best one first.
+
+    A row's number is the mean over its seeds with a 95 % interval by Student's t; of
+    one seed it is the run's with its interval over items. Rows without the score are
+    last.
+
+    Args:
+      by: the name of a score; "": the one that most entries have.
+
+    Raises:
+      UserError: no entry has the score.
+    """
+    names = sorted({name for entry in entries for name in entry["scores"]})
+    have = {name: sum(name in entry["scores"] for entry in entries) for name in names}
+    if by and by not in have:
+        raise unknown("score", by, names)
+    if not names:
+        raise UserError("no entry has a score")
+    by = by or max(names, key=lambda name: (have[name], not _is_lower(name)))
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:
+        rows.setdefault(entry["config"], []).append(entry)
+    places = [
+        Place(
+            own[0]["name"],
+            own,
+            {
+                name: _mean([e["scores"][name] for e in own if name in e["scores"]])
+                for name in names
+                if any(name in e["scores"] for e in own)
+            },
+        )
+        for own in rows.values()
+    ]
+    sign = 1 if _is_lower(by) else -1
+    worst = (math.inf,)
+
+    def order(place: Place) -> tuple[float, str]:
+        value, *_ = place.values.get(by, worst)
+        return (sign * value if by in place.values else math.inf), place.name
+
+    return by, sorted(places, key=order)
+
+
+def _is_lower(name: str) -> bool:
+    return any(word in name for word in LOWER)
+
+
+def _mean(cells: Sequence[dict[str, Any]]) -> tuple[float, float, float]:
+    """The mean of a score over seeds, and the ends of its interval; nan: none."""
+    if len(cells) == 1:
+        ends = (cells[0][name] for name in ("low", "high"))
+        low, high = (math.nan if end is None else end for end in ends)
+        return cells[0]["value"], low, high
+    found = estimate([cell["value"] for cell in cells])
+    return found.mean, found.mean - found.margin, found.mean + found.margin
+
+
+def ranking_lines(by: str, places: Sequence[Place], others: Sequence[str]) -> list[str]:
+    """A table in Markdown, with `by` and further scores."""
+    scores = [by, *(name for name in others if name != by)]
+    facts = ["seeds", "parameters", "tokens", "FLOPs", "minutes", "on"]
+    header = ["", "", *scores, *facts]
+    lines = [header, ["--:", ":--", *["--:"] * (len(header) - 3), ":--"]]
+    for number, place in enumerate(places, 1):
+        first = place.entries[0]
+        lines.append(
+            [
+                str(number) if by in place.values else "",
+                place.name,
+                *(_cell(place.values.get(name)) for name in scores),
+                str(len(place.entries)),
+                f"{first['parameters']:,}",
+                f"{first['tokens']:,}",
+                f"{first['flops']:.2g}",
+                f"{first['seconds'] / 60:.1f}",
+                f"{first['devices']} x {first['device']}",
+            ]
+        )
+    return [f"| {' | '.join(cells)} |" for cells in lines]
+
+
+def _cell(value: tuple[float, float, float] | None) -> str:
+    if value is None:
+        return ""
+    mean, low, high = value
+    interval = "" if math.isnan(low) else f" [{low:.4g}, {high:.4g}]"
+    return f"{mean:.4g}{interval}"

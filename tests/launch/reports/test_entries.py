@@ -1,0 +1,92 @@
+"""Entries of a leaderboard have facts and scores; seeds of a config are a row."""
+
+import json
+
+import pytest
+
+from launch.commands import leaderboard
+from launch.reports import entries
+from research.contract.errors import UserError
+from research.files.json_files import write_json
+from research.record.workdir import write_result
+from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
+
+RESULT = {
+    "steps": 3,
+    "best_step": 0,
+    "metrics": {"train/loss": 2.0, "valid/loss": 1.0, "tokens_seen": 9},
+    "margins": {"valid/loss": 0.25},
+    "parameters": 1200,
+    "tokens_seen": 900,
+    "flops_to": [[3, 2e9]],
+    "train_seconds": 60.0,
+}
+
+
+@pytest.fixture
+def workdir(tmp_path):
+    folder = write_corpus(tmp_path)
+    save_untrained(folder / "run", tiny_config(folder, "mlm"))
+    return folder / "run"
+
+
+def test_an_entry_has_scores_with_their_intervals(workdir, tmp_path, capsys):
+    write_result(workdir, dict(RESULT))
+    cell = {"value": 0.5, "low": 0.4, "high": 0.6}
+    for name, step in (("now", 3), ("earlier", 2)):
+        table = {"step": step, "task": "blimp", "table": {"all": {"accuracy": cell}}}
+        table["table"]["all"] |= {f"accuracy {name}": cell}
+        write_json(workdir / "evaluations" / name / "table.json", table)
+    results = {"rules": "babylm_2026", "backend": "mlm", "revisions": {}}
+    results["revisions"]["main"] = {"reading": cell | {"count": 3}}
+    write_json(tmp_path / "results" / "run" / "palimpsest_x.json", results)
+    flags = f"--entries={tmp_path / 'board'}", f"--workdir={workdir}"
+    more = f"--babylm={tmp_path / 'results'}", "--by=valid/loss"
+    leaderboard.run(leaderboard.parser().parse_args([*flags, *more]))
+    assert "| 1 | run | 1 [0.75, 1.25] | 1 | 1,200 | 900 |" in capsys.readouterr().out
+    (path,) = (tmp_path / "board").glob("*.json")
+    assert json.loads(path.read_text())["scores"] == {
+        "valid/loss": {"value": 1.0, "low": 0.75, "high": 1.25},
+        "blimp accuracy": cell,
+        "blimp accuracy now": cell,
+        "babylm_2026 mlm reading": cell,
+    }
+
+
+def entry(name, seed, **scores):
+    cells = {key: {"value": v, "low": None, "high": None} for key, v in scores.items()}
+    return {"config": name, "name": name, "seed": seed, "scores": cells}
+
+
+def test_seeds_are_one_row_and_the_best_mean_is_first():
+    board = [
+        entry("b", 0, blimp=0.5, loss=1.0),
+        entry("a", 0, blimp=0.75, loss=2.0),
+        entry("a", 1, blimp=0.25, loss=4.0),
+        entry("c", 0, blimp=0.125),
+        entry("d", 0),
+    ]
+    by, places = entries.rank(board)
+    assert by == "blimp" and [place.name for place in places] == ["a", "b", "c", "d"]
+    mean, low, high = places[0].values["blimp"]
+    assert mean == 0.5 and high - mean == pytest.approx(12.706 * 0.25, rel=1e-3)
+    assert low == pytest.approx(2 * mean - high)
+    _, places = entries.rank(board, "loss")
+    assert [place.name for place in places] == ["b", "a", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--workdir={run}"], r"is no run that has ended: it has no result\.json"),
+        ([], r"has no entries; palimpsest leaderboard --entries="),
+        (["--babylm=x"], r"--babylm needs --workdir"),
+    ],
+)
+def test_what_cannot_be_ranked_is_one_line(workdir, tmp_path, flags, said):
+    flags = [flag.format(run=workdir) for flag in flags]
+    args = leaderboard.parser().parse_args([f"--entries={tmp_path / 'none'}", *flags])
+    with pytest.raises(UserError, match=said):
+        leaderboard.run(args)
+    with pytest.raises(UserError, match=r"unknown score 'x'"):
+        entries.rank([entry("a", 0, y=1.0)], "x")
