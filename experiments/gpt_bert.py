@@ -1,6 +1,6 @@
 """GPT-BERT (Charpentier and Samuel 2024): masked next tokens and a causal LM in one.
 
-python -m launch.train --config=experiments/gpt_bert.py:tiny --workdir=runs/gpt_bert
+palimpsest train --config=experiments/gpt_bert.py:tiny --workdir=runs/gpt_bert
 
 One row in sixteen is a causal language model's. Of the others 30 %, at the end 15 % of
 the tokens are masked in spans of one to three, and predicted from both sides by the
