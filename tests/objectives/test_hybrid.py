@@ -50,3 +50,11 @@ def test_wrong_parts_are_refused_in_one_line(parts, words):
     with pytest.raises((UserError, ValueError), match=words) as error:
         objectives.make_objective("hybrid", parts=parts).batch_spec(32)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["hybrid", "joint"])
+def test_parts_that_fill_no_masks_predict_tokens(name):
+    """As palimpsest babylm asks a network of several objectives to."""
+    parts = {"causal": CAUSAL, "masked": MASKED}
+    net = object()
+    assert objectives.make_objective(name, parts=parts).token_predictor(net) is net

@@ -124,8 +124,9 @@ class Composite(objectives.Objective):
         return first.outputs(net, batch, key)
 
     def token_predictor(self, net: networks.BoundNetwork) -> Any:
-        filling = (member for member in self.members.values() if member.fills_masks)
-        return next(filling).token_predictor(net)
+        """That of the first member that fills masks, or of the first."""
+        asked = min(self.members.values(), key=lambda member: not member.fills_masks)
+        return asked.token_predictor(net)
 
     def text_encoder(self, net: networks.BoundNetwork) -> Any:
         return next(iter(self.members.values())).text_encoder(net)
