@@ -1,7 +1,7 @@
 r"""CLIP (Radford et al. 2021): images and captions, nearest to each other in a batch.
 
     palimpsest images --pictures=pictures --captions=captions.tsv --to=images --size=72
-    python -m launch.train --config=experiments/clip.py:tiny --workdir=runs/clip \
+    palimpsest train --config=experiments/clip.py:tiny --workdir=runs/clip \
         --config.data.train=images/train.captioned \
         --config.data.valid=images/valid.captioned --config.objective.images=images
 

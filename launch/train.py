@@ -61,11 +61,11 @@ def run(args: argparse.Namespace) -> int:
         for line in [ranges_line(result["ranges"]), *notes_lines(result["notes"])]:
             if line:
                 print(line, file=sys.stderr)
-        for line in summary_lines(args.workdir, result, config.objective):
-            print(line, file=sys.stderr)
         entropy = result["token_entropy"]
         for line in learning_warnings(result["metrics"], config.values, entropy):
             print(f"warning: {line}", file=sys.stderr)
+        for line in summary_lines(args.workdir, result, config.objective):
+            print(line, file=sys.stderr)
     if peers.num_processes > 1:
         exit_now(cli.DONE)
     return cli.DONE

@@ -6,6 +6,9 @@ SMALL_GAIN = 0.05
 """A loss that is nearer than this to the entropy of token frequencies, which it should
 be below, shows little learning."""
 
+FEW_TOKENS = 10_000
+"""A run that has scored fewer is a trial, which nobody expects to have learnt."""
+
 TOKEN_LOSSES = ("bart", "clm", "dae", "diffusion", "fim", "generator", "lm", "mass")
 TOKEN_LOSSES += ("mlm", "plm", "tlm", "unilm", "xae")
 """Terms that are -log p of a token of the text among all tokens."""
@@ -53,12 +56,13 @@ def learning_warnings(
     """A line for each sign that a run learnt too little.
 
     Args:
-      metrics, token_entropy: as of `knows_no_context`.
+      metrics, token_entropy: as of `knows_no_context`; `tokens_scored` of training.
       config: the run's config.
     """
     split, objective = config["data"]["eval_split"], config["objective"]["name"]
     found = []
-    if knows_no_context(metrics, objective, split, token_entropy):
+    is_trial = metrics.get("tokens_scored", FEW_TOKENS) < FEW_TOKENS
+    if not is_trial and knows_no_context(metrics, objective, split, token_entropy):
         found.append(
             f"the loss of {objective} is not {100 * SMALL_GAIN:.0f} % below the "
             f"entropy of the training text's tokens, {token_entropy:.3f}: it has "

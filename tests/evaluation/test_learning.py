@@ -16,6 +16,8 @@ def config(objective, split="valid"):
     [
         ("mlm", {"valid/mlm": 5.8}, 6.0, "the loss of mlm is not 5 % below .* 6.000"),
         ("mlm", {"valid/mlm": 5.6}, 6.0, ""),
+        ("mlm", {"valid/mlm": 5.8, "tokens_scored": 9_999}, 6.0, ""),
+        ("mlm", {"valid/mlm": 5.8, "tokens_scored": 10_000}, 6.0, "of mlm"),
         ("mlm", {"test/mlm": 5.8}, 6.0, ""),
         ("mlm", {"valid/mlm": 5.8}, 0.0, ""),
         ("electra", {"valid/generator": 6.1, "valid/mlm": 0.1}, 6.0, "electra"),

@@ -63,8 +63,9 @@ def vocabulary(texts: list[str]) -> list[str]:
     return [*SPECIALS, *letters, *(f"##{each}" for each in letters), *frequent]
 
 
-def save(folder: Path, name: str, pieces: list[str]) -> None:
+def save(folder: Path, name: str, texts: list[str]) -> None:
     """The model and its tokenizer."""
+    pieces = vocabulary(texts)
     _, class_name, labels = CASES[name]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join([*pieces, ""]), "utf-8")
@@ -83,9 +84,16 @@ def save(folder: Path, name: str, pieces: list[str]) -> None:
         is_scale = parameter.ndim == 1 and key.endswith("weight")
         with torch.no_grad():
             parameter.normal_(1.0 if is_scale else 0.0, 0.4)
-    model.save_pretrained(folder)
     of_bert = {"tokenizer_class": "BertTokenizer", "model_max_length": MAX_LENGTH}
     (folder / "tokenizer_config.json").write_text(json.dumps(of_bert) + "\n")
+    model.save_pretrained(folder)
+    if labels:  # each is about as frequent as the others
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        inputs = tokenizer(texts, padding=True, return_tensors="pt")
+        with torch.no_grad():
+            logits = model(**inputs).logits.flatten(0, -2)
+            model.classifier.bias -= logits.mean(dim=0)
+        model.save_pretrained(folder)
 
 
 def predictions(folder: Path, name: str, texts: list[str]) -> dict:
@@ -133,7 +141,7 @@ def main(folder: Path, paths: list[str]) -> None:
     texts = sentences(paths)
     for seed, name in enumerate(CASES):
         torch.manual_seed(seed)
-        save(folder / name, name, vocabulary(texts))
+        save(folder / name, name, texts)
         found = predictions(folder / name, name, texts[: 4 * NUM_INPUTS])
         path = folder / name / "pipeline.json"
         path.write_text(json.dumps(found, ensure_ascii=False) + "\n", "utf-8")

@@ -90,7 +90,7 @@ def train(
         what = "sentinels and bytes" if has_bytes else "sentinels"
         raise _size_error(size, f"give at least {min_size}, for {what}")
     print(
-        f"training a {tokenizer_type} vocabulary of {size} on {corpus.name}",
+        f"training a {tokenizer_type} vocabulary of {size} on corpus {corpus.name!r}",
         file=sys.stderr,
     )
     lines = tokenizer_sample.sample_lines(corpus, sampling, cache_dir)

@@ -73,7 +73,8 @@ class Predictor:
     def predict(self, examples: Sequence[Example]) -> list[Item]:
         """A prediction of each example: `gold` and `score` are None.
 
-        A tagged text may be given as its words; else it is divided by `WORD`. See
+        A text without tokens is read as one unknown token, as in evaluations. A tagged
+        text may be given as its words; else it is divided by `WORD`. See
         `research.predictions` for what `prediction` is; of tags `details`
         has `chunks`: type, text, first character and the one after the last.
 
@@ -117,6 +118,7 @@ class Predictor:
             arrays=TAGS if self._of_words else {},
         )
         items = self.predict_corpus(corpus)
+        assert len(items) == len(documents)
         return [item._replace(gold=None, score=None) for item in items]
 
     def predict_corpus(self, corpus: Corpus, split: str = "test") -> list[Item]:

@@ -184,3 +184,9 @@ def test_predictions_are_those_of_transformers_pipelines(name):
             chunks = item.details["chunks"]
             found = [[each["type"], each["begin"], each["end"]] for each in chunks]
             assert found == said["chunks"]
+
+
+def test_a_text_without_tokens_is_read_as_an_unknown_one():
+    model = open_run(f"hf:{PIPELINES / 'classes'}")
+    nothing, unknown = model.predict(["\u200b", "\N{SNOWMAN}"])
+    assert nothing.details == unknown.details
