@@ -39,7 +39,10 @@ def test_weight_decay_leaves_out_biases_and_norms_of_any_rank():
 
 FEW = {"transformer": ("bert", "xlnet", "t5")}
 """Network with many experiments -> some with all of its kinds of parameters."""
-NEEDS_ENTITIES = ("ernie_thu", "knowbert")
+SOURCES = {
+    **{key: {"objective.entities": "random"} for key in ("ernie_thu", "knowbert")},
+    "clip": {"objective.images": "random"},
+}
 
 
 @pytest.mark.parametrize("network", networks.FOLDER.names())
@@ -75,9 +78,9 @@ def experiments_of(network):
     return found
 
 
+@cache
 def tiny_config(experiment):
-    entities = {"objective.entities": "random"} if experiment in NEEDS_ENTITIES else {}
-    return load_config(f"experiments/{experiment}.py:tiny", entities)
+    return load_config(f"experiments/{experiment}.py:tiny", SOURCES.get(experiment, {}))
 
 
 @cache

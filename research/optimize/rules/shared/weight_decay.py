@@ -18,6 +18,10 @@ BIAS = re.compile(r"(.*_)?bias(_\d+)?")
 """The name of a bias, as in bias, recurrent_bias, and bias_3 of filters of width 3."""
 
 
+SCALES = ("scale", "log_scale")
+"""Gains of norms, and CLIP's of similarities (Radford et al. 2021, section 2.5)."""
+
+
 @dataclasses.dataclass(frozen=True)
 class WeightDecay:
     """The keys of decoupled weight decay (Loshchilov and Hutter 2019)."""
@@ -57,6 +61,6 @@ def decayed_params(params: Any, which: str = "matrices") -> Any:
             return True
         if name == INPUT_RANGE:
             return False
-        return which == "all" or not (name == "scale" or BIAS.fullmatch(name))
+        return which == "all" or not (name in SCALES or BIAS.fullmatch(name))
 
     return jax.tree_util.tree_map_with_path(is_decayed, params)
