@@ -70,7 +70,7 @@ def pytest_collection():
         gc.collect()
         gc.freeze()
         gc.enable()
-        gc.set_threshold(20_000, 10, 10)  # what is traced is soon garbage: rarely
+        gc.set_threshold(100_000, 20, 20)  # what is traced is soon garbage: rarely
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -30,7 +30,9 @@ def test_the_order_has_every_tutorial():
     }
 
 
-LONG = ("docs/tutorials/ablation.md",)
+LONG = tuple(
+    f"docs/tutorials/{name}.md" for name in ("ablation", "publish", "published")
+)
 
 
 @pytest.mark.parametrize(

@@ -67,12 +67,20 @@ def open_checkpoints(workdir, keep=3):
     checkpoints.close()
 
 
-@pytest.fixture
-def workdir(tmp_path):
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
     """The workdir of a run with checkpoints of steps 1, 2 and 3."""
-    with open_checkpoints(tmp_path) as checkpoints:
+    folder = tmp_path_factory.mktemp("saved")
+    with open_checkpoints(folder) as checkpoints:
         for step in (1, 2, 3):
             checkpoints.save(step, make_state(step), FACTS | {"step": step})
+    return folder
+
+
+@pytest.fixture
+def workdir(saved, tmp_path):
+    """A copy of it."""
+    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 

@@ -12,8 +12,17 @@ from tests.testing.objective_cases import VOCAB
 PROMPTS = [[60, 61, 70], [50], [62, 63, 64, 65, 90]]
 
 
-@pytest.mark.parametrize("heads", ["parallel", "sequential"])
-@pytest.mark.parametrize("drafts", ["wrong", "right", "mixed"])
+@pytest.mark.parametrize(
+    ("drafts", "heads"),
+    [
+        ("mixed", "parallel"),
+        ("mixed", "sequential"),
+        ("wrong", "parallel"),
+        ("right", "parallel"),
+        pytest.param("wrong", "sequential", marks=pytest.mark.long),
+        pytest.param("right", "sequential", marks=pytest.mark.long),
+    ],
+)
 def test_the_text_is_that_of_greedy(heads, drafts, make_model, mesh, monkeypatch):
     """Drafts of random blocks are wrong, right where all tokens are equal, and right in
     some rows where few tokens occur."""

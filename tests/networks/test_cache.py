@@ -46,9 +46,9 @@ def part(group, *ends):
     return {name: array[:, slice(*ends)] for name, array in group.items()}
 
 
-GENERAL = ("t5", "relative")
-"""Decoders of which the general pattern is tested, too: with a bias of attention, as a
-table and as products. Those of the others are long."""
+SHORT = (("learned", "general"), ("window", "causal"), ("relative", "general"))
+"""A bias of attention as a table and as products, and windows; the others are long:
+tests/laws/test_network.py reads each variant of a network in parts."""
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ table and as products. Those of the others are long."""
         pytest.param(
             *(changes, pattern),
             id=f"{name}-{pattern}",
-            marks=[pytest.mark.long] * (pattern == "general" and name not in GENERAL),
+            marks=[pytest.mark.long] * ((name, pattern) not in SHORT),
         )
         for name, changes in DECODERS.items()
         for pattern in ("causal", "general")

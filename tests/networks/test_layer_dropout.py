@@ -11,6 +11,8 @@ from research import networks
 from research.contract.errors import UserError
 from research.networks.transformer import transformer
 from research.program import flops
+from tests.testing.compiled_apply import apply
+from tests.testing.trees import make_params
 
 SHAPE = 2, 6
 GROUP = {
@@ -31,15 +33,13 @@ def build(num_layers, rate, keys=None, **needs):
 
 
 def states(network, params, key=None):
-    return networks.apply(network, params, lambda net: net.states(GROUP, SCORED), key)
+    return apply(network, params, lambda net: net.states(GROUP, SCORED), key)
 
 
 def test_each_draw_is_the_network_of_some_layers():
     """Of 2 layers all 4 choices are drawn, and a skipped layer takes no gradient."""
     network = build(2, 0.5)
-    params = networks.unbox(
-        networks.init(network, lambda net: net.states(GROUP), jax.random.key(0))
-    )
+    params = make_params(network, lambda net: net.states(GROUP))
     smaller = {}
     for chosen in itertools.chain(*(itertools.combinations((0, 1), n) for n in (1, 2))):
         at, stack = np.array(chosen), params["stack"]

@@ -20,8 +20,8 @@ from tests.testing.model_options import model_options
 
 SIZE = 200
 
-LONG = ("decoder", "generator_discriminator")
-"""Networks whose parts others have; ELECTRA's gradient on a mesh is a law, too."""
+LONG = ("decoder", "encoder", "generator_discriminator")
+"""Networks whose parts others have: tests/laws has one of each and ELECTRA's step."""
 
 REMATERIALISATION = "nvoluntary full remat"
 """What XLA's C++ code logs where it replicates a tensor for want of a better way."""

@@ -1,7 +1,5 @@
 """kbert: the tree of the paper's figure, what attends to what, and what is hidden."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +9,10 @@ from research import networks, objectives
 from research.contract.batch import Lexicon, Triples, VocabInfo, attention_mask
 from research.objectives.knowledge import sentence_tree
 from research.objectives.layout import input_format
-from tests.testing import example_batches, fast_key
+from tests.testing import example_batches
+from tests.testing.compiled_apply import apply
 from tests.testing.model_options import model_options
+from tests.testing.trees import make_params
 
 WORDS = "pad bos eos mask unk Tim Cook CEO Apple is visiting Beijing capital China is_a"
 WORDS = [*WORDS.split(), "City", "now"]
@@ -182,11 +182,9 @@ def test_a_sibling_branch_is_seen_through_the_word_alone(layers, is_seen):
 
     token = grown["token"]
     of_sibling = token.at[0, 11].set(5)  # "is_a", of the second branch of Beijing
-    init = partial(networks.init, net, lambda net: states(net, token))
-    params = networks.unbox(init(fast_key.key(0)))
+    params = make_params(net, lambda net: states(net, token))
     before, after = (
-        networks.apply(net, params, lambda net, t=t: states(net, t))
-        for t in (token, of_sibling)
+        apply(net, params, lambda net, t=t: states(net, t)) for t in (token, of_sibling)
     )
     first_branch = slice(9, 11)
     same = bool((before[0, first_branch] == after[0, first_branch]).all())

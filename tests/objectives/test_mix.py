@@ -70,39 +70,6 @@ def test_each_row_is_corrupted_as_by_its_part_alone():
             assert (whole[row, size:] == padding).all(), array
 
 
-def test_arrays_are_as_large_as_the_largest_parts():
-    objective = make_denoisers()
-    alone = {
-        name: objectives.make_objective(
-            "dae", **{k: v for k, v in fields.items() if k != "mixing_rate"}
-        )
-        for name, fields in DENOISERS.items()
-    }
-    largest = max(part.batch_spec(LENGTH)["target"].shape for part in alone.values())
-    assert objective.batch_spec(LENGTH)["target"].shape == largest
-    longest = max(part.text_spec(LENGTH).length for part in alone.values())
-    assert objective.text_spec(LENGTH).length == longest
-
-
-def test_rows_start_at_random_tokens_if_parts_read_texts_of_different_lengths():
-    assert make_denoisers().text_spec(LENGTH).random_start
-    parts = {"a": {}, "b": {"unit": "word"}}
-    equal = objectives.make_objective("mix", base_objective="mlm", parts=parts)
-    assert not equal.text_spec(LENGTH).random_start
-
-
-def test_without_parts_it_equals_the_base_objective():
-    objective, alone = (
-        objectives.make_objective("mix", base_objective="dae"),
-        objectives.make_objective("dae"),
-    )
-    assert objective.text_spec(LENGTH) == alone.text_spec(LENGTH)
-    assert objective.batch_spec(LENGTH) == alone.batch_spec(LENGTH)
-    example, key, batch = make_batch(objective)
-    for name, array in alone.corrupt(example, key, VOCAB, LENGTH).items():
-        np.testing.assert_array_equal(batch[name], array)
-
-
 @pytest.mark.parametrize("rates", [(1, 1, 1), (0.5, 0.125, 2.0), (3, 0, 1)])
 def test_rows_are_drawn_at_the_mixing_rates(rates):
     parts = {
@@ -116,21 +83,6 @@ def test_rows_are_drawn_at_the_mixing_rates(rates):
     assert not found[expected == 0].any()
     used = expected > 0
     assert stats.chisquare(found[used], expected[used]).pvalue > SIGNIFICANCE
-
-
-def test_the_part_is_independent_of_the_noise():
-    # Otherwise a part would be drawn more often for some noise than for other noise.
-    objective = objectives.make_objective(
-        "mix", base_objective="mlm", parts={"a": {}, "b": {"unit": "word"}}
-    )
-    count = 20_000
-    key = keys(count)
-    drawn = objective.draw_parts(key, np.zeros(count, np.int64))
-    alone = objectives.make_objective("mlm", rate=0.01)
-    scored = alone.corrupt(texts(6, [6] * count, VOCAB), key, VOCAB, 8)["scored"][:, 0]
-    table = np.zeros((2, 8))
-    np.add.at(table, (drawn, scored), 1)
-    assert stats.chi2_contingency(table[:, 1:7]).pvalue > SIGNIFICANCE
 
 
 def test_stages_switch_exactly_at_their_steps():

@@ -48,6 +48,7 @@ def test_every_objective_has_an_experiment():
         gradient_parity.experiments(["mllm"])
 
 
+@pytest.mark.long
 def test_the_command_measures_the_real_step(tmp_path, capsys):
     """In a process of its own."""
     flags = ["--objectives=lm", "--cases=accumulate 2", "--steps=6"]

@@ -377,8 +377,13 @@ def test_a_label_is_a_part_of_the_path_of_a_file(tmp_path, rule):
         assert [each.label for each in read(glob, *fmt)] == ["neg", "other"]
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "UTF8"])
-@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.conll", "a.txt.gz"])
+@pytest.mark.parametrize(
+    ("name", "encoding"),
+    [
+        *(("a.tsv", encoding) for encoding in ("latin-1", "cp1252", "UTF8")),
+        *((f"a.{end}", "utf-16") for end in ("tsv", "csv", "jsonl", "conll", "txt.gz")),
+    ],
+)
 def test_a_file_is_read_in_its_encoding(tmp_path, encoding, name):
     """As the same file in UTF-8 is, also across the chunks that are decoded."""
     rows = [f"caf\xe9{n} \xab\xbb" for n in range(3000)]

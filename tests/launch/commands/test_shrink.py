@@ -340,6 +340,7 @@ def test_the_page_and_its_figures(folder):
     assert frontier([3, 1, 2], [9, 5, 4], -1) == [1, 2]
 
 
+@pytest.mark.long
 def test_networks_are_compared_on_the_same_text(folder, tmp_path, monkeypatch):
     """On other text the network that a run came from is measured again, the first one
     of three has no value; without labels none has."""

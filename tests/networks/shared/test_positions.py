@@ -92,28 +92,6 @@ def test_rotary_products_depend_on_distance_alone():
     assert product(3, 10) != pytest.approx(product(3, 11), abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    "position", ["learned", "sinusoidal", "rotary", "t5", "relative"]
-)
-def test_positions_come_from_the_array_and_not_from_the_index(
-    position, make_options, make_group, make_params
-):
-    network = Transformer(make_options(position=position), size=50)
-    group = make_group(position=np.array([[4, 4, 0, 7, 1, 2, 0, 1, 9, 8, 3, 3]] * 2))
-    order = np.random.default_rng(1).permutation(12)
-    shuffled = {name: array[:, order] for name, array in group.items()}
-
-    def states(net, group):
-        return net.states(group)
-
-    params = make_params(network, lambda net: states(net, group))
-    run = jax.jit(lambda g: networks.apply(network, params, lambda n: states(n, g)))
-    first = np.array(run(group))
-    np.testing.assert_allclose(run(shuffled), first[:, order], atol=2e-5)
-    moved = group | {"position": group["position"] * 2}
-    assert np.abs(run(moved) - first).max() > 1e-3
-
-
 def test_the_error_names_the_length_of_too_short_a_position_table(
     make_options, make_group
 ):

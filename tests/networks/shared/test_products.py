@@ -23,9 +23,8 @@ def rounded(*arrays):
 
 
 @pytest.mark.parametrize("shape", [(5,), (4, 5), (2, 4, 5), (2, 1, 4, 5)], ids=str)
-@pytest.mark.parametrize("width", [3, 7])
-def test_the_gradient_of_a_dense_matmul_is_jaxs(shape, width, assert_close):
-    x, kernel, grad = random_arrays(shape, (5, width), (*shape[:-1], width))
+def test_the_gradient_of_a_dense_matmul_is_jaxs(shape, assert_close):
+    x, kernel, grad = random_arrays(shape, (5, 7), (*shape[:-1], 7))
     ours, theirs = (
         jax.vjp(fn, x, kernel) for fn in (products.dense_matmul, lambda x, k: x @ k)
     )

@@ -76,8 +76,20 @@ def check_dependence(options, group, make_params):
     np.testing.assert_array_equal(dependence(network, params, group), expected)
 
 
-@pytest.mark.parametrize("attention", ["dense", "interval", "library"])
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize(
+    ("pattern", "attention"),
+    [
+        *((pattern, "dense") for pattern in PATTERNS),
+        ("knowledge tree", "interval"),
+        ("knowledge tree", "library"),
+        *(
+            pytest.param(pattern, attention, marks=pytest.mark.long)
+            for pattern in PATTERNS
+            for attention in ("interval", "library")
+            if pattern != "knowledge tree"  # laws/test_kernel.py compares the others
+        ),
+    ],
+)
 def test_a_state_depends_on_the_keys_of_its_intervals(
     pattern, attention, make_options, make_group, make_params
 ):

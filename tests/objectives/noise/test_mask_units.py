@@ -140,7 +140,7 @@ def vocabularies():
         made[tokenizer_type] = vocabulary.Vocabulary(
             model, vocabulary.find_special_tokens(model, 7)
         )
-    return made, read()[:200]
+    return made, read()[:80]
 
 
 @pytest.mark.parametrize("unit", ["word", "ngram"])
@@ -154,8 +154,8 @@ def test_words_are_whole_under_any_tokenizer(vocabularies, tokenizer_type, unit)
         words = [word for word in line.split() if word.isalnum()]
         if not words:
             continue
-        token, _ = encoder.encode(" ".join(words))
-        number = np.cumsum(encoder.encode(" ".join(words))[1]) - 1
+        token, starts = encoder.encode(" ".join(words))
+        number = np.cumsum(starts) - 1
         assert number[-1] == len(words) - 1
         flags = np.where(np.diff(number, prepend=-1) > 0, WORD, 0)
         length = np.array([len(token)], np.int32)

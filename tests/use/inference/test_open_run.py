@@ -45,6 +45,11 @@ def run(folder):
     return folder / "runs" / "bert"
 
 
+@pytest.fixture(scope="module")
+def opened(run):
+    return open_run(run)
+
+
 def open_golden(name, folder):
     """A golden with a vocabulary, opened."""
     return open_run(f"hf:{huggingface_goldens.copy_with_vocabulary(name, folder)}")
@@ -289,9 +294,9 @@ def test_a_model_is_shown_in_one_line(run):
         ("fill", [["[MASK]"], -1], "^top_k must be a whole number from 1; got -1$"),
     ],
 )
-def test_what_is_no_text_is_refused_in_one_line(run, method, arguments, says):
+def test_what_is_no_text_is_refused_in_one_line(opened, method, arguments, says):
     with pytest.raises(UserError, match=says):
-        getattr(open_run(run), method)(*arguments)
+        getattr(opened, method)(*arguments)
 
 
 @pytest.mark.parametrize(
