@@ -33,7 +33,7 @@ from research.program.compiled_phases import (
     steps_and_batches,
     tokens_seen,
 )
-from research.program.setup import Program, count_parameters, first_state, label_names
+from research.program.setup import Program, count_parameters, first_state, label_facts
 from research.program.start import check_start
 from research.program.step import host_means, num_scored
 from research.program.step_trace import StepTrace
@@ -423,7 +423,7 @@ class Loop:
         self._check_finite()
         facts = self.origin | {
             "vocabulary": self.program.data.vocabulary_hash,
-            "labels": label_names(self.program),
+            **label_facts(self.program),
             "seconds": self.seconds,
             "tokens_scored": self.tokens_scored,
         }

@@ -66,6 +66,10 @@ class Prediction(abc.ABC):
         """
         return ()
 
+    def text_labels(self, labels: Sequence[str]) -> Sequence[str]:
+        """Of a run's labels those with which new text is read; (): see above."""
+        return self.output_names(labels)
+
     def output_names(self, labels: Sequence[str]) -> Sequence[str]:
         """The names of the values of a head that predicts the labels of a vocabulary.
 

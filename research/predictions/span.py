@@ -21,7 +21,10 @@ class Prediction(predictions.Prediction):
     """The score is F1; an item has `answer_score` and `no_answer_score`."""
 
     def new_text_labels(self, objective):
-        return ANSWERABLE, UNANSWERABLE
+        return (ANSWERABLE,)  # as transformers' pipeline, which answers each question
+
+    def text_labels(self, labels):
+        return labels
 
     def item(self, rows, objective, data):
         windows = [

@@ -370,6 +370,16 @@ def first_state(program: Program, config: Config) -> State:
     return state._replace(params=params, opt_state=program.init_optimizer(params))
 
 
+def label_facts(program: Program) -> dict[str, list[str]]:
+    """What a checkpoint says of a task's labels.
+
+    labels: `label_names`; text_labels: those with which new text is read.
+    """
+    name, found = program.objective.predicts, program.data.vocab.labels
+    read = prediction_kind(name).text_labels(found) if name else ()
+    return {"labels": label_names(program), "text_labels": [*read]}
+
+
 def label_names(program: Program) -> list[str]:
     """The names of the values of a task's head: classes or tags; [] of another."""
     name, labels = program.objective.predicts, program.data.vocab.labels

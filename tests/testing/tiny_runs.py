@@ -12,7 +12,7 @@ from research.checkpoints.checkpoint import Checkpoints, finished_steps
 from research.config.config import Config
 from research.config.identity import write_run_config
 from research.distributed.peers import Peers
-from research.program.setup import build_program, label_names
+from research.program.setup import build_program, label_facts
 from research.record.workdir import config_digest
 
 WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
@@ -84,7 +84,7 @@ def save_untrained(workdir, config):
     checkpoints = Checkpoints(workdir, keep=1)
     facts = {"seconds": 0.0, "tokens_scored": 0.0, "data": "abc", "step": 3}
     facts["vocabulary"] = program.data.vocabulary_hash
-    facts["labels"] = label_names(program)
+    facts |= label_facts(program)
     facts["config"] = config_digest(config.values)
     checkpoints.save(3, state, facts)
     checkpoints.close()

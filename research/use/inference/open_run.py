@@ -98,7 +98,8 @@ def open_run(
     objective = objectives.make_objective(**config["objective"])
     model = networks.from_config({**config["model"], **computation})
     params = load_on_host(checkpoint, "params", keep_int8=True)["params"]
-    labels = tuple(facts.get("labels", ())) or _labels_by_kind(objective)
+    labels = facts.get("text_labels") or facts.get("labels")
+    labels = tuple(labels or _labels_by_kind(objective))
     vocabulary = _with_labels(vocabulary, labels)
     needs = objective.needs(vocabulary.vocab)
     network = networks.build(model, needs, vocabulary.vocab)

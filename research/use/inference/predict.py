@@ -26,7 +26,8 @@ from research.generation.text import all_or_error, caught
 from research.metrics import Item
 from research.metrics.chunks import chunks
 from research.metrics.shared.scripts import RUN, UNIT
-from research.predictions import prediction_kind
+from research.predictions import prediction_kind, unscored
+from research.predictions.text import text_item
 
 if TYPE_CHECKING:  # which imports this module
     from research.use.inference.language_model import LanguageModel
@@ -109,7 +110,8 @@ class Predictor:
         if not documents:
             return []
         if self._writes:
-            return self._written(documents)
+            written = self._written(documents)
+            return [item._replace(gold=None, score=None) for item in written]
         key = cache.fingerprint([[each.text, each.starts] for each in documents])
         corpus = Corpus(
             "examples",
@@ -213,7 +215,7 @@ class Predictor:
                 f"{fields[0]}; several examples are a list, or a file (--data=F)"
             )
         spec = self._run.objective.text_spec(data.length)
-        if lacking := spec.lacks(document):
+        if not self._writes and (lacking := spec.lacks(document)):
             raise UserError(f"example {number} has no {lacking}")
         return document
 
@@ -241,18 +243,20 @@ class Predictor:
     def _written(self, documents: Sequence[Document]) -> list[Item]:
         """What the model writes for the first part of each document."""
         prompts = [each.text[: (*each.starts, None)[0]].strip() for each in documents]
-        fields = self._run.objective.field_values
-        written = self.model.generate(
-            prompts,
-            method="beam" if fields["beams"] > 1 else "greedy",
-            beams=fields["beams"],
-            length_penalty=fields["length_penalty"],
-            max_tokens=fields["max_new_tokens"],
-        )
-        return [
-            Item(document.id, texts[0].text, None, None, (prompt,))
-            for document, prompt, texts in zip(documents, prompts, written, strict=True)
-        ]
+        objective: Any = self._run.objective
+        search = {"beams": objective.beams, "length_penalty": objective.length_penalty}
+        search = {"method": "beam", **search} if objective.beams > 1 else {}
+        most = {"max_tokens": objective.max_new_tokens}
+        written = self.model.generate(prompts, **{"method": "greedy"} | search | most)
+        items = []
+        for document, (best, *_) in zip(documents, written, strict=True):
+            item = unscored(document, best.text.strip())
+            if document.starts:
+                gold = document.text[document.starts[0] :].strip()
+                found = text_item(item.id, item.prediction, gold)
+                item = found._replace(texts=item.texts)
+            items.append(item)
+        return items
 
     @functools.cached_property
     def _constants(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from research.checkpoints.checkpoint import FOLDER, Checkpoints
 from research.config.identity import write_run_config
 from research.contract.state import State
 from research.interop import int8_weights
-from research.program.setup import Program, label_names
+from research.program.setup import Program, label_facts
 from research.record.provenance import gather_provenance, write_provenance
 from research.record.workdir import config_digest
 
@@ -51,7 +51,7 @@ def write_run(
         "data": program.data.fingerprint,
         "constants": origins,
         "vocabulary": program.data.vocabulary_hash,
-        "labels": label_names(program),
+        **label_facts(program),
         "seconds": 0.0,
         "tokens_scored": 0.0,
     }

@@ -182,6 +182,10 @@ def test_a_run_and_its_export_read_alike(tmp_path):
         tmp_path / "run", tiny_config(tmp_path, "finetune", **flat)
     )
     export_run(workdir, tmp_path / "to")
+    labels = open_run(workdir).run.vocabulary.vocab.labels
+    assert labels == (
+        "answerable",
+    )  # so that predict gives an answer, as evaluate does
     readers = [SpanReader(open_run(each)) for each in (workdir, f"hf:{tmp_path}/to")]
     question = [(WORDS[0], [" ".join(WORDS[:12])])]
     ((own,),), ((exported,),) = (reader.read(question) for reader in readers)

@@ -14,6 +14,7 @@ from research.use.export import export_run
 from research.use.inference.open_run import open_run
 from research.use.inference.predict import WORD, Predictor
 from tests.testing import task_runs
+from tests.testing.tiny_runs import save_untrained, tiny_config
 
 LABELS = sorted(task_runs.LABELS)
 PIPELINES = Path(__file__).parents[2] / "goldens" / "pipelines"
@@ -128,6 +129,25 @@ def test_a_file_has_the_run_s_columns_and_its_label_may_lack(pairs, tmp_path, ca
     command.run(command.parser().parse_args(given))
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["prediction"] for line in lines] == [i.prediction for i in items]
+
+
+def test_a_text_is_written_for_the_first_part_alone(tmp_path):
+    """As palimpsest predict --workdir=R "a text" does, which a training names."""
+    _, keys = task_runs.write_examples(tmp_path, "pairs")
+    keys = keys | {"data.fields": "one,two", "data.label": ""}
+    keys |= {"data.vocabulary": str(tmp_path / "vocab.txt"), "data.sentinels": 0}
+    keys |= {"objective.name": "sequence_to_sequence", "objective.format": "bart"}
+    keys |= {"objective.target_length": 4, "data.corpus": None}
+    workdir, *_ = save_untrained(
+        tmp_path / "run", tiny_config(tmp_path, "finetune", **keys)
+    )
+    items = open_run(workdir).predict(["the old river", ["small", "stone"]])
+    assert [item.texts[0] for item in items] == ["the old river", "small"]
+    assert {type(item.prediction) for item in items} == {str}
+    (tmp_path / "new.tsv").write_text("one\ttwo\nthe old river\tsmall stone\n")
+    (item,) = Predictor(open_run(workdir)).predict_file(str(tmp_path / "new.tsv"))
+    assert item.gold == "small stone" and item.score is not None
+    assert item.prediction == items[0].prediction
 
 
 def test_a_text_without_a_prediction_ends_no_others(pairs, tmp_path, capsys):
