@@ -127,7 +127,7 @@ def test_it_trains(name, folder):
     elif "image" in objective.text_spec(32).arrays:
         settings["data.corpus"] = str(folder / "pictures.captioned")
         settings |= {"objective.images": "random", "objective.patch": 4}
-        settings["data.vocabulary_size"] = 256
+        settings["data.vocabulary_size"] = 280
     elif "link" in objective.text_spec(32).arrays:
         settings["data.corpus"] = str(folder / "texts.linked")
         settings |= {"objective.entities": "random", "model.layers": 2}

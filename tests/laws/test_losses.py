@@ -227,8 +227,10 @@ def _changed_texts(objective, text):
 
 
 def _shows_change(batch: dict, other: dict) -> np.ndarray:
-    """[B] bool: tokens of an input differ, other than those that a decoder has read."""
-    prefixes = [p for p in input_prefixes(batch) if not p.endswith("decoder_")]
+    """[B] bool: tokens of an input differ, other than those that a decoder has read, or
+    a pass of its own that predicts no token."""
+    others = ("decoder_", "match_")
+    prefixes = [p for p in input_prefixes(batch) if not p.endswith(others)]
     pairs = ((batch[p + "token"], other[p + "token"]) for p in prefixes)
     return np.any([(a != b).any(axis=1) for a, b in pairs], axis=0)
 

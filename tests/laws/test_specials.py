@@ -23,13 +23,14 @@ from tests.testing.objective_cases import (
     make_example,
     make_objective,
 )
+from tests.testing.objective_variants import IMAGES
 
 EXCEPTIONS = {
     "candidates": {"kepler", "mass", "roberta", "xlmr"},
     "random_tokens": {
         *("albert", "bert", "bert_wwm", "mbert", "structbert"),
         *("ernie", "mass", "unilm", "xlm", "distilbert", "tinybert"),
-        *("ernie_thu", "knowbert"),
+        *("ernie_thu", "knowbert", "vilt", "visualbert"),
     },
 }
 """Field -> the experiments in which it is "all": specials are chosen, or drawn."""
@@ -80,6 +81,7 @@ def corrupt(name: str, random_fraction: float, **fields) -> tuple[float, np.ndar
     """Of texts with separators: the fraction of targets, and [B, L] bool: the tokens,
     that are special where none becomes a mask."""
     fields |= NOISE | {"random_fraction": random_fraction}
+    fields |= IMAGES if name == "image_text" else {}
     objective = objectives.make_objective(name, **fields)
     example = make_example(objective, LENGTH, [99] * 200, separators=0.1)
     batch = objective.corrupt(example, keys(200), VOCAB, LENGTH)

@@ -259,6 +259,19 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"base_objective": "question_answering", **POLARITY, "only": "corrupt"},
     ],
     "kepler": [{"description": 4, "model": {"init": "zero_residual"}}],
+    "image_text": [
+        {**IMAGES, "alignment": 0.1, "unit": "word"},
+        {
+            **IMAGES,
+            **{"regions": "boxes", "box": "corners", "region_rate": 0.3},
+            "match": "joint",
+        },
+        {
+            **IMAGES,
+            **{"regions": "boxes", "region_rate": 0.3, "match": "joint"},
+            **{"match_label": "replaced", "mismatched": "dropped", "only": "corrupt"},
+        },
+    ],
     "clip": [{**IMAGES, **TOWERS, "temperature": 1.0}],
     "ernie_thu": [
         {**ENTITIES, "model": {"network": "fusion", "norm_placement": "post"}},

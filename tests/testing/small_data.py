@@ -17,6 +17,7 @@ READ_ANNOTATED_TEXT = (
     "cvt",
     "ernie_thu",
     "glove",
+    "image_text",
     "kbert",
     "kepler",
     "knowbert",

@@ -9,7 +9,7 @@ from PIL import Image
 
 from research import networks, objectives
 from research.data.read.pictures import Row, decode_picture
-from research.objectives.images import clip
+from research.objectives.images import clip, image_text
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB
 from tests.fidelity.table import System
@@ -80,3 +80,82 @@ def bound_of_scale(system: System):
     grad = jax.grad(lambda x: -clip.within(x, 0.0, 1.0))(jnp.float32(2))
     value = float(clip.within(jnp.float32(2), 0.0, 1.0))
     return phrase({"in the loss": value == 1 and float(grad) == 0})
+
+
+def _pairs(count: int = 400, length: int = 12, **fields):
+    """The objective `image_text` and its batch of random texts and pictures."""
+    objective = objectives.make_objective(
+        "image_text", **{"images": "random", "patch": 4} | fields
+    )
+    example = texts(length - 2, [length - 2] * count, VOCAB)
+    return objective, objective.corrupt(example, keys(count), VOCAB, length)
+
+
+def _single_stream(objective, batch):
+    """The parameters of one transformer that reads both."""
+    options = SMALL | {"max_length": 32, "token_types": 2}
+    net = networks.build(model_options(**options), objective.needs(VOCAB), VOCAB)
+    run = lambda net: objective.loss(net, batch, fast_key.key(1))[0]  # noqa: E731
+    return networks.unbox(networks.init(net, run, fast_key.key(0)))
+
+
+@guard("norm of the text's embeddings")
+def norm_of_text(system: System):
+    params = _single_stream(*_pairs(2))
+    return phrase({"none": "norm" not in params["embeddings"]})
+
+
+@guard("half of a batch")
+def half_of_batch(system: System):
+    label = _pairs()[1]["match_label"]
+    exact = label.mean() == 0.5
+    names = {
+        "exactly": exact,
+        "in the mean": not exact and abs(label.mean() - 0.5) < 0.1,
+    }
+    return phrase(names)
+
+
+@guard("token of a patch")
+def token_of_patch(system: System):
+    token = _pairs(2)[1]["token"][:, 13:]
+    return phrase({"the mask's": bool((token == VOCAB.mask_id).all())})
+
+
+@guard("words that are moved")
+def words_moved(system: System):
+    """By the gradient of the transport, of a text of five tokens in a row of eight."""
+    objective, _ = _pairs(1, alignment=0.1)
+    example = texts(6, [5], VOCAB)
+    batch = objective.corrupt(example, keys(1), VOCAB, 8)
+    text = batch["match_segment"][:, :8] > 0
+    word = image_text.words_of(jnp.asarray(text))[0].tolist()
+    inner = word == [False, *[True] * 5, False, False]
+    return phrase({"all but the first and the last": inner})
+
+
+@guard("features of a region")
+def features_of_region(system: System):
+    objective, _ = _pairs(2, regions="boxes")
+    return phrase({"its pixels": objective.needs(VOCAB).input_features == 48})
+
+
+@guard("captions of a row")
+def captions_of_row(system: System):
+    spec = objectives.make_objective("image_text", images="random").text_spec(12)
+    return phrase({"one, with its picture or another one": not spec.has_pairs})
+
+
+@guard("the whole picture")
+def whole_picture(system: System):
+    _, batch = _pairs(2, regions="boxes", match="joint")
+    first = batch["pixels"][:, 0]
+    return phrase({"before its regions": bool((first.std(axis=1) > 1).all())})
+
+
+@guard("tables of regions")
+def tables_of_regions(system: System):
+    _, batch = _pairs(2, regions="boxes", match="joint")
+    position = batch["position"][:, 12:][batch["segment"][:, 12:] > 0]
+    one = bool((position == 12).all())
+    return phrase({"a row of the text's tables, which begins anew": one})

@@ -1,0 +1,107 @@
+"""Regions of pictures: a grid of patches, or crops of boxes, some of them hidden."""
+
+# B batch, H height, W width, R regions of a picture, P side of a crop, F = 3 P^2 values
+
+from typing import NamedTuple
+
+import numpy as np
+
+from research.data import counter_rng
+from research.data.store.pictures import Store
+from research.objectives.images import pixels
+from research.objectives.noise.masking import mask_budget
+
+HIDDEN = 128
+"""The value of hidden pixels, which is 0 once they are scaled."""
+
+BOX = 5
+"""Values of a box: x1, y1, x2, y2 and its area, as fractions of the picture."""
+
+
+class Regions(NamedTuple):
+    """What is read of pictures: the whole first, then their regions."""
+
+    pixels: np.ndarray  # [B, 1 + R, F] uint8; with patches the first is not read
+    box: np.ndarray  # [B, 1 + R, BOX] float32
+    here: np.ndarray  # [B, 1 + R] bool
+
+
+class Chosen(NamedTuple):
+    """Regions whose class is to be predicted."""
+
+    chosen: np.ndarray  # [B, R] bool
+    hidden: np.ndarray  # [B, R] bool: those of them whose pixels are not read
+
+
+def num_regions(store: Store, kind: str, patch: int) -> int:
+    """R, of patches or of boxes."""
+    if kind == "patches":
+        return pixels.num_patches(store, patch)
+    return store.boxes.shape[1]
+
+
+def choose(
+    key: np.ndarray, classes: np.ndarray, rate: float, mask_fraction: float, most: int
+) -> Chosen:
+    """Draws `rate` of the regions that have a class [B, R], at most `most` of a row."""
+    known = classes >= 0
+    count = mask_budget(known.sum(axis=1), rate, most)
+    chosen = counter_rng.choose_subset(key, "regions", known, count)
+    draw = counter_rng.uniform(key, "hidden regions", classes.shape[1])
+    return Chosen(chosen, chosen & (draw < mask_fraction))
+
+
+def read_patches(store: Store, number: np.ndarray, patch: int) -> Regions:
+    """The patches of pictures [B]."""
+    cut = pixels.patches(store.pixels[number], patch)
+    rows, count, width = cut.shape
+    grid = store.pixels.shape[1] // patch, store.pixels.shape[2] // patch
+    y, x = np.divmod(np.arange(count), grid[1])
+    corners = [x / grid[1], y / grid[0], (x + 1) / grid[1], (y + 1) / grid[0]]
+    boxes = np.broadcast_to(np.stack(corners, axis=-1), (rows, count, 4))
+    whole = np.zeros((rows, 1, width), np.uint8)
+    here = np.ones((rows, 1 + count), bool)
+    return Regions(np.concatenate([whole, cut], axis=1), _with_whole(boxes), here)
+
+
+def read_boxes(
+    store: Store, number: np.ndarray, patch: int, hidden: np.ndarray
+) -> Regions:
+    """Crops of the boxes of pictures [B], resized to a square of side P.
+
+    The pixels of hidden boxes [B, R] are replaced in the picture before anything is
+    cropped: neither the whole nor a crop that overlaps them shows them.
+    """
+    from PIL import Image
+
+    boxes = store.boxes[number]
+    rows, count = boxes.shape[:2]
+    height, width = store.pixels.shape[1:3]
+    found = np.zeros((rows, 1 + count, 3 * patch**2), np.uint8)
+    here = np.ones((rows, 1 + count), bool)
+    here[:, 1:] = (boxes[..., 2:] > boxes[..., :2]).all(axis=-1)
+    scale = np.array([width, height, width, height])
+    begin = np.floor(boxes[..., :2] * scale[:2] + 1e-4).astype(int)
+    end = np.ceil(boxes[..., 2:] * scale[2:] - 1e-4).astype(int)
+    for row in range(rows):
+        picture = store.pixels[number[row]].copy()
+        for region in np.flatnonzero(hidden[row] & here[row, 1:]):
+            (x, y), (right, below) = begin[row, region], end[row, region]
+            picture[y:below, x:right] = HIDDEN
+        image = Image.fromarray(picture)
+        for region in np.flatnonzero(here[row]):
+            area = (0, 0, width, height)
+            if region:
+                area = (*begin[row, region - 1], *end[row, region - 1])
+            crop = image.resize((patch, patch), Image.Resampling.BILINEAR, box=area)
+            found[row, region] = np.asarray(crop).reshape(-1)
+        found[row, 1:][hidden[row]] = HIDDEN
+    return Regions(found, _with_whole(boxes) * here[..., None], here)
+
+
+def _with_whole(boxes: np.ndarray) -> np.ndarray:
+    """[B, 1 + R, BOX] float32: the whole picture, and boxes [B, R, 4], with areas."""
+    whole = np.broadcast_to(np.array([0, 0, 1, 1.0]), (len(boxes), 1, 4))
+    every = np.concatenate([whole, boxes], axis=1)
+    area = (every[..., 2:] - every[..., :2]).prod(axis=-1, keepdims=True)
+    return np.concatenate([every, area], axis=-1).astype(np.float32)
