@@ -48,6 +48,7 @@ SMALL = {
     "context": 12,  # of windows of words
     "filter_widths": [9, 12],  # of filters, which are as wide as the texts
     **{"entity_heads": 2, "entity_feedforward": 24},  # of entities
+    **{"co_layers": 1, "image_heads": 2, "image_feedforward": 24},  # of images
 }
 """Keys of which a network has some."""
 ADAPTIVE = {"cutoffs": [20], "output_head": "table", "tie_embeddings": True}
@@ -251,6 +252,8 @@ def adaptive_readouts(network, needs) -> list[networks.AdaptiveReadout]:
         stacks = {"one": [net]}
         if needs.stacks == "two_directions":
             stacks[needs.stacks] = [net.forward, net.backward]
+        if needs.stacks == "towers":
+            stacks[needs.stacks] = [net.text]
         for stack in stacks[needs.stacks]:
             found.append(stack.readout(stack.states(group)))
 

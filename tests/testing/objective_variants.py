@@ -271,6 +271,12 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             **{"regions": "boxes", "region_rate": 0.3, "match": "joint"},
             **{"match_label": "replaced", "mismatched": "dropped", "only": "corrupt"},
         },
+        {
+            **IMAGES,
+            **{"regions": "boxes", "region_rate": 0.3, "match": "joint"},
+            **{"pool": "product", "match_label": "replaced"},
+            "model": {"network": "two_streams", "norm_placement": "post"},
+        },
     ],
     "clip": [{**IMAGES, **TOWERS, "temperature": 1.0}],
     "ernie_thu": [

@@ -8,23 +8,21 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from research import networks
-from research.contract.errors import UserError
 from research.networks.shared.dense import Module, constant
 from research.networks.shared.options import depth, dim
+from research.networks.transformer import transformer
 from research.networks.transformer.one_stack import Transformer
-from research.networks.transformer.options import (
-    ONLY_BESIDE_AN_ENCODER,
-    TransformerOptions,
-)
+from research.networks.transformer.options import TransformerOptions
 
 IMAGE_TOKENS = 4
 """What positions of an image may read beside pixels (`Needs.image_positions`)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Network(TransformerOptions):
+class Network(transformer.Network):
     """A transformer for texts, and one for images whose keys begin with `image_`.
 
+    For an objective that reads texts alone it is the transformer of texts.
     The other keys, such as `init` and `activation`, are those of both. The embeddings
     of images have a norm (CLIP's ln_pre; openai/CLIP at d05afc4, clip/model.py).
     """
@@ -44,16 +42,8 @@ class Network(TransformerOptions):
 
     def module(self, needs: networks.Needs, size: int) -> nn.Module:
         if needs.stacks != "towers":
-            raise UserError(
-                "model.network two_towers serves objectives that read images and texts "
-                "apart, as clip; set it to transformer"
-            )
-        for name, value in ONLY_BESIDE_AN_ENCODER.items():
-            if getattr(self, name) != value:
-                raise UserError(
-                    f"model.{name} is {getattr(self, name)}, but no tower is a decoder "
-                    f"beside an encoder; it must be {value}"
-                )
+            return super().module(needs, size)
+        self._check_needs(needs)
         return TwoTowers(self, size, needs)
 
     def image_options(self, positions: int) -> TransformerOptions:
@@ -66,6 +56,7 @@ class Network(TransformerOptions):
             feedforward=self.image_feedforward or self.feedforward,
             head_width=0 if self.image_width else self.head_width,
             embedding_width=0,
+            cutoffs=(),
             embedding_norm="always",
             max_length=positions,
             token_types=0,

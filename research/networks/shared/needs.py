@@ -82,8 +82,8 @@ class Needs:
         (`batch.FEATURE`); 0: there are none.
       span_width: width E of the vectors of mentions' candidates (`batch.SPANS`), whose
         scores `states` returns `with_links`; 0: there are none.
-      image_positions: number of positions of an image's input, for networks that read
-        images by themselves.
+      image_positions: number of positions of an image: of the input of its tower, or at
+        the end of rows; 0: there is none.
       future: number of blocks that predict tokens after the next; `future_states` is
         called.
       future_tokens: these read the token before the one they predict, besides states.

@@ -51,6 +51,9 @@ from research.objectives.noise.masking import (
 )
 
 UNITS = ("token", "word")
+POOLERS = ("pool_text", "pool_image")
+"""Heads whose product matching reads with `pool` product."""
+
 MATCH = "match_"
 """Of the arrays of a pass that reads the whole text beside what may be another picture.
 """
@@ -88,6 +91,9 @@ class Objective(objectives.Objective):
     match: str = choice("separate", ("separate", "joint", "none"))  # whether picture
     # and text belong together is asked of the text as it is, in a pass of its own
     # (ViLT), of the masked text, or not at all
+    pool: str = choice("first", ("first", "product"))  # what this is asked of; first:
+    # the state at bos; product: of layers of that and of the picture's first state
+    # (ViLBERT)
     replace_rate: float = number(0.5, above=0, below=1)  # of pictures, for this
     match_label: str = choice("matched", ("matched", "replaced"))  # what label 1 says
     mismatched: str = choice("kept", ("kept", "dropped"))  # with match joint: the
@@ -291,8 +297,11 @@ class Objective(objectives.Objective):
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         heads = {}
-        if self.match != "none":
+        if self.match != "none" and self.pool == "first":
             heads["match"] = networks.HeadSpec(2, "tanh")
+        elif self.match != "none":
+            heads |= {name: networks.HeadSpec(0, "none") for name in POOLERS}
+            heads["match"] = networks.HeadSpec(2, "none", dropout=True)
         if self.region_rate:
             size = max(1, len(self._store.class_names))
             heads["region"] = networks.HeadSpec(size, norm=True)
@@ -302,6 +311,7 @@ class Objective(objectives.Objective):
             heads=heads,
             token_types=2,
             input_features=self._width,
+            image_positions=self._num_positions(),
         )
 
     def _group(self, batch: Batch, prefix: str = "") -> dict[str, Any]:
@@ -326,7 +336,7 @@ class Objective(objectives.Objective):
         if self.region_rate:
             positions.append(batch["region_scored"])
         if self.match == "joint":
-            positions.append(jnp.zeros_like(batch["scored"][:, :1]))
+            positions.append(self._pooled(batch))
         scored = jnp.concatenate(positions, axis=1)
         states = net.states(self._group(batch), scored=scored)
         words, *others = jnp.split(
@@ -336,7 +346,7 @@ class Objective(objectives.Objective):
         if self.region_rate:
             terms |= self._region_terms(net.head("region", others[0]), batch)
         if self.match == "joint":
-            terms |= self._match_terms(net.head("match", others[-1][:, 0]), batch)
+            terms |= self._match_terms(net, others[-1], batch)
         if self.match == "separate":
             terms |= self._second_pass(net, batch)
         return terms, ()
@@ -345,11 +355,11 @@ class Objective(objectives.Objective):
         """Terms of the text as it is, beside what may be another picture."""
         group = self._group(batch, MATCH)
         if not self.alignment:
-            first = jnp.zeros_like(batch["scored"][:, :1])
-            states = net.states(group, scored=first)
-            return self._match_terms(net.head("match", states[:, 0]), batch)
+            states = net.states(group, scored=self._pooled(batch))
+            return self._match_terms(net, states, batch)
         states = net.states(group)
-        terms = self._match_terms(net.head("match", states[:, 0]), batch)
+        pooled = states[:, jnp.array(self._pooled_at(batch))]
+        terms = self._match_terms(net, pooled, batch)
         count = batch["match_pixels"].shape[1]
         here = group["segment"] > 0
         cost = transport.distance(
@@ -363,7 +373,28 @@ class Objective(objectives.Objective):
         total = jnp.sum(weight * jnp.where(matched, cost, -cost))
         return terms | {"alignment": Term(total, jnp.sum(weight), self.alignment)}
 
-    def _match_terms(self, logits: jax.Array, batch: Batch) -> dict[str, Term]:
+    def _pooled_at(self, batch: Batch) -> list[int]:
+        """The positions that matching reads: bos, and the first one of a picture."""
+        before = batch["token"].shape[1] - batch["pixels"].shape[1]
+        return [0] if self.pool == "first" else [0, before]
+
+    def _pooled(self, batch: Batch) -> jax.Array:
+        """[B, 1] or [B, 2]: these positions in each row."""
+        at = jnp.array([self._pooled_at(batch)], jnp.int32)
+        return jnp.broadcast_to(at, (len(batch["token"]), at.shape[1]))
+
+    def _match_terms(
+        self, net: networks.BoundNetwork, pooled: jax.Array, batch: Batch
+    ) -> dict[str, Term]:
+        """The term and the accuracy of matching, by the states that it reads."""
+        x = pooled[:, 0]
+        if self.pool == "product":
+            text, image = (
+                jax.nn.relu(net.head(name, pooled[:, n]))
+                for n, name in enumerate(POOLERS)
+            )
+            x = (text * image).astype(pooled.dtype)
+        logits = net.head("match", x)
         weight = batch["match_weight"]
         return with_accuracy(
             "match",
