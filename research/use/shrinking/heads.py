@@ -36,6 +36,8 @@ def check_heads(network: networks.Network, params: Any) -> None:
         wrong = f"model.num_kv_heads is {network.num_kv_heads}: heads share keys"
     elif network.has_position_bias or network.has_relative_terms:
         wrong = f"model.position is {network.position}: heads have biases of distances"
+    elif network.sublayer_norm:
+        wrong = "model.sublayer_norm is true: heads have a norm together"
     elif network.shared_layers:
         wrong = "model.shared_layers is true: layers have the same heads"
     elif network.quantization == SPLIT:
@@ -83,7 +85,7 @@ def keep_heads(params: Any, heads_NM: np.ndarray, key_width: int) -> Any:
 
     def keep(own: dict[str, Any]) -> dict[str, Any]:
         kept = dict(own)
-        for name in ("query", "key", "value"):
+        for name in {"query", "key", "value", "gate"} & {*own}:
             kept[name] = {
                 leaf: np.take_along_axis(
                     array, index if array.ndim == 2 else index[:, None, :], axis=-1

@@ -74,6 +74,10 @@ def keep_layers(program: Program, params: Any, request: Request) -> Shrunk:
     for name in ("layers", *names) if options.name != "transformer" else names:
         if value := getattr(options, name, 0):
             raise UserError(f"--recipe=layers is not for model.{name} {value}")
+    if getattr(options, "mixes_layers", False):
+        raise UserError(
+            f"--recipe=layers is not for model.layer_mixing {options.layer_mixing}"
+        )
     if "features" in params:
         raise UserError("--recipe=layers is not for objective.features of all layers")
     count = max(1, round(request.kept * options.layers))

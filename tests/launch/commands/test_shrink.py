@@ -19,6 +19,7 @@ from launch.reports.figures import frontier
 from research import networks
 from research.checkpoints.checkpoint import path_name
 from research.config.config import Config
+from research.contract.batch import INPUT_ARRAYS
 from research.contract.errors import UserError
 from research.interop.partial_restore import find_checkpoint, load_on_host
 from research.networks.shared import quantized
@@ -33,6 +34,10 @@ from research.use.shrinking import gradients, heads, ranges, recipes
 from research.use.shrinking.ranges import measure_ranges
 from research.use.shrinking.written_run import stored_params
 from tests.testing import tiny_runs
+from tests.testing.compiled_apply import apply
+from tests.testing.example_batches import vocab
+from tests.testing.model_options import model_options
+from tests.testing.trees import make_params
 
 TEXTS = ["the old river", "stone", "a small river sees the old stone"]
 KEYS = {
@@ -472,6 +477,42 @@ def test_the_loss_of_gates_is_that_of_a_step(folder):
     )
     expected = (kernel * by_kernel).reshape(1, 2, -1).sum(-1)
     np.testing.assert_allclose(found[..., 0], expected, rtol=1e-4, atol=1e-6)
+
+
+GATED = {"attention_gate": True, "position": "disentangled", "layer_mixing": "layers"}
+
+
+def test_gates_and_distances_lose_the_heads_that_a_layer_loses():
+    group = {name: np.arange(6, dtype=np.int32)[None] for name in INPUT_ARRAYS}
+    group["segment"] = np.ones_like(group["token"])
+    small = {"layers": 2, "width": 16, "feedforward": 24, "head_width": 4, **GATED}
+    run = lambda net: net.states(group)  # noqa: E731
+    vocabulary, needs = vocab(), networks.Needs(pattern="causal")
+    whole, less = (
+        networks.build(model_options(heads=heads, **small), needs, vocabulary)
+        for heads in (4, 2)
+    )
+    params = make_params(whole, run)
+    stay = np.array([[0, 2], [1, 2]])
+    out = params["stack"]["blocks"]["attention"]["out"]["kernel"]
+    for layer, gone in enumerate([(1, 3), (0, 3)]):
+        for head in gone:
+            out[layer, 4 * head : 4 * head + 4] = 0
+    left = heads.keep_heads(params, stay, 4)
+    both = apply(whole, params, run), apply(less, left, run)
+    np.testing.assert_allclose(*both, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sublayer_norm": True}, "heads have a norm together"),
+        ({"position": "t5"}, "heads have biases of distances"),
+    ],
+)
+def test_heads_that_depend_on_others_stay(changes, words):
+    with pytest.raises(UserError, match=words):
+        heads.check_heads(model_options(**changes), {"stack": {}})
 
 
 def test_heads_of_all_layers_leave_a_tenth_at_a_time():
