@@ -57,20 +57,20 @@ def phases(rows: int, micro: int) -> list:
 def get_config(size: str = "small"):
     config = base.get_config("base" if size in PUBLISHED else size)
     use_ltg_network(config.model)
-    config.data.update(vocabulary="bytebpe", separator="none", sentinels=0)
+    config.data.update(vocabulary="bytebpe", separator="none")
     config.optimizer.update(name="lamb", beta2=0.98, epsilon=1e-8, weight_decay=0.1)
     config.optimizer.update(schedule="cosine", warmup="from_zero", clip_norm=2.0)
     config.optimizer.update(final_fraction=0.1, ema_decay=0.999)
     if size in PUBLISHED:
         vocabulary_size, width, heads, feedforward, steps, rate = PUBLISHED[size]
         config.model.update(width=width, heads=heads, feedforward=feedforward)
-        config.data.update(vocabulary_size=vocabulary_size, length=512)
+        config.data.update(vocabulary_size=vocabulary_size, sentinels=0, length=512)
         config.train.update(steps=steps, batch=8192, phases=phases(32_768, 512))
         warmup = int(0.016 * steps)
         config.optimizer.update(warmup_steps=warmup, cooldown_steps=warmup)
         config.optimizer.learning_rate = rate
     elif size == "small":
-        config.data.update(vocabulary_size=8192, length=128)
+        config.data.update(vocabulary_size=8192, sentinels=0, length=128)
         config.optimizer.update(learning_rate=1e-2, cooldown_steps=16)
     rows = {"share": 1.0, "z_loss": 1e-4}
     causal = rows | {"objective": "lm", "documents": "apart"}
