@@ -242,7 +242,8 @@ class Attention(nn.Module):
             of_query = project("query", table, num_heads)[0]
             of_key = jnp.repeat(project("key", table, num_kv_heads)[0], repeats, axis=1)
             relative = disentangled_logits(
-                query, key_scaled, of_query, of_key, inputs.query.bucket
+                *(query, key_scaled, of_query, of_key, inputs.query.bucket),
+                dtype=options.operand_dtype,
             )
         else:
             query = query * scale

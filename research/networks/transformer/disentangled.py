@@ -44,13 +44,17 @@ def disentangled_logits(
     query_RHK: jax.Array,
     key_RHK: jax.Array,
     bucket_BLM: jax.Array,
+    dtype: str,
 ) -> jax.Array:
     """[B, H, L, M] float32: the terms of distances.
 
     Args:
       query_BLHK, key_BMHK: of the states, scaled.
       query_RHK, key_RHK: of the table.
+      dtype: of the operands of products.
     """
+    states = (query_BLHK, key_BMHK, query_RHK, key_RHK)
+    query_BLHK, key_BMHK, query_RHK, key_RHK = (x.astype(dtype) for x in states)
     of_query_BHLR = einsum("blhk,rhk->bhlr", query_BLHK, key_RHK)
     of_key_BHMR = einsum("bmhk,rhk->bhmr", key_BMHK, query_RHK)
     bucket_BML = jnp.swapaxes(bucket_BLM, 1, 2)
