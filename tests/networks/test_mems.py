@@ -55,7 +55,7 @@ TYPES = {"token_type_encoding": "relative", "token_types": 2, "remat": "dots"}
     [
         pytest.param(changes, backwards, marks=[pytest.mark.long] * is_long)
         for changes, backwards, is_long in (
-            (POST, False, False),
+            (POST, False, True),
             (POST, True, False),
             (SHARED, False, False),
             (SHARED, True, True),

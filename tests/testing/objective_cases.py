@@ -116,8 +116,18 @@ SAME_PATTERN = {
     "skipgram subsample=0.0 window=2 equal_negatives=redraw negatives_of=centre "
     "model={'network': 'tables', 'tie_embeddings': False, 'buckets': 30}",
     "tlm languages=3 predict=next",
+    "cbow subsample=0.0 window=2 output=hierarchical model={'tie_embeddings': False}",
+    "ernie_thu base_objective=sequence_classification entities=random",
+    "kbert base_objective=sequence_classification positions=flat model={'layers': 1}",
+    "lm direction=both sampled_words=40 model={'network': 'lstm'}",
+    "sequence_classification format=bart",
+    "sequence_to_sequence target_length=12 vectors=random vectors_width=8 "
+    "model={'network': 'lstm', 'layers': 1, 'joined_layers': 1, 'width': 16}",
+    "skipgram subsample=0.0 window=2 output=hierarchical "
+    "model={'network': 'tables', 'tie_embeddings': False}",
 }
-"""Cases whose attention pattern and network another case has."""
+"""Cases whose attention pattern another case has, with the same network or one that
+laws/test_network.py reads."""
 assert {case.id for case in LOSS_CASES} >= SAME_PATTERN
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -382,8 +383,20 @@ def test_of_a_table_what_can_be_is_recorded(folder, capsys):
     assert "no claim of x has a plan for scale small" in capsys.readouterr().err
 
 
+@cache
+def published_claims():
+    return ledger.load_claims(published.FOLDER)
+
+
+@cache
+def compared(scale, repeat=False):
+    """The comparisons of all published claims at a scale."""
+    claims = published_claims().values()
+    return ledger.compare_results(claims, scale, published.FOLDER, repeat=repeat)
+
+
 def test_the_published_claims_load_and_their_configs_exist():
-    claims = ledger.load_claims(published.FOLDER)
+    claims = published_claims()
     assert len(claims) >= 60
     arms = {
         json.dumps(arm): arm for claim in claims.values() for arm in claim.arms if arm
@@ -400,10 +413,9 @@ def test_the_published_claims_load_and_their_configs_exist():
 
 def test_the_readme_counts_the_verdicts():
     """A claim that was run at several scales counts once, as decided if one decides."""
-    claims = ledger.load_claims(published.FOLDER).values()
-    words = {}
+    claims, words = published_claims(), {}
     for scale in SCALES:
-        found = ledger.compare_results(claims, scale, published.FOLDER)
+        found = compared(scale)
         for name, (comparison, _) in found.items():
             words.setdefault(name, set()).add(comparison.verdict(1.0))
     open_ = sum(found == {"not decided"} for found in words.values())
@@ -421,14 +433,11 @@ def test_the_readme_counts_the_verdicts():
 def test_figures_of_the_pages_are_those_of_the_ledger():
     """Signed differences of the decided rows, and all figures of the README's section,
     are differences of claims to their last digit."""
-    claims = ledger.load_claims(published.FOLDER).values()
     known = [
         found.difference
         for scale in SCALES
         for again in (False, True)
-        for found, _ in ledger.compare_results(
-            claims, scale, published.FOLDER, repeat=again
-        ).values()
+        for found, _ in compared(scale, again).values()
     ]
 
     def is_known(figure):

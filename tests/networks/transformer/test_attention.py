@@ -98,17 +98,6 @@ def test_a_state_depends_on_the_keys_of_its_intervals(
     check_dependence(make_options(layers=1, attention=attention), group, make_params)
 
 
-@pytest.mark.parametrize("pattern", ["causal", "general"])
-def test_deep_causal_states_depend_on_no_later_token(
-    pattern, make_options, make_group, make_params
-):
-    network = Transformer(make_options(layers=3), size=50, pattern=pattern)
-    group = make_group(1, 8, causal=True)
-    params = make_params(network, lambda net: net.states(group))
-    expected = np.tril(np.ones((8, 8), bool))
-    np.testing.assert_array_equal(dependence(network, params, group), expected)
-
-
 def test_only_the_first_positions_serve_as_keys(make_options, make_group, make_params):
     network = Transformer(make_options(layers=1), size=50)
     group = make_group(1, 8)

@@ -310,9 +310,9 @@ def test_what_is_no_text_is_refused_in_one_line(opened, method, arguments, says)
         ("generate_each", {"length": "x"}, "^length must be a whole number from 0"),
     ],
 )
-def test_options_of_other_types_are_refused(run, method, options, says):
+def test_options_of_other_types_are_refused(opened, method, options, says):
     with pytest.raises(UserError, match=says):
-        getattr(open_run(run), method)(["a"], **options)
+        getattr(opened, method)(["a"], **options)
 
 
 @pytest.mark.parametrize("source", [None, 3, ["a"], "a\0b", "\ud800", b"a"])

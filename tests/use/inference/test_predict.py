@@ -70,6 +70,11 @@ def pairs(tmp_path_factory):
     return task_runs.make("pairs", tmp_path_factory.mktemp("pairs"))
 
 
+@pytest.fixture(scope="module")
+def opened(pairs):
+    return open_run(pairs.workdir)
+
+
 def test_values_of_a_foreign_head_keep_their_names(pairs, tmp_path):
     """The order of labels there is any; here it is theirs when sorted.
 
@@ -116,11 +121,13 @@ def test_a_head_is_read_in_the_order_of_our_labels(theirs, ours, order, capsys):
     assert is_told == (order is None)
 
 
-def test_a_file_has_the_run_s_columns_and_its_label_may_lack(pairs, tmp_path, capsys):
+def test_a_file_has_the_run_s_columns_and_its_label_may_lack(
+    pairs, opened, tmp_path, capsys
+):
     file = tmp_path / "new.tsv"
     rows = ["one\ttwo", *("\t".join(parts) for parts in pairs.parts)]
     file.write_text("\n".join(rows) + "\n")
-    predictor = Predictor(open_run(pairs.workdir))
+    predictor = Predictor(opened)
     items = predictor.predict_file(str(file))
     assert {item.gold for item in items} == {None}
     expected = predictor.predict(pairs.parts)
@@ -150,9 +157,9 @@ def test_a_text_is_written_for_the_first_part_alone(tmp_path):
     assert item.prediction == items[0].prediction
 
 
-def test_a_text_without_a_prediction_ends_no_others(pairs, tmp_path, capsys):
+def test_a_text_without_a_prediction_ends_no_others(pairs, opened, tmp_path, capsys):
     """It has an error, and the next one keeps its number."""
-    predictor = Predictor(open_run(pairs.workdir))
+    predictor = Predictor(opened)
     first, second = pairs.parts[:2]
     found = predictor.predict_each([first, ["a", " "], second])
     assert isinstance(found[1], UserError) and found[2].id == "3"
@@ -168,9 +175,9 @@ def test_a_text_without_a_prediction_ends_no_others(pairs, tmp_path, capsys):
         ([["a", 3]], "example 1: 3 is blank or no text"),
     ],
 )
-def test_what_is_no_example_is_refused(pairs, examples, words):
+def test_what_is_no_example_is_refused(opened, examples, words):
     with pytest.raises(UserError, match=words):
-        open_run(pairs.workdir).predict(examples)
+        opened.predict(examples)
 
 
 @pytest.mark.parametrize("name", ["classes", "tags", "answers"])
