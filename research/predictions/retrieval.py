@@ -20,6 +20,8 @@ class Prediction(predictions.Prediction):
     pictures for each caption, by cosines; equal ones have the mean of their ranks.
     """
 
+    of_texts = False
+
     def of_split(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {"ranks": pair_ranks(**rows)}
 

@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 from etils import epath
 
+from launch.commands import evaluate
+from research.config.config import Config
 from research.evaluation.items import item_margins, score_predictions
 from research.evaluation.prediction_files import write_predictions
 from research.metrics import all_metrics, values_of
-from research.predictions import FOLDER
-from tests.testing.prediction_cases import CASES, write_files
+from research.predictions import FOLDER, prediction_kind
+from research.use.inference.open_run import open_run
+from research.use.inference.predict import Predictor
+from tests.testing.prediction_cases import CASES, task_config, write_files
+from tests.testing.tiny_runs import save_untrained
 
 each_kind = pytest.mark.parametrize("kind", FOLDER.names())
 
@@ -83,3 +88,25 @@ def test_an_item_without_gold_is_not_measured(kind, folder):
     margins = [item_margins(found, objective, data) for found in (known, more)]
     assert margins[0] == margins[1]
     assert item_margins(known[:1], objective, data) == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "kind", [name for name in FOLDER.names() if prediction_kind(name).of_texts]
+)
+def test_new_texts_are_predicted_as_in_an_evaluation(kind, folder, tmp_path):
+    case = CASES[kind]
+    fields = dict(case.fields) | ({"target_length": 12} if kind == "text" else {})
+    config = task_config(folder, case.objective, case.file, case.keys, **fields)
+    config.optimizer.warmup_steps = 2
+    workdir, *_ = save_untrained(tmp_path / "run", Config.of(config))
+    evaluate.run(evaluate.parser().parse_args([f"--workdir={workdir}"]))
+    (path,) = workdir.glob("evaluations/*/predictions.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    items = Predictor(open_run(workdir)).predict_file(str(folder / case.file))
+    assert [item.id for item in items] == [line["id"] for line in lines]
+    for item, line in zip(items, lines, strict=True):
+        for name in ("prediction", "gold", "score"):
+            is_number = isinstance(line[name], float)
+            expected = pytest.approx(line[name], 1e-4) if is_number else line[name]
+            assert getattr(item, name) == expected
