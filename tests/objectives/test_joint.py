@@ -103,7 +103,7 @@ def test_terms_and_gradients_are_those_of_the_weighted_parts():
     def run(params, batch):
         grad = jax.grad(loss, has_aux=True)
         parts = {
-            name: grad(params, part, objective._part_batch(name, batch))
+            name: grad(params, part, objective.part_batch(name, batch))
             for name, part in alone.items()
         }
         return grad(params, objective, batch), parts
@@ -135,7 +135,7 @@ def test_a_joint_of_one_part_equals_the_part():
         jax.jit(loss, static_argnums=1)(params, scorer, own)
         for scorer, own in [
             (objective, batch),
-            (part, objective._part_batch("mlm", batch)),
+            (part, objective.part_batch("mlm", batch)),
         ]
     )
     assert total == expected and len(joint) == len(alone)

@@ -388,5 +388,5 @@ def test_composites_give_a_part_its_own_constants(monkeypatch):
     for composite in (mixed, PackedRows(joint.members["a"])):
         assert composite.constants(vocab()).keys() == {"teacher"}
     batch = {"example": 0, "constants": {"a.teacher": 1, "b.teacher": 2}}
-    assert joint._part_batch("b", batch)["constants"] == {"teacher": 2}
-    assert "constants" not in joint._part_batch("lm", batch)
+    assert joint.part_batch("b", batch)["constants"] == {"teacher": 2}
+    assert "constants" not in joint.part_batch("lm", batch)

@@ -15,6 +15,7 @@ import numpy as np
 
 from research import networks, objectives
 from research.contract.batch import (
+    CONSTANTS,
     ArraySpec,
     Batch,
     ConstantSpec,
@@ -196,6 +197,21 @@ class OfParts(Composite):
     @property
     def reads_step(self) -> bool:
         return any(map(varies, self.schedules.values())) or super().reads_step
+
+    def part_batch(self, name: str, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """The arrays of one part under their names in it, its carry and constants."""
+        prefix, carry = f"{name}_", batch.get("carry")
+        arrays = {
+            k.removeprefix(prefix): v for k, v in batch.items() if k.startswith(prefix)
+        }
+        own_carry = carry if carry is None else dict(carry).get(name, ())
+        constants = {
+            own.removeprefix(f"{name}."): value
+            for own, value in batch.get(CONSTANTS, {}).items()
+            if own.startswith(f"{name}.")
+        }
+        arrays |= {CONSTANTS: constants} if constants else {}
+        return arrays | {"example": batch["example"], "carry": own_carry}
 
     def for_evaluation(self) -> "OfParts":
         """The objective with the parts of evaluations."""

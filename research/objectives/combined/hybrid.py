@@ -125,9 +125,10 @@ class Objective(composite.OfParts):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: a part reads more than one row of one stack."""
         needs = super().needs(vocab)
-        if needs.stacks != "one" or needs.mems or needs.layers or needs.undropped:
+        others = (needs.mems, needs.layers, needs.undropped, needs.input_features)
+        if needs.stacks != "one" or any(others) or needs.span_width:
             raise UserError(
-                "parts of objective hybrid must read their row once, by one stack, "
+                "parts of objective hybrid must read tokens alone, once, by one stack, "
                 "without mems, penalties of states or the states of each layer"
             )
         return needs
@@ -140,16 +141,26 @@ class Objective(composite.OfParts):
         shares = self._shares(jnp.max(batch["step"]))  # of all rows the same step
         terms: dict[str, Term] = {}
         for share, (name, part) in zip(shares, self.members.items(), strict=True):
-            prefix, own = f"{name}_", {}
-            for array, value in batch.items():
-                if array.startswith(prefix):
-                    own[array.removeprefix(prefix)] = value
-            part_terms, _ = part.loss(once, {**batch, **own}, key)
+            part_terms, _ = part.loss(once, self._rows_of(name, batch), key)
             terms |= {
                 f"{name}/{term}": value._replace(coef=share * value.coef)
                 for term, value in part_terms.items()
             }
         return terms, ()
+
+    def outputs(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> dict[str, Any]:
+        """That of each part, in all rows."""
+        return {
+            name: part.outputs(net, self._rows_of(name, batch), key)
+            for name, part in self.members.items()
+        }
+
+    def _rows_of(self, name: str, batch: Batch) -> Batch:
+        """The input arrays, and those of one part under their names in it."""
+        inputs = {array: value for array, value in batch.items() if _is_input(array)}
+        return inputs | self.part_batch(name, batch)
 
     def _shares(self, step: jax.Array) -> list[Any]:
         """[P]: the shares at a step [], whose sum is 1: numbers if they are fixed."""

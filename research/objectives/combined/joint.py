@@ -8,7 +8,6 @@ by the schedules of their weights, in one compiled step.
 # B batch
 
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks
-from research.contract.batch import CONSTANTS, ArraySpec, Batch, Example, VocabInfo
+from research.contract.batch import ArraySpec, Batch, Example, VocabInfo
 from research.contract.errors import UserError
 from research.contract.fields import number
 from research.objectives.combined import composite
@@ -135,7 +134,7 @@ class Objective(composite.OfParts):
         terms: dict[str, Term] = {}
         carries: dict[str, Any] = {}
         for name, part in self.members.items():
-            part_terms, carry = part.loss(net, self._part_batch(name, batch), key)
+            part_terms, carry = part.loss(net, self.part_batch(name, batch), key)
             if jax.tree.leaves(carry):
                 carries[name] = carry
             weight = composite.piecewise_linear(self.schedules[name], step)
@@ -150,21 +149,6 @@ class Objective(composite.OfParts):
     ) -> dict[str, Any]:
         """That of each part."""
         return {
-            name: part.outputs(net, self._part_batch(name, batch), key)
+            name: part.outputs(net, self.part_batch(name, batch), key)
             for name, part in self.members.items()
         }
-
-    def _part_batch(self, name: str, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The arrays of one part under their names in it, its carry and constants."""
-        prefix, carry = f"{name}_", batch.get("carry")
-        arrays = {
-            k.removeprefix(prefix): v for k, v in batch.items() if k.startswith(prefix)
-        }
-        own_carry = carry if carry is None else dict(carry).get(name, ())
-        constants = {
-            own.removeprefix(f"{name}."): value
-            for own, value in batch.get(CONSTANTS, {}).items()
-            if own.startswith(f"{name}.")
-        }
-        arrays |= {CONSTANTS: constants} if constants else {}
-        return arrays | {"example": batch["example"], "carry": own_carry}
