@@ -238,6 +238,20 @@ CONLLU = (
             [["EU", "rejects"], ["."]],
             [("NNP", "VBZ"), (".",)],
         ),
+        (  # flairNLP/flair #3006; # is a word, too (mead-ml/mead-baseline #408)
+            "a.conll",
+            "# id 7-a\tdomain=en\nEU _ _ B-ORG\n\n\n# id 8\tdomain=en\n# _ _ O\nid _ _ O\n",
+            (),
+            [["EU"], ["#", "id"]],
+            [("B-ORG",), ("O", "O")],
+        ),
+        (
+            "a.conll",
+            "#begin document (bc); part 0\nb 0 EU O\n\n#end document\n",
+            ("auto", ("2",), ""),
+            [["EU"]],
+            [("O",)],
+        ),
         (
             "a.conllu",
             CONLLU,

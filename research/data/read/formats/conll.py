@@ -9,12 +9,18 @@ from research.data.read.formats import FileFormat, FileOptions, LineError, Parse
 from research.data.read.formats.parsing.lines import decode
 from research.data.read.formats.parsing.words import sentence
 
+COMMENT = re.compile(
+    r"#[ \t]*(id +\S|sent_id\b|text *=|newdoc\b|newpar\b|(begin|end) document\b)"
+)
+"""Of MultiCoNER, CoNLL-U and CoNLL-2012; # may also be a word."""
+
 
 @dataclass(frozen=True)
 class Format(FileFormat):
     """A document is a sentence, whose words are its parts, with their tags.
 
-    A blank line ends a sentence, and a line that begins with -DOCSTART- is none. If the
+    A blank line ends a sentence, and a line that begins with -DOCSTART- is none, nor is
+    a comment before a sentence such as `# id 5` or `#begin document`. If the
     first word's line has a tab, columns are between tabs, and a word may have spaces;
     else between spaces. No other white space separates columns, as in conlleval.
     data.fields is the number of the word's column, by default the first, and data.label
@@ -37,6 +43,7 @@ class Format(FileFormat):
         for number, line in enumerate(file, 1):
             text = decode(line, number).strip(" \t\r\n")
             is_start = text.startswith("-DOCSTART-")
+            is_start |= not words and bool(COMMENT.match(text))
             if text and not is_start and separator is None:
                 separator = re.compile(" *\t *" if "\t" in text else " +")
             if is_start or not text.strip():
