@@ -240,7 +240,7 @@ CONLLU = (
         ),
         (  # flairNLP/flair #3006; # is a word, too (mead-ml/mead-baseline #408)
             "a.conll",
-            "# id 7\tdomain=en\nEU _ _ B-ORG\n\n\n# id 8\tdomain=en\n# _ _ O\nid _ _ O\n",
+            "# id 7\tof=en\nEU _ _ B-ORG\n\n\n# id 8\tof=en\n# _ _ O\nid _ _ O\n",
             (),
             [["EU"], ["#", "id"]],
             [("B-ORG",), ("O", "O")],
