@@ -30,7 +30,7 @@ EXCEPTIONS = {
     "random_tokens": {
         *("albert", "bert", "bert_wwm", "mbert", "structbert"),
         *("ernie", "mass", "unilm", "xlm", "distilbert", "tinybert"),
-        *("ernie_thu", "knowbert", "vilt", "visualbert"),
+        *("ernie_thu", "knowbert", "vilt", "visualbert", "vilbert"),
     },
 }
 """Field -> the experiments in which it is "all": specials are chosen, or drawn."""

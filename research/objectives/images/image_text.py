@@ -1,7 +1,7 @@
 """Masked words and regions, and matching, of a picture and its caption together.
 
 Its fields give published systems: ViLT (patches, Kim et al. 2021), VisualBERT (regions,
-Li et al. 2019) and ImageBERT (regions whose class is predicted, Qi et al. 2020).
+Li et al. 2019) and, with the network two_streams, ViLBERT (Lu et al. 2019).
 """
 
 # B batch, L tokens of the text, R regions, N = 1 + R, F values of a region's pixels

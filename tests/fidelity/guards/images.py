@@ -159,3 +159,64 @@ def tables_of_regions(system: System):
     position = batch["position"][:, 12:][batch["segment"][:, 12:] > 0]
     one = bool((position == 12).all())
     return phrase({"a row of the text's tables, which begins anew": one})
+
+
+@guard("classes of a region")
+def classes_of_region(system: System):
+    _, batch = _pairs(2, regions="boxes", region_rate=0.3, match="joint")
+    return phrase({"one class of the data": batch["region_target"].ndim == 2})
+
+
+@guard("what is replaced")
+def what_is_replaced(system: System):
+    """Beside the same texts without matching."""
+    joint, alone = (_pairs(match=match)[1] for match in ("joint", "none"))
+    same = np.array_equal(joint["token"], alone["token"])
+    pixels = np.array_equal(joint["pixels"], alone["pixels"])
+    return phrase({"the picture": same and not pixels, "the caption": not same})
+
+
+@guard("token of a region")
+def token_of_region(system: System):
+    _, batch = _pairs(2, regions="boxes", match="joint")
+    read = batch["token"][:, 13:][batch["segment"][:, 13:] > 0]
+    return phrase({"the mask's": bool((read == VOCAB.mask_id).all())})
+
+
+@guard("first region")
+def first_region(system: System):
+    return phrase({"the whole picture": whole_picture(system) == "before its regions"})
+
+
+def _streams():
+    """The network of two streams, a batch's group, and random parameters."""
+    objective, batch = _pairs(2, regions="boxes", match="joint")
+    options = SMALL | {"max_length": 32, "token_types": 2, "image_heads": 2}
+    options |= {"network": "two_streams", "norm_placement": "post", "co_layers": 1}
+    net = networks.build(model_options(**options), objective.needs(VOCAB), VOCAB)
+    group = objective._group(jax.tree.map(jnp.asarray, batch))
+    run = lambda net: net.states(group)  # noqa: E731
+    return net, group, networks.unbox(networks.init(net, run, fast_key.key(0)))
+
+
+@guard("width of the image's stream")
+def width_of_image(system: System):
+    net, group, params = _streams()
+    size = networks.apply(net, params, lambda net: net.states(group)).shape[-1]
+    return phrase({"that of the text": size == net.options.width})
+
+
+@guard("states that co-attention reads")
+def states_of_co_attention(system: System):
+    """Of the text's co-attention, whose parameters change no state of the image."""
+    net, group, params = _streams()
+    image = slice(-net.num_image, None)
+
+    def states(changed):
+        return networks.apply(net, changed, lambda net: net.states(group))[:, image]
+
+    changed = jax.tree.map(jnp.copy, params)
+    kernel = changed["stack"]["fusion"]["text"]["feedforward"]["out"]["kernel"]
+    changed["stack"]["fusion"]["text"]["feedforward"]["out"]["kernel"] = 9 * kernel + 1
+    same = bool((states(changed) == states(params)).all())
+    return phrase({"the old ones of both streams": same, "new ones": not same})
