@@ -25,7 +25,7 @@ TINY = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trained_sweep(tmp_path_factory):
     """A folder with a finished sweep of two tiny trials in `sweep`: mlm and lm."""
     folder = tiny_runs.write_corpus(tmp_path_factory.mktemp("trained"))

@@ -207,12 +207,17 @@ def test_every_optimizer_reduces_the_loss(name):
     def loss(params):
         return sum((x**2).sum() for x in jax.tree.leaves(params))
 
-    before, _ = params_and_grads(0)
-    params, state = before, optimizer.init(before)
-    for _ in range(3):
-        updates, state = optimizer.update(jax.grad(loss)(params), state, params)
-        params = jax.tree.map(jnp.add, params, updates)
-    assert loss(params) < loss(before)
+    @jax.jit
+    def losses(params):
+        """Before and after three steps."""
+        before, state = loss(params), optimizer.init(params)
+        for _ in range(3):
+            updates, state = optimizer.update(jax.grad(loss)(params), state, params)
+            params = jax.tree.map(jnp.add, params, updates)
+        return before, loss(params)
+
+    before, after = losses(params_and_grads(0)[0])
+    assert after < before
 
 
 def params_and_grads(seed, *, steps=4):

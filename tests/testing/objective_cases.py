@@ -143,15 +143,20 @@ def parametrize(cases: list, is_long: Callable[[Any], bool]) -> Any:
 
 
 FIRST = {case.values[0]: case for case in reversed(LOSS_CASES)}
-first_cases = parametrize(LOSS_CASES, lambda case: case is not FIRST[case.values[0]])
-"""Every case with a network; all but the first of an objective are long."""
+first_cases = parametrize(
+    LOSS_CASES,
+    lambda case: case is not FIRST[case.values[0]] or case.values[0] in EXAMPLES,
+)
+"""Every case with a network; all but the first of an objective of research are long."""
 
 STACKS = ("lm", "mlm", "plm", "unilm", "dae", "electra", "multiple_choice")
 stack_cases = parametrize(list(FIRST.values()), lambda c: c.values[0] not in STACKS)
 """The first case of each objective; long where others have its networks and groups."""
 
-pattern_cases = parametrize(LOSS_CASES, lambda case: case.id in SAME_PATTERN)
-"""Every case with a network; those of SAME_PATTERN are long."""
+pattern_cases = parametrize(
+    LOSS_CASES, lambda case: case.id in SAME_PATTERN or case.values[0] in EXAMPLES
+)
+"""Every case with a network; those of SAME_PATTERN and of EXAMPLES are long."""
 
 
 def make_objective(name: str, fields: dict[str, Any]) -> Any:

@@ -20,7 +20,14 @@ LABELS = sorted(task_runs.LABELS)
 PIPELINES = Path(__file__).parents[2] / "goldens" / "pipelines"
 
 
-@pytest.mark.parametrize("name", task_runs.CASES)
+LONG = ("without_types", "gelu")
+"""Two more texts of one class, whose heads and formats tests/interop exports."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.long] * (n in LONG)) for n in task_runs.CASES],
+)
 def test_predictions_are_those_of_evaluations_and_of_the_exported_folder(
     name, tmp_path
 ):
