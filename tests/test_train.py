@@ -239,6 +239,7 @@ def test_it_resumes_on_other_devices_and_meshes(uninterrupted, folder, tmp_path)
         assert other == pytest.approx(one, rel=1e-5)
 
 
+@pytest.mark.long  # tests/optimize has the state, the test above its way back
 def test_a_frozen_run_that_is_stopped_goes_on(folder, tmp_path):
     """Its state has no moments of frozen parameters."""
     keys = {"optimizer.frozen": "token,stack", "mesh.data": 1, "mesh.fsdp": 2}

@@ -86,6 +86,7 @@ def test_steps_are_the_nearest_and_the_end_may_be_a_little_short():
     assert words_seen.steps_of_words(seen, wanted) == {45: 1, 80: 2, 121: 3, 200: 4}
 
 
+@pytest.mark.long
 def test_a_restart_saves_the_same_checkpoints_and_keeps_them(folder, tmp_path):
     keys = {"train.keep_checkpoints": 1, "train.checkpoint_words": [500, 1500, 2430]}
     config = tiny_config(folder, **keys)

@@ -81,13 +81,9 @@ def test_a_run_and_its_export_have_the_same_results(folder, tmp_path):
     assert_equal(ours["revisions"], theirs["revisions"])
 
 
+@pytest.mark.long  # tests/evaluation/babylm/test_pipeline.py has each backend
 @pytest.mark.parametrize(
-    ("objective", "backend"),
-    [
-        pytest.param("plm", "own", marks=pytest.mark.long),
-        pytest.param("electra", "own", marks=pytest.mark.long),
-        ("mlm", "mlm"),
-    ],
+    ("objective", "backend"), [("plm", "own"), ("electra", "own"), ("mlm", "mlm")]
 )
 def test_objectives_that_the_pipeline_lacks_are_judged(
     folder, tmp_path, objective, backend
