@@ -355,27 +355,6 @@ def test_a_workdir_belongs_to_one_config(uninterrupted, folder, changes, words):
         train(tiny_config(folder, **changes), uninterrupted[0])
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"train.init_from": "/nowhere"}, "train.init_from=/nowhere does not exist"),
-        ({"model.width": 64}, r"train.init_from=.*shape \(.*32.*\) there and"),
-        ({"data.vocabulary_size": 380}, "data.vocabulary to that run's workdir"),
-        ({"train.init_scope": "generator"}, "train.init_scope='generator'.*no such"),
-        ({"mesh.data": 3}, "mesh.data=3"),
-        ({"train.batch": 12, "train.accumulate": 8}, "train.batch=12"),
-        ({"data.corpus": "/nowhere"}, "data.corpus"),
-        ({"data.vocabulary": "/nowhere.model"}, "data.vocabulary"),
-    ],
-)
-def test_a_wrong_value_is_refused_by_name(
-    uninterrupted, folder, tmp_path, changes, words
-):
-    changes = {"train.init_from": str(uninterrupted[0])} | changes
-    with pytest.raises(UserError, match=words):
-        train(tiny_config(folder, **changes), tmp_path / "run")
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("objective", ["dae", "lm", "mlm", "plm", "electra"])
 def test_losses_do_not_depend_on_mesh_or_accumulation(

@@ -47,18 +47,6 @@ CASES = {
         {"label": "glod"},
         "'glod'; did you mean gold",
     ),
-    "no such number": (
-        CLASSES,
-        {},
-        {"fields": "0,1", "label": "3"},
-        "columns are 0 to 2",
-    ),
-    "a row that is short": (
-        CLASSES,
-        {"t.tsv": GOOD + "a\tb\n"},
-        {},
-        "t.tsv:20: has 2 col",
-    ),
     "a row that is long": (
         CLASSES,
         {"t.tsv": GOOD + "a\t" * 4},
@@ -113,12 +101,6 @@ CASES = {
         files("t.jsonl") | PAIR,
         "t.jsonl:2: 'gold' of data.label: {'x': 1} is no label",
     ),
-    "a number as a text": (
-        CLASSES,
-        {"t.jsonl": rows(one=3)},
-        files("t.jsonl") | PAIR,
-        "t.jsonl:2: 'one' of data.fields: 3 is no text",
-    ),
     "two columns of one name": (
         CLASSES,
         {"t.tsv": GOOD.replace("two", "one", 1)},
@@ -138,18 +120,6 @@ CASES = {
         "unknown data.format 'xml'; known: auto",
     ),
     "a wrong format": (CLASSES, {}, {"format": "jsonl"}, "t.tsv:1: not a JSON object"),
-    "an unknown suffix": (
-        CLASSES,
-        {"t.dat": GOOD},
-        {"train": "t.dat"},
-        "unknown suffix",
-    ),
-    "quotes that do not end": (
-        CLASSES,
-        {"t.csv": 'one,two,gold\na,"b,x\n'},
-        {"train": "t.csv"},
-        "t.csv:2: not CSV",
-    ),
     "no text": (
         CLASSES,
         {"t.tsv": "one\ttwo\tgold\n"},
@@ -257,23 +227,11 @@ CASES = {
         files("t.conll", valid="v.conll"),
         "v.conll:1: label 'X' is unknown; the training text has B, O",
     ),
-    "CoNLL rows of two widths": (
-        TAGS,
-        {"t.conll": "a B\nb\n"},
-        files("t.conll"),
-        "t.conll:2: has 1 columns, not 2",
-    ),
     "words that are their own tags": (
         TAGS,
         {"t.conll": "a\nb\n"},
         files("t.conll"),
         "t.conll:1: the word's column of 1 is that of its tag",
-    ),
-    "a blank tag": (
-        TAGS,
-        {"t.conllu": "1\ta\ta\t\t_\t_\t0\troot\t_\t_\n"},
-        files("t.conllu"),
-        "t.conllu:1: a word or its tag is blank",
     ),
     "an unknown head": (TAGS, {}, {"objective.head": "cfr"}, "head is linear, crf or"),
     "a text without a target": (
@@ -282,23 +240,11 @@ CASES = {
         {"fields": "one", "label": ""},
         "no texts of two parts",
     ),
-    "JSON that is not SQuAD's": (
-        ANSWERS,
-        {"t.json": "{}"},
-        files("t.json"),
-        "t.json:1: not SQuAD's JSON",
-    ),
     "a question that is no text": (
         ANSWERS,
         {"t.json": squad(ANSWER, question=3)},
         files("t.json"),
         "t.json:1: not SQuAD's JSON",
-    ),
-    "an answer whose start is no number": (
-        ANSWERS,
-        {"t.json": squad(ANSWER | {"answer_start": "3"})},
-        files("t.json"),
-        "t.json:1: question q: answer_start is a whole number, not '3'",
     ),
     "answers that are no list": (
         ANSWERS,

@@ -7,7 +7,6 @@ import pytest
 
 from research import objectives
 from research.contract.batch import PART, attention_mask
-from research.contract.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 
 VOCAB = vocab(labels=("0", "1", "2"))
@@ -93,13 +92,3 @@ def test_a_label_is_its_choice_whichever_labels_there_are(labels):
     text = example()._replace(label=np.array([last, -1, -1, -1], np.int32))
     batch = objective.corrupt(text, keys(4), vocab(labels=labels), 31)
     assert batch["label"][0] == 2 and batch["label_weight"].tolist() == [1, 0, 0, 0]
-
-
-def test_wrong_choices_are_refused():
-    text = example()
-    with pytest.raises(UserError, match=r"3 choices; objective\.choices is 2"):
-        objectives.make_objective("multiple_choice").corrupt(text, keys(4), VOCAB, 24)
-    objective = objectives.make_objective("multiple_choice", choices=3)
-    wrong = text._replace(label=np.array([0, 2, 0, -1], np.int32))
-    with pytest.raises(UserError, match="label 2 of an example with 2 choices"):
-        objective.corrupt(wrong, keys(4), VOCAB, 31)

@@ -32,11 +32,6 @@ class Labelled(toy_objectives.Objective):
         return super().text_spec(length).replace(label="class")
 
 
-class Numbered(toy_objectives.Objective):
-    def text_spec(self, length):
-        return super().text_spec(length).replace(label="number")
-
-
 def open_split(folder, objective, **keys):
     config = small_data.config(str(folder / "texts"), folder / "cache")
     config.data.stride, config.data.vocabulary_size = 0, 282
@@ -323,36 +318,3 @@ def test_one_split_may_be_of_tfds_and_another_a_file(folder, monkeypatch):
     assert data.train.num_examples + data.eval.num_examples == 200
     assert 50 < data.train.num_examples < 150
     assert {*loaded} == {"a/b", "a/b:1.0.0"}
-
-
-@pytest.mark.parametrize(
-    ("objective", "keys", "message"),
-    [
-        (Labelled, {"train": "train"}, "name those of data.valid too"),
-        (
-            Labelled,
-            {"train": "train", "valid": "unseen"},
-            "unseen.tsv:1: label .v. is unknown; the training text has x, y, z",
-        ),
-        (Numbered, {"train": "train", "valid": "valid"}, "x. is not a number"),
-        (
-            Labelled,
-            {"train": "none", "valid": "valid"},
-            "data.train is .*no such files",
-        ),
-        (
-            Labelled,
-            {"train": "train", "valid": "valid", "reader": "seqio"},
-            "data.reader=native",
-        ),
-        (
-            Labelled,
-            {"train": "train", "valid": "valid", "mixture": {"embedded": 1.0}},
-            "data.mixture and data.train name two texts",
-        ),
-    ],
-)
-def test_wrong_splits_and_labels_give_one_line(folder, objective, keys, message):
-    with pytest.raises(UserError, match=message) as error:
-        open_split(folder, objective("document"), **keys)
-    assert "\n" not in str(error.value)
