@@ -138,12 +138,15 @@ def test_each_place_of_dropout_has_a_rate_of_its_own(
         dropped = apply(network, params, states, key)
         changed = np.mean(np.array(dropped) != np.array(expected))
         zeros = np.mean(np.array(dropped) == 0)
-        if place.startswith("head"):
+        if place.startswith(("head", "readout")):
             assert changed == 0
         elif place == "output":
             assert changed == 1 and abs(zeros - 0.5) < 0.15
         else:
             assert changed > 0.5 and zeros == 0
+    network = Transformer(make_options(**layers, **off | {"readout_dropout": 0.5}), 50)
+    feature = apply(network, params, readout_of(group), key).feature
+    assert abs(np.mean(np.array(feature) == 0) - 0.5) < 0.15
 
 
 def test_embeddings_may_be_scaled_by_the_root_of_the_width(
