@@ -180,7 +180,7 @@ def test_fields_that_do_not_go_together_are_named(name, fields, words):
         ({"objective.base.rat": 0.4}, "unknown field of objective .* mean rate"),
         ({"objective.teacher_model.layer": 1}, "unknown key of model .* mean layers"),
         ({"data.mixture.a": 1}, "data.mixture is empty, .* as a whole"),
-        ({"objective.parts.a.rate": 1}, "has none, but joint or mix"),
+        ({"objective.parts.a.rate": 1}, "has none, but hybrid or joint or mix"),
     ],
 )
 def test_fields_of_the_wrapped_objective_are_keys(overrides, found):
