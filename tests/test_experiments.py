@@ -49,10 +49,13 @@ def test_its_docstring_has_a_summary_and_the_command(name):
 
 @each_experiment
 def test_it_loads_at_every_size(name):
+    """With enough sentinels, unless its vocabulary is a file."""
     known = {"", *base.SIZES, f"{name}_small"}  # a paper's own small model
     assert set(sizes(name)) <= known
     for size in sizes(name):
-        load_config(spec(name, size))
+        config = load_config(spec(name, size))
+        needed = config.objective.num_sentinels(config.data.length)
+        assert needed <= config.data.sentinels, size
 
 
 @cache

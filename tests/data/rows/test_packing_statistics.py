@@ -93,16 +93,6 @@ def test_a_fraction_of_documents_is_packed_shorter():
     assert (np.bincount(target, minlength=21)[2:20] > 0).all()
 
 
-def test_a_tenth_of_electras_rows_has_one_segment():
-    """Of those with enough text; 5 standard deviations."""
-    text = find_sentences(even_stream((400,) * 1500, sentence=5))
-    made = TextSpec("halves", 40).pairs(text)
-    full = made.length + made.second_length >= 39
-    one = (made.second_length[full] == 0).mean()
-    assert abs(one - 0.1) < 5 * np.sqrt(0.1 * 0.9 / full.sum())
-    assert {*made.length[full & (made.second_length > 0)]} == {19}
-
-
 def test_truncation_takes_from_both_ends_equally():
     """The tokens that a span loses at its front are heads of a fair coin."""
     text = find_sentences(even_stream((600,) * 400, sentence=150))
