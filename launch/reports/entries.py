@@ -60,7 +60,7 @@ def make_entry(
         words = read_json(workdir / WORDS_FILE, "train the run again")["seen"]
     keys = fixed_keys(config)
     without_seed = {key: value for key, value in keys.items() if key != "seed"}
-    metrics, margins = result["metrics"], result["margins"]
+    metrics, margins = result["metrics"], result.get("margins", {})
     scores = {
         key: _score(value, margins.get(key, math.nan))
         for key, value in metrics.items()

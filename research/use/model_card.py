@@ -139,7 +139,7 @@ def _margins(workdir: epath.Path, step: int) -> dict[str, float]:
         return {}
     result = read_result(workdir)
     is_result = step == (result["best_step"] or result["steps"])
-    return result["margins"] if is_result else {}
+    return result.get("margins", {}) if is_result else {}  # a shrunk run has none
 
 
 def _with_margin(value: float, margin: float | None) -> str:
