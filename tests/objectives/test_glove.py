@@ -112,7 +112,7 @@ def test_a_step_is_that_of_the_released_code():
         return networks.apply(module, params, score)["glove"].total
 
     params = jax.tree.map(jnp.asarray, params)
-    total, grads = jax.value_and_grad(loss)(params)
+    total, grads = jax.jit(jax.value_and_grad(loss))(params)
     assert total == pytest.approx(0.78935641)
     optimizer = Optimizer(initial_sum=eta**-2, sum_includes="past", epsilon=0.0)
     (transform,) = optimizer.transforms()

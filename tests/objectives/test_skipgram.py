@@ -69,7 +69,7 @@ def step(name, fields, token, answers, contexts, outputs, rate):
         score = lambda net: objective.loss(net, batch, None)[0]  # noqa: E731
         return networks.apply(module, params, score)[name].total
 
-    total, grads = jax.value_and_grad(loss)(jax.tree.map(jnp.asarray, params))
+    total, grads = jax.jit(jax.value_and_grad(loss))(params)
     after = jax.tree.map(lambda x, g: x - rate * g, params, grads)
     read = lambda part, ids: np.asarray(after[part]["embedding"])[list(ids)]  # noqa: E731
     return read("token", contexts), read("output", outputs), float(total)

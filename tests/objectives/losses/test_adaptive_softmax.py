@@ -87,7 +87,7 @@ def test_value_gradient_and_accuracy_are_the_definitions(implementation, monkeyp
     (value, (correct, total)), grads = jax.jit(jax.value_and_grad(ours, has_aux=True))(
         arrays
     )
-    expected, expected_grads = jax.value_and_grad(definition)(arrays)
+    expected, expected_grads = jax.jit(jax.value_and_grad(definition))(arrays)
     np.testing.assert_allclose(value, expected, rtol=1e-5)
     np.testing.assert_allclose(total, weight.sum(), rtol=1e-6)
     scale = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(expected_grads))

@@ -43,7 +43,7 @@ def test_the_loss_and_the_best_tags_are_those_of_a_search(seed):
         each = crf.negative_log_likelihood(transition, emission, target, IS_WORD)
         return each.sum(), each
 
-    grad, each = jax.grad(loss, has_aux=True)(emission)
+    grad, each = jax.jit(jax.grad(loss, has_aux=True))(emission)
     best = np.asarray(crf.best_tags(transition, emission, IS_WORD))
     marginals = crf.marginals(transition, emission, IS_WORD)
     for row, is_word in enumerate(IS_WORD):
