@@ -73,15 +73,20 @@ def test_a_gate_of_1_copies_and_a_gate_of_0_does_not():
     arrays, gate, token, target, _ = make_inputs()
     readout, weight = networks.Readout(*arrays, SIZE), np.ones_like(gate)
     same = token == target
-    closed, _ = copy_cross_entropy(readout, gate * 0 - 60, token, target, weight)
-    softmax, _ = cross_entropy.cross_entropy(readout, target, weight)
+
+    @jax.jit
+    def score(gate, weight):
+        return copy_cross_entropy(readout, gate, token, target, weight)
+
+    closed, _ = score(gate * 0 - 60, weight)
+    softmax, _ = jax.jit(lambda x: cross_entropy.cross_entropy(readout, target, x))(
+        weight
+    )
     np.testing.assert_allclose(closed.total, softmax.total, rtol=1e-5)
     copied = same.astype(np.float32)
-    opened, correct = copy_cross_entropy(readout, gate * 0 + 60, token, target, copied)
+    opened, correct = score(gate * 0 + 60, copied)
     assert opened.total == pytest.approx(0, abs=1e-5) and correct == copied.sum()
-    other, correct = copy_cross_entropy(
-        readout, gate * 0 + 60, token, target, 1 - copied
-    )
+    other, correct = score(gate * 0 + 60, 1 - copied)
     assert other.total / other.weight > 60 and correct == 0
 
 

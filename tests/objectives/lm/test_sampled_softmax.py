@@ -62,9 +62,11 @@ def test_a_drawn_target_and_repeats_are_left_out(count):
     """Against the formula, word by word in float64."""
     logits, target = np.linspace(-1, 2, SIZE), 1
     key = jax.random.key(3)
-    term = sampled_softmax.sampled_cross_entropy(
-        readout(logits), jnp.array([[target]]), jnp.array([[2.0]]), key, count
-    )
+    term = jax.jit(
+        lambda target, weight: sampled_softmax.sampled_cross_entropy(
+            readout(logits), target, weight, key, count
+        )
+    )(np.array([[target]]), np.array([[2.0]]))
     drawn = {*np.asarray(sampled_softmax.draw_words(key, count, SIZE)).tolist()}
     p = np.log1p(1 / (np.arange(SIZE) + 1.0)) / np.log(SIZE + 1)
     shifted = logits - np.log(1 - (1 - p) ** count)
