@@ -13,6 +13,7 @@ intervals a query.
 
 # B batch, L length, K scored positions, R raw tokens an example, V vocabulary
 
+import functools
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -160,6 +161,26 @@ class VocabInfo(NamedTuple):
     starts_word: np.ndarray | None = None  # [V] bool: the token starts a word wherever
     # it is; None: all do
     pieces: Pieces | None = None  # of words, whose text can be encoded anew
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """[V]: the letters of each entry, without white space; "" of special ids.
+
+        Raises:
+          UserError: it is not known what the entries stand for.
+        """
+        if self.spelling is not None:
+            return self.spelling
+        if self.pieces is None:
+            raise UserError(
+                "the letters of tokens are not known; data.reader must be native"
+            )
+        return _stripped(self.pieces.text)
+
+
+@functools.lru_cache(maxsize=4)
+def _stripped(text: tuple[bytes, ...]) -> tuple[str, ...]:
+    return tuple(piece.decode("utf-8", "replace").strip() for piece in text)
 
 
 class Example(NamedTuple):

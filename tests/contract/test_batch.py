@@ -7,7 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from research.contract.batch import attention_mask, rank_mask
+from research.contract.batch import Pieces, attention_mask, rank_mask
+from research.contract.errors import UserError
+from tests.testing.example_batches import vocab
 from tests.testing.interval_patterns import PATTERNS, draw_rows
 
 NUM_TOKENS = 3
@@ -50,3 +52,19 @@ def test_ranks_and_reaches_say_exactly_the_nested_masks():
     assert masks_of("reach") == nested
     assert nested < masks_of("low", "reach") < every
     assert masks_of("low", "reach", "low2", "reach2") == every
+
+
+@pytest.mark.parametrize("unit", ["words", "pieces"])
+def test_a_vocabulary_has_the_letters_of_its_entries(unit):
+    none, pieces = (
+        vocab()._replace(spelling=None, pieces=None),
+        (b"", b" r\xc3\xa9"),
+    )
+    has = (
+        {"spelling": ("", "r\xe9")}
+        if unit == "words"
+        else {"pieces": Pieces(pieces, len)}
+    )
+    assert none._replace(**has).texts == ("", "r\xe9")
+    with pytest.raises(UserError, match=r"letters of tokens are not known"):
+        assert none.texts

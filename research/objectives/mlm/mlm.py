@@ -321,7 +321,18 @@ class Objective(objectives.Objective):
         """[B, L] bool: the chosen tokens, at most `most` of each row.
 
         The last tile of a row may exceed that.
+
+        Raises:
+          UserError: there are weights of tokens, and other units are chosen.
         """
+        weight = self.token_weight(vocab)
+        if weight is not None and (
+            self.unit != "token" or self.rounding == "independent"
+        ):
+            raise UserError(
+                "token_weight needs objective.unit=token, and an objective.rounding "
+                f"other than independent, got {self.unit} and {self.rounding}"
+            )
         which: dict[str, Any] = {
             "entry_types": self.entry_types,
             "candidates": self.candidates,
@@ -335,11 +346,21 @@ class Objective(objectives.Objective):
             num_tokens = (~vocab.is_special[text.token]).sum(axis=1)
         count = mask_budget(num_tokens, rate, most, rounding=self.rounding, key=key)
         which |= {"unit": self.unit, "max_words": self.max_words}
-        if exponent := self.count_exponent:
-            counts = ordinary_counts(vocab, "count_exponent", exponent)
-            which["weight"] = np.maximum(counts, 1) ** -exponent
-            which["weight"][vocab.unk_id] = 0
+        which["weight"] = weight
         return mask_units.choose_units(key, text, vocab, count, **which)
+
+    def token_weight(self, vocab: VocabInfo) -> np.ndarray | None:
+        """[V]: tokens are drawn in proportion to it, with unit token; None: all alike.
+
+        A subclass that masks other tokens defines it; a token of weight 0 is never
+        chosen.
+        """
+        if not self.count_exponent:
+            return None
+        counts = ordinary_counts(vocab, "count_exponent", self.count_exponent)
+        weight = np.maximum(counts, 1) ** -self.count_exponent
+        weight[vocab.unk_id] = 0
+        return weight
 
     def score_rows(
         self,
