@@ -46,7 +46,7 @@ GROUPS = {
 
 PYTHON = {
     "open_run": "research.use.inference.open_run",
-    **dict.fromkeys(("train", "curves", "Run"), "launch.runs"),
+    **dict.fromkeys(("train", "show", "curves", "Run"), "launch.runs"),
 }
 """What `import palimpsest` has -> the module that defines it."""
 

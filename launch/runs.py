@@ -11,6 +11,7 @@
 """
 
 import dataclasses
+import html
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,48 @@ class Run:
         from research.use.inference.open_run import open_run
 
         return open_run(self.workdir, **options)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """Rows before and after an objective; a notebook shows them in colour."""
+
+    name: str
+    rows: Sequence[Any]  # of `launch.reports.row_views.Row`
+
+    def __repr__(self) -> str:
+        from launch.reports.row_views import as_text
+
+        return "\n\n".join(as_text(row, colours=False) for row in self.rows)
+
+    def _repr_html_(self) -> str:
+        from launch.reports.row_views import as_html
+
+        page = html.escape(as_html(self.name, "", self.rows))
+        style = "width: 100%; height: 30em; border: 0"
+        return f'<iframe srcdoc="{page}" style="{style}"></iframe>'
+
+
+def show(
+    config: str,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    rows: int = 2,
+    **keys: Any,
+) -> Shown:
+    """Rows of the evaluation text as `palimpsest show` has them.
+
+    Args:
+      config, overrides, keys: as of `train`.
+
+    Raises:
+      UserError: a key or a value is not right, or the text is too short for a row.
+    """
+    from launch.commands.show import shown_rows
+    from launch.config import load_config
+
+    resolved = load_config(config, dict(overrides or {}) | keys)
+    return Shown(resolved.objective_name, shown_rows(resolved, rows))
 
 
 def train(

@@ -1,12 +1,16 @@
 """The tutorials' commands, word for word, give the output that their pages show."""
 
+import json
 import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.testing import tutorials
+from tests.testing import notebooks, tutorials
 from tests.testing.tutorials import ROOT
 
 FOLDER = ROOT / "docs" / "tutorials"
@@ -25,9 +29,25 @@ def program(tmp_path_factory):
 
 
 def test_the_order_has_every_tutorial():
-    assert {str(path.relative_to(ROOT)) for path in FOLDER.iterdir()} == {
+    assert {str(path.relative_to(ROOT)) for path in FOLDER.glob("*.md")} == {
         *tutorials.PAGES
     }
+
+
+def test_the_cells_of_the_notebook_give_what_it_shows(tmp_path):
+    copy = shutil.copy(FOLDER / "pretrain.ipynb", tmp_path)
+    subprocess.run(
+        [sys.executable, "-m", "tests.testing.notebooks", copy],
+        cwd=ROOT,
+        env=os.environ | tutorials.ENVIRONMENT,
+        check=True,
+    )
+    shown, found = (
+        [notebooks.text(cell["outputs"]) for cell in notebooks.code(json.loads(text))]
+        for text in map(Path.read_text, (FOLDER / "pretrain.ipynb", Path(copy)))
+    )
+    for cells in zip(shown, found, strict=True):
+        assert not tutorials.difference(*cells)
 
 
 LONG = tuple(
