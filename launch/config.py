@@ -104,6 +104,11 @@ def load_config(
     typed = Config.of(config)
     if reads_start:
         sections.check_split(typed.data)
+        if workdir and typed.objective.lexicon_lines and not typed.data.lexicon:
+            raise UserError(
+                f"data.lexicon is not set; objective {name} needs a file of "
+                f"{typed.objective.lexicon_lines}"
+            )
     needs = networks.Needs(pattern=typed.objective.pattern)
     networks.check_abilities(typed.model, needs)
     if typed.model.spelled_by and is_of_pieces(typed.data):
@@ -121,7 +126,7 @@ def _fit_warmup(config: ConfigDict, given: Collection[str]) -> None:
     steps, warmup = config.train.steps, config.optimizer.warmup_steps
     if "optimizer.warmup_steps" in given or "train.steps" not in given:
         return
-    if warmup >= steps:
+    if warmup >= steps > 0:
         config.optimizer.warmup_steps = steps // 10
 
 

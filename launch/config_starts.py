@@ -61,8 +61,8 @@ def check_needed(config: ConfigDict, workdir: epath.PathLike) -> None:
                 )
                 if is_words and is_of_pieces(config.data):
                     raise networks.no_spelling(f"{key}={flat[key]}")
-            elif kind == "run" and section == "objective" and workdir:
-                raise UserError(f"{key} is not set; it is a run's workdir, or hf:DIR")
+            elif workdir and (needed := field.metadata.get("needed")):
+                raise UserError(f"{key} is not set; it is {needed}")
 
 
 def is_of_pieces(data: ConfigDict) -> bool:
@@ -79,10 +79,18 @@ def _check_source(kind: str, key: str, source: str) -> None:
 
         find_folder(source)
         return
-    is_file = source.endswith((*vector_files.ENDINGS, ".npz")) or kind == "file"
-    if kind == "vectors" and source.partition(":")[0] == "random":
+    is_random = source.partition(":")[0] == "random"
+    if is_random and kind in ("vectors", "table", "folder"):
         return
+    if kind == "files":
+        for name in source.split(","):
+            _check_source("file", key, name)
+        return
+    is_file = kind in ("file", "table", "folder")
+    is_file |= source.endswith((*vector_files.ENDINGS, ".npz"))
     path = absolute_path(source)
+    if kind in ("file", "table") and path.is_dir():
+        raise UserError(f"{key}={source} is a folder; it must be a file")
     if exists(path) if is_file else has_checkpoint(path):
         return
     folder = next(each for each in (path, *path.parents) if exists(each))

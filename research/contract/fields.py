@@ -39,17 +39,20 @@ def number(
     return dataclasses.field(default=default, metadata={"bounds": given})
 
 
-def free_text(default: str, *, source: str = "") -> Any:
+def free_text(default: str, *, source: str = "", needed: str = "") -> Any:
     """A field of the user's own words (a path, a name), which whoever reads it checks.
 
     It is one line without control characters.
 
     Args:
       source: "run" of a run's workdir, one of its checkpoints or hf:DIR, "vectors" of
-        these, a file of vectors or arrays, or random, "file" of a file. A command that
-        starts a run looks at once whether there is such a source.
+        these, a file of vectors or arrays, or random, "file" of a file, "files" of some
+        with commas, "folder" of a folder. A command that starts a run looks at once
+        whether there is such a source.
+      needed: what the source is, of a field that must have one.
     """
-    metadata = {"text": True} | ({"source": source} if source else {})
+    given = {"source": source, "needed": needed}
+    metadata = {"text": True} | {key: value for key, value in given.items() if value}
     return dataclasses.field(default=default, metadata=metadata)
 
 

@@ -76,9 +76,9 @@ class DataOptions:
     pairs: str = choice("once", ("once", "each_copy"))  # when sentences are packed into
     # pairs or halves, with random cuts, lengths and second segments; each_copy: anew
     # for each of dupe_factor copies (BERT), or for each epoch if that is 0
-    lexicon: str = free_text("")  # files, separated by commas, of words, phrases, ...:
-    # entry<TAB>type a line; or of triples of a knowledge graph, whose entities are the
-    # entries: head<TAB>relation<TAB>tail, or as OpenKE has them
+    lexicon: str = free_text("", source="files")  # files, separated by commas, of
+    # words, phrases, ...: entry<TAB>type a line; or of triples of a knowledge graph,
+    # whose entities are the entries: head<TAB>relation<TAB>tail, or as OpenKE has them
     lexicon_texts: str = free_text(
         "", source="file"
     )  # a file of lines name<TAB>text by which these

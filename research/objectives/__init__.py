@@ -108,6 +108,9 @@ class Objective(abc.ABC):
     """The order in which it generates text, by samplers of this `order`
     (research/generation/samplers)."""
 
+    lexicon_lines: str = ""
+    """The lines that data.lexicon must have, for an error; "": it needs none."""
+
     num_drafts: int = 0
     """Tokens after the next one that each position predicts, too, by blocks of their
     own (`Needs.future`)."""

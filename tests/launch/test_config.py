@@ -197,6 +197,11 @@ def test_the_config_is_locked():
             "train.init_from=/tmp has no checkpoint; runs in",
         ),
         ("experiments/distilbert.py", "objective.teacher=/x", "teacher=/x does not"),
+        ("experiments/transe.py", "data.lexicon=/tmp,/x.tsv", "lexicon=/tmp is a fold"),
+        ("experiments/transe.py", "data.lexicon=/x.tsv", "lexicon=/x.tsv does not"),
+        ("experiments/ernie_thu.py", "objective.entities=/x", "entities=/x does not"),
+        ("experiments/clip.py", "objective.images=/x", "images=/x does not"),
+        (MLM, "train.steps=-1", "train.steps is at least"),
         (
             "experiments/textcnn.py",
             "objective.vectors=/x.txt",
@@ -223,6 +228,22 @@ def test_a_mistake_is_told_with_what_would_be_right(spec, override, said):
         config.load_config(spec, [override])
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("transe", "data.lexicon is not set; objective transe needs a file of lines"),
+        ("sentilare", "lines word<TAB>positive and word<TAB>negative"),
+        ("wklm", "data.lexicon is not set; objective wklm needs a file of lines"),
+        ("knowbert", "objective.entities is not set; it is the file entities.npz"),
+        ("clip", "objective.images is not set; it is the folder that palimpsest im"),
+    ],
+)
+def test_a_run_names_the_files_that_its_objective_needs(name, said, tmp_path):
+    """Before any text is read, or a vocabulary is trained."""
+    with pytest.raises(UserError, match=said):
+        config.load_config(f"experiments/{name}.py", workdir=tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -331,6 +331,7 @@ def test_wrong_links_are_refused_in_one_line(tmp_path, row, message):
     [
         ("ernie_thu", {}, "objective.entities is not set"),
         ("ernie_thu", {"entities": "none.npz"}, "is no table of palimpsest link"),
+        ("ernie_thu", {"entities": "/dev/null"}, "is no table of palimpsest link"),
         ("sentilare", {}, "needs words with a polarity"),
         ("sentilare", {"positive": "x", "negative": "y"}, "word<TAB>x and word<TAB>y"),
         ("kepler", {"max_relations": 2}, "has 3 relations; raise it"),

@@ -90,6 +90,8 @@ def open_text(
     if (tested := with_test_split(data, objective)) is not None:
         split_corpora(tested, objective, tested.eval_split)  # raises if it is missing
     _check_documents(text_spec, loaded, data)
+    for split, corpora in ((data.train_split, loaded), (data.eval_split, evaluated)):
+        _check_arrays(text_spec, objective.array_types, corpora, split)
     corpus = loaded[0] if len(loaded) == 1 else join_corpora(loaded)
     vocabulary = load_or_train(data, corpus, cache)
     eval_length = objective.evaluation_length(data.length)
@@ -112,8 +114,6 @@ def open_text(
             text_spec.label, train, held_out, evaluated, own, data.label
         )
         classes = class_order(labels, loaded)
-    for split, indices in ((data.train_split, train), (data.eval_split, held_out)):
-        _check_arrays(text_spec, objective.array_types, indices, split)
     count = sum(token_counts(corpus.stream, cache) for corpus in train)
     vocab = vocabulary.vocab._replace(
         labels=labels, token_count=count, num_corpora=len(train)
@@ -230,7 +230,7 @@ def _train_copies(
 def _check_arrays(
     text_spec: TextSpec,
     expected: Mapping[str, ArrayType],
-    indices: list[Index],
+    corpora: Sequence[Corpus],
     split: str,
 ) -> None:
     """Checks that texts have the arrays that are read.
@@ -242,7 +242,7 @@ def _check_arrays(
       UserError: none has one, two have two types of it, it has another than the
         expected one, or texts are packed and a document has an array.
     """
-    given = [index.stream.arrays for index in indices]
+    given = [corpus.arrays for corpus in corpora]
     for name in text_spec.arrays:
         types = {arrays[name] for arrays in given if name in arrays}
         if len(types) == 1:

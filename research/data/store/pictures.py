@@ -21,6 +21,7 @@ VERSION = 1
 META, PIXELS, BOXES, CLASSES = "pictures.json", "pixels.npy", "boxes.npy", "classes.npy"
 
 RANDOM = "random"
+FOLDER = "the folder that palimpsest images writes, beside the captions"
 """The name of a small store of random pictures, for tests."""
 
 
@@ -154,10 +155,7 @@ def open_store(source: str) -> Store:
     if source == RANDOM:
         return _random_store()
     if not source:
-        raise UserError(
-            "objective.images is not set; it is the folder that palimpsest images "
-            "writes, beside the captions"
-        )
+        raise UserError(f"objective.images is not set; it is {FOLDER}")
     return _open(Path(user_path(source)))
 
 
@@ -170,7 +168,7 @@ def _open(folder: Path) -> Store:
         return Store(pixels, boxes, classes, tuple(meta["classes"]), meta["num_train"])
     except UserError:
         raise
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         reason = os_reason(error) if isinstance(error, OSError) else error
         raise UserError(
             f"objective.images={folder} is no folder of palimpsest images ({reason})"

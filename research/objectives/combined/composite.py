@@ -87,6 +87,10 @@ class Composite(objectives.Objective):
     def reads_corpus(self) -> bool:
         return any(member.reads_corpus for member in self.members.values())
 
+    @property
+    def lexicon_lines(self) -> str:
+        return next(filter(None, (m.lexicon_lines for m in self.members.values())), "")
+
     def check_corpora(self, num: int) -> None:
         for member in self.members.values():
             member.check_corpora(num)

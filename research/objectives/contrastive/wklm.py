@@ -81,6 +81,7 @@ class Objective(objectives.Objective):
     # token; the rest stays
 
     pattern = "full"
+    lexicon_lines = mask_units.LINES
     head_weights: ClassVar = {"entity": "mention_weight"}
     score_methods: ClassVar = cloze.METHODS
     shown_answers: ClassVar = {

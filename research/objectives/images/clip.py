@@ -44,7 +44,7 @@ class Objective(objectives.Objective):
     mlfoundations/open_clip for that.
     """
 
-    images: str = free_text("")  # a folder of palimpsest images
+    images: str = free_text("", source="folder", needed=pictures.FOLDER)
     patch: int = number(12, least=1)  # pixels of a patch's side
     width: int = number(512, least=1)  # of the vectors that are compared
     temperature: float = number(0.07, above=0)  # divides the cosines at first; the

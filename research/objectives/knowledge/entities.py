@@ -4,6 +4,8 @@
 # N entities, E width
 
 import functools
+import zipfile
+import zlib
 from typing import Any, NamedTuple
 
 import jax
@@ -28,6 +30,7 @@ FIRST_NAME = 2
 """The number of the first name of an entity."""
 
 RANDOM = "random"
+TABLE = "the file entities.npz that palimpsest link writes beside the linked texts"
 
 
 class Sizes(NamedTuple):
@@ -51,11 +54,15 @@ def table_sizes(source: str) -> Sizes:
     if source == RANDOM:
         return Sizes(names=64, candidates=3, entities=40, width=16)
     if not source:
-        raise UserError(
-            "objective.entities is not set; it is the file entities.npz that "
-            "palimpsest link writes beside the linked texts"
-        )
+        raise UserError(f"objective.entities is not set; it is {TABLE}")
     return _read_sizes(user_path(source))
+
+
+_UNREADABLE = (
+    *(OSError, ValueError, KeyError, EOFError, TypeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""What NumPy raises of a file that is no .npz file, or a damaged one."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -63,9 +70,10 @@ def _read_sizes(path: str) -> Sizes:
     try:
         with np.load(path) as file:
             shapes = [file[name].shape for name in ("candidate", "prior", "vectors")]
-    except (OSError, ValueError, KeyError) as error:
+    except _UNREADABLE as error:
         raise UserError(
-            f"objective.entities={path} is no table of palimpsest link ({error})"
+            f"objective.entities={path} is no table of palimpsest link, an .npz file "
+            "of vectors, candidate and prior"
         ) from error
     (names, candidates), other, (entities, width) = shapes
     if other != (names, candidates):

@@ -52,7 +52,7 @@ class Objective(wrapped.Wrapped):
     mention, by a slip (code/create_instances.py).
     """
 
-    entities: str = free_text("")  # an entities.npz of palimpsest link
+    entities: str = free_text("", source="table", needed=entities.TABLE)
     graph: str = choice("given", ("given", "shuffled"))  # shuffled: vectors are
     # permuted among the entities, a control
     random_rate: float = fraction(0.05)  # of mentions: another entity of the table

@@ -114,6 +114,12 @@ class Graph:
         return self.train_codes[np.minimum(place, len(self.train_codes) - 1)] == code
 
 
+LINES = (
+    "lines head<TAB>relation<TAB>tail, of whose files the first has the training "
+    "triples"
+)
+
+
 def graph_of(vocab: VocabInfo) -> Graph:
     """The graph of a vocabulary's lexicon, made once for each lexicon.
 
@@ -123,8 +129,7 @@ def graph_of(vocab: VocabInfo) -> Graph:
     lexicon = vocab.lexicon
     if lexicon is None or lexicon.triples is None or not len(lexicon.triples.head):
         raise UserError(
-            "the objective needs a knowledge graph: set data.lexicon to files of lines "
-            "head<TAB>relation<TAB>tail, of which the first has the training triples"
+            f"the objective needs a knowledge graph: set data.lexicon to {LINES}"
         )
     if not _last or _last[0] is not lexicon:
         _last[:] = lexicon, Graph(lexicon)

@@ -22,6 +22,7 @@ from research.contract.fields import choice, number
 from research.data.rows import TextSpec
 from research.objectives.combined import wrapped
 from research.objectives.knowledge import graph, sentence_tree
+from research.objectives.knowledge.graph import LINES
 
 NOT_GROWN = ("electra", "infoword")
 """Objectives that score every token of a row, also those of branches."""
@@ -55,6 +56,7 @@ class Objective(wrapped.Wrapped):
     # among the triples, a control of the same lengths
 
     pattern = "general"
+    lexicon_lines = LINES
     row_length = None
 
     def __post_init__(self) -> None:

@@ -46,6 +46,8 @@ class Objective(wrapped.Wrapped):
     averages, which is the same while descriptions do not depend on the relation.
     """
 
+    lexicon_lines = graph.LINES
+
     base_objective: str = choice("mlm", ("mlm",))
     ke_coef: float = number(1.0, least=0)  # of the triples' loss
     mlm_coef: float = number(1.0, least=0)  # of the text's; 0: KEPLER-KE

@@ -47,7 +47,7 @@ class Objective(wrapped.Wrapped):
     by train.init_from.
     """
 
-    entities: str = free_text("")  # an entities.npz of palimpsest link
+    entities: str = free_text("", source="table", needed=entities.TABLE)
     graph: str = choice("given", ("given", "shuffled"))  # shuffled: vectors are
     # permuted among the entities, a control
     link_coef: float = number(1.0, least=0)  # of the linker's loss; 0: none

@@ -91,6 +91,10 @@ class Objective(wrapped.Wrapped):
         return self.base_objective == "mlm"
 
     @property
+    def lexicon_lines(self) -> str:
+        return f"lines word<TAB>{self.positive} and word<TAB>{self.negative}"
+
+    @property
     def _predicted(self) -> tuple[str, ...]:
         """What is predicted of words."""
         return ("polarity",) if self.pos == "none" else ("polarity", "pos")

@@ -58,6 +58,7 @@ class Objective(objectives.Objective):
     # replaces; uniform: either as often; bern: see `graph.Graph.head_rates`
 
     pattern = "self"
+    lexicon_lines = graph.LINES
     min_length = 4  # a triple and one negative
     shown_answers: ClassVar = {
         "transe": "a triple is read beside its negatives: nothing is hidden"

@@ -181,6 +181,10 @@ class Objective(objectives.Objective):
         return min(most, self.max_predictions or most) + self._surplus
 
     @property
+    def lexicon_lines(self) -> str:
+        return mask_units.LINES if self.unit == "lexicon" else ""
+
+    @property
     def _surplus(self) -> int:
         """Tokens that the last tile of a row may have beyond its budget."""
         most = self.max_words or mask_units.MAX_TOKENS

@@ -137,6 +137,9 @@ def find_entries(
     return begins, np.cumsum(edge[:, :-1], axis=1, dtype=np.int8) > 0
 
 
+LINES = "lines entry<TAB>type"
+
+
 def select_entries(vocab: VocabInfo, entry_types: str) -> tuple[Lexicon, np.ndarray]:
     """The lexicon, and [E] bool: which entries have one of the types ("": all).
 

@@ -25,7 +25,9 @@ from research.objectives.combined import composite, wrapped
 class Taught(wrapped.Wrapped):
     """Hides text as the base objective does; the teacher's parameters are constants."""
 
-    teacher: str = free_text("", source="run")  # a workdir, a checkpoint, or hf:DIR
+    teacher: str = free_text(
+        "", source="run", needed="a run's workdir, or hf:DIR"
+    )  # a workdir, a checkpoint, or hf:DIR
     teacher_model: tuple[Any, ...] = model_of("teacher")  # the teacher's keys of
     # model; by default those of its run, or of the folder's config.json
     teacher_dtype: str = choice("float32", ("float32", "bfloat16"))  # of its parameters
