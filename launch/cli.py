@@ -116,11 +116,15 @@ def is_model(text: str) -> bool:
 
 
 @contextlib.contextmanager
-def keys_as_flags(flags: Mapping[str, str]) -> Iterator[None]:
+def keys_as_flags(
+    flags: Mapping[str, str], *, overrides: bool = False
+) -> Iterator[None]:
     """Names the flag where an error names the config key that the flag stands for.
 
     Args:
       flags: config key -> flag.
+      overrides: the command takes other keys as --config.KEY; else a hint about one is
+        left out.
     """
     try:
         yield
@@ -128,6 +132,8 @@ def keys_as_flags(flags: Mapping[str, str]) -> Iterator[None]:
         text = str(error)
         for key, flag in flags.items():
             text = re.sub(rf"(?<![\w.-]){re.escape(key)}\b", flag, text)
+        if not overrides:
+            text = re.sub(r"[;,] (?:or )?[^;,]*\bdata\.\w[^;]*", "", text)
         raise UserError(text) from error
 
 

@@ -6,6 +6,9 @@ from pathlib import Path
 from launch import cli
 from research.contract.errors import UserError
 
+FLAGS = {"data.test": "--data", "data.fields": "--fields", "data.label": "--label"}
+"""Config key -> the flag of `add_examples` that stands for it."""
+
 
 def add_workdir(parser: cli.Parser) -> None:
     """Adds --workdir, a run or a model in Hugging Face's layout."""
@@ -52,9 +55,17 @@ def check_examples(args: argparse.Namespace, parts: str) -> None:
     """Checks that the flags of `add_examples` name an example or a file.
 
     Raises:
-      UserError: both or neither are there, or there is no such file.
+      UserError: both or neither are there, there is no such file, a flag is not read,
+        or --to cannot be written.
     """
     if bool(args.parts) == bool(args.data):
         raise UserError(f"give {parts}, or --data=F")
+    for flag, value in {"--fields": args.fields, "--label": args.label}.items():
+        if args.parts and value:
+            raise UserError(f"{flag}={value} is of --data; leave it out")
     if args.data and not Path(args.data).exists():
         raise UserError(f"--data={args.data}: no such file or folder")
+    if args.to:
+        from research.files.output_files import check_output
+
+        check_output(args.to, "--to", {"--data": args.data})

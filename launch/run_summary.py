@@ -48,14 +48,19 @@ def next_commands(workdir: str, objective: Objective) -> list[str]:
     use = f"--workdir={workdir}"
     found = []
     if objective.predicts and prediction_kind(objective.predicts).of_texts:
-        found += [f'palimpsest predict {use} "a text"', f"palimpsest evaluate {use}"]
+        texts = {"span": '"a question" "its context"', "choice": "--data=FILE"}
+        text = texts.get(objective.predicts, '"a text"')
+        found += [f"palimpsest predict {use} {text}", f"palimpsest evaluate {use}"]
     else:
         if objective.fills_masks:
             found.append(f'palimpsest fill {use} "The [MASK] is old."')
         elif objective.writers:
             found.append(f'palimpsest generate {use} "The"')
-        found.append(
-            f"palimpsest train --config=experiments/finetune.py "
-            f"--config.train.init_from={workdir} ..."
-        )
+        if objective.pattern == "self":  # vectors of words
+            found.append(f"palimpsest vectors {use} --to=vectors.txt")
+        else:
+            found.append(
+                f"palimpsest train --config=experiments/finetune.py "
+                f"--config.train.init_from={workdir} ..."
+            )
     return [*found, f"palimpsest export {use} --to=FOLDER"]

@@ -12,11 +12,15 @@ and the one that opens the run to E/main, as BabyLM names them.
 
 import argparse
 import contextlib
+import re
 import tempfile
 from pathlib import Path
 
 from launch import cli
 from research.contract.errors import UserError
+
+LANGUAGE = re.compile(r"[a-z]{2,3}(-\w{2,8})*|multilingual")
+"""A code of ISO 639, which BCP 47 may go on, as the Hub's cards have them."""
 
 
 def run(args: argparse.Namespace) -> None:
@@ -25,6 +29,14 @@ def run(args: argparse.Namespace) -> None:
 
     if not (args.to or args.push):
         raise UserError("give --to=FOLDER, --push=ORG/NAME, or both")
+    if args.private and not args.push:
+        raise UserError("--private is of --push; leave it out")
+    if args.all and args.revisions:
+        raise UserError("give either --all or --revisions")
+    languages = [code for code in args.language.split(",") if code]
+    for code in languages:
+        if not LANGUAGE.fullmatch(code):
+            raise UserError(f"--language must be codes, as in en,de, got {code!r}")
     # before the export: a wrong name or token is told at once
     repository = Repository(args.push, private=args.private) if args.push else None
     with contextlib.ExitStack() as stack:
@@ -35,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
             all_steps=args.all,
             revisions=args.revisions,
             licence=args.license,
-            languages=[code for code in args.language.split(",") if code],
+            languages=languages,
         ):
             print(line)
         if repository:

@@ -117,15 +117,12 @@ def _open(args: argparse.Namespace) -> tuple[Any, Mapping[str, Any]]:
     from etils import epath
 
     from launch.config import run_config
+    from research.generation.generate import find_writer
     from research.program.restored import restore_run
 
     workdir = epath.Path(args.workdir)
     config = run_config(workdir, args.overrides)
-    if config.objective.predicts and not config.objective.writers:
-        raise UserError(
-            f"objective {config.objective_name} writes no text; palimpsest predict "
-            "uses this model"
-        )
+    find_writer(config.objective, _sampler(args))  # before the parameters are read
     run = restore_run(config, workdir, args.step)
     return run, {}
 

@@ -34,15 +34,16 @@ def run(args: argparse.Namespace) -> None:
     tasks = [name for name in args.tasks.split(",") if name]
     if not tasks:
         raise UserError("--tasks names no task; give names with commas")
-    if importlib.util.find_spec(args.library) is None:
-        raise missing_package("palimpsest harness", args.library)
     if args.library == "mteb":
         unread = {"--include_path": args.include_path, "--method": args.method}
+        unread["--limit"] = args.limit
     else:
         unread = {"--pool": args.pool}
     for flag, value in unread.items():
         if value:
             raise UserError(f"{flag} is not read with --library={args.library}")
+    if importlib.util.find_spec(args.library) is None:
+        raise missing_package("palimpsest harness", args.library)
     from research.use.inference.open_run import open_run
 
     model = open_run(args.workdir)

@@ -34,6 +34,8 @@ def run(args: argparse.Namespace) -> None:
     from research.data.store import pictures as store
     from research.files.output_files import new_folder, write_output
 
+    if not all((args.file_column, *args.caption_column.split(","))):
+        raise UserError("--file-column and --caption-column must name columns")
     columns = pictures.Columns(
         args.file_column,
         tuple(args.caption_column.split(",")),

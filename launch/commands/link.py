@@ -31,19 +31,26 @@ def run(args: argparse.Namespace) -> None:
     from research.contract.errors import UserError
     from research.data.read import entity_links, files
     from research.data.read.lexicon import read_lines, read_triples
-    from research.files.output_files import write_output
+    from research.files.output_files import check_output, write_output
 
     folder = Path(args.to)
     if bool(args.graph) == bool(args.vectors):
         raise UserError("give either --graph, triples, or --vectors, a file of them")
-    degrees, vectors = None, {}
+    for flag, value in {"--steps": args.steps, "--width": args.width}.items():
+        if args.vectors and value:
+            raise UserError(f"{flag} is of learning, which --vectors leaves out")
+    read = {f"--{name}": getattr(args, name) for name in READ}
+    for name in WRITTEN:
+        check_output(folder / name, "--to", {k: v for k, v in read.items() if v})
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--to={folder} is a file; it must be a folder")
+    corpus = files.load_file_corpus(args.texts, 0.0, key="--texts")
+    triples, vectors, degrees = [], {}, {}
     if args.graph:
-        triples = read_triples(Path(args.graph))
-        degrees = {}
+        triples = read_triples(Path(args.graph), "--graph")
         for head, _, tail in triples:
             degrees[head] = degrees.get(head, 0) + 1
             degrees[tail] = degrees.get(tail, 0) + 1
-        vectors = _learn(args, triples, folder / "transe")
     else:
         vectors = _read(args.vectors)
         degrees = dict.fromkeys(vectors, 0)
@@ -52,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
     )
     stop = set(entity_links.STOP_WORDS)
     if args.stop:
-        stop |= {line.strip() for _, line in read_lines(Path(args.stop))}
+        stop |= {line.strip() for _, line in read_lines(Path(args.stop), "--stop")}
     linker = entity_links.Linker(
         names,
         stop=stop,
@@ -60,6 +67,11 @@ def run(args: argparse.Namespace) -> None:
         ignore_case=args.ignore_case,
     )
     if not linker.names:
+        if names:
+            raise UserError(
+                f"all {len(names)} names of --names={args.names} are stop words or "
+                f"have less than --min-characters={args.min_characters} characters"
+            )
         raise UserError(
             f"--names={args.names} has no name of an entity that has a vector; its "
             "lines must be entity<TAB>name, with the entities of the graph"
@@ -69,12 +81,15 @@ def run(args: argparse.Namespace) -> None:
         "too short",
         file=sys.stderr,
     )
+    documents = list(corpus.documents("train"))
+    if not documents:
+        raise UserError(f"--texts={args.texts} has no texts")
+    if args.graph:  # last, since it takes long
+        vectors = _learn(args, triples, folder / "transe")
     _write_table(folder, linker.names, vectors, args.candidates)
-    corpus = files.load_file_corpus(args.texts, 0.0)
     counts: list[entity_links.Counts] = []
 
     def lines():
-        documents = list(corpus.documents("train"))
         texts = (document.text for document in documents)
         links = entity_links.link_texts(linker, texts, counts)
         for document, found in zip(documents, links, strict=True):
@@ -89,24 +104,32 @@ def run(args: argparse.Namespace) -> None:
     print(f"{folder}/texts.linked: {counts[0]}", file=sys.stderr)
 
 
+READ = ("texts", "names", "graph", "vectors", "stop")
+WRITTEN = ("texts.linked", "entities.npz", "entities.tsv", "names.tsv")
+WIDTH, STEPS = 100, 3000
+"""Of the vectors that are learned, and of their learning."""
+
 FIRST_NAME = 2
 """The number of the first name; see research/objectives/knowledge/entities.py."""
 
 
 def _learn(args: argparse.Namespace, triples: list, workdir: Path) -> dict:
     """Entity -> vector, of a run of experiments/transe.py."""
+    from research.data.read.triples import spell, spell_relation
     from research.use.inference.open_run import open_run
 
     names = {end for head, _, tail in triples for end in (head, tail)}
-    size = 5 + len(names) + len({relation for _, relation, _ in triples})
+    words = {spell(name) for name in names}
+    words |= {spell_relation(relation) for _, relation, _ in triples}
+    size = 5 + len(words)
     graph = Path(args.graph).resolve()
     command = [sys.executable, "-m", "launch.train"]
     command += ["--config=experiments/transe.py", f"--workdir={workdir}"]
     keys = {
         **{f"data.{key}": graph for key in ("train", "valid", "lexicon")},
         "data.vocabulary_size": size,
-        "model.width": args.width,
-        "train.steps": args.steps,
+        "model.width": args.width or WIDTH,
+        "train.steps": args.steps or STEPS,
         "train.eval_every": 0,
     }
     command += [f"--config.{key}={value}" for key, value in keys.items()]
@@ -177,8 +200,8 @@ def parser() -> Parser:
     parser.add_argument("--name-end", default="", help="what ends a name in its line")
     parser.add_argument("--ignore-case", action="store_true", help="of names")
     parser.add_argument("--candidates", type=whole(1), default=30, help="of a name")
-    parser.add_argument("--width", type=whole(1), default=100, help="of vectors")
-    parser.add_argument("--steps", type=whole(1), default=3000, help="of transe")
+    parser.add_argument("--width", type=whole(1), help=f"of vectors ({WIDTH})")
+    parser.add_argument("--steps", type=whole(1), help=f"of transe ({STEPS})")
     return parser
 
 

@@ -24,20 +24,16 @@ from typing import Any
 
 from launch import cli, given_texts
 
-FLAGS = {"data.test": "--data", "data.fields": "--fields", "data.label": "--label"}
-
 
 def run(args: argparse.Namespace) -> None:
     given_texts.check_examples(args, 'the texts of an example, as in "a sentence"')
 
     from research.evaluation.prediction_files import line
-    from research.files.output_files import check_output, write_output
+    from research.files.output_files import write_output
     from research.metrics import Item
     from research.use.inference.open_run import open_run
     from research.use.inference.predict import Predictor
 
-    if args.to:
-        check_output(args.to, "--to")
     predictor = Predictor(open_run(args.workdir))
     if args.parts:
         example = args.parts[0] if len(args.parts) == 1 else args.parts
@@ -48,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
         items = predictor.predict_each(read_texts(Path(args.data), "--data"))
         cli.print_unanswered("text", items)
     else:
-        with cli.keys_as_flags(FLAGS):
+        with cli.keys_as_flags(given_texts.FLAGS):
             items = predictor.predict_file(args.data, args.fields, args.label)
     if args.parts and not args.to:
         print("\n".join(_table(items[0])))

@@ -27,6 +27,8 @@ from research.contract.errors import UserError
 
 def run(args: argparse.Namespace) -> None:
     if args.keys:
+        if unread := [f for f in ("workdir", "data", "html") if getattr(args, f)]:
+            raise UserError(f"--keys lists those of --config; leave out --{unread[0]}")
         config = load_config(args.config, args.overrides) if args.config else None
         print(_keys_text(config))
         return
@@ -45,7 +47,9 @@ def run(args: argparse.Namespace) -> None:
 
     if args.html:
         check_output(args.html, "--html")
-    rows = shown_rows(config, args.rows)
+    flags = {"data.valid": "--data"} if args.data else {}
+    with cli.keys_as_flags(flags, overrides=True):
+        rows = shown_rows(config, args.rows)
     first = (type(config.objective).__doc__ or "").strip().partition("\n")[0]
     title = f"{config.objective_name}: {first}"
     if args.html:

@@ -25,20 +25,20 @@ def run(args: argparse.Namespace) -> None:
 
     given_texts.check_examples(args, 'two texts, as in "a text" "another"')
     if args.parts and len(args.parts) != 2:
-        raise UserError(f"{len(args.parts)} texts are given; a pair has 2")
+        raise UserError(f"a pair has 2 texts, got {len(args.parts)}")
 
     from research.data.documents import document_parts
     from research.data.options import DataOptions
     from research.data.source.build import split_corpora
     from research.evaluation.items import item_margins
-    from research.files.output_files import check_output, write_output
+    from research.files.output_files import write_output
     from research.metrics import Item, measure
     from research.metrics.correlations import UNDEFINED
     from research.objectives import make_objective
     from research.use.inference.open_run import open_run
 
-    if args.to:
-        check_output(args.to, "--to")
+    if blank := [part for part in args.parts if not part.strip()]:
+        raise UserError(f"{blank[0]!r} is blank; give two texts")
     if args.parts:
         print(f"{open_run(args.workdir).similarity([args.parts])[0]:.4f}")
         return
@@ -46,14 +46,19 @@ def run(args: argparse.Namespace) -> None:
         test=args.data, eval_split="test", fields=args.fields, label=args.label
     )
     reads = make_objective("sentence_vectors", texts=2)
-    (corpus,) = split_corpora(data, reads, "test")
-    documents = [*corpus.documents("test")]
+    with cli.keys_as_flags(given_texts.FLAGS):
+        (corpus,) = split_corpora(data, reads, "test")
+        documents = [*corpus.documents("test")]
+    if not documents:
+        raise UserError(f"--data={args.data} has no texts")
+    if args.label and all(document.label is None for document in documents):
+        raise UserError(f"--label={args.label}: no row of {args.data} has it")
     pairs = [document_parts(document) for document in documents]
     for document, pair in zip(documents, pairs, strict=True):
         if len(pair) != 2:
             raise UserError(
-                f"{document.id} has {len(pair)} texts, not 2; --fields=A,B names their "
-                "columns"
+                f"{document.id}: a pair has 2 texts, got {len(pair)}; --fields=A,B "
+                "names their columns"
             )
     model = open_run(args.workdir)
     items = [

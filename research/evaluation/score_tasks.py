@@ -100,8 +100,8 @@ def read_items(
     if name == "schema":
         fields = fields[::-1]  # the list of contexts is the last field
     fmt = FileOptions("auto", fields, label or task.label)
-    corpus = load_file_corpus(files, None, fmt, "--data")
     try:
+        corpus = load_file_corpus(files, None, fmt, "--data")
         items = [_item(name, document) for document in corpus.documents("test")]
     except UserError as error:
         flags = str(error).replace("data.fields", "--fields")

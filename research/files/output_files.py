@@ -44,6 +44,7 @@ def write_output(
       UserError: it cannot be written; says why.
       OSError: of making the parts, where it names another file.
     """
+    check_no_run_file(path, flag)
     content = content.encode("utf-8") if isinstance(content, str) else content
     parts = [content] if isinstance(content, bytes) else content
     text = os.fspath(path)
@@ -72,6 +73,19 @@ def write_output(
         ) from error
 
 
+RUN_FILES = ("config.json", "metrics.jsonl", "provenance.json", "result.json")
+
+
+def check_no_run_file(path: epath.PathLike, flag: str) -> None:
+    """Raises UserError: a run has written the file, and needs it."""
+    target = Path(os.path.realpath(os.fspath(path)))
+    if target.name in RUN_FILES and (target.parent / "checkpoints").is_dir():
+        raise UserError(
+            f"{flag}={path} is a file of the run in {target.parent}, and would replace "
+            "it; give another name"
+        )
+
+
 def check_output(
     path: epath.PathLike, flag: str, inputs: Mapping[str, epath.PathLike] | None = None
 ) -> None:
@@ -83,6 +97,7 @@ def check_output(
     Raises:
       UserError: it cannot be written, or is a file that is read; says why.
     """
+    check_no_run_file(path, flag)
     text = os.fspath(path)
     for name, file in (inputs or {}).items():
         both = os.path.isfile(text) and os.path.isfile(file)

@@ -15,6 +15,7 @@ from research.distributed import sharding
 from research.generation.rows import map_rows
 from research.generation.samplers import FOLDER, Rows, Sampler, Writer
 from research.generation.written import Written
+from research.predictions import prediction_kind
 
 
 class Text(NamedTuple):
@@ -137,7 +138,7 @@ def find_writer(objective: Any, sampler: Sampler) -> Any:
             if objectives.objective_class(each).prompt is not None
         )
         other = "masked models fill in"
-        if objective.predicts:
+        if objective.predicts and prediction_kind(objective.predicts).of_texts:
             other = "palimpsest predict uses this model"
         raise UserError(
             f"objective {name} does not write text; {', '.join(able)} do ({other})"

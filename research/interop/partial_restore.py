@@ -481,10 +481,10 @@ def find_checkpoint(
         if not damage:
             return folder
         processes.print_from_process_0(f"warning: {folder} is damaged: {damage}")
-    raise UserError(
-        f"{flag}={source}: no checkpoint there to read; give a run's "
-        "workdir or one of its checkpoints' folders"
-    )
+    fix = "give a run's workdir or one of its checkpoints' folders"
+    if flag == "--workdir":  # it is a run
+        fix = "the run has saved none yet, or they were deleted or are damaged"
+    raise UserError(f"{flag}={source}: no checkpoint there to read; {fix}")
 
 
 def _steps_of_result(workdir: epath.Path) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from etils import epath
 from jax.sharding import Mesh
 
 from research import networks, objectives
-from research.checkpoints.checkpoint import FOLDER
+from research.checkpoints.checkpoint import FOLDER, finished_steps
 from research.config.config import Config
 from research.config.identity import read_run_config
 from research.contract.errors import UserError
@@ -126,6 +126,11 @@ def run_checkpoint(
     workdir = epath.Path(user_path(workdir))
     read_run_config(workdir)  # before its checkpoints: the folder may be no run
     source = workdir / FOLDER / str(step) if step else workdir
+    if step and step not in (steps := [*finished_steps(workdir / FOLDER)]):
+        raise UserError(
+            f"--step={step}: {workdir} has checkpoints of the steps "
+            f"{', '.join(map(str, sorted(steps))) or 'none'}"
+        )
     folder = find_checkpoint(source, "--workdir")
     return folder, check_unchanged(workdir, folder)
 

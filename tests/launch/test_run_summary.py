@@ -23,7 +23,8 @@ RESULT = {
         ("token_classification", "predict --workdir=runs/a "),
         ("plm", "generate"),
         ("electra", "fill"),
-        ("transe", "train --config=experiments/finetune.py"),
+        ("transe", "vectors --workdir=runs/a --to="),
+        ("question_answering", 'predict --workdir=runs/a "a question" "its context"'),
     ],
 )
 def test_the_commands_that_use_a_run(name, command):

@@ -110,7 +110,7 @@ def read_names(
       UserError: a line has another form.
     """
     weights: dict[str, dict[str, float]] = {}
-    for number, columns in read_rows(path):
+    for number, columns in read_rows(path, "--names"):
         try:
             entity, text, *weight = columns
             value = float(*weight) if weight else 1 + (degrees or {}).get(entity, 0)

@@ -34,7 +34,6 @@ from research.files.paths import files_below, find_paths, user_path
 
 OTHER_SOURCES = {
     "data.corpus": "embedded, docstrings, tfds:NAME, hf:ORG/NAME, or ",
-    "--data": "",
 }
 """Key -> what it may name besides files, for errors."""
 VERSION = 1
@@ -247,15 +246,22 @@ def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
     others = (file for file in found if not reader.format_of(file))
     parallel, wrong = parallel_text.group_sides(others, reader.options)
     if not found or wrong:
+        is_flag = key.startswith("--")
         problem = f"{wrong[0]} has an unknown suffix" if wrong else "no such files"
         if wrong and reader.is_known(wrong[0]):
-            problem = f"{wrong[0]} needs data.fields, the columns to read"
-        sources = OTHER_SOURCES.get(key, "tfds:NAME, hf:ORG/NAME, or ")
+            needs = (
+                "has columns" if is_flag else "needs data.fields, the columns to read"
+            )
+            problem = f"{wrong[0]} {needs}"
         suffixes = ", ".join(formats.text_suffixes())
+        files = f"a file, folder or glob of {suffixes}"
+        if is_flag:
+            raise UserError(f"{key}={name}: {problem}; give {files}")
+        sources = OTHER_SOURCES.get(key, "tfds:NAME, hf:ORG/NAME, or ")
         raise UserError(
-            f"{key} is {name!r}: {problem}; give {sources}a file, folder or glob of "
-            f"{suffixes}, or name the format of others with data.format, or the sides "
-            "of a parallel text, files such as a.en and a.de, with data.fields=en,de"
+            f"{key} is {name!r}: {problem}; give {sources}{files}, or name "
+            "the format of others with data.format, or the sides of a parallel text, "
+            "files such as a.en and a.de, with data.fields=en,de"
         )
     for file in found:
         if not file.is_file():

@@ -19,6 +19,8 @@ from research.data.read import sentences, word_boundaries
 from research.data.read.triples import Triple, parse_triples, spell, spell_relation
 from research.files.paths import user_path
 
+LEXICON = "data.lexicon"
+
 
 def load_lexicon(path: str, vocabulary: Any, texts: str = "") -> Lexicon:
     """The lexicon of the config key `data.lexicon`, as token ids of a vocabulary.
@@ -283,18 +285,21 @@ def _units(entry: str) -> list[str]:
 
 def _has_triples(file: Path) -> bool:
     """Whether a file of data.lexicon has triples, by its first line."""
-    first = next(iter(read_lines(file)))[1]
+    first = next(iter(read_lines(file, LEXICON)))[1]
     return first.count("\t") == 2 or first.strip().isdecimal()
 
 
-def read_triples(file: Path) -> list[Triple]:
+def read_triples(file: Path, name: str = LEXICON) -> list[Triple]:
     """The triples of a file, which may be a `.gz`.
+
+    Args:
+      name: the key or flag that names the file, for errors.
 
     Raises:
       UserError: it cannot be read, or a line is no triple.
     """
     try:
-        return [triple for _, triple in parse_triples(read_lines(file))]
+        return [triple for _, triple in parse_triples(read_lines(file, name))]
     except UserError:
         raise
     except ValueError as error:
@@ -309,7 +314,7 @@ def read_texts(path: str) -> dict[str, str]:
       UserError: it cannot be read, or a line has another form.
     """
     file, texts = Path(user_path(path)), {}
-    for number, line in read_lines(file):
+    for number, line in read_lines(file, "data.lexicon_texts"):
         name, _, text = line.partition("\t")
         if not (name.strip() and text.strip()):
             raise UserError(f"{file}:{number}: must be name<TAB>text; got {line!r:.60}")
@@ -317,22 +322,25 @@ def read_texts(path: str) -> dict[str, str]:
     return texts
 
 
-def read_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """(number, columns) of the lines of a file, between tabs."""
-    for number, line in read_lines(file):
+def read_rows(file: Path, name: str) -> Iterator[tuple[int, list[str]]]:
+    """(number, columns) of the lines of a file, between tabs; see `read_lines`."""
+    for number, line in read_lines(file, name):
         yield number, [column.strip() for column in line.split("\t")]
 
 
 def _read_entries(file: Path) -> Iterator[tuple[str, str]]:
     """(entry, type) of each line that is not blank."""
-    for number, columns in read_rows(file):
+    for number, columns in read_rows(file, LEXICON):
         if len(columns) != 2 or not all(columns):
             raise UserError(f"{file}:{number}: a line of a lexicon is entry<TAB>type")
         yield columns[0], columns[1]
 
 
-def read_lines(file: Path) -> list[tuple[int, str]]:
+def read_lines(file: Path, name: str) -> list[tuple[int, str]]:
     """(number, line) of the lines that are not blank.
+
+    Args:
+      name: the key or flag that names the file, for errors.
 
     Raises:
       UserError: the file cannot be read, or has none.
@@ -342,13 +350,11 @@ def read_lines(file: Path) -> list[tuple[int, str]]:
         data = gzip.decompress(data) if file.suffix == ".gz" else data
         text = data.decode("utf-8-sig")
     except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise UserError(f"data.lexicon: {file} cannot be read ({error})") from error
+        raise UserError(f"{name}={file} cannot be read ({error})") from error
     except OSError as error:
-        raise UserError(
-            f"data.lexicon is {str(file)!r}: {os_reason(error)}; give a file of lines "
-            "entry<TAB>type, or of triples"
-        ) from error
+        reason = os_reason(error)
+        raise UserError(f"{name}={file} cannot be read ({reason})") from error
     rows = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not rows:
-        raise UserError(f"data.lexicon: {file} has no entries")
+        raise UserError(f"{name}={file} has no lines")
     return rows

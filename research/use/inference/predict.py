@@ -57,10 +57,18 @@ class Predictor:
         self.model, self._run = model, model.run
         self.kind = self._run.objective.predicts
         if not self.kind or not prediction_kind(self.kind).of_texts:
+            objective = self._run.objective
+            uses = {
+                "fill": objective.fills_masks,
+                "generate": objective.writers,
+                "score": objective.score_methods,
+                "vectors": objective.pattern == "self",
+            }
+            names = [*(name for name, can in uses.items() if can), "embed"]
             raise UserError(
-                f"a model of objective {self._run.objective.name} predicts no labels, "
-                "tags, answers or numbers; palimpsest fill, generate, score and embed "
-                "use it"
+                f"a model of objective {objective.name} predicts no labels, tags, "
+                f"answers or numbers; palimpsest {', '.join(names)} and similarity use "
+                "it"
             )
         kind = prediction_kind(self.kind)
         self._writes, self._of_words = kind.is_written, kind.of_words
@@ -188,6 +196,13 @@ class Predictor:
         named |= {"test": file, "eval_split": "test", "mixture": {}, "reader": "native"}
         options = dataclasses.replace(data, **named | own)
         (corpus,) = split_corpora(options, self._run.objective, "test")
+        first = next(iter(corpus.documents("test")), None)
+        if first is None:
+            raise UserError(f"data.test={file} has no texts")
+        if label and all(each.label is None for each in corpus.documents("test")):
+            raise UserError(f"data.label={label}: no row of {file} has it")
+        if not self._of_words:
+            self._check_parts(first.id, len(first.starts) + 1)
         return self.predict_corpus(corpus)
 
     def _document(self, number: int, example: Example) -> Document:
@@ -207,17 +222,27 @@ class Predictor:
         if self._of_words:
             tags = (self._vocab.labels[0],) * len(parts)
             return document._replace(arrays={"tags": tags})
-        data = self._run.config.data
-        fields = [name for name in data.fields.split(",") if name]
-        if len(fields) == 1 and len(parts) > 1:
-            raise UserError(
-                f"example {number} has {len(parts)} texts, but the run read one, "
-                f"{fields[0]}; several examples are a list, or a file (--data=F)"
-            )
-        spec = self._run.objective.text_spec(data.length)
-        if not self._writes and (lacking := spec.lacks(document)):
-            raise UserError(f"example {number} has no {lacking}")
+        self._check_parts(f"example {number}", len(parts))
         return document
+
+    def _check_parts(self, name: str, count: int) -> None:
+        """Raises UserError: an example has more or fewer texts than the run's."""
+        fields = [each for each in self._run.config.data.fields.split(",") if each]
+        if self.kind == "choice":
+            is_right, reads = count > 2, "a question and its choices"
+        elif self._writes:
+            return  # for the first part alone
+        elif self.kind == "span":
+            is_right, reads = count == 2, "two, a question and its context"
+        else:
+            is_right = not fields or count == len(fields)
+            reads = f"{len(fields)}: {', '.join(fields)}"
+        if not is_right:
+            noun = "text" if count == 1 else "texts"
+            raise UserError(
+                f"{name} has {count} {noun}, but the run reads {reads}; several "
+                "examples are a list, or a file (--data=F)"
+            )
 
     def _with_chunks(self, item: Item, document: Document, example: Example) -> Item:
         """The item with the chunks of its tags, by the characters of the example."""

@@ -188,7 +188,7 @@ def test_an_entry_ends_with_a_word_and_within_a_document():
         ),
         ("a.tsv", b"2\n0 1 0\n0 1\n", "a.tsv:3: a triple is head tail relation; got 2"),
         ("a.tsv", b"\n\n \tword\n", "a.tsv:3:"),
-        ("a.tsv", b"\n", "no entries"),
+        ("a.tsv", b"\n", "a.tsv has no lines"),
         ("a.tsv", b"\xff\tword\n", "cannot be read"),
         ("a.tsv.gz", b"one\tword\n", "cannot be read"),
         ("b.tsv", None, "No such file"),

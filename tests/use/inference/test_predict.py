@@ -178,8 +178,10 @@ def test_a_text_without_a_prediction_ends_no_others(pairs, opened, tmp_path, cap
     [
         ("a text", r"examples is a list; of one text write \['a text'\]"),
         ([" "], "example 1: ' ' is blank"),
-        (["a", None], "example 2 is of type NoneType; it must be a text"),
+        ([["a", "b"], None], "example 2 is of type NoneType; it must be a text"),
         ([["a", 3]], "example 1: 3 is blank or no text"),
+        (["a"], "example 1 has 1 text, but the run reads 2: "),
+        ([["a", "b", "c"]], "example 1 has 3 texts, but the run reads 2: "),
     ],
 )
 def test_what_is_no_example_is_refused(opened, examples, words):
