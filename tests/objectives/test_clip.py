@@ -57,22 +57,26 @@ def test_the_loss_of_the_specification(scale, expected):
 
 def test_the_loss_begins_at_ln_batch_and_32_pairs_are_learnt():
     objective, net, batch = make()
-    init = lambda n: objective.loss(n, batch, fast_key.key(1))[0]  # noqa: E731
-    params = networks.unbox(networks.init(net, init, fast_key.key(0)))
-    run = jax.jit(jax.value_and_grad(loss_of(objective, net, batch), has_aux=True))
-    optimizer = optax.adam(2e-3)
-    state = optimizer.init(params)
-    (first, terms), _ = run(params)
+    score = lambda n: objective.loss(n, batch, fast_key.key(1))[0]  # noqa: E731
+    init = jax.jit(lambda key: networks.unbox(networks.init(net, score, key)))
+    params, optimizer = init(fast_key.key(0)), optax.adam(2e-3)
+    grad = jax.value_and_grad(loss_of(objective, net, batch), has_aux=True)
+
+    @jax.jit
+    def step(params, state):
+        scored, grads = grad(params)
+        updates, state = optimizer.update(grads, state)
+        return scored, optax.apply_updates(params, updates), state
+
+    (first, terms), params, state = step(params, optimizer.init(params))
     assert float(first) == pytest.approx(np.log(32), rel=0.1)
     assert float(terms["scale"].total / terms["scale"].weight) == pytest.approx(
         1 / 0.07
     )
     for _ in range(300):
-        (loss, terms), grads = run(params)
+        (loss, terms), params, state = step(params, state)
         if float(loss) < 0.1:
             break
-        updates, state = optimizer.update(grads, state)
-        params = optax.apply_updates(params, updates)
     assert float(loss) < 0.1 and float(terms["contrast_accuracy"].total) == 32
 
 
@@ -102,18 +106,21 @@ def test_patches_are_cut_row_by_row():
 def test_a_vector_depends_on_its_own_side_alone():
     """On all pixels of the picture, and on the tokens up to the end of the text."""
     objective, net, batch = make(num=2)
-    init = lambda n: objective.predictions(n, batch)  # noqa: E731
-    params = networks.unbox(networks.init(net, init, fast_key.key(0)))
+    read = lambda n: objective.predictions(n, batch)  # noqa: E731
+    init = jax.jit(lambda key: networks.unbox(networks.init(net, read, key)))
+    params = init(fast_key.key(0))
 
-    def vectors(**changed):
-        run = lambda n: objective.predictions(n, batch | changed)  # noqa: E731
+    @jax.jit
+    def vectors(image_pixels):
+        changed = batch | {"image_pixels": image_pixels}
+        run = lambda n: objective.predictions(n, changed)  # noqa: E731
         return networks.apply(net, params, run)
 
-    before = vectors()
+    before = vectors(batch["image_pixels"])
     for patch in range(9):
         changed = batch["image_pixels"].copy()
         changed[0, patch] ^= 255
-        after = vectors(image_pixels=changed)
+        after = vectors(changed)
         moved = np.abs(after["image"] - before["image"]).max(axis=1)
         assert moved[0] > 1e-4 and moved[1] == 0
         np.testing.assert_array_equal(after["text"], before["text"])
