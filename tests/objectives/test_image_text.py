@@ -135,28 +135,30 @@ def test_losses_begin_at_ln_classes_and_32_pairs_are_learnt(fields):
     options = {"layers": 2, "width": 64, "heads": 4, "feedforward": 128}
     options |= {"max_length": 40, "token_types": 2}
     net = networks.build(model_options(**options), objective.needs(VOCAB), VOCAB)
-    init = lambda n: objective.loss(n, batch, fast_key.key(1))[0]  # noqa: E731
-    params = networks.unbox(networks.init(net, init, fast_key.key(0)))
+    score = lambda n: objective.loss(n, batch, fast_key.key(1))[0]  # noqa: E731
+    init = jax.jit(lambda key: networks.unbox(networks.init(net, score, key)))
+    params, optimizer = init(fast_key.key(0)), optax.adam(2e-3)
 
     def run(params):
-        terms = networks.apply(net, params, init)
+        terms = networks.apply(net, params, score)
         means = {name: t.total / t.weight for name, t in terms.items()}
         return sum(terms[n].coef * means[n] for n in terms), means
 
-    step = jax.jit(jax.value_and_grad(run, has_aux=True))
-    optimizer = optax.adam(2e-3)
-    state = optimizer.init(params)
-    (_, first), _ = step(params)
+    @jax.jit
+    def step(params, state):
+        (_, means), grads = jax.value_and_grad(run, has_aux=True)(params)
+        updates, state = optimizer.update(grads, state)
+        return means, optax.apply_updates(params, updates), state
+
+    first, params, state = step(params, optimizer.init(params))
     classes = {"mlm": VOCAB.size, "match": 2, "region": 5}
     for name in first.keys() & classes.keys():
         assert float(first[name]) == pytest.approx(np.log(classes[name]), rel=0.1), name
     for _ in range(200):
-        (_, means), grads = step(params)
+        means, params, state = step(params, state)
         accuracies = [means[n] for n in means if "accuracy" in n]
         if min(map(float, accuracies)) == 1:
             break
-        updates, state = optimizer.update(grads, state)
-        params = optax.apply_updates(params, updates)
     assert min(map(float, accuracies)) > 0.97, {n: float(x) for n, x in means.items()}
 
 

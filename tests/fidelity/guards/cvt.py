@@ -14,6 +14,7 @@ from research.optimize.moving_average import with_moving_average
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, objective_of
 from tests.fidelity.table import System
+from tests.testing.compiled_apply import apply
 from tests.testing.trees import make_params, parameter_shapes
 
 
@@ -125,7 +126,7 @@ def dropout_of_the_first_layer(system: System):
 
     with mock.patch.object(two_lstms, "drop", drop):
         use = lambda net: net.features(group)  # noqa: E731
-        features = networks.apply(module, make_params(module, use), use)
+        features = apply(module, make_params(module, use), use)
     first = features[..., : 2 * options.width]
     two = {*hidden} == {"hidden"} and bool(np.all(first != 0))
     return phrase({"one draw for the next layer, another for heads": two})

@@ -1,5 +1,6 @@
 """Guards of what reads images."""
 
+import functools
 import io
 
 import jax
@@ -20,6 +21,7 @@ from tests.testing.model_options import model_options
 SMALL = {"layers": 1, "width": 16, "heads": 2, "feedforward": 24, "max_length": 16}
 
 
+@functools.cache
 def _towers():
     """The objective, the network of two towers, its parameters, and a batch."""
     objective = objectives.make_objective("clip", images="random", patch=4, width=8)
@@ -28,8 +30,8 @@ def _towers():
     )
     batch = objective.corrupt(texts(10, [10, 3], VOCAB), keys(2), VOCAB, 12)
     run = lambda net: objective.loss(net, batch, fast_key.key(1))[0]  # noqa: E731
-    params = networks.unbox(networks.init(net, run, fast_key.key(0)))
-    return objective, net, params, batch
+    init = jax.jit(lambda key: networks.unbox(networks.init(net, run, key)))
+    return objective, net, init(fast_key.key(0)), batch
 
 
 @guard("norm before the first block of the image")
