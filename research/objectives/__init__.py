@@ -62,7 +62,8 @@ class Objective(abc.ABC):
     """Whether inputs end with a query for each scored slot (`plm.query_stream`)."""
 
     vector_pool: str = "mean"
-    """What vectors of texts are: the "mean" of all states, or the "class" token's."""
+    """What vectors of texts are: the "mean" of all states, or the "class" token's; "":
+    neither."""
 
     reads_backward: bool = False
     """Whether the network reads text from its end."""

@@ -128,12 +128,22 @@ def test_transport_of_equal_weights():
     assert 0.2 < float(padded[0]) < 0.3  # the first word has a third and no patch
 
 
-@pytest.mark.parametrize("fields", [{"alignment": 0.1}, BOXES])
-def test_losses_begin_at_ln_classes_and_32_pairs_are_learnt(fields):
+STREAMS = {"network": "two_streams", "norm_placement": "post", "co_layers": 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "more"),
+    [
+        ({"alignment": 0.1}, {}),
+        (BOXES, {}),
+        pytest.param(BOXES | {"pool": "product"}, STREAMS, marks=pytest.mark.long),
+    ],
+)
+def test_losses_begin_at_ln_classes_and_32_pairs_are_learnt(fields, more):
     objective, example = make(**fields)
     batch = objective.corrupt(example, keys(32), VOCAB, LENGTH)
     options = {"layers": 2, "width": 64, "heads": 4, "feedforward": 128}
-    options |= {"max_length": 40, "token_types": 2}
+    options |= {"max_length": 40, "token_types": 2} | more
     net = networks.build(model_options(**options), objective.needs(VOCAB), VOCAB)
     score = lambda n: objective.loss(n, batch, fast_key.key(1))[0]  # noqa: E731
     init = jax.jit(lambda key: networks.unbox(networks.init(net, score, key)))

@@ -109,6 +109,11 @@ def _label_config(network: Network, heads: tuple[str, ...]) -> dict[str, Any]:
 
 def _choose_family(network: Network) -> tuple[Family, dict[str, Any], list[str]]:
     """The family, its config, and options of training that it cannot say."""
+    if "token/embedding" not in network.params:
+        raise UserError(
+            "Hugging Face has no architecture here of a network without a token table "
+            "of its own, such as model.network=two_towers"
+        )
     pattern, others, without_head = network.pattern, [], None
     tasks = _task_heads(network.params)
     for family in _candidates(network):

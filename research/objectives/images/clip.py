@@ -55,6 +55,7 @@ class Objective(objectives.Objective):
     min_length = 3
     supports_accumulation = False
     predicts = "retrieval"
+    vector_pool = ""
     shown_answers: ClassVar = {
         "contrast": "both sides of a pair are read: none is hidden"
     }

@@ -142,7 +142,12 @@ class LanguageModel:
         check_whole("batch", batch, 1)
         if normalize not in (None, True, False):
             raise UserError(f"normalize must be True, False or None; got {normalize!r}")
-        pool = pool or self.pool
+        if not (pool := pool or self.pool):
+            raise UserError(
+                f"objective {self.run.objective.name} compares vectors of texts with "
+                "those of pictures, which its evaluations rank; set pool to mean for "
+                "the mean of a text's states"
+            )
         if pool not in POOLS:
             raise unknown("pool", pool, POOLS)
         if pool == "class" and self._has_encoder:
