@@ -168,6 +168,7 @@ def small_network(quantization, clip=0.0):
     def states(params):
         return networks.apply(network, params, lambda net: net.states(group))
 
+    @jax.jit
     def init():
         key = jax.random.key(0)
         return networks.unbox(
@@ -229,7 +230,7 @@ def test_a_split_network_computes_what_the_ternary_one_does():
     own = int8_weights.map_quantized(split_weights, params, "channel")
     found = jax.tree.map(jnp.shape, own)
     assert found == jax.tree.map(jnp.shape, jax.eval_shape(shapes))
-    stored = int8_weights.stored(own, "split", "channel")
+    stored = jax.jit(lambda own: int8_weights.stored(own, "split", "channel"))(own)
     np.testing.assert_array_equal(jax.jit(split)(stored), jax.jit(ternary)(params))
     values = int8_weights.values(own, "split", "channel")
     same = int8_weights.values(params, "ternary", "channel")

@@ -3,6 +3,13 @@
 import jax
 
 from research import networks
+from tests.testing import fast_key
+
+
+def initial_params(network, fn):
+    """The unboxed initial parameters of what `fn(net)` reads."""
+    init = jax.jit(lambda key: networks.unbox(networks.init(network, fn, key)))
+    return init(fast_key.key(0))
 
 
 def apply(network, params, fn, dropout_key=None):

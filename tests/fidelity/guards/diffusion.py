@@ -15,7 +15,7 @@ from tests.fidelity.guards.networks import by_path, logits, small, states
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, batch_of, full_rows
 from tests.fidelity.table import System
-from tests.testing import fast_key
+from tests.testing.compiled_apply import initial_params
 from tests.testing.example_batches import keys
 
 
@@ -52,7 +52,7 @@ def time_conditioning(system: System):
     lm = networks.build(own.options, networks.Needs(pattern="full"), VOCAB)
     group = input_group(own.batch)
     read = lambda net: net.readout(net.states(group)).feature  # noqa: E731
-    of_lm = networks.unbox(networks.init(lm, read, fast_key.key(0)))
+    of_lm = initial_params(lm, read)
     return phrase({"none": {*by_path(of_lm)} == {*by_path(own.params)}})
 
 

@@ -15,6 +15,7 @@ from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB
 from tests.fidelity.table import System
 from tests.testing import fast_key
+from tests.testing.compiled_apply import apply, initial_params
 from tests.testing.example_batches import keys, texts
 from tests.testing.model_options import model_options
 
@@ -30,8 +31,7 @@ def _towers():
     )
     batch = objective.corrupt(texts(10, [10, 3], VOCAB), keys(2), VOCAB, 12)
     run = lambda net: objective.loss(net, batch, fast_key.key(1))[0]  # noqa: E731
-    init = jax.jit(lambda key: networks.unbox(networks.init(net, run, key)))
-    return objective, net, init(fast_key.key(0)), batch
+    return objective, net, initial_params(net, run), batch
 
 
 @guard("norm before the first block of the image")
@@ -98,7 +98,7 @@ def _single_stream(objective, batch):
     options = SMALL | {"max_length": 32, "token_types": 2}
     net = networks.build(model_options(**options), objective.needs(VOCAB), VOCAB)
     run = lambda net: objective.loss(net, batch, fast_key.key(1))[0]  # noqa: E731
-    return networks.unbox(networks.init(net, run, fast_key.key(0)))
+    return initial_params(net, run)
 
 
 @guard("norm of the text's embeddings")
@@ -190,6 +190,7 @@ def first_region(system: System):
     return phrase({"the whole picture": whole_picture(system) == "before its regions"})
 
 
+@functools.cache
 def _streams():
     """The network of two streams, a batch's group, and random parameters."""
     objective, batch = _pairs(2, regions="boxes", match="joint")
@@ -198,13 +199,13 @@ def _streams():
     net = networks.build(model_options(**options), objective.needs(VOCAB), VOCAB)
     group = objective._group(jax.tree.map(jnp.asarray, batch))
     run = lambda net: net.states(group)  # noqa: E731
-    return net, group, networks.unbox(networks.init(net, run, fast_key.key(0)))
+    return net, group, initial_params(net, run)
 
 
 @guard("width of the image's stream")
 def width_of_image(system: System):
     net, group, params = _streams()
-    size = networks.apply(net, params, lambda net: net.states(group)).shape[-1]
+    size = apply(net, params, lambda net: net.states(group)).shape[-1]
     return phrase({"that of the text": size == net.options.width})
 
 
@@ -215,7 +216,7 @@ def states_of_co_attention(system: System):
     image = slice(-net.num_image, None)
 
     def states(changed):
-        return networks.apply(net, changed, lambda net: net.states(group))[:, image]
+        return apply(net, changed, lambda net: net.states(group))[:, image]
 
     changed = jax.tree.map(jnp.copy, params)
     kernel = changed["stack"]["fusion"]["text"]["feedforward"]["out"]["kernel"]

@@ -10,8 +10,7 @@ from research.objectives.knowledge import entities, link_ranks, sentence_tree
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB
 from tests.fidelity.table import System
-from tests.testing import fast_key
-from tests.testing.compiled_apply import apply
+from tests.testing.compiled_apply import apply, initial_params
 from tests.testing.example_batches import keys, texts
 from tests.testing.model_options import model_options
 
@@ -50,8 +49,7 @@ def output_of_fusion(system: System):
     group = {name: jnp.zeros((1, 3), jnp.int32) for name in _INPUTS}
     group |= {"segment": jnp.ones((1, 3), jnp.int32), "feature": jnp.ones((1, 3, 4))}
     run = lambda net: net.states(group)  # noqa: E731
-    init = jax.jit(lambda key: networks.unbox(networks.init(net, run, key)))
-    params = init(fast_key.key(0))
+    params = initial_params(net, run)
     blocks = params["stack"]["blocks"]["feedforward"]
     zeros = {name: jax.tree.map(jnp.zeros_like, blocks[name]) for name in blocks}
     params["stack"]["blocks"]["feedforward"] = zeros
@@ -114,7 +112,7 @@ def initial_relations(system: System):
     objective = objectives.make_objective("kepler")
     net = networks.build(model_options(**SMALL), objective.needs(VOCAB), VOCAB)
     run = lambda net: net.head("relation", jnp.eye(1024))  # noqa: E731
-    params = networks.unbox(networks.init(net, run, fast_key.key(0)))
+    params = initial_params(net, run)
     (kernel,) = jax.tree.leaves(params)
     normal = bool(np.isclose(kernel.std(), 0.02, rtol=0.1) and kernel.max() > 0.05)
     return phrase({"N(0, 0.02), as other layers": normal})
