@@ -1,5 +1,6 @@
 """The config of a run: an experiment's file, its objective's defaults, overrides."""
 
+import dataclasses
 import inspect
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -27,6 +28,7 @@ from research.config.sections import SECTIONS
 from research.contract.errors import UserError, unknown
 from research.files.json_files import digest
 from research.interop.huggingface import SOURCE
+from research.objectives import objective_class
 
 EVALUATED_TEXT = ("data.eval_split", "data.valid", "data.test")
 """The keys that choose the evaluated text."""
@@ -133,7 +135,14 @@ def _fit_warmup(config: ConfigDict, given: Collection[str]) -> None:
 def _tell_unread(config: ConfigDict, overrides: Mapping[str, Any]) -> None:
     """Prints a line for each key that is given, and not read without another one."""
     flat, default = flatten(config), flatten(base.every_key())
-    for key, (needed, values) in READ_WITH.items():
+    read_with = dict(READ_WITH)
+    for field in dataclasses.fields(objective_class(config.objective.name)):
+        if needs := field.metadata.get("read_with"):
+            name, values = needs
+            key = f"objective.{field.name}"
+            default[key] = field.default
+            read_with[key] = (f"objective.{name}", values)
+    for key, (needed, values) in read_with.items():
         found = flat[needed]
         is_read = found in values if values else found
         if key in overrides and flat[key] != default[key] and not is_read:

@@ -38,7 +38,9 @@ class Run:
 
     def __post_init__(self):
         from research.config.identity import CONFIG_FILE
+        from research.files.paths import user_path
 
+        user_path(self.workdir)  # raises where it is none
         if not exists(epath.Path(self.workdir) / CONFIG_FILE):
             raise UserError(f"{self.workdir} is no run: it has no {CONFIG_FILE}")
 
@@ -135,6 +137,10 @@ def train(
     """
     from launch.config import load_config
 
+    if not isinstance(config, str):
+        raise UserError(f"config must be the path of an experiment; got {config!r:.60}")
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise UserError(f"overrides must be key -> value; got {overrides!r:.60}")
     changes = dict(overrides or {}) | keys
     resolved = load_config(config, changes, workdir=workdir)
     # After the config: a wrong key is reported without waiting for imports.
@@ -166,6 +172,8 @@ def curves(
     from launch.reports.run_differences import read_run
     from research.contract.errors import unknown
 
+    if isinstance(runs, (str, Run)):
+        raise UserError(f"runs is a list; of one run write [{runs!r}]")
     if over not in AXES:
         raise unknown("over", over, AXES)
     paths = [run.workdir if isinstance(run, Run) else str(run) for run in runs]

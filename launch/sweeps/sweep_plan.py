@@ -102,7 +102,8 @@ def make_plan(
         try:
             trial = _add_trial(trials, ids, folder, experiment, own, shared)
         except UserError as error:
-            raise UserError(f"{file}: {experiment}: {error}") from error
+            where = ": ".join(dict.fromkeys([str(file), experiment]))
+            raise UserError(f"{where}: {error}") from error
         for row, group in label:
             if trial.row and (trial.row, trial.group) != (row, group):
                 raise UserError(

@@ -62,6 +62,15 @@ def described(words: str, field: dataclasses.Field[Any]) -> Any:
     return dataclasses.field(default=field.default, metadata=metadata)
 
 
+def read_with(name: str, values: Collection[str], field: Any) -> Any:
+    """The field, which is read where the field `name` has one of the values alone.
+
+    A command that starts a run says where it is given and is not read.
+    """
+    metadata = {**field.metadata, "read_with": (name, tuple(values))}
+    return dataclasses.field(default=field.default, metadata=metadata)
+
+
 def model_of(source: str) -> Any:
     """A dataclass field with the `model` keys of the run that the field `source` names.
 

@@ -385,6 +385,19 @@ def test_every_key_declares_what_is_legal_and_has_a_legal_default():
                 assert field.metadata.keys() & {"values", "text", "folder"}, field.name
 
 
+@pytest.mark.parametrize(
+    ("spec", "key"),
+    [
+        ("experiments/mdlm.py", "objective.derivative_power"),
+        ("experiments/mdlm.py", "objective.low_mean"),
+        ("experiments/transe.py", "objective.temperature"),
+    ],
+)
+def test_a_field_that_another_one_leaves_unread_is_told(spec, key, capsys):
+    config.load_config(spec, {key: 0.5})
+    assert f"{key}=0.5 is not read: it needs objective." in capsys.readouterr().err
+
+
 def test_a_size_of_a_file_that_has_sizes(tmp_path):
     file = tmp_path / "sized.py"
     file.write_text(

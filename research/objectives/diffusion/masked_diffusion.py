@@ -19,7 +19,7 @@ import numpy as np
 
 from research import networks, objectives
 from research.contract.batch import ArraySpec, Batch, Example, VocabInfo, input_specs
-from research.contract.fields import choice, fraction, number
+from research.contract.fields import choice, fraction, number, read_with
 from research.data import counter_rng
 from research.data.rows import TextSpec
 from research.objectives.diffusion import bound, layout, noise
@@ -30,6 +30,7 @@ from research.objectives.losses.cross_entropy import Term, cross_entropy
 from research.objectives.noise import scoring
 
 SCHEDULES = ("linear", "cosine", "bimodal")
+BIMODAL = "schedule", ("bimodal",)
 EVALUATION_STRATA = 64
 
 
@@ -65,17 +66,20 @@ class Objective(objectives.Objective):
     # exact: 1 to all tokens, each count as often, the loss times tokens / count
     weighting: str = choice("bound", ("bound", "none"))  # none: all masked tokens count
     # 1 (block diffusion's code, where min_t is above .5)
-    derivative_power: float = fraction(1.0)  # of |d alpha / dt| in the weights of
-    # cosine and bimodal; below 1 the loss is no bound
+    derivative_power: float = read_with(
+        "schedule", ("cosine", "bimodal"), fraction(1.0)
+    )  # of |d alpha / dt| in the weights; below 1 the loss is no bound
     short_rate: float = fraction(0.0)  # of rows that are cut to a uniform length
     # (LLaDA: .01)
     frequency_power: float = number(0.0, least=0)  # rare tokens are masked more often:
     # a power of the rank of a token's frequency; 0: equally
-    low_fraction: float = fraction(0.6)  # bimodal: of rows with the lower mode
-    low_mean: float = fraction(0.12)  # its mean rate
-    low_std: float = number(0.02, above=0)
-    high_mean: float = fraction(0.85)  # the mean rate of the upper mode
-    high_std: float = number(0.08, above=0)
+    low_fraction: float = read_with(*BIMODAL, fraction(0.6))  # of rows with the lower
+    # mode
+    low_mean: float = read_with(*BIMODAL, fraction(0.12))  # its mean rate
+    low_std: float = read_with(*BIMODAL, number(0.02, above=0))
+    high_mean: float = read_with(*BIMODAL, fraction(0.85))  # the mean rate of the upper
+    # mode
+    high_std: float = read_with(*BIMODAL, number(0.08, above=0))
 
     reads_separators = True
     write_order = "masks"

@@ -61,6 +61,11 @@ class Objective(wrapped.Wrapped):
 
     row_length = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.ke_coef and not self.mlm_coef:
+            raise ValueError("ke_coef and mlm_coef are both 0: nothing is learned")
+
     @property
     def shown_answers(self) -> dict[str, str]:
         reason = "a triple is read beside its negatives: nothing is hidden"

@@ -58,6 +58,11 @@ class Objective(wrapped.Wrapped):
 
     row_length = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.link_coef and not self.mlm_coef:
+            raise ValueError("link_coef and mlm_coef are both 0: nothing is learned")
+
     @property
     def shown_answers(self) -> dict[str, str]:
         reason = "which candidate is right is learned from links of likely ones"

@@ -22,7 +22,7 @@ from research.contract.batch import (
     input_specs,
 )
 from research.contract.errors import UserError
-from research.contract.fields import choice, number
+from research.contract.fields import choice, number, read_with
 from research.data.rows import TextSpec
 from research.objectives.knowledge import graph, link_ranks, translation
 from research.objectives.losses.cross_entropy import Term
@@ -52,8 +52,10 @@ class Objective(objectives.Objective):
     # difference of distances; sigmoid: -log sigmoid(margin - d) of the triple and of
     # negatives with the opposite sign (Sun et al. 2019, equation 5), halved as OpenKE
     margin: float = number(5.0, above=0)
-    temperature: float = number(1.0, least=0)  # of sigmoid: negatives are weighted
-    # by softmax(-temperature d) (Sun et al. 2019, equation 4); 0: all the same
+    temperature: float = read_with(
+        "loss_type", ("sigmoid",), number(1.0, least=0)
+    )  # negatives are weighted by softmax(-temperature d) (Sun et al. 2019, equation
+    # 4); 0: all the same
     replaced: str = choice("bern", ("bern", "uniform"))  # which end a negative
     # replaces; uniform: either as often; bern: see `graph.Graph.head_rates`
 

@@ -123,6 +123,8 @@ class Submission:
     def _sets(self, *, with_checkpoints: bool) -> list[tuple[str, dict[bool, str]]]:
         """(task, {whether it is of MAIN: its folder in the data}) of what is there."""
         found = []
+        if not self.data.is_dir():
+            raise UserError(f"--data={self.data} is no folder")
         for name, task in self.tasks.items():
             if name == "glue":
                 continue

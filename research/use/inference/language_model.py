@@ -192,6 +192,10 @@ class LanguageModel:
         Raises:
           UserError: as `encode`; or a pair is not two texts.
         """
+        if isinstance(pairs, str) or not isinstance(pairs, Sequence):
+            raise UserError(
+                f"pairs must be a list of pairs of texts; got {pairs!r:.60}"
+            )
         for number, pair in enumerate(pairs, 1):
             if len(pair) != 2:
                 raise UserError(f"pair {number} has {len(pair)} texts, not 2: {pair!r}")

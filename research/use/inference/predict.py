@@ -96,6 +96,11 @@ class Predictor:
         """As `predict`, with the reason where an example has no prediction."""
         if isinstance(examples, str):
             raise UserError(f"examples is a list; of one text write [{examples!r}]")
+        if not isinstance(examples, Sequence):
+            raise UserError(
+                f"examples must be a list of texts; got {type(examples).__name__}: "
+                f"{examples!r:.60}"
+            )
         found = [caught(self._document, n, each) for n, each in enumerate(examples, 1)]
         documents = [each for each in found if not isinstance(each, UserError)]
         items = {item.id: item for item in self._items(documents)}
