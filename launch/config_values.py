@@ -1,5 +1,6 @@
 """The keys of a config: read, converted from text, set."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -153,7 +154,11 @@ def convert(value: Any, like: Any, key: str) -> Any:
             raise ValueError
         return expected(value)
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{key}: {value!r} is not {_TYPE_NAMES[expected]}") from error
+        hint = ""
+        if expected in (dict, list, tuple) and re.search(r"(?<![\w.])\.\d", str(value)):
+            hint = "; JSON has a digit before the point of a number, as in 0.15"
+        words = f"{key}: {value!r} is not {_TYPE_NAMES[expected]}{hint}"
+        raise UserError(words) from error
 
 
 _FROM_TEXT = {
