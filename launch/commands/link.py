@@ -20,7 +20,6 @@ most likely ones, by the number of their triples.
 
 import argparse
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -115,6 +114,7 @@ FIRST_NAME = 2
 
 def _learn(args: argparse.Namespace, triples: list, workdir: Path) -> dict:
     """Entity -> vector, of a run of experiments/transe.py."""
+    from launch.runs import train
     from research.data.read.triples import spell, spell_relation
     from research.use.inference.open_run import open_run
 
@@ -122,9 +122,7 @@ def _learn(args: argparse.Namespace, triples: list, workdir: Path) -> dict:
     words = {spell(name) for name in names}
     words |= {spell_relation(relation) for _, relation, _ in triples}
     size = 5 + len(words)
-    graph = Path(args.graph).resolve()
-    command = [sys.executable, "-m", "launch.train"]
-    command += ["--config=experiments/transe.py", f"--workdir={workdir}"]
+    graph = str(Path(args.graph).resolve())
     keys = {
         **{f"data.{key}": graph for key in ("train", "valid", "lexicon")},
         "data.vocabulary_size": size,
@@ -132,10 +130,7 @@ def _learn(args: argparse.Namespace, triples: list, workdir: Path) -> dict:
         "train.steps": args.steps or STEPS,
         "train.eval_every": 0,
     }
-    command += [f"--config.{key}={value}" for key, value in keys.items()]
-    done = subprocess.run(command)
-    if done.returncode:
-        raise SystemExit(done.returncode)
+    train("experiments/transe.py", str(workdir), keys)
     found = open_run(str(workdir)).word_vectors
     return _by_entity(found.words, found.vectors, names)
 
@@ -206,4 +201,4 @@ def parser() -> Parser:
 
 
 if __name__ == "__main__":
-    main(run, parser())
+    main(run, parser(), resumes=True)
