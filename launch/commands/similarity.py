@@ -15,6 +15,7 @@ import argparse
 import json
 import math
 import sys
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 from launch import cli, given_texts
@@ -40,7 +41,11 @@ def run(args: argparse.Namespace) -> None:
     if blank := [part for part in args.parts if not part.strip()]:
         raise UserError(f"{blank[0]!r} is blank; give two texts")
     if args.parts:
-        print(f"{open_run(args.workdir).similarity([args.parts])[0]:.4f}")
+        cosine = float(open_run(args.workdir).similarity([args.parts])[0])
+        if args.to:
+            write_output(args.to, _line(args.parts, cosine, None), "--to")
+        else:
+            print(f"{cosine:.4f}")
         return
     data = DataOptions(
         test=args.data, eval_split="test", fields=args.fields, label=args.label
@@ -79,19 +84,17 @@ def run(args: argparse.Namespace) -> None:
             print(f"{name} {found[name]:.4f}{over_pairs}")
     if known and not found.keys() & {*names}:
         print(f"no correlation: {UNDEFINED}", file=sys.stderr)
-    lines = "".join(
-        json.dumps(
-            {"texts": item.texts, "similarity": item.prediction, "gold": item.gold},
-            ensure_ascii=False,
-        )
-        + "\n"
-        for item in items
-    )
+    lines = "".join(_line(item.texts, item.prediction, item.gold) for item in items)
     if args.to:
         write_output(args.to, lines, "--to")
     elif not found:
         print(lines, end="")
     print(f"{len(items)} pairs", file=sys.stderr)
+
+
+def _line(texts: Sequence[str], similarity: float, gold: float | None) -> str:
+    row = {"texts": texts, "similarity": similarity, "gold": gold}
+    return json.dumps(row, ensure_ascii=False) + "\n"
 
 
 def _number(document) -> float | None:
