@@ -46,8 +46,10 @@ ENVIRONMENT = {
     "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"
     " --xla_cpu_parallel_codegen_split_count=1",
     "PYTHONHASHSEED": "0",
+    "PYTHONWARNINGS": "ignore::RuntimeWarning:runpy",
 }
-"""As in conftest.py: programs run for less time than they take to compile."""
+"""As in conftest.py: programs run for less time than they take to compile. A command
+that `IMPORTED` has is run anew, of which runpy warns."""
 
 
 class Block(NamedTuple):
