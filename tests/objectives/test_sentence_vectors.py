@@ -1,5 +1,7 @@
 """Vectors of sentences by contrast within the batch."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -95,14 +97,16 @@ def test_a_run_compares_texts_by_its_vectors(tmp_path, capsys):
     assert "spearman " in capsys.readouterr().out
     run(*pairs[1])
     assert capsys.readouterr().out == "1.0000\n"
+    run(*pairs[1], f"--to={tmp_path / 'one.jsonl'}")
+    assert json.loads((tmp_path / "one.jsonl").read_text())["texts"] == [*pairs[1]]
     file.write_text("one\ttwo\tscore\na\tb\t3\nold\tnew\t3\n")
     run(f"--data={file}", "--fields=one,two", "--label=score")
     assert "no correlation: a side is constant" in capsys.readouterr().err
     file.write_text("one\ttwo\tscore\na\tb\t3\nold\tnew\tnan\n")
     for flags, words in (
         ([], "give two texts"),
-        (["one"], "1 texts are given; a pair has 2"),
-        ([f"--data={file}", "--fields=one"], "has 1 texts, not 2; --fields=A,B"),
+        (["one"], "a pair has 2 texts, got 1"),
+        ([f"--data={file}", "--fields=one"], "a pair has 2 texts, got 1; --fields=A,B"),
         ([f"--data={file}", "--fields=one,score", "--label=two"], "must be a number"),
         ([f"--data={file}", "--fields=one,two", "--label=score"], "number, got 'nan'"),
     ):
