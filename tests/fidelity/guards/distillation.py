@@ -86,7 +86,7 @@ def stages_on_a_task(system: System) -> list[Any]:
     lines = [line for line in text.splitlines() if "palimpsest train" in line]
     configs = []
     for line in lines[-2:]:
-        flags = dict(word[2:].split("=", 1) for word in shlex.split(line)[3:])
+        flags = dict(word[2:].split("=", 1) for word in shlex.split(line)[2:])
         spec = table.ROOT / flags.pop("config")
         values = {k.removeprefix("config."): v for k, v in flags.items()}
         values.pop("workdir")
