@@ -322,7 +322,7 @@ def test_an_optimizer_and_a_schedule_have_keys_of_their_own(tmp_path):
             config.load_config(MLM, overrides)
         assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(
-        "tables has none, but fusion or kar or transformer"
+        "has none, but fusion or kar or transformer or two_streams or two_towers"
     )
     file = tmp_path / "momentum.py"
     lines = "from experiments import mlm\ndef get_config():\n"

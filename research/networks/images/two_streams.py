@@ -50,8 +50,9 @@ class Network(transformer.Network):
     norm_placement: str = choice("post", ("pre", "post"))  # pre is refused
     co_layers: int = depth(2, least=1)  # upper layers, of model.layers, before which
     # the streams attend to each other; the image has as many layers
-    image_heads: int = dim(4, least=1)  # of the image's layers and of co-attention
-    image_feedforward: int = dim(1024, least=1)  # of the image
+    image_heads: int = dim(0, least=0)  # of the image's layers and of co-attention; 0:
+    # heads
+    image_feedforward: int = dim(0, least=0)  # of the image; 0: feedforward
 
     abilities: ClassVar = (networks.Ability.FULL, networks.Ability.INPUT_FEATURES)
 
@@ -64,7 +65,7 @@ class Network(transformer.Network):
                 f"model.co_layers is {self.co_layers}; it must be at most model.layers "
                 f"{self.layers}, of which it counts the upper ones"
             )
-        if self.width % self.image_heads:
+        if self.image_heads and self.width % self.image_heads:
             raise UserError(
                 f"model.image_heads is {self.image_heads}; it must divide model.width "
                 f"{self.width}"
@@ -119,10 +120,10 @@ class StreamStack(Module):
         options = self.options
         of_image = dataclasses.replace(
             options,
-            heads=options.image_heads,
+            heads=options.image_heads or options.heads,
             head_width=0,
             num_kv_heads=0,
-            feedforward=options.image_feedforward,
+            feedforward=options.image_feedforward or options.feedforward,
         )
         own = [
             prepare(each, AttentionInputs(*(_attended(group),) * 2, "full"))

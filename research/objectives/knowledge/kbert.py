@@ -24,8 +24,15 @@ from research.objectives.combined import wrapped
 from research.objectives.knowledge import graph, sentence_tree
 from research.objectives.knowledge.graph import LINES
 
-NOT_GROWN = ("electra", "infoword")
-"""Objectives that score every token of a row, also those of branches."""
+NOT_GROWN = ("clip", "electra", "image_text", "infoword")
+"""Objectives that score every token of a row, also those of branches, or that read
+pictures."""
+
+
+def _reads_a_text(objective: Any) -> bool:
+    """Whether its rows are one group of tokens."""
+    names = objective.batch_spec(objective.min_length)
+    return {name for name in names if name.endswith("token")} == {"token"}
 
 
 @dataclass(frozen=True)
@@ -62,9 +69,7 @@ class Objective(wrapped.Wrapped):
     def __post_init__(self) -> None:
         super().__post_init__()
         base = self._base
-        names = base.batch_spec(base.min_length)
-        inputs = {name for name in names if name.endswith("token")}
-        if base.pattern != "full" or inputs != {"token"} or base.name in NOT_GROWN:
+        if base.pattern != "full" or base.name in NOT_GROWN or not _reads_a_text(base):
             raise ValueError(
                 f"base_objective {self.base_objective} must read one text, attend to "
                 "all of it, and not score each of its tokens, as mlm and "
