@@ -51,8 +51,8 @@ def group_of(name: str) -> str:
 
 def write_captions(source: Path, to: Path, language: str = "en") -> None:
     """Lines of a picture, its group, and its name, in English with its keywords."""
-    with to.open("w") as file:
-        for line in source.read_text().splitlines():
+    with to.open("w", encoding="utf-8") as file:
+        for line in source.read_text("utf-8").splitlines():
             row = json.loads(line)
             words = row["keywords_en"] if language == "en" else []
             caption = ", ".join([row[f"name_{language}"], *words])
@@ -66,7 +66,7 @@ def ridge(folder: str) -> dict[float, dict[str, float]]:
     store = open_store(folder)
     texts = {}
     for split in ("train", "valid"):
-        lines = (Path(folder) / f"{split}.captioned").read_text().splitlines()
+        lines = (Path(folder) / f"{split}.captioned").read_text("utf-8").splitlines()
         texts[split] = [json.loads(line) for line in lines]
 
     def features(rows):

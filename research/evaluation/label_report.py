@@ -61,8 +61,8 @@ def _score(label: str, right: int, predicted: int, gold: int) -> LabelScore:
 
 
 def confusion(items: Sequence[Item], kind: str) -> dict[str, dict[str, int]]:
-    """Right label -> predicted label -> number of items; {}: no kind of one label."""
-    if not prediction_kind(kind).is_one_label:
+    """Right label -> predicted label -> number of items; of a kind of one label."""
+    if not kind or not prediction_kind(kind).is_one_label:
         return {}
     found: dict[str, Counter[str]] = {}
     for item in items:

@@ -360,7 +360,8 @@ def in_label_order(
     of_head = [
         name
         for name, array in by_name.items()
-        if name.startswith(huggingface.HEAD_VALUES) and array.shape[-1] == len(ours) > 1
+        if name.startswith(huggingface.HEAD_VALUES)
+        and array.shape[-1:] == (len(ours),) != (1,)
     ]
     theirs, ours = list(theirs), list(ours)
     if not of_head or theirs == ours or len(theirs) != len(ours):

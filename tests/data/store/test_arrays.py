@@ -1,6 +1,7 @@
 """Arrays that a format gives are found again in the rows of an index."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -148,7 +149,7 @@ def test_a_row_has_the_array_of_its_first_document(
     np.testing.assert_array_equal(found, regions[fields["document"]])
     packed = TextSpec("packed", 11, arrays=("regions",))
     with pytest.raises(UserError, match="'regions' is read once in a row"):
-        build._check_arrays(packed, {}, [index], "x")
+        build._check_arrays(packed, {}, [SimpleNamespace(arrays=types)], "x")
     empty = empty_examples(3, 11, 0, {"regions": types["regions"].stored})
     assert empty.arrays["regions"].shape == (3, 2, 3)
     assert empty.rows([0, 2]).arrays["regions"].shape == (2, 2, 3)

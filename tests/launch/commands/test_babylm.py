@@ -132,7 +132,7 @@ WRONG = [
     ((), {"--rules": "babylm_2024"}, "argument --rules: invalid choice: 'babylm_2024'"),
     ((), {"--backend": "mlm"}, "does not fit a network with attention causal"),
     ((), {"--backend": "casual"}, "no backend 'casual'; --backend is one of causal,"),
-    ((), {"--data": "elsewhere"}, "--data=elsewhere has no folder full_eval/blimp_fi"),
+    ((), {"--data": "elsewhere"}, "--data=elsewhere is no folder"),
     ((), {"--workdir": "hf:nowhere"}, "hf:nowhere: no such folder"),
     (
         ("evaluation_data/full_eval/comps",),
