@@ -54,7 +54,11 @@ class Network(transformer.Network):
     # heads
     image_feedforward: int = dim(0, least=0)  # of the image; 0: feedforward
 
-    abilities: ClassVar = (networks.Ability.FULL, networks.Ability.INPUT_FEATURES)
+    abilities: ClassVar = (
+        networks.Ability.FULL,
+        networks.Ability.GENERAL,
+        networks.Ability.INPUT_FEATURES,
+    )
 
     def module(self, needs: networks.Needs, size: int) -> nn.Module:
         check_options(self)

@@ -101,7 +101,7 @@ class Objective(objectives.Objective):
     alignment: float = number(0.0, least=0)  # with match separate: weight of the
     # transport between words and patches, shorter for pairs that match (ViLT: 0.1)
 
-    pattern = "full"
+    pattern = "general"  # padding of the text is between it and the image
     min_length = 3
 
     def __post_init__(self) -> None:
