@@ -41,7 +41,10 @@ FEW = {"transformer": ("bert", "xlnet", "t5")}
 """Network with many experiments -> some with all of its kinds of parameters."""
 SOURCES = {
     **{key: {"objective.entities": "random"} for key in ("ernie_thu", "knowbert")},
-    "clip": {"objective.images": "random"},
+    **{
+        key: {"objective.images": "random", "objective.patch": 4}
+        for key in ("clip", "vilbert")
+    },
 }
 
 
