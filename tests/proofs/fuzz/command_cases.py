@@ -189,6 +189,8 @@ def cases(draw: st.DrawFn) -> CommandCase:
 @st.composite
 def _flag_words(draw: st.DrawFn, flag: argparse.Action, sound: bool) -> list[str]:
     odd = not sound and draw(st.integers(0, 9)) == 9
+    if flag.nargs == "*":  # texts after the flags
+        return draw(st.lists(values.texts, max_size=2 + odd))
     if not flag.option_strings:
         return draw(st.lists(workdirs, min_size=flag.nargs - odd, max_size=flag.nargs))
     name, *_ = flag.option_strings
