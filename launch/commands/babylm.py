@@ -53,12 +53,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _sources(workdir: str) -> list[str]:
     """The model, or those of a sweep's finished runs that can score texts."""
-    if not (Path(workdir) / "sweep.json").is_file():
-        return [workdir]
-    from launch.sweeps.sweep_plan import read_plan
+    from launch.sweeps.sweep_plan import finished_trials
 
-    trials = [trial for trial in read_plan(Path(workdir)) if trial.gives_scores]
-    if not (sources := [str(trial.folder) for trial in trials if trial.done]):
+    if workdir.startswith("hf:") or (trials := finished_trials(workdir)) is None:
+        return [workdir]
+    if not (sources := [str(t.folder) for t in trials if t.gives_scores]):
         raise UserError(f"{workdir} has no finished run whose objective scores texts")
     return sources
 

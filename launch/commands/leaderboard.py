@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 from launch import cli
-from research.contract.errors import UserError
+from research.contract.errors import UserError, unknown
 
 
 def run(args: argparse.Namespace) -> None:
@@ -34,13 +34,13 @@ def run(args: argparse.Namespace) -> None:
             write_json(folder / f"{entry['id']}.json", entry)
     elif args.babylm:
         raise UserError("--babylm needs --workdir, the run or sweep that was evaluated")
-    by, places = entries.rank(entries.read_entries(folder), args.by)
+    by, rows = entries.rank(entries.read_entries(folder), args.by)
     others = [name for name in args.scores.split(",") if name]
-    known = {name for place in places for name in place.values}
+    known = {name for row in rows for name in row.values}
     for name in others:
         if name not in known:
-            raise entries.unknown("score", name, known)
-    lines = entries.ranking_lines(by, places, others)
+            raise unknown("score", name, known)
+    lines = entries.ranking_lines(by, rows, others)
     print("\n".join(lines))
     if args.to:
         write_output(args.to, "\n".join(lines) + "\n", "--to")
@@ -49,11 +49,10 @@ def run(args: argparse.Namespace) -> None:
 
 def _runs(workdir: str) -> list[tuple[Path, str]]:
     """The finished runs of a folder, with their names."""
-    if not (Path(workdir) / "sweep.json").is_file():
-        return [(Path(workdir), Path(workdir).name)]
-    from launch.sweeps.sweep_plan import read_plan
+    from launch.sweeps.sweep_plan import finished_trials
 
-    trials = [trial for trial in read_plan(Path(workdir)) if trial.done]
+    if (trials := finished_trials(workdir)) is None:
+        return [(Path(workdir), Path(workdir).name)]
     if not trials:
         raise UserError(f"{workdir} has no finished run")
     return [(Path(trial.folder), trial.row or trial.name) for trial in trials]

@@ -8,23 +8,23 @@ from typing import Any, NamedTuple
 from etils import epath
 
 from launch.reports.default_table import SEED
-from research.config.identity import flatten, read_run_config
+from research.config.identity import read_run_config
 from research.contract.errors import UserError, unknown
 from research.evaluation.babylm.rules import MAIN
 from research.evaluation.score_tables import ALL
 from research.evaluation.statistics import estimate
 from research.files.existence import exists
 from research.files.json_files import digest, read_json
+from research.metrics import signs
 from research.program.words_seen import FILE as WORDS_FILE
 from research.record.workdir import fixed_keys, read_result
+from research.use.model_card import text_of
 
 FORMAT = 1
 FIELDS = {"format": int, "id": str, "config": str, "name": str, "scores": dict}
-LOWER = ("loss", "perplexity", "bits", "error")
-"""Words in the names of scores of which a lower one is better."""
 
 
-class Place(NamedTuple):
+class RankedRow(NamedTuple):
     """A row of the ranking: the runs of one config but for the seed."""
 
     name: str
@@ -70,7 +70,6 @@ def make_entry(
     scores |= _scores_of_tasks(workdir, step)
     if babylm:
         scores |= _babylm_scores(babylm / workdir.name)
-    data = flatten(config["data"])
     return {
         "format": FORMAT,
         "id": digest(keys),
@@ -80,7 +79,7 @@ def make_entry(
         "objective": config["objective"]["name"],
         "network": config["model"]["network"],
         "parameters": result["parameters"],
-        "text": data["train"] or data["corpus"],
+        "text": text_of(config["data"]),
         "text_hash": origin.get("data"),
         "tokens": result["tokens_seen"],
         "words": words,
@@ -143,7 +142,9 @@ def read_entries(folder: Path) -> list[dict[str, Any]]:
     return entries
 
 
-def rank(entries: Sequence[dict[str, Any]], by: str = "") -> tuple[str, list[Place]]:
+def rank(
+    entries: Sequence[dict[str, Any]], by: str = ""
+) -> tuple[str, list[RankedRow]]:
     """The score by which runs are ranked, and the rows, the best one first.
 
     A row's number is the mean over its seeds with a 95 % interval by Student's t; of
@@ -162,12 +163,12 @@ def rank(entries: Sequence[dict[str, Any]], by: str = "") -> tuple[str, list[Pla
         raise unknown("score", by, names)
     if not names:
         raise UserError("no entry has a score")
-    by = by or max(names, key=lambda name: (have[name], not _is_lower(name)))
+    by = by or max(names, key=lambda name: (have[name], _sign(name)))
     rows: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
         rows.setdefault(entry["config"], []).append(entry)
-    places = [
-        Place(
+    ranked = [
+        RankedRow(
             own[0]["name"],
             own,
             {
@@ -178,18 +179,18 @@ def rank(entries: Sequence[dict[str, Any]], by: str = "") -> tuple[str, list[Pla
         )
         for own in rows.values()
     ]
-    sign = 1 if _is_lower(by) else -1
-    worst = (math.inf,)
 
-    def order(place: Place) -> tuple[float, str]:
-        value, *_ = place.values.get(by, worst)
-        return (sign * value if by in place.values else math.inf), place.name
+    def order(row: RankedRow) -> tuple[float, str]:
+        value = -_sign(by) * row.values[by][0] if by in row.values else math.inf
+        return value, row.name
 
-    return by, sorted(places, key=order)
+    return by, sorted(ranked, key=order)
 
 
-def _is_lower(name: str) -> bool:
-    return any(word in name for word in LOWER)
+def _sign(score: str) -> int:
+    """1 where higher is better, -1 where lower is: a loss, or what its metric says."""
+    name = score.rpartition("/")[2]
+    return -1 if name == "loss" else signs().get(name, 1)
 
 
 def _mean(cells: Sequence[dict[str, Any]]) -> tuple[float, float, float]:
@@ -202,20 +203,22 @@ def _mean(cells: Sequence[dict[str, Any]]) -> tuple[float, float, float]:
     return found.mean, found.mean - found.margin, found.mean + found.margin
 
 
-def ranking_lines(by: str, places: Sequence[Place], others: Sequence[str]) -> list[str]:
+def ranking_lines(
+    by: str, rows: Sequence[RankedRow], others: Sequence[str]
+) -> list[str]:
     """A table in Markdown, with `by` and further scores."""
     scores = [by, *(name for name in others if name != by)]
     facts = ["seeds", "parameters", "tokens", "FLOPs", "minutes", "on"]
     header = ["", "", *scores, *facts]
     lines = [header, ["--:", ":--", *["--:"] * (len(header) - 3), ":--"]]
-    for number, place in enumerate(places, 1):
-        first = place.entries[0]
+    for number, row in enumerate(rows, 1):
+        first = row.entries[0]
         lines.append(
             [
-                str(number) if by in place.values else "",
-                place.name,
-                *(_cell(place.values.get(name)) for name in scores),
-                str(len(place.entries)),
+                str(number) if by in row.values else "",
+                row.name,
+                *(_cell(row.values.get(name)) for name in scores),
+                str(len(row.entries)),
                 f"{first['parameters']:,}",
                 f"{first['tokens']:,}",
                 f"{first['flops']:.2g}",

@@ -15,7 +15,7 @@ from launch.sweeps import shared_keys
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
-from research.config.identity import default_values, identity
+from research.config.identity import default_values, identity, with_track
 from research.contract.errors import UserError, unknown
 from research.files.existence import exists
 from research.files.json_files import check_object, digest, read_json, write_json
@@ -223,6 +223,17 @@ def _reseeded(own: Mapping[str, Any], first_seed: int) -> dict[str, Any]:
     return keys
 
 
+def finished_trials(workdir: epath.PathLike) -> list[Trial] | None:
+    """The finished runs of a sweep; None: no sweep was started in the folder.
+
+    Raises:
+      UserError: `sweep.json` is damaged.
+    """
+    if not exists(absolute_path(workdir) / "sweep.json"):
+        return None
+    return [trial for trial in read_plan(workdir) if trial.done]
+
+
 def write_plan(trials: list[Trial], workdir: epath.PathLike, **header: Any) -> None:
     """Writes `sweep.json` atomically: the header's fields, then the trials."""
     names = {field.name for field in dataclasses.fields(Trial)} - {"folder"}
@@ -244,6 +255,7 @@ def read_plan(workdir: epath.PathLike) -> list[Trial]:
     try:
         for row in _read(workdir, {"trials": list})["trials"]:
             check_object(row, TRIAL_FIELDS)
+            row["config"] = with_track(row["config"], "train.")
             if unknown_fields := sorted(row.keys() - TRIAL_FIELDS.keys()):
                 raise ValueError(f"{unknown_fields[0]!r} is no field of a trial")
             if trial_id(row["config"]) != row["id"]:

@@ -82,10 +82,7 @@ def complete_config(content: Mapping[str, Any], path: epath.PathLike) -> dict[st
     for name in filter(None, SECTIONS):
         if not isinstance(content.get(name), dict):
             raise UserError(f"{path} is damaged ({name} is missing); train it again")
-    if "wandb" in content["train"]:  # until train.track
-        train = dict(content["train"])
-        project = train.pop("wandb")
-        content["train"] = {"track": f"wandb:{project}" if project else "", **train}
+    content["train"] = with_track(content["train"])
     flat = flatten(content)
     try:
         defaults = default_values(flat)
@@ -104,6 +101,17 @@ def complete_config(content: Mapping[str, Any], path: epath.PathLike) -> dict[st
         values = content[name] if name else content
         section[field] = values.get(field, value)
     return completed
+
+
+def with_track(keys: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The keys of `train` with train.track in place of train.wandb, its earlier name.
+
+    Args:
+      prefix: of all keys: "train." of a flat config.
+    """
+    new = dict(keys)
+    project = new.pop(f"{prefix}wandb", "")
+    return new | {f"{prefix}track": f"wandb:{project}"} if project else new
 
 
 def write_run_config(workdir: epath.Path, config: Mapping[str, Any]) -> None:

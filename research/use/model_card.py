@@ -35,12 +35,6 @@ PIPELINES = {
 """How the name of a class ends -> the pipeline of transformers that loads it, and how
 to call that."""
 
-TASKS = {"class": "text-classification", "set": "text-classification"} | {
-    "tags": "token-classification",
-    "span": "question-answering",
-}
-"""What an objective predicts -> the Hub's name of such a task."""
-
 
 def model_card(
     workdir: epath.Path,
@@ -70,7 +64,7 @@ def model_card(
     name = config["objective"]["name"]
     base, hub_name = _base_model(config)
     options = {k: v for k, v in config["objective"].items() if k != "name"}
-    text, task, call = _text_of(config["data"]), "", ""
+    text, task, call = text_of(config["data"]), "", ""
     if folder and (folder / folders.CONFIG).is_file():
         (architecture,) = folders.read_json(folder / folders.CONFIG)["architectures"]
         ending = next((e for e in PIPELINES if architecture.endswith(e)), "")
@@ -93,7 +87,7 @@ def model_card(
     rows |= {k: _with_margin(v, margins.get(k)) for k, v in metrics.items()}
     objective = objectives.make_objective(**config["objective"])
     results = [
-        _eval_result(key, value, margins.get(key), text, objective.predicts)
+        _eval_result(key, value, margins.get(key), text, task)
         for key, value in scores.items()
     ]
     head = ModelCardData(
@@ -147,12 +141,12 @@ def _with_margin(value: float, margin: float | None) -> str:
 
 
 def _eval_result(
-    key: str, value: float, margin: float | None, text: str, predicts: str
+    key: str, value: float, margin: float | None, text: str, task: str
 ) -> EvalResult:
     split, _, metric = key.rpartition("/")
     interval = f"{metric} (95 % interval ± {margin:.2g})" if margin else metric
     return EvalResult(
-        task_type=TASKS.get(predicts, "text-generation"),
+        task_type=task or "other",
         dataset_type=re.sub(r"[^\w.-]+", "-", text).strip("-") or "text",
         dataset_name=text,
         dataset_split=split,
@@ -173,7 +167,7 @@ def _table(rows: Mapping[str, Any]) -> str:
     return "\n".join(["| | |", "|---|---|", *lines])
 
 
-def _text_of(data: Mapping[str, Any]) -> str:
+def text_of(data: Mapping[str, Any]) -> str:
     """The text that a run is trained on."""
     mixture = ", ".join(f"{name} ({rate})" for name, rate in data["mixture"].items())
     return data["task"] or data["train"] or mixture or data["corpus"]

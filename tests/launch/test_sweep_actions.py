@@ -278,3 +278,16 @@ def test_resume_runs_the_trials_that_are_named_and_what_they_start_from(do, back
     assert code == 0 and "2 of 2" in out
     planned = sweep_plan.read_plan(do.workdir)
     assert [trial.done for trial in planned] == [True, False, True, False]
+
+
+def test_a_sweep_with_the_earlier_key_of_trackers_is_read(do):
+    assert do()[0] == 0
+    before = [trial.id for trial in sweep_plan.read_plan(do.workdir)]
+    path = do.workdir / "sweep.json"
+    plan = json.loads(path.read_text())
+    for row in plan["trials"]:
+        row["config"]["train.wandb"] = row["config"].pop("train.track")
+    path.write_text(json.dumps(plan))
+    trials = sweep_plan.read_plan(do.workdir)
+    assert [trial.id for trial in trials] == before
+    assert {trial.config["train.track"] for trial in trials} == {""}

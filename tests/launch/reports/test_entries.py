@@ -66,13 +66,13 @@ def test_seeds_are_one_row_and_the_best_mean_is_first():
         entry("c", 0, blimp=0.125),
         entry("d", 0),
     ]
-    by, places = entries.rank(board)
-    assert by == "blimp" and [place.name for place in places] == ["a", "b", "c", "d"]
-    mean, low, high = places[0].values["blimp"]
+    by, rows = entries.rank(board)
+    assert by == "blimp" and [row.name for row in rows] == ["a", "b", "c", "d"]
+    mean, low, high = rows[0].values["blimp"]
     assert mean == 0.5 and high - mean == pytest.approx(12.706 * 0.25, rel=1e-3)
     assert low == pytest.approx(2 * mean - high)
-    _, places = entries.rank(board, "loss")
-    assert [place.name for place in places] == ["b", "a", "c", "d"]
+    _, rows = entries.rank(board, "loss")
+    assert [row.name for row in rows] == ["b", "a", "c", "d"]
 
 
 @pytest.mark.parametrize(
