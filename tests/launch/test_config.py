@@ -238,6 +238,7 @@ def test_a_mistake_is_told_with_what_would_be_right(spec, override, said):
         ("wklm", "data.lexicon is not set; objective wklm needs a file of lines"),
         ("knowbert", "objective.entities is not set; it is the file entities.npz"),
         ("clip", "objective.images is not set; it is the folder that palimpsest im"),
+        ("vilt", "objective.images is not set; it is the folder that palimpsest im"),
     ],
 )
 def test_a_run_names_the_files_that_its_objective_needs(name, said, tmp_path):

@@ -1,6 +1,7 @@
 """An error about the fields of an objective names what is wrong in them."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -8,7 +9,9 @@ from launch.config import load_config
 from research import objectives
 from research.contract.errors import UserError
 from research.contract.fields import check_values
+from research.contract.parts import field_of
 from research.objectives.dae.bart import NOISE_RATES
+from tests.testing.objective_cases import VOCAB
 
 NUMBERS = (0, 1, 2, 0.25, 1.0)
 
@@ -50,6 +53,18 @@ def test_a_value_that_a_field_does_not_allow_is_named(name):
             words = f"objective {name}: {field.name} is "
             with pytest.raises(UserError, match=words):
                 objectives.make_objective(name, **{field.name: value})
+
+
+@pytest.mark.parametrize("name", objectives.names())
+def test_a_source_without_which_nothing_is_read_is_declared(name):
+    """By `needed`, so that a run without it is refused before any text is read."""
+    objective = objectives.make_objective(name)
+    try:
+        objective.batch_spec(max(32, objective.min_length))
+        objective.needs(VOCAB)
+    except UserError as error:
+        (missing,) = re.findall(r"objective\.(\w+) is not set", str(error))
+        assert field_of(type(objective), missing).metadata.get("needed")
 
 
 TOO_MANY = {"mask_fraction": 0.9, "random_fraction": 0.2}

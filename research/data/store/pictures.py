@@ -21,8 +21,10 @@ VERSION = 1
 META, PIXELS, BOXES, CLASSES = "pictures.json", "pixels.npy", "boxes.npy", "classes.npy"
 
 RANDOM = "random"
-FOLDER = "the folder that palimpsest images writes, beside the captions"
 """The name of a small store of random pictures, for tests."""
+
+FOLDER = "the folder that palimpsest images writes, beside the captions"
+"""What objective.images is, for errors."""
 
 
 class Store(NamedTuple):

@@ -72,7 +72,7 @@ class Objective(objectives.Objective):
     folder; data.length counts tokens alone.
     """
 
-    images: str = free_text("")  # a folder of palimpsest images
+    images: str = free_text("", source="folder", needed=pictures.FOLDER)
     regions: str = choice("patches", ("patches", "boxes"))  # boxes: those of `images`
     patch: int = number(12, least=1)  # pixels of a patch's side, or of the side to
     # which the crop of a box is resized
