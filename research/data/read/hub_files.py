@@ -13,7 +13,7 @@ SPLIT_WORDS = {"valid": ("valid", "dev"), "test": ("test",)}
 
 
 def is_in_hub(name: str) -> bool:
-    """Whether a corpus's name is one of the Hub."""
+    """True for the name of a data set of the Hub."""
     return name.startswith(HUB_PREFIX)
 
 

@@ -24,7 +24,7 @@ MAX_PIXELS = 2**26
 """The most pixels of a picture that is decoded: 8,192 x 8,192."""
 
 UNDECODABLE = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)
-"""What Pillow raises of files that are damaged or are no pictures."""
+"""The errors of Pillow for files that are damaged or are no pictures."""
 
 
 class Columns(NamedTuple):
@@ -69,7 +69,7 @@ class Pictures:
             ) from error
 
     def stamp(self, row: Row) -> list[Any]:
-        """What changes with the content: size, and CRC or time of change.
+        """The size, and the CRC or the time of the last change.
 
         Raises:
           UserError: there is no such picture.
