@@ -40,10 +40,10 @@ def check_needed(config: ConfigDict, workdir: epath.PathLike) -> None:
       UserError: one is missing; names what is there.
     """
     flat = flatten(config)
-    needed = {"data.reader": "seqio"} if flat["data.reader"] == "seqio" else {}
+    packages = {"data.reader": "seqio"} if flat["data.reader"] == "seqio" else {}
     if track := flat["train.track"]:
-        needed["train.track"], _ = split_track(track)
-    for key, package in needed.items():
+        packages["train.track"], _ = split_track(track)
+    for key, package in packages.items():
         if importlib.util.find_spec(package) is None:
             raise missing_package(f"{key}={flat[key]}", package)
     begun = bool(workdir) and exists(absolute_path(workdir) / CONFIG_FILE)

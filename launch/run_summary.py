@@ -48,9 +48,8 @@ def next_commands(workdir: str, objective: Objective) -> list[str]:
     use = f"--workdir={workdir}"
     found = []
     if objective.predicts and prediction_kind(objective.predicts).of_texts:
-        texts = {"span": '"a question" "its context"', "choice": "--data=FILE"}
-        text = texts.get(objective.predicts, '"a text"')
-        found += [f"palimpsest predict {use} {text}", f"palimpsest evaluate {use}"]
+        example = prediction_kind(objective.predicts).example
+        found += [f"palimpsest predict {use} {example}", f"palimpsest evaluate {use}"]
     else:
         if objective.fills_masks:
             found.append(f'palimpsest fill {use} "The [MASK] is old."')

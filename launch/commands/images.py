@@ -25,7 +25,7 @@ import sys
 import time
 from pathlib import Path
 
-from launch.cli import Parser, main
+from launch.cli import Parser, fraction, main
 
 
 def run(args: argparse.Namespace) -> None:
@@ -103,17 +103,6 @@ def size(text: str) -> tuple[int, int]:
     return sides
 
 
-def rate(text: str) -> float:
-    """The type of a flag that is a fraction."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"must be between 0 and 1; got {text!r}")
-    return value
-
-
 def parser() -> Parser:
     parser = Parser(__doc__, overrides=False)
     parser.add_path("--pictures", required=True, help="folder or zip of pictures")
@@ -126,7 +115,7 @@ def parser() -> Parser:
     )
     parser.add_argument("--group-column", default="", help="column of groups")
     parser.add_argument("--label-column", default="", help="column of labels")
-    parser.add_argument("--held-out", type=rate, default=0.1, help="for validation")
+    parser.add_argument("--held-out", type=fraction, default=0.1, help="for validation")
     return parser
 
 

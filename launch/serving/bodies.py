@@ -128,6 +128,7 @@ def completions(body: Mapping[str, Any]) -> tuple[list[CompletionRequest], int, 
         "stop": tuple(filter(None, stop)),
         "log_probs": body.get("logprobs") is not None,
     }
+    num_log_probs(body)  # raises before anything is written
     repeated = [prompt for prompt in prompts for _ in range(count)]
     asked = [CompletionRequest(p, choice=c, **shared) for c, p in enumerate(repeated)]
     return asked, count, echo

@@ -139,7 +139,8 @@ def check_source(
     by_name = _pick_layers(source, _by_name(part), layers)
     by_name = _for_two_stacks(by_name, params)
     if _has_tokens(by_name, params, of_vocabulary):
-        _check_vocabulary(folder, vocabulary, source, "train.init_from")
+        facts = load_on_host(folder, "facts")["facts"]
+        _check_vocabulary(folder, facts, vocabulary, source, "train.init_from")
     _check_shapes(source, scope, by_name, sorted(part), params)
     return folder
 
@@ -268,10 +269,14 @@ def _has_tokens(
 
 
 def _check_vocabulary(
-    folder: epath.Path, vocabulary: str, source: str, flag: str
+    folder: epath.Path,
+    facts: Mapping[str, Any],
+    vocabulary: str,
+    source: str,
+    flag: str,
 ) -> None:
     """Raises UserError: the run of a checkpoint has another vocabulary."""
-    if load_on_host(folder, "facts")["facts"]["vocabulary"] != vocabulary:
+    if facts["vocabulary"] != vocabulary:
         raise UserError(
             f"{flag}={source} was trained on another vocabulary; set "
             f"data.vocabulary to that run's workdir, {folder.parent.parent}"
@@ -334,12 +339,12 @@ def saved_params(
         by_name = in_label_order(source, found.params, found.labels, labels)
         return Saved(by_name, found.unused, found.num_rows, found.unused)
     folder = find_checkpoint(source, flag)
-    saved = _part(load_on_host(folder, "params")["params"], scope, source)
+    content = load_on_host(folder, "params", "facts")
+    saved, facts = _part(content["params"], scope, source), content["facts"]
     by_name = _by_name(saved)
     if _has_tokens(_for_two_stacks(by_name, params), params, of_vocabulary):
-        _check_vocabulary(folder, vocabulary, source, flag)
-    theirs = load_on_host(folder, "facts")["facts"].get("labels", ())
-    by_name = in_label_order(source, by_name, theirs, labels)
+        _check_vocabulary(folder, facts, vocabulary, source, flag)
+    by_name = in_label_order(source, by_name, facts.get("labels", ()), labels)
     return Saved(by_name, sorted(saved), {}, [])
 
 
@@ -379,7 +384,7 @@ def in_label_order(
 
 
 def _spelled_alike(label: str) -> str:
-    """What labels have in common that differ in their spelling alone."""
+    """A label without case and prefix: equal for two spellings of one label."""
     return label_key(label.removeprefix(UNNAMED)).casefold()
 
 

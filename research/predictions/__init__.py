@@ -56,6 +56,9 @@ class Prediction(abc.ABC):
     of_texts: bool = True
     """Whether what is predicted is about a text that a user may write."""
 
+    example: str = '"a text"'
+    """What palimpsest predict reads of one text or question, as a command has it."""
+
     problem_type: str = ""
     """Hugging Face's word for classifiers of this kind; "": it has none."""
 

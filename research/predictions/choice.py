@@ -13,6 +13,7 @@ class Prediction(predictions.Prediction):
     """The score is 1 if the choice is right, else 0."""
 
     open_labels = True
+    example = "--data=FILE"
 
     def new_text_labels(self, objective):
         return CHOICE_NAMES[0][: objective.choices]

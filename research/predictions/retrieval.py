@@ -7,29 +7,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from research import predictions
+from research.predictions import ranks
 
 CHUNK = 512
 
 
 @dataclass(frozen=True)
-class Prediction(predictions.Prediction):
+class Prediction(ranks.Prediction):
     """The score is the mean of the reciprocal ranks.
 
     Captions are ranked for each picture, of which the best of its captions counts, and
     pictures for each caption, by cosines; equal ones have the mean of their ranks.
     """
 
-    of_texts = False
-
     def of_split(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {"ranks": pair_ranks(**rows)}
-
-    def item(self, rows, objective, data):
-        found = [float(rank) for rank in rows.arrays[0]["ranks"]]
-        item = predictions.unscored(rows.document, found)
-        score = sum(1 / rank for rank in found) / len(found)
-        return item._replace(gold=[1.0] * len(found), score=score)
 
 
 def pair_ranks(

@@ -20,6 +20,8 @@ from research.predictions import answer_spans
 class Prediction(predictions.Prediction):
     """The score is F1; an item has `answer_score` and `no_answer_score`."""
 
+    example = '"a question" "its context"'
+
     def new_text_labels(self, objective):
         return (ANSWERABLE,)  # as transformers' pipeline, which answers each question
 

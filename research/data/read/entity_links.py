@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from research.contract.errors import UserError
 from research.data.read.lexicon import read_rows
-from research.metrics.shared.scripts import RUN, UNIT
+from research.data.read.word_patterns import RUN, UNIT
 
 _WORDS = """
 a an the it its he his she her they them we us you i me my who what which this that

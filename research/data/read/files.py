@@ -32,10 +32,6 @@ from research.data.read.formats.parsing.lines import parse_lines
 from research.data.read.formats.txt import MAX_DOCUMENT_BYTES
 from research.files.paths import files_below, find_paths, user_path
 
-OTHER_SOURCES = {
-    "data.corpus": "embedded, docstrings, tfds:NAME, hf:ORG/NAME, or ",
-}
-"""Key -> what it may name besides files, for errors."""
 VERSION = 1
 """Raise it when the same files and `FileOptions` give other documents."""
 
@@ -257,7 +253,8 @@ def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
         files = f"a file, folder or glob of {suffixes}"
         if is_flag:
             raise UserError(f"{key}={name}: {problem}; give {files}")
-        sources = OTHER_SOURCES.get(key, "tfds:NAME, hf:ORG/NAME, or ")
+        built_in = "embedded, docstrings, " if key == "data.corpus" else ""
+        sources = f"{built_in}tfds:NAME, hf:ORG/NAME, or "
         raise UserError(
             f"{key} is {name!r}: {problem}; give {sources}{files}, or name "
             "the format of others with data.format, or the sides of a parallel text, "

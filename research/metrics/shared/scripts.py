@@ -1,4 +1,4 @@
-"""Scripts of texts: where words begin and end without a tokenizer of a language."""
+"""Scripts of texts, for metrics of words."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -24,20 +24,6 @@ SPACELESS = (
     (0xFF66, 0xFF9F),  # half-width kana
 )
 """Code points of scripts that put no spaces between words."""
-
-# Parts of regular expressions. To `re` a combining mark, such as a vowel of Hindi, is
-# no letter, nor is what joins letters or lets them stand apart within a word.
-MARKS = "".join(
-    character
-    for character in map(chr, range(0x300, 0x20000))
-    if unicodedata.category(character)[0] == "M"
-)
-JOINERS = "\xad\u200c\u200d"
-_SPACELESS = "".join(f"{chr(first)}-{chr(last)}" for first, last in SPACELESS)
-UNIT = rf"(?=\w)[{_SPACELESS}][{MARKS}]*"
-"""A letter, with its marks, of a script without spaces between words."""
-RUN = rf"[^\W{_SPACELESS}](?:[^\W{_SPACELESS}]|[{MARKS}{JOINERS}])*"
-"""Letters, marks, digits and underscores in succession, of other scripts."""
 
 
 class Letters(NamedTuple):

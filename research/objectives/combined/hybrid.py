@@ -115,12 +115,8 @@ class Objective(composite.OfParts):
         """
         ends_BP = composite.cumulative_rates(self.schedules, step)
         bits = number[:, None] >> np.arange(NUM_BITS) & 1  # van der Corput's sequence
-        place_B = bits @ 0.5 ** np.arange(1, NUM_BITS + 1)
-        return (place_B[:, None] >= ends_BP[:, :-1]).sum(axis=1)
-
-    @property
-    def reads_step(self) -> bool:
-        return any(map(composite.varies, self.schedules.values())) or super().reads_step
+        order_B = bits @ 0.5 ** np.arange(1, NUM_BITS + 1)
+        return (order_B[:, None] >= ends_BP[:, :-1]).sum(axis=1)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: a part reads more than one row of one stack."""

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from research.data.read.word_patterns import MARKS
 from research.data.tokenize.masked_text import encode_around_masks
 from research.evaluation.word_vectors import WordVectors
 from research.generation.fill import make_fill
-from research.metrics.shared.scripts import MARKS
 from research.use.inference.language_model import LanguageModel, padded_width
 
 FUNCTION_WORDS = """

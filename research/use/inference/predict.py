@@ -17,6 +17,7 @@ from research.data.documents import TAGS, Document, join_parts
 from research.data.pipeline import Data, Pipeline
 from research.data.progress import MANY, progress
 from research.data.read.corpus import Corpus
+from research.data.read.word_patterns import RUN, UNIT
 from research.data.source.build import split_corpora
 from research.data.source.text_source import TextSource
 from research.data.store.example_index import build_index
@@ -25,7 +26,6 @@ from research.evaluation.items import score_predictions
 from research.generation.text import all_or_error, caught
 from research.metrics import Item
 from research.metrics.chunks import chunks
-from research.metrics.shared.scripts import RUN, UNIT
 from research.predictions import prediction_kind, unscored
 from research.predictions.text import text_item
 

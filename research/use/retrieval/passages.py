@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from research.data.read import sentences
-from research.metrics.shared.scripts import JOINERS, RUN, UNIT
+from research.data.read.word_patterns import JOINERS, RUN, UNIT
 
 WORDS, STRIDE = 100, 50
 """Words of a passage (Karpukhin et al. 2020, section 4.1), and from one to the next."""

@@ -246,6 +246,7 @@ def test_completions_are_openais():
             }
         assert post(prompt=[[1, 2], [3]])[0] == 200 and seen[-1].prompt == (3,)
         assert post(prompt="b")[2]["choices"][0]["text"] == "-b-0"
+        written = len(seen)
         for wrong, status, words in (
             ({"prompt": [1, "a"]}, 422, "prompt is a text, or a list"),
             ({"logprobs": 6}, 422, "logprobs is a whole number from 0 to 5"),
@@ -263,6 +264,7 @@ def test_completions_are_openais():
         ):
             got, _, content = post(**wrong)
             assert got == status and words in content["error"]["message"], content
+        assert {each.prompt for each in seen[written:]} == {"long"}
 
 
 def test_of_200_requests_at_once_each_gets_its_own_answer():
