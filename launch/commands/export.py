@@ -22,6 +22,9 @@ from research.contract.errors import UserError
 LANGUAGE = re.compile(r"[a-z]{2,3}(-\w{2,8})*|multilingual")
 """A code of ISO 639, which BCP 47 may go on, as the Hub's cards have them."""
 
+LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
+"""A name of the Hub's list of licences, which grows."""
+
 
 def run(args: argparse.Namespace) -> None:
     from research.use.export import export_run
@@ -33,6 +36,11 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("--private is of --push; leave it out")
     if args.all and args.revisions:
         raise UserError("give either --all or --revisions")
+    if args.license and not LICENCE.fullmatch(args.license):
+        raise UserError(
+            "--license must be a name of the Hub's list, as in apache-2.0 or mit, got "
+            f"{args.license!r}"
+        )
     languages = [code for code in args.language.split(",") if code]
     for code in languages:
         if not LANGUAGE.fullmatch(code):

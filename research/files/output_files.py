@@ -179,7 +179,15 @@ def new_folder(path: Path) -> Iterator[Path]:
     path = Path(os.path.realpath(path))
     with folder_beside(path) as unfinished:
         yield unfinished
-        os.replace(unfinished, path)
+        try:
+            os.replace(unfinished, path)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+            raise UserError(
+                f"{path} has been written by another process meanwhile, and stays as "
+                "it is"
+            ) from error
 
 
 @contextlib.contextmanager

@@ -23,7 +23,12 @@ LEXICON = "data.lexicon"
 
 
 def load_lexicon(path: str, vocabulary: Any, texts: str = "") -> Lexicon:
-    """The lexicon of the config key `data.lexicon`, as token ids of a vocabulary.
+    """`read_lexicon(path, texts)` with the token ids of a vocabulary."""
+    return read_lexicon(path, texts)(vocabulary)
+
+
+def read_lexicon(path: str, texts: str = "") -> Callable[[Any], Lexicon]:
+    """Reads the files of the config key `data.lexicon`.
 
     An entry is spelled as inside a sentence: after a space, or right after another
     character where it begins with a CJK ideograph. Entries with text that the
@@ -36,17 +41,20 @@ def load_lexicon(path: str, vocabulary: Any, texts: str = "") -> Lexicon:
         (`research.data.read.triples`), separated by commas; a `.gz` file is
         decompressed. The entities of triples are entries of type `head` or, if they are
         only tails, `tail`.
-      vocabulary: a `research.data.tokenize.vocabulary.Vocabulary`.
       texts: a file of lines `name<TAB>text` by which entities and relations are
         spelled; "": by their names.
 
+    Returns:
+      a function that takes a `research.data.tokenize.vocabulary.Vocabulary` and returns
+      the lexicon as its token ids. It raises UserError if no entry is left.
+
     Raises:
-      UserError: there is no such file, a line has another form, no entry is left, or an
-        entity has no text.
+      UserError: there is no such file, a line has another form, or an entity has no
+        text.
     """
     files = [Path(user_path(name)) for name in path.split(",")]
     if _has_triples(files[0]):
-        return _load_graph(path, files, vocabulary, texts)
+        return _read_graph(path, files, texts)
     if texts:
         raise UserError(
             f"data.lexicon_texts is {texts!r}, but data.lexicon={path} has no triples, "
@@ -54,12 +62,16 @@ def load_lexicon(path: str, vocabulary: Any, texts: str = "") -> Lexicon:
         )
     rows = [row for file in files for row in _read_entries(file)]
     entries, entry_types = zip(*rows, strict=True)
-    token, number = _encode_entries(path, entries, vocabulary)
-    names = sorted(set(entry_types))
-    _, kept = np.unique(number[number >= 0], return_index=True)
-    kept = np.flatnonzero(number >= 0)[kept]
-    entry_type = np.array([names.index(entry_types[n]) for n in kept], np.int32)
-    return Lexicon(*token, entry_type, tuple(names))
+
+    def encode(vocabulary: Any) -> Lexicon:
+        token, number = _encode_entries(path, entries, vocabulary)
+        names = sorted(set(entry_types))
+        _, kept = np.unique(number[number >= 0], return_index=True)
+        kept = np.flatnonzero(number >= 0)[kept]
+        entry_type = np.array([names.index(entry_types[n]) for n in kept], np.int32)
+        return Lexicon(*token, entry_type, tuple(names))
+
+    return encode
 
 
 class _Padded(NamedTuple):
@@ -114,48 +126,52 @@ def _encode_entries(
     return _pad(kept), number
 
 
-def _load_graph(
-    path: str, files: Sequence[Path], vocabulary: Any, texts: str
-) -> Lexicon:
+def _read_graph(
+    path: str, files: Sequence[Path], texts: str
+) -> Callable[[Any], Lexicon]:
     """The entities of files of triples as entries, and the triples."""
     rows = [(n, *each) for n, file in enumerate(files) for each in read_triples(file)]
     file, heads, relations, tails = zip(*rows, strict=True)
     entities, names = (list(dict.fromkeys(each)) for each in (heads + tails, relations))
     text_of = read_texts(texts) if texts else {}
-    is_words = vocabulary.tokenizer_type == "words"
-
-    def spelled(found: Sequence[str], as_word: Callable[[str], str]) -> list[str]:
-        if not texts:
-            return list(map(as_word, found)) if is_words else list(found)
-        if missing := [name for name in found if name not in text_of]:
-            raise UserError(
-                f"data.lexicon_texts={texts} has no text of {missing[0]!r} "
-                f"({len(missing)} of {len(found)} are missing); add a line name<TAB>"
-                "text of each entity and relation"
-            )
-        return [text_of[name] for name in found]
-
-    token, number = _encode_entries(path, spelled(entities, spell), vocabulary)
-    entity_id = dict(zip(entities, number.tolist(), strict=True))
-    relation_id = {name: n for n, name in enumerate(names)}
-    columns = [
-        [entity_id[name] for name in heads],
-        [relation_id[name] for name in relations],
-        [entity_id[name] for name in tails],
-        file,
-    ]
-    triple = np.array(columns, np.int32)
-    known = (triple[[0, 2]] >= 0).all(axis=0)
-    if not known.all():
-        print(
-            f"data.lexicon: {(~known).sum()} of {len(known)} triples are left out with "
-            "their entities",
-            file=sys.stderr,
+    every = [*entities, *names]
+    if texts and (missing := [name for name in every if name not in text_of]):
+        raise UserError(
+            f"data.lexicon_texts={texts} has no text of {missing[0]!r} ({len(missing)} "
+            f"of {len(every)} are missing); add a line name<TAB>text of each entity "
+            "and relation"
         )
-    is_tail = ~np.isin(np.arange(len(token.size)), triple[0])
-    relation = _pad(_encode(spelled(names, spell_relation), vocabulary))
-    triples = Triples(*triple[:, known], *relation)
-    return Lexicon(*token, is_tail.astype(np.int32), ("head", "tail"), triples)
+
+    def encode(vocabulary: Any) -> Lexicon:
+        def spelled(found: Sequence[str], as_word: Callable[[str], str]) -> list[str]:
+            if texts:
+                return [text_of[name] for name in found]
+            is_words = vocabulary.tokenizer_type == "words"
+            return list(map(as_word, found)) if is_words else list(found)
+
+        token, number = _encode_entries(path, spelled(entities, spell), vocabulary)
+        entity_id = dict(zip(entities, number.tolist(), strict=True))
+        relation_id = {name: n for n, name in enumerate(names)}
+        columns = [
+            [entity_id[name] for name in heads],
+            [relation_id[name] for name in relations],
+            [entity_id[name] for name in tails],
+            file,
+        ]
+        triple = np.array(columns, np.int32)
+        known = (triple[[0, 2]] >= 0).all(axis=0)
+        if not known.all():
+            print(
+                f"data.lexicon: {(~known).sum()} of {len(known)} triples are left out "
+                "with their entities",
+                file=sys.stderr,
+            )
+        is_tail = ~np.isin(np.arange(len(token.size)), triple[0])
+        relation = _pad(_encode(spelled(names, spell_relation), vocabulary))
+        triples = Triples(*triple[:, known], *relation)
+        return Lexicon(*token, is_tail.astype(np.int32), ("head", "tail"), triples)
+
+    return encode
 
 
 def lexicon_fingerprint(lexicon: Lexicon) -> str:

@@ -22,10 +22,10 @@ def parse_triples(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Tripl
     Raises:
       ValueError: a line is no triple; the arguments are its number and the reason.
     """
-    openke = False
+    openke, expected, count = False, 0, 0
     for number, line in lines:
         if number == 1 and line.strip().isdecimal():
-            openke = True
+            openke, expected = True, int(line)
             continue
         if not line.strip():
             continue
@@ -37,7 +37,10 @@ def parse_triples(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Tripl
                 number, f"a triple is {form}; got {len(names)} columns: {line[:40]!r}"
             )
         head, second, third = names
+        count += 1
         yield number, Triple(head, third, second) if openke else Triple(*names)
+    if openke and count != expected:
+        raise ValueError(1, f"the file has {count} triples, and not {expected}")
 
 
 def spell(name: str) -> str:

@@ -93,6 +93,10 @@ def open_text(
     for split, corpora in ((data.train_split, loaded), (data.eval_split, evaluated)):
         _check_arrays(text_spec, objective.array_types, corpora, split)
     corpus = loaded[0] if len(loaded) == 1 else join_corpora(loaded)
+    # what is wrong in these files is said before a vocabulary is trained
+    encode_lexicon = (
+        lexicon.read_lexicon(data.lexicon, data.lexicon_texts) if data.lexicon else None
+    )
     vocabulary = load_or_train(data, corpus, cache)
     eval_length = objective.evaluation_length(data.length)
     index_corpora = partial(_index_corpora, data, vocabulary, cache)
@@ -118,10 +122,8 @@ def open_text(
     vocab = vocabulary.vocab._replace(
         labels=labels, token_count=count, num_corpora=len(train)
     )
-    if data.lexicon:
-        vocab = vocab._replace(
-            lexicon=lexicon.load_lexicon(data.lexicon, vocabulary, data.lexicon_texts)
-        )
+    if encode_lexicon:
+        vocab = vocab._replace(lexicon=encode_lexicon(vocabulary))
     if data.alpha:
         rates = _alpha_rates(train, data.alpha, text_spec, rates)
     text_source = partial(

@@ -187,6 +187,7 @@ def test_an_entry_ends_with_a_word_and_within_a_document():
             "a.tsv:2: a triple is head<TAB>relation<TAB>tail",
         ),
         ("a.tsv", b"2\n0 1 0\n0 1\n", "a.tsv:3: a triple is head tail relation; got 2"),
+        ("a.tsv", b"3\n0 1 0\n1 0 0\n", "a.tsv:1: the file has 2 triples, and not 3"),
         ("a.tsv", b"\n\n \tword\n", "a.tsv:3:"),
         ("a.tsv", b"\n", "a.tsv has no lines"),
         ("a.tsv", b"\xff\tword\n", "cannot be read"),
