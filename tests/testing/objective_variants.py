@@ -278,6 +278,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "model": {"network": "two_streams", "norm_placement": "post"},
         },
     ],
+    "picture_classification": [
+        {**IMAGES},
+        {**IMAGES, "regions": "boxes", "box": "corners", "only": "corrupt"},
+    ],
     "clip": [{**IMAGES, **TOWERS, "temperature": 1.0}],
     "ernie_thu": [
         {**ENTITIES, "model": {"network": "fusion", "norm_placement": "post"}},

@@ -22,6 +22,7 @@ READ_ANNOTATED_TEXT = (
     "kepler",
     "knowbert",
     "multiple_choice",
+    "picture_classification",
     "question_answering",
     "sentilare",
     "sequence_to_sequence",

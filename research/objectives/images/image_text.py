@@ -14,27 +14,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks, objectives
+from research import networks
 from research.contract.batch import (
-    FEATURE,
     ArraySpec,
     Batch,
     Example,
     VocabInfo,
-    input_group,
-    input_specs,
     scored_specs,
 )
 from research.contract.errors import UserError
-from research.contract.fields import check_sum, choice, fraction, free_text, number
+from research.contract.fields import check_sum, choice, fraction, number
 from research.data import counter_rng
 from research.data.read.formats.captioned import IMAGE
-from research.data.rows import TextSpec
 from research.data.store import pictures
-from research.objectives.images import pixels, transport
+from research.objectives.images import picture_rows, transport
 from research.objectives.images import regions as image_regions
 from research.objectives.layout import input_format
-from research.objectives.layout.specials import Specials
 from research.objectives.losses.cross_entropy import (
     Term,
     binary_cross_entropy,
@@ -51,16 +46,13 @@ from research.objectives.noise.masking import (
 )
 
 UNITS = ("token", "word")
-POOLERS = ("pool_text", "pool_image")
-"""Heads whose product matching reads with `pool` product."""
-
 MATCH = "match_"
 """Of the arrays of a pass that reads the whole text beside what may be another picture.
 """
 
 
 @dataclass(frozen=True)
-class Objective(objectives.Objective):
+class Objective(picture_rows.PictureRows):
     """Reads bos, caption, eos, and a picture: the whole, then its regions.
 
     With patches the first position of a picture is a class token; with boxes it reads
@@ -72,12 +64,6 @@ class Objective(objectives.Objective):
     folder; data.length counts tokens alone.
     """
 
-    images: str = free_text("", source="folder", needed=pictures.FOLDER)
-    regions: str = choice("patches", ("patches", "boxes"))  # boxes: those of `images`
-    patch: int = number(12, least=1)  # pixels of a patch's side, or of the side to
-    # which the crop of a box is resized
-    box: str = choice("none", ("none", "corners"))  # what is read beside pixels;
-    # corners: x1, y1, x2, y2 and the area
     rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
     unit: str = choice("token", UNITS)  # what is chosen as a whole
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
@@ -91,18 +77,12 @@ class Objective(objectives.Objective):
     match: str = choice("separate", ("separate", "joint", "none"))  # whether picture
     # and text belong together is asked of the text as it is, in a pass of its own
     # (ViLT), of the masked text, or not at all
-    pool: str = choice("first", ("first", "product"))  # what this is asked of; first:
-    # the state at bos; product: of layers of that and of the picture's first state
-    # (ViLBERT)
     replace_rate: float = number(0.5, above=0, below=1)  # of pictures, for this
     match_label: str = choice("matched", ("matched", "replaced"))  # what label 1 says
     mismatched: str = choice("kept", ("kept", "dropped"))  # with match joint: the
     # losses of words and regions beside another picture
     alignment: float = number(0.0, least=0)  # with match separate: weight of the
     # transport between words and patches, shorter for pairs that match (ViLT: 0.1)
-
-    pattern = "general"  # padding of the text is between it and the image
-    min_length = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,48 +102,20 @@ class Objective(objectives.Objective):
         both = "a picture and its own text are read: whether they are is asked"
         return reasons | {"match": both, "alignment": both}
 
-    @property
-    def _store(self) -> pictures.Store:
-        return pictures.open_store(self.images)
-
-    @property
-    def _width(self) -> int:
-        """Of the vector that a position reads of a picture."""
-        return 3 * self.patch**2 + image_regions.BOX * (self.box == "corners")
-
     def num_scored(self, length: int) -> int:
         """K: 6 at length 40."""
         return max_masked(self.rate, length)
 
-    def _num_positions(self) -> int:
-        return 1 + image_regions.num_regions(self._store, self.regions, self.patch)
-
     def _num_region_targets(self) -> int:
-        return max_masked(self.region_rate, self._num_positions() - 1)
-
-    def specials(self, vocab: VocabInfo) -> Specials:
-        """A caption has one token type, and a picture the other."""
-        end = (vocab.eos_id,)
-        return Specials((vocab.bos_id,), end, between=end)
-
-    def text_spec(self, length: int) -> TextSpec:
-        return TextSpec("document", length - 2, arrays=(IMAGE,))
-
-    def _input_specs(self, length: int, prefix: str = "") -> dict[str, ArraySpec]:
-        count, values = self._num_positions(), 3 * self.patch**2
-        specs = input_specs(length + count, prefix)
-        specs[f"{prefix}pixels"] = ArraySpec((count, values), np.uint8)
-        if self.box == "corners":
-            specs[f"{prefix}box"] = ArraySpec((count, image_regions.BOX), np.float32)
-        return specs
+        return max_masked(self.region_rate, self.num_positions() - 1)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        specs = self._input_specs(length) | scored_specs(self.num_scored(length))
+        specs = self.picture_specs(length) | scored_specs(self.num_scored(length))
         if self.region_rate:
             of_regions = scored_specs(self._num_region_targets())
             specs |= {f"region_{name}": spec for name, spec in of_regions.items()}
         if self.match == "separate":
-            specs |= self._input_specs(length, MATCH)
+            specs |= self.picture_specs(length, MATCH)
         if self.match != "none":
             specs |= {"match_label": ArraySpec(())}
             specs |= {"match_weight": ArraySpec((), np.float32)}
@@ -178,7 +130,7 @@ class Objective(objectives.Objective):
           UserError: a caption names a picture that `images` lacks, or regions are
             chosen and have no classes.
         """
-        store, here = self._store, example.length > 0
+        store, here = self.store, example.length > 0
         own = pictures.picture_numbers(example.arrays[IMAGE], here, store)
         text = input_format.single(example, vocab, length)
         whole = text._replace(token=text.token.copy())
@@ -196,15 +148,15 @@ class Objective(objectives.Objective):
         scores |= here & (self.mismatched == "kept")
         for name in ("scored", "weight"):
             batch[name] = np.where(scores[:, None], batch[name], 0)
-        hidden = np.zeros((len(key), self._num_positions() - 1), bool)
+        hidden = np.zeros((len(key), self.num_positions() - 1), bool)
         if self.region_rate:
             chosen = self._choose_regions(key, read, store)
             hidden = chosen.hidden
             batch |= self._region_targets(chosen, store.classes[read], scores, length)
-        batch |= self._input(text, read, hidden, here, vocab, length)
+        batch |= self.read(text, read, hidden, here, vocab, length)
         if self.match == "separate":
             shown = np.zeros_like(hidden)
-            group = self._input(whole, other, shown, here, vocab, length)
+            group = self.read(whole, other, shown, here, vocab, length)
             batch |= {MATCH + name: array for name, array in group.items()}
         return batch
 
@@ -257,76 +209,14 @@ class Objective(objectives.Objective):
             "region_weight": used.astype(np.float32),
         }
 
-    def _input(
-        self,
-        text: input_format.Text,
-        number: np.ndarray,
-        hidden: np.ndarray,
-        here: np.ndarray,
-        vocab: VocabInfo,
-        length: int,
-    ) -> dict[str, np.ndarray]:
-        """A network input: the text, then what is read of the pictures."""
-        store = self._store
-        if self.regions == "patches":
-            found = image_regions.read_patches(store, number, self.patch)
-        else:
-            found = image_regions.read_boxes(store, number, self.patch, hidden)
-        is_read = found.here & here[:, None]
-        token = np.where(is_read, vocab.mask_id, vocab.pad_id)
-        token[:, 0] = np.where(here, vocab.bos_id, vocab.pad_id)
-        count = token.shape[1]
-        position = length + np.arange(count) * (self.regions == "patches")
-        group = input_format.full_input(text.token, text.length)
-        of_image = {
-            "token": token,
-            "position": np.where(is_read, position, 0),
-            "segment": is_read,
-            "token_type": is_read,
-            "rank": 0 * token,
-            "reach": 0 * token,
-        }
-        batch = {
-            name: np.concatenate([group[name], array], axis=1).astype(np.int32)
-            for name, array in of_image.items()
-        }
-        batch["pixels"] = np.where(is_read[..., None], found.pixels, 0).astype(np.uint8)
-        if self.box == "corners":
-            batch["box"] = np.where(is_read[..., None], found.box, 0)
-        return batch
-
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         heads = {}
-        if self.match != "none" and self.pool == "first":
-            heads["match"] = networks.HeadSpec(2, "tanh")
-        elif self.match != "none":
-            heads |= {name: networks.HeadSpec(0, "none") for name in POOLERS}
-            heads["match"] = networks.HeadSpec(2, "none", dropout=True)
+        if self.match != "none":
+            heads |= self.pooled_heads("match", 2, dropout=self.pool == "product")
         if self.region_rate:
-            size = max(1, len(self._store.class_names))
+            size = max(1, len(self.store.class_names))
             heads["region"] = networks.HeadSpec(size, norm=True)
-        return networks.Needs(
-            pattern=self.pattern,
-            transform=True,
-            heads=heads,
-            token_types=2,
-            input_features=self._width,
-            image_positions=self._num_positions(),
-        )
-
-    def _group(self, batch: Batch, prefix: str = "") -> dict[str, Any]:
-        """A network input, with the vectors [B, L + N, F] of its pictures."""
-        group = input_group(batch, prefix)
-        values = pixels.scaled(batch[f"{prefix}pixels"], pixels.HALF)
-        if self.regions == "patches":  # the first is a class token
-            values = values.at[:, 0].set(0.0)
-        if self.box == "corners":
-            values = jnp.concatenate([values, batch[f"{prefix}box"]], axis=-1)
-        count = values.shape[1]
-        is_read = (group["segment"][:, -count:] > 0)[..., None]
-        values = jnp.where(is_read, values, 0.0)
-        before = group["token"].shape[1] - count
-        return group | {FEATURE: jnp.pad(values, ((0, 0), (before, 0), (0, 0)))}
+        return self.row_needs(heads, transform=True)
 
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
@@ -336,9 +226,9 @@ class Objective(objectives.Objective):
         if self.region_rate:
             positions.append(batch["region_scored"])
         if self.match == "joint":
-            positions.append(self._pooled(batch))
+            positions.append(self.pooled(batch))
         scored = jnp.concatenate(positions, axis=1)
-        states = net.states(self._group(batch), scored=scored)
+        states = net.states(self.group(batch), scored=scored)
         words, *others = jnp.split(
             states, np.cumsum([each.shape[1] for each in positions])[:-1], axis=1
         )
@@ -353,12 +243,12 @@ class Objective(objectives.Objective):
 
     def _second_pass(self, net: networks.BoundNetwork, batch: Batch) -> dict[str, Term]:
         """Terms of the text as it is, beside what may be another picture."""
-        group = self._group(batch, MATCH)
+        group = self.group(batch, MATCH)
         if not self.alignment:
-            states = net.states(group, scored=self._pooled(batch))
+            states = net.states(group, scored=self.pooled(batch))
             return self._match_terms(net, states, batch)
         states = net.states(group)
-        pooled = states[:, jnp.array(self._pooled_at(batch))]
+        pooled = states[:, jnp.array(self.pooled_at(batch))]
         terms = self._match_terms(net, pooled, batch)
         count = batch["match_pixels"].shape[1]
         here = group["segment"] > 0
@@ -373,28 +263,11 @@ class Objective(objectives.Objective):
         total = jnp.sum(weight * jnp.where(matched, cost, -cost))
         return terms | {"alignment": Term(total, jnp.sum(weight), self.alignment)}
 
-    def _pooled_at(self, batch: Batch) -> list[int]:
-        """The positions that matching reads: bos, and the first one of a picture."""
-        before = batch["token"].shape[1] - batch["pixels"].shape[1]
-        return [0] if self.pool == "first" else [0, before]
-
-    def _pooled(self, batch: Batch) -> jax.Array:
-        """[B, 1] or [B, 2]: these positions in each row."""
-        at = jnp.array([self._pooled_at(batch)], jnp.int32)
-        return jnp.broadcast_to(at, (len(batch["token"]), at.shape[1]))
-
     def _match_terms(
         self, net: networks.BoundNetwork, pooled: jax.Array, batch: Batch
     ) -> dict[str, Term]:
         """The term and the accuracy of matching, by the states that it reads."""
-        x = pooled[:, 0]
-        if self.pool == "product":
-            text, image = (
-                jax.nn.relu(net.head(name, pooled[:, n]))
-                for n, name in enumerate(POOLERS)
-            )
-            x = (text * image).astype(pooled.dtype)
-        logits = net.head("match", x)
+        logits = self.pooled_logits(net, "match", pooled)
         weight = batch["match_weight"]
         return with_accuracy(
             "match",

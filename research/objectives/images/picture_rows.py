@@ -1,0 +1,177 @@
+"""Rows of a caption and its picture, as networks of one or two streams read them."""
+
+# B batch, L tokens of the text, R regions, N = 1 + R, F values of a region's pixels
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research import networks, objectives
+from research.contract.batch import (
+    FEATURE,
+    ArraySpec,
+    Batch,
+    VocabInfo,
+    input_group,
+    input_specs,
+)
+from research.contract.fields import choice, free_text, number
+from research.data.read.formats.captioned import IMAGE
+from research.data.rows import TextSpec
+from research.data.store import pictures
+from research.objectives.images import pixels
+from research.objectives.images import regions as image_regions
+from research.objectives.layout import input_format
+from research.objectives.layout.specials import Specials
+
+POOLERS = ("pool_text", "pool_image")
+"""Heads whose product is read with `pool` product."""
+
+
+@dataclass(frozen=True)
+class PictureRows(objectives.Objective):
+    """The base of objectives that read a picture behind its text.
+
+    A row is bos, the text, eos, and a picture: the whole, then its regions.
+    """
+
+    images: str = free_text("", source="folder", needed=pictures.FOLDER)
+    regions: str = choice("patches", ("patches", "boxes"))  # boxes: those of `images`
+    patch: int = number(12, least=1)  # pixels of a patch's side, or of the side to
+    # which the crop of a box is resized
+    box: str = choice("none", ("none", "corners"))  # what is read beside pixels;
+    # corners: x1, y1, x2, y2 and the area
+    pool: str = choice("first", ("first", "product"))  # what a head of the whole row
+    # reads; first: the state at bos; product: of layers of that and of the picture's
+    # first state (ViLBERT)
+
+    pattern = "general"  # padding of the text is between it and the image
+    min_length = 3
+
+    @property
+    def store(self) -> pictures.Store:
+        return pictures.open_store(self.images)
+
+    @property
+    def region_width(self) -> int:
+        """Of the vector that a position reads of a picture."""
+        return 3 * self.patch**2 + image_regions.BOX * (self.box == "corners")
+
+    def num_positions(self) -> int:
+        return 1 + image_regions.num_regions(self.store, self.regions, self.patch)
+
+    def specials(self, vocab: VocabInfo) -> Specials:
+        """A caption has one token type, and a picture the other."""
+        end = (vocab.eos_id,)
+        return Specials((vocab.bos_id,), end, between=end)
+
+    def text_spec(self, length: int) -> TextSpec:
+        return TextSpec("document", length - 2, arrays=(IMAGE,))
+
+    def picture_specs(self, length: int, prefix: str = "") -> dict[str, ArraySpec]:
+        count, values = self.num_positions(), 3 * self.patch**2
+        specs = input_specs(length + count, prefix)
+        specs[f"{prefix}pixels"] = ArraySpec((count, values), np.uint8)
+        if self.box == "corners":
+            specs[f"{prefix}box"] = ArraySpec((count, image_regions.BOX), np.float32)
+        return specs
+
+    def read(
+        self,
+        text: input_format.Text,
+        number: np.ndarray,
+        hidden: np.ndarray,
+        here: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+    ) -> dict[str, np.ndarray]:
+        """A network input: the text, then what is read of the pictures."""
+        store = self.store
+        if self.regions == "patches":
+            found = image_regions.read_patches(store, number, self.patch)
+        else:
+            found = image_regions.read_boxes(store, number, self.patch, hidden)
+        is_read = found.here & here[:, None]
+        token = np.where(is_read, vocab.mask_id, vocab.pad_id)
+        token[:, 0] = np.where(here, vocab.bos_id, vocab.pad_id)
+        count = token.shape[1]
+        position = length + np.arange(count) * (self.regions == "patches")
+        group = input_format.full_input(text.token, text.length)
+        of_image = {
+            "token": token,
+            "position": np.where(is_read, position, 0),
+            "segment": is_read,
+            "token_type": is_read,
+            "rank": 0 * token,
+            "reach": 0 * token,
+        }
+        batch = {
+            name: np.concatenate([group[name], array], axis=1).astype(np.int32)
+            for name, array in of_image.items()
+        }
+        batch["pixels"] = np.where(is_read[..., None], found.pixels, 0).astype(np.uint8)
+        if self.box == "corners":
+            batch["box"] = np.where(is_read[..., None], found.box, 0)
+        return batch
+
+    def group(self, batch: Batch, prefix: str = "") -> dict[str, Any]:
+        """A network input, with the vectors [B, L + N, F] of its pictures."""
+        group = input_group(batch, prefix)
+        values = pixels.scaled(batch[f"{prefix}pixels"], pixels.HALF)
+        if self.regions == "patches":  # the first is a class token
+            values = values.at[:, 0].set(0.0)
+        if self.box == "corners":
+            values = jnp.concatenate([values, batch[f"{prefix}box"]], axis=-1)
+        count = values.shape[1]
+        is_read = (group["segment"][:, -count:] > 0)[..., None]
+        values = jnp.where(is_read, values, 0.0)
+        before = group["token"].shape[1] - count
+        return group | {FEATURE: jnp.pad(values, ((0, 0), (before, 0), (0, 0)))}
+
+    def row_needs(
+        self, heads: dict[str, networks.HeadSpec], **more: Any
+    ) -> networks.Needs:
+        """What rows need of a network, and `more`."""
+        return networks.Needs(
+            pattern=self.pattern,
+            heads=heads,
+            token_types=2,
+            input_features=self.region_width,
+            image_positions=self.num_positions(),
+            **more,
+        )
+
+    def pooled_heads(
+        self, name: str, size: int, *, dropout: bool
+    ) -> dict[str, networks.HeadSpec]:
+        """The heads of `pooled_logits`."""
+        if self.pool == "first":
+            return {name: networks.HeadSpec(size, "tanh", dropout=dropout)}
+        heads = {each: networks.HeadSpec(0, "none") for each in POOLERS}
+        return heads | {name: networks.HeadSpec(size, "none", dropout=dropout)}
+
+    def pooled_logits(
+        self, net: networks.BoundNetwork, name: str, pooled: jax.Array
+    ) -> jax.Array:
+        """Float32 [B, n]: a head of the whole row, by the states [B, 1 or 2, D]."""
+        x = pooled[:, 0]
+        if self.pool == "product":
+            text, image = (
+                jax.nn.relu(net.head(each, pooled[:, n]))
+                for n, each in enumerate(POOLERS)
+            )
+            x = (text * image).astype(pooled.dtype)
+        return net.head(name, x)
+
+    def pooled_at(self, batch: Batch) -> list[int]:
+        """The positions of these states: bos, and the first one of a picture."""
+        before = batch["token"].shape[1] - batch["pixels"].shape[1]
+        return [0] if self.pool == "first" else [0, before]
+
+    def pooled(self, batch: Batch) -> jax.Array:
+        """[B, 1] or [B, 2]: these positions in each row."""
+        at = jnp.array([self.pooled_at(batch)], jnp.int32)
+        return jnp.broadcast_to(at, (len(batch["token"]), at.shape[1]))
