@@ -210,7 +210,7 @@ class Objective(picture_rows.PictureRows):
         }
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
-        heads = {}
+        heads: dict[str, networks.HeadSpec] = {}
         if self.match != "none":
             heads |= self.pooled_heads("match", 2, dropout=self.pool == "product")
         if self.region_rate:
