@@ -7,7 +7,7 @@ import pytest
 
 from research import networks, objectives
 from research.contract.batch import Lexicon, Triples, VocabInfo, attention_mask
-from research.objectives.knowledge import sentence_tree
+from research.objectives.knowledge import graph, sentence_tree
 from research.objectives.layout import input_format
 from tests.testing import example_batches
 from tests.testing.compiled_apply import apply
@@ -68,9 +68,7 @@ def grow(
     """The group of a sentence with branches, of one row."""
     token = ids(text)[None]
     group = input_format.full_input(token, np.array([token.shape[1]]))
-    branches = sentence_tree.make_branches(
-        vocab.lexicon, most, branch_text, shuffled=False
-    )
+    branches = sentence_tree.make_branches(vocab.lexicon, most, branch_text)
     return sentence_tree.grow(group, branches, vocab, length, **k)
 
 
@@ -193,11 +191,9 @@ def test_a_sibling_branch_is_seen_through_the_word_alone(layers, is_seen):
 
 
 def test_a_shuffled_graph_has_the_same_lengths():
-    lexicon = example_batches.vocab(96).lexicon
-    kept = [
-        sentence_tree.make_branches(lexicon, 99, "tail", shuffled=shuffled)
-        for shuffled in (False, True)
-    ]
+    vocab = example_batches.vocab(96)
+    graphs = [graph.graph_of(vocab, source) for source in graph.SOURCES]
+    kept = [sentence_tree.make_branches(g.lexicon, 99, "tail") for g in graphs]
     assert np.array_equal(kept[0].size, kept[1].size)
     tails = [np.sort(each.token.ravel()) for each in kept]
     assert np.array_equal(*tails)

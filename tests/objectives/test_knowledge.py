@@ -20,7 +20,7 @@ from research.data.read import entity_links
 from research.data.read.formats import AUTO, LineError
 from research.data.read.formats.linked import Format
 from research.networks.knowledge.fusion import FusedFeedForward
-from research.objectives.knowledge import entities, polarity
+from research.objectives.knowledge import entities, graph, polarity
 from research.objectives.knowledge.ernie_thu import entity_loss
 from research.objectives.knowledge.knowbert import link_losses
 from tests.testing import small_data
@@ -173,8 +173,23 @@ def test_hidden_words_have_no_polarity_in_the_input():
     assert fused.mean() == pytest.approx(0.5, abs=0.1)
 
 
-def test_kepler_reads_a_true_triple_and_false_ones():
-    objective = objectives.make_objective("kepler", description=4, negatives=2)
+def test_shuffled_polarities_are_as_many_for_the_same_words():
+    example = texts(60, [60] * 300, VOCAB)
+    types = ("phrase", "entity")
+    given, shuffled = (
+        polarity.word_polarity(example, VOCAB, types, shuffled=shuffled)
+        for shuffled in (False, True)
+    )
+    np.testing.assert_array_equal(
+        given == polarity.NEUTRAL, shuffled == polarity.NEUTRAL
+    )
+    assert (given != shuffled).any()
+
+
+@pytest.mark.parametrize("source", graph.SOURCES)
+def test_kepler_reads_a_true_triple_and_false_ones(source):
+    fields = {"description": 4, "negatives": 2, "graph": source}
+    objective = objectives.make_objective("kepler", **fields)
     example = texts(20, [20] * 50, VOCAB)
     batch = objective.corrupt(example, keys(50), VOCAB, 22)
     token = batch["entity_token"].reshape(50, 6, 4)
@@ -193,7 +208,7 @@ def test_kepler_reads_a_true_triple_and_false_ones():
         ]
         for row in token
     ]
-    triples = lexicon.triples
+    triples = graph.graph_of(VOCAB, source).triples
     trained = {*zip(*(each[triples.file == 0] for each in triples[:3]), strict=True)}
     for (head, tail, *others), relation in zip(number, batch["relation"], strict=True):
         assert (head, relation, tail) in trained

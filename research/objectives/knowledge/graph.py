@@ -4,7 +4,6 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -120,8 +119,15 @@ LINES = (
 )
 
 
-def graph_of(vocab: VocabInfo) -> Graph:
+SOURCES = ("given", "shuffled")
+
+
+def graph_of(vocab: VocabInfo, source: str = "given") -> Graph:
     """The graph of a vocabulary's lexicon, made once for each lexicon.
+
+    Args:
+      source: given; or shuffled: tails are permuted among the triples, a control with
+        as many triples of each head, relation and tail, which are false.
 
     Raises:
       UserError: data.lexicon has no triples.
@@ -131,12 +137,14 @@ def graph_of(vocab: VocabInfo) -> Graph:
         raise UserError(
             f"the objective needs a knowledge graph: set data.lexicon to {LINES}"
         )
-    if not _last or _last[0] is not lexicon:
-        _last[:] = lexicon, Graph(lexicon)
-    return _last[1]
+    if not _last or _last["given"].lexicon is not lexicon:
+        tail = np.random.default_rng(0).permutation(lexicon.triples.tail)
+        permuted = lexicon._replace(triples=lexicon.triples._replace(tail=tail))
+        _last.update(given=Graph(lexicon), shuffled=Graph(permuted))
+    return _last[source]
 
 
-_last: list[Any] = []
+_last: dict[str, Graph] = {}
 
 
 def ids_by_token(vocab: VocabInfo) -> tuple[np.ndarray, np.ndarray]:

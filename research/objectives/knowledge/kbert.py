@@ -59,7 +59,7 @@ class Objective(wrapped.Wrapped):
     visible: str = choice("tree", ("tree", "all"))  # what tokens attend to: the
     # visible matrix; or all of the row, as --no_vm of the released code
     positions: str = choice("soft", ("soft", "flat"))  # flat: with --no_vm
-    graph: str = choice("given", ("given", "shuffled"))  # shuffled: tails are permuted
+    graph: str = choice("given", graph.SOURCES)  # shuffled: tails are permuted
     # among the triples, a control of the same lengths
 
     pattern = "general"
@@ -133,8 +133,8 @@ class Objective(wrapped.Wrapped):
         return batch | grown
 
     def _branches(self, vocab: VocabInfo) -> sentence_tree.Branches:
-        options = self.branches, self.branch_text, self.graph == "shuffled"
-        return _branches(graph.graph_of(vocab), *options, self.min_tokens)
+        known = graph.graph_of(vocab, self.graph)
+        return _branches(known, self.branches, self.branch_text, self.min_tokens)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return dataclasses.replace(self._base.needs(vocab), pattern=self.pattern)
@@ -155,8 +155,6 @@ class Objective(wrapped.Wrapped):
 
 @functools.lru_cache(maxsize=4)
 def _branches(
-    known: graph.Graph, most: int, text: str, shuffled: bool, min_tokens: int
+    known: graph.Graph, most: int, text: str, min_tokens: int
 ) -> sentence_tree.Branches:
-    return sentence_tree.make_branches(
-        known.lexicon, most, text, shuffled=shuffled, min_tokens=min_tokens
-    )
+    return sentence_tree.make_branches(known.lexicon, most, text, min_tokens)

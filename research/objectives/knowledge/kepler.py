@@ -55,6 +55,8 @@ class Objective(wrapped.Wrapped):
     # texts are the aim, 9 of links, 1 of WordNet in the paper's checkpoints
     norm: int = number(2, least=1, most=2)  # 2: the released code; 1: the paper
     negatives: int = number(1, least=1, most=100)  # of each end
+    graph: str = choice("given", graph.SOURCES)  # shuffled: tails are permuted among
+    # the triples, a control of the same texts
     description: int = number(64, least=3)  # tokens of a description, bos and eos
     # included (512 in the paper)
     max_relations: int = number(1024, least=1)  # rows of the table of relations
@@ -89,7 +91,7 @@ class Objective(wrapped.Wrapped):
     ) -> dict[str, np.ndarray]:
         """Raises UserError: data.lexicon has no triples."""
         batch = self._base.corrupt(example, key, vocab, length)
-        known = graph.graph_of(vocab)
+        known = graph.graph_of(vocab, self.graph)
         triples, count = known.triples, self.negatives
         trained = np.flatnonzero(triples.file == 0)
         draw = counter_rng.uniform(key, "triple", 1)[:, 0] * len(trained)

@@ -37,12 +37,13 @@ def tag_class(tag: str) -> int:
 
 
 def word_polarity(
-    example: Example, vocab: VocabInfo, types: Sequence[str]
+    example: Example, vocab: VocabInfo, types: Sequence[str], *, shuffled: bool = False
 ) -> np.ndarray:
     """[B, R] int32: the polarity of the entry of data.lexicon that a token is in.
 
     Args:
       types: of negative and of positive entries.
+      shuffled: types are permuted among the entries.
 
     Raises:
       UserError: the lexicon has no entries of these types.
@@ -69,7 +70,10 @@ def word_polarity(
     size = lexicon.size[entry[row, column]]
     item = np.repeat(np.arange(len(row)), size)
     offset = np.arange(len(item)) - np.searchsorted(item, item)
-    polarity = of_type[lexicon.entry_type[entry[row, column]]]
+    entry_type = lexicon.entry_type
+    if shuffled:
+        entry_type = np.random.default_rng(0).permutation(entry_type)
+    polarity = of_type[entry_type[entry[row, column]]]
     found[row[item], column[item] + offset] = polarity[item]
     return found
 

@@ -26,21 +26,17 @@ class Branches(NamedTuple):
 
 
 def make_branches(
-    lexicon: Lexicon, most: int, text: str, *, shuffled: bool, min_tokens: int = 1
+    lexicon: Lexicon, most: int, text: str, min_tokens: int = 1
 ) -> Branches:
     """The first `most` triples of each head, in the order of the file.
 
     Args:
       text: one of BRANCH_TEXTS.
-      shuffled: tails are permuted among all triples, so that lengths are the same in
-        the mean and what is said is false.
       min_tokens: of heads; shorter ones have no branches.
     """
     triples = lexicon.triples
     assert triples is not None
     head, tail = triples.head, triples.tail
-    if shuffled:
-        tail = np.random.default_rng(0).permutation(tail)
     kept = lexicon.size[head] >= min_tokens
     head, relation, tail = head[kept], triples.relation[kept], tail[kept]
     entries, row = np.unique(head, return_inverse=True)

@@ -70,6 +70,8 @@ class Objective(wrapped.Wrapped):
     levels: int = number(5, least=2, most=100)  # labels of texts
     negative: str = free_text("negative")  # type of data.lexicon's negative words
     positive: str = free_text("positive")  # type of its positive words
+    polarities: str = choice("given", ("given", "shuffled"))  # shuffled: permuted among
+    # the words of data.lexicon, a control of the same numbers
     pos: str = choice("none", ("none", "tags"))  # parts of speech; tags: of the text's
     # words, which then has no labels (data.format=conllu)
 
@@ -133,7 +135,9 @@ class Objective(wrapped.Wrapped):
         Raises:
           UserError: data.lexicon has no polarities, or texts have other labels.
         """
-        of_word = polarity.word_polarity(example, vocab, (self.negative, self.positive))
+        types = self.negative, self.positive
+        shuffled = self.polarities == "shuffled"
+        of_word = polarity.word_polarity(example, vocab, types, shuffled=shuffled)
         if self.pretrains:
             text = input_format.single(example, vocab, length)
             batch = {"token": text.token}

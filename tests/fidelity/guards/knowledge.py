@@ -137,7 +137,7 @@ def words_of_text(system: System):
 @guard("triples of a word")
 def triples_of_word(system: System):
     triples = VOCAB.lexicon.triples
-    made = sentence_tree.make_branches(VOCAB.lexicon, 1, "tail", shuffled=False)
+    made = sentence_tree.make_branches(VOCAB.lexicon, 1, "tail")
     first = [np.flatnonzero(triples.head == h)[0] for h in np.unique(triples.head)]
     expected = VOCAB.lexicon.token[triples.tail[first], 0]
     return phrase(

@@ -1,0 +1,151 @@
+"""Systems with knowledge beside the same text without it, and with a false graph.
+
+    palimpsest sweep --sweep=experiments/sweeps/knowledge.py --scale=quick \\
+        --tasks=tasks.toml --config.data.corpus=linked/texts.linked --workdir=runs/W
+    palimpsest report --table=experiments/tables/knowledge.toml --workdir=runs/W
+
+Question: does knowledge help a task, or do the further steps on text? A masked LM is
+pretrained once for each of five seeds. It goes on for as many steps on the same text as
+a masked LM, as a system, and as the system with a shuffled graph, which has the same
+numbers of everything; each is tuned on the task, with its knowledge if it reads any.
+
+Which systems run is decided by the tasks of the file: ERNIE, KEPLER and KnowBERT read
+FewRel, SentiLARE SST-2, K-BERT, which has no pretraining, medical NER and ChnSentiCorp.
+A task names its graph: data.lexicon, data.lexicon_texts, objective.entities. Texts of
+FewRel, and of its corpus, are those of `palimpsest link`; of SST-2's corpus the lines
+have a label, and those of the others are plain.
+
+Departs: networks of two layers that begin with a masked LM of 15 minutes of reading, in
+place of BERT; 40 % are masked in that first stage. ERNIE's graph is WordNet, as
+KnowBERT's and KEPLER's; no next sentence prediction; SentiLARE has no parts of speech.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from launch.sweeps import finetuning
+from launch.sweeps.scales import SCALES
+from launch.sweeps.tasks import Task
+
+SEEDS = 5
+PLAIN, SHUFFLED = "continued MLM", ", shuffled graph"
+FALSE_GRAPH = {"objective.graph": "shuffled"}
+NO_MATRIX = {"objective.visible": "all", "objective.positions": "flat"}
+GRAPH = ("data.lexicon", "data.lexicon_texts", "objective.entities")
+"""Keys of a task that name its graph, for the rows that read it."""
+
+ENCODER = {"model.norm_placement": "post", "model.position": "learned"}
+"""BERT's layers, which fusion and kar need."""
+FUSION = {"model.network": "fusion", "model.plain_layers": 1}
+KAR = {"model.network": "kar", "model.link_after": 1, "model.entity_feedforward": 256}
+KEPLER = {"objective.description": 24, "objective.norm": 1, "objective.gamma": 1.0}
+"""The paper's for WordNet, with shorter texts."""
+
+
+class System(NamedTuple):
+    """The keys of a system in both of its stages."""
+
+    keys: Mapping[str, Any]  # of objective and network
+    graph: tuple[str, ...]  # the keys of GRAPH that it reads
+    variants: Mapping[str, Mapping[str, Any]] = {"": {}, SHUFFLED: FALSE_GRAPH}
+    in_tasks: bool = True  # tasks read the graph, too
+    in_text: bool = True  # there is a stage on text
+
+
+ENTITIES, LEXICON = ("objective.entities",), ("data.lexicon",)
+SYSTEMS = {
+    "ERNIE": System({"objective.name": "ernie_thu", **FUSION}, ENTITIES),
+    "KEPLER": System({"objective.name": "kepler", **KEPLER}, GRAPH[:2], in_tasks=False),
+    "KnowBERT": System({"objective.name": "knowbert", **KAR}, ENTITIES),
+    "SentiLARE": System(
+        {"objective.name": "sentilare", "objective.levels": 2},
+        LEXICON,
+        {"": {}, SHUFFLED: {"objective.polarities": "shuffled"}},
+    ),
+    "K-BERT": System(
+        {"objective.name": "kbert"},
+        LEXICON,
+        {"": {}, SHUFFLED: FALSE_GRAPH, ", no visible matrix": NO_MATRIX},
+        in_text=False,
+    ),
+}
+TASKS = {
+    "FewRel": ("ERNIE", "KEPLER", "KnowBERT"),
+    "SST-2": ("SentiLARE",),
+    "medical NER": ("K-BERT",),
+    "ChnSentiCorp": ("K-BERT",),
+}
+
+CHINESE = {"data.vocabulary": "wordpiece", "data.normalizer": "uncased"}
+CHINESE |= {"data.vocabulary_size": 5000, "data.length": 96}
+ENGLISH = {"data.vocabulary_size": 4096, "data.length": 80}
+START = {"train.steps": 1000, "train.eval_every": 0, "train.checkpoint_every": 0}
+TEXT = {"train.steps": 300, "optimizer.learning_rate": 5e-4}
+TUNING = {"train.batch": 32, "train.steps": 300, "optimizer.learning_rate": 5e-4}
+
+
+def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
+    chosen = finetuning.own_tasks("knowledge", tasks)
+    for seed in range(SEEDS):
+        for name, task in chosen.items():
+            is_chinese = "K-BERT" in TASKS[name]
+            text = CHINESE if is_chinese else ENGLISH
+            keys = ENCODER | text | (START if scale == "quick" else {})
+            own, graph = _split(task)
+            start = finetuning.pretraining(
+                "mlm", ("experiments/mlm.py", keys), scale, seed=seed
+            )
+            plain, graph = _split(task)
+            if is_chinese:
+                # A text without branches has the room that it has beside them.
+                plain = {**SYSTEMS["K-BERT"].keys, **graph, "objective.branches": 0}
+                yield *_tuned(start, start, own, scale, plain), (PLAIN, name)
+            else:
+                origin = _continued(start, {})
+                yield *origin, (PLAIN, "pretraining")
+                yield *_tuned(start, origin, own, scale, {}), (PLAIN, name)
+            for row in TASKS[name]:
+                system = SYSTEMS[row]
+                of_graph = {k: graph[k] for k in system.graph if k in graph}
+                for suffix, changes in system.variants.items():
+                    keys = {**system.keys, **of_graph, **changes}
+                    origin = start
+                    if system.in_text:
+                        origin = _continued(start, keys)
+                        yield *origin, (row + suffix, "pretraining")
+                    keys = keys if system.in_tasks else {}
+                    yield *_tuned(start, origin, own, scale, keys), (row + suffix, name)
+
+
+def _split(task: Task) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The keys of a task without those of its graph, and these."""
+    keys = dict(task.keys)
+    return keys, {name: keys.pop(name) for name in GRAPH if name in keys}
+
+
+def _continued(start: tuple, keys: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A second stage on the text of the first one."""
+    experiment, own = start
+    fresh = {k: v for k, v in own.items() if k != "objective.rate"}
+    fresh |= TEXT | {"data.vocabulary": start, finetuning.INIT_FROM: start}
+    return experiment, fresh | keys
+
+
+def _tuned(
+    start: tuple,
+    origin: tuple,
+    task: Mapping[str, Any],
+    scale: str,
+    keys: Mapping[str, Any],
+) -> tuple[str, dict[str, Any]]:
+    """A fine-tuning of `origin`, by the vocabulary of `start`."""
+    own = {"data.vocabulary": start, finetuning.INIT_FROM: origin, "data.mixture": {}}
+    own |= finetuning.network_keys(origin) | SCALES[scale].tuning | TUNING | task
+    own["seed"] = start[1]["seed"]
+    if keys:
+        base = own.pop("objective.name", "sequence_classification")
+        own["objective.base_objective"] = base
+        if base == "token_classification" and "data.lexicon" in keys:
+            own["objective.branch_text"] = "tail"
+        own |= {k: v for k, v in keys.items() if not k.startswith("model.")}
+    return finetuning.EXPERIMENT, own
