@@ -94,6 +94,7 @@ def shown_rows(config: Config, count: int) -> list[Any]:
     kind = prediction_kind(objective.predicts) if objective.predicts else None
     labels = kind.output_names(data.vocab.labels) if kind else ()
     options = {"labels": labels, "of_words": bool(kind and kind.of_words)}
+    options |= {"objective": objective}
     if not isinstance(source, TextSource):
         batch = next(iter(source.in_order(count)))
         numbers = range(min(count, len(batch["example"])))

@@ -10,9 +10,15 @@ of questions as word2vec's tool does; --similarity=F has Spearman's correlation 
 judgements of a file, and how many of its pairs have vectors. --limit=30000 leaves all
 but the first, most frequent words out of these two, and out of what is written, but
 not out of the nearest (the first words of GloVe's runs meet the most others).
+
+--texts=F, lines name<TAB>text, has entities in place of words: R encodes their texts,
+as KEPLER does, and prints these beside the nearest names; vectors of a run of
+experiments/transe.py have the names already. --before=R0 prints the nearest of another
+run first, such as the one that R started from.
 """
 
 import argparse
+import textwrap
 from pathlib import Path
 
 from launch.cli import Parser, main, whole
@@ -32,10 +38,15 @@ def run(args: argparse.Namespace) -> None:
     if args.to:
         form = format_of(args.to, args.format)
         check_output(args.to, "--to", {"--from": args.source})
-    if args.workdir:
-        from research.use.inference.open_run import open_run
+    if args.before and not (args.workdir and args.nearest):
+        raise UserError("--before is read with --workdir and --nearest")
+    texts = {}
+    if args.texts:
+        from research.data.read.lexicon import read_texts
 
-        vectors = open_run(args.workdir).word_vectors
+        texts = read_texts(args.texts)
+    if args.workdir:
+        vectors = _of_run(args.workdir, texts)
     else:
         vectors = WordVectors(*read_vectors(Path(args.source)))
     first = vectors.first(args.limit)
@@ -45,9 +56,15 @@ def run(args: argparse.Namespace) -> None:
         write_output(args.to, content, "--to")
         width = first.vectors.shape[1]
         print(f"{args.to}: {len(first)} vectors of width {width}")
+    shown = {"": vectors}
+    if args.before:
+        shown = {"before, ": _of_run(args.before, texts), "after, ": vectors}
     for word in filter(None, args.nearest.split(",")):
-        found = ", ".join(f"{near} {cos:.3f}" for near, cos in vectors.nearest(word))
-        print(f"{word}: {found}")
+        for when, each in shown.items():
+            found = ", ".join(
+                f"{_named(near, texts)} {cos:.3f}" for near, cos in each.nearest(word)
+            )
+            print(f"{when}{_named(word, texts)}: {found}")
     if args.analogies:
         counts = first.answer_analogies(Path(args.analogies))
         totals = {f"total, {name}": count for name, count in sums(counts).items()}
@@ -64,6 +81,30 @@ def run(args: argparse.Namespace) -> None:
         )
 
 
+def _of_run(workdir: str, texts: dict[str, str]):
+    """The vectors of a run's words; of `texts` where its vocabulary has no words."""
+    from research.evaluation.word_vectors import WordVectors
+    from research.use.inference.open_run import open_run
+
+    model = open_run(workdir)
+    if not texts or model.run.vocabulary.tokenizer_type == "words":
+        return model.word_vectors
+    length = getattr(model.run.objective, "description", 0)
+    encoded = model.encode([*texts.values()], pool="class", max_length=length)
+    return WordVectors([*texts], encoded)
+
+
+def _named(name: str, texts: dict[str, str]) -> str:
+    """A name, with the first words of its text."""
+    text = texts.get(name, "")
+    short = textwrap.shorten(text, TEXT_WIDTH, placeholder="...")
+    return f"{name} ({short})" if text else name
+
+
+TEXT_WIDTH = 40
+"""Characters of a text that are printed."""
+
+
 def parser() -> Parser:
     from research.files.vector_files import FORMATS
 
@@ -71,6 +112,8 @@ def parser() -> Parser:
     parser.add_path("--workdir", default="", models=True, help="run, or hf:DIR")
     parser.add_path("--from", dest="source", default="", help="file of vectors")
     parser.add_path("--to", default="", help="file that is written")
+    parser.add_path("--texts", default="", help="file of name<TAB>text")
+    parser.add_path("--before", default="", models=True, help="run, or hf:DIR")
     parser.add_argument("--format", default="", choices=("", *FORMATS))
     parser.add_argument("--nearest", default="", help="words, as in river,king")
     parser.add_path("--analogies", default="", help="file: a b c d on each line")

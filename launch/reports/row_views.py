@@ -3,10 +3,11 @@
 import html
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from launch.reports import knowledge_views
 from research.contract.batch import (
     INPUT_ARRAYS,
     INTERVAL_ARRAYS,
@@ -57,6 +58,8 @@ class Row(NamedTuple):
     before: str  # the text that was corrupted; "": it is not known
     groups: list[Group]
     others: dict[str, str]  # name -> values of the arrays that no group shows
+    notes: Mapping[str, Sequence[str]] = {}  # title -> lines: knowledge of the row
+    tree: Sequence[tuple[str, Sequence[str]]] = ()  # words, and branches of each
 
 
 def view(
@@ -67,6 +70,7 @@ def view(
     before: Sequence[int] = (),
     labels: Sequence[str] = (),
     of_words: bool = False,
+    objective: Any = None,
 ) -> Row:
     """A row of a batch.
 
@@ -75,12 +79,17 @@ def view(
       before: the tokens of its text.
       labels: the names of `label`, if the text has classes.
       of_words: whether the targets are labels.
+      objective: that made the batch; of one with knowledge the row has `notes`.
     """
     prefixes = [
         name.removesuffix("token")
         for name in batch
         if name.endswith("token") and f"{name.removesuffix('token')}segment" in batch
     ]
+    known = knowledge_views.Notes({})
+    if objective is not None:
+        one = {name: np.asarray(array)[number] for name, array in batch.items()}
+        known = knowledge_views.notes(objective, one, vocabulary)
     groups, shown = [], {"example"}
     for prefix in prefixes:
         inputs = input_group(batch, prefix)
@@ -96,8 +105,12 @@ def view(
             shown |= {f"{scores}{name}" for name in SCORED_ARRAYS}
         names = labels if of_words else ()
         tokens = _tokens(row, of_row, vocabulary, names)
-        size = min(len(tokens), MAX_POSITIONS)
-        attends = np.asarray(attention_mask(row))[0, :size, :size]
+        order = np.arange(len(tokens))
+        if known.order is not None and not prefix:
+            order = np.array(known.order)
+        tokens = [tokens[n] for n in order]
+        drawn = order[:MAX_POSITIONS]
+        attends = np.asarray(attention_mask(row))[0][np.ix_(drawn, drawn)]
         groups.append(Group(prefix.rstrip("_"), tokens, attends))
     others = {
         name: _values(array[number])
@@ -106,7 +119,8 @@ def view(
     }
     if labels and "label" in others and batch["label"].dtype == np.int32:
         others["label"] = labels[int(batch["label"][number])]
-    return Row(vocabulary.decode([*before]) if len(before) else "", groups, others)
+    text = vocabulary.decode([*before]) if len(before) else ""
+    return Row(text, groups, others, known.lines, known.tree)
 
 
 def _scores_of(
@@ -191,6 +205,8 @@ def as_text(row: Row, *, colours: bool, width: int = 100) -> str:
         lines += [title, *_wrapped("".join(words), width, colours=colours)]
         scored = sum(token.state != PLAIN for token in group.tokens)
         lines.append(f"  scored here: {scored} of {len(group.tokens)} positions")
+    for title, found in row.notes.items():
+        lines += [title, *(f"  {line}" for line in found)]
     lines += [f"{name}: {value}" for name, value in row.others.items()]
     return "\n".join(lines)
 
@@ -239,6 +255,7 @@ def as_html(title: str, intro: str, rows: Sequence[Row]) -> str:
             title_of = f"the {group.name} reads" if group.name else "reads"
             tokens = "".join(map(_html_token, group.tokens))
             parts.append(f"<p class=row><b>{title_of}</b> {tokens}</p>")
+        parts += _html_notes(row)
         if row.others:
             items = (
                 f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>"
@@ -249,6 +266,24 @@ def as_html(title: str, intro: str, rows: Sequence[Row]) -> str:
             parts += [_html_attention(group) for group in row.groups]
     body = "\n".join(parts)
     return PAGE.format(title=html.escape(title), body=body)
+
+
+def _html_notes(row: Row) -> list[str]:
+    """The sentence tree, or else the lines of what is known."""
+    if row.tree:
+        words = "".join(
+            f"<span class=word>{html.escape(word)}"
+            + "".join(f"<span>{html.escape(branch)}</span>" for branch in branches)
+            + "</span>"
+            for word, branches in row.tree
+        )
+        title = "<p><b>sentence tree</b> branches stand below their words</p>"
+        return [title, f"<div class=tree>{words}</div>"]
+    parts = []
+    for title, lines in row.notes.items():
+        items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+        parts.append(f"<p><b>{html.escape(title)}</b></p><ul>{items}</ul>")
+    return parts
 
 
 def _html_token(token: Token) -> str:
@@ -299,6 +334,10 @@ body {{ font: 15px/1.7 system-ui, sans-serif; max-width: 60em; margin: 2em auto;
 sub {{ color: #333; font-size: 75%; }}
 td {{ padding: 0 1em 0 0; vertical-align: top; font-family: ui-monospace, monospace;
   font-size: 85%; color: #555; }}
+.tree {{ display: flex; flex-wrap: wrap; gap: 6px 8px; margin: 0 0 1em; }}
+.word {{ display: flex; flex-direction: column; align-items: flex-start; }}
+.word span {{ border-left: 2px solid #4a6fa5; padding-left: 6px; margin-left: 6px;
+  font-size: 85%; color: #4a6fa5; }}
 svg text {{ font: 9px ui-monospace, monospace; fill: #555; }}
 </style></head><body><h1>{title}</h1>
 {body}

@@ -89,6 +89,9 @@ def test_the_tree_is_that_of_the_papers_figure():
     found = ["".join(".1"[int(x)] for x in row) for row in mask[ORDER][:, ORDER]]
     assert found == rows
     assert mask.sum() == 73 and (mask == mask.T).all()
+    row = {name: array[0] for name, array in grown.items()}
+    tree = [([0, 1], []), ([2], [[7, 8]]), ([3, 4], []), ([5], [[9, 10], [11, 12]])]
+    assert sentence_tree.read_tree(row) == [*tree, ([6], [])]
 
 
 def test_without_the_visible_matrix_all_is_read_in_flat_order():

@@ -7,6 +7,7 @@ they belong to: the order of columns has no meaning for a network.
 # B batch, L columns of a row, H heads (entries with triples), J branches of a head,
 # W tokens of the longest branch
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -168,3 +169,32 @@ def grow(
         low2 = np.where(here, 1 << 20, 0)
     found = grown | dict(zip(INTERVAL_ARRAYS, (low, low2, reach2), strict=True))
     return {name: array.astype(np.int32) for name, array in found.items()}
+
+
+def read_tree(
+    row: Mapping[str, np.ndarray],
+) -> list[tuple[list[int], list[list[int]]]]:
+    """The words of a row of `grow` in order: columns, and those of each branch.
+
+    Tokens between two words with branches are one. Rows of visible=all have no tree.
+
+    Args:
+      row: arrays [L].
+    """
+    used, rank = row["segment"] > 0, row["rank"]
+    in_branch = used & (row["low"] > 0)
+    branches: dict[int, list[list[int]]] = {}
+    for number in np.unique(rank[in_branch]):
+        columns = np.flatnonzero(in_branch & (rank == number))
+        word = int(row["low2"][columns[0]])
+        branches.setdefault(word, []).append(columns.tolist())
+    found: list[tuple[list[int], list[list[int]]]] = []
+    last = -1
+    for column in np.flatnonzero(used & ~in_branch).tolist():
+        word = int(rank[column])
+        if word == last:
+            found[-1][0].append(column)
+        else:
+            found.append(([column], branches.get(word, [])))
+        last = word
+    return found

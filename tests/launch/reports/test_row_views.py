@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from launch.reports import row_views
+from launch.reports.knowledge_views import READERS
 from tests.testing.example_batches import vocab
 from tests.testing.objective_cases import FIRST, make_batch, make_objective
 
@@ -25,7 +26,8 @@ a, b, c, *_ = VOCAB.ordinary_ids.tolist()
 def test_a_row_shows_its_scored_positions_and_its_attention(name, fields):
     objective = make_objective(name, fields)
     _, batch = make_batch(objective, 32)
-    row = row_views.view(batch, 0, VOCABULARY, before=[5, 6])
+    options = {"before": [5, 6], "objective": objective}
+    row = row_views.view(batch, 0, VOCABULARY, **options)
     text = row_views.as_text(row, colours=False)
     page = row_views.as_html("title", "intro", [row])
     assert text.startswith("text\n  w5 w6\n")
@@ -44,6 +46,10 @@ def test_a_row_shows_its_scored_positions_and_its_attention(name, fields):
     for other in row.others:
         assert f"{other}: " in text and f"<td>{other}</td>" in page
     assert page.count("<svg") == len(row.groups)
+    assert bool(row.notes) == (name in READERS)
+    for title, lines in row.notes.items():
+        assert lines and all(f"\n  {line}\n" in f"{text}\n" for line in lines)
+        assert title in page or "sentence tree" in page
 
 
 @pytest.mark.parametrize(
