@@ -10,8 +10,9 @@ their rows are. Then
     palimpsest train --config=experiments/ernie_thu.py --workdir=runs/ernie \
         --config.data.corpus=D/texts.linked --config.objective.entities=D/entities.npz
 
---vectors=V takes vectors from a file of palimpsest vectors in place of learning them,
---steps=3000 and --width=100 are of the learning. A name is the longest at its word;
+--vectors=V takes vectors from a file of palimpsest vectors in place of learning them;
+beside it --graph counts triples alone. --steps=3000 and --width=100 are of the
+learning. A name is the longest at its word;
 --stop=S leaves out the names of a file's lines beside words such as "it" and "May",
 --min-characters=2 shorter ones, --name-end=", " ends a name where a gloss begins,
 --ignore-case matches names in any case. A name of several entities has the --candidates
@@ -33,8 +34,8 @@ def run(args: argparse.Namespace) -> None:
     from research.files.output_files import check_output, write_output
 
     folder = Path(args.to)
-    if bool(args.graph) == bool(args.vectors):
-        raise UserError("give either --graph, triples, or --vectors, a file of them")
+    if not (args.graph or args.vectors):
+        raise UserError("give --graph, triples, or --vectors, a file of them, or both")
     for flag, value in {"--steps": args.steps, "--width": args.width}.items():
         if args.vectors and value:
             raise UserError(f"{flag} is of learning, which --vectors leaves out")
@@ -50,9 +51,9 @@ def run(args: argparse.Namespace) -> None:
         for head, _, tail in triples:
             degrees[head] = degrees.get(head, 0) + 1
             degrees[tail] = degrees.get(tail, 0) + 1
-    else:
+    if args.vectors:
         vectors = _read(args.vectors)
-        degrees = dict.fromkeys(vectors, 0)
+        degrees = {name: degrees.get(name, 0) for name in vectors}
     names = entity_links.read_names(
         Path(args.names), end=args.name_end, degrees=degrees
     )
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
     documents = list(corpus.documents("train"))
     if not documents:
         raise UserError(f"--texts={args.texts} has no texts")
-    if args.graph:  # last, since it takes long
+    if not args.vectors:  # last, since it takes long
         vectors = _learn(args, triples, folder / "transe")
     _write_table(folder, linker.names, vectors, args.candidates)
     counts: list[entity_links.Counts] = []
@@ -108,6 +109,9 @@ WRITTEN = ("texts.linked", "entities.npz", "entities.tsv", "names.tsv")
 WIDTH, STEPS = 100, 3000
 """Of the vectors that are learned, and of their learning."""
 
+NUM_RANKED = 500
+"""Triples of the graph at most whose ends are ranked when it has been learned."""
+
 FIRST_NAME = 2
 """The number of the first name; see research/objectives/knowledge/entities.py."""
 
@@ -116,6 +120,7 @@ def _learn(args: argparse.Namespace, triples: list, workdir: Path) -> dict:
     """Entity -> vector, of a run of experiments/transe.py."""
     from launch.runs import train
     from research.data.read.triples import spell, spell_relation
+    from research.files.output_files import write_output
     from research.use.inference.open_run import open_run
 
     names = {end for head, _, tail in triples for end in (head, tail)}
@@ -123,8 +128,14 @@ def _learn(args: argparse.Namespace, triples: list, workdir: Path) -> dict:
     words |= {spell_relation(relation) for _, relation, _ in triples}
     size = 5 + len(words)
     graph = str(Path(args.graph).resolve())
+    # Ranks among all entities of all triples would take longer than the learning.
+    valid = workdir.with_suffix(".triples").resolve()
+    chosen = triples[:: -(-len(triples) // NUM_RANKED)]
+    lines = "".join("\t".join(triple) + "\n" for triple in chosen)
+    write_output(valid, lines.encode(), "--to")
     keys = {
-        **{f"data.{key}": graph for key in ("train", "valid", "lexicon")},
+        **{f"data.{key}": graph for key in ("train", "lexicon")},
+        "data.valid": str(valid),
         "data.vocabulary_size": size,
         "model.width": args.width or WIDTH,
         "train.steps": args.steps or STEPS,

@@ -16,6 +16,7 @@ from research.data.tokenize.vocabulary import Vocabulary, find_special_tokens
 from research.evaluation.word_vectors import Count, WordVectors, sums
 from research.use.inference.language_model import LanguageModel
 from tests.testing.model_options import model_options
+from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
 
 WORDS = ["king", "man", "woman", "queen", "King", "apple"]
 ROWS = np.float32([[2, 0, 1], [2, 0, 0], [2, 2, 0], [2, 2, 1], [0, 9, 9], [-1, 0, 0]])
@@ -175,10 +176,23 @@ def test_the_command_reads_writes_and_asks(tmp_path, capsys):
         ((*own, f"--to={source}"), f"--to={source} is --from, and would replace it"),
         ((*own, "--to=v.bin", "--format=glove"), "must end in .bin or .bin.gz"),
         ((*own, "--to=v.txt.zst"), "must end in .gz to be compressed"),
+        ((*own, "--nearest=man", "--before=r"), "--before is read with --workdir"),
     ]:
         with pytest.raises(UserError, match=message):
             run(*flags)
     assert source.read_bytes() == content
+
+
+def test_entities_have_the_vectors_of_their_texts_before_and_after(tmp_path, capsys):
+    """As those of KEPLER, which has no vector of an entity but its text's."""
+    folder, texts = write_corpus(tmp_path), tmp_path / "texts.tsv"
+    texts.write_text("a\tthe old river\nb\tthe old river\nc\ta small stone\n")
+    workdir, *_ = save_untrained(tmp_path / "run", tiny_config(folder, "mlm"))
+    flags = f"--workdir={workdir}", f"--before={workdir}"
+    run(*flags, f"--texts={texts}", "--nearest=a")
+    before, after = capsys.readouterr().out.splitlines()
+    assert after.startswith("after, a (the old river): b (the old river) 1.000, c (a")
+    assert before.removeprefix("before") == after.removeprefix("after")
 
 
 def test_a_run_has_the_vectors_of_its_words_without_specials():
