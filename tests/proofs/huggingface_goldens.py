@@ -91,6 +91,12 @@ MODERNBERT = {
     **{"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3},
     **{"cls_token_id": 2, "sep_token_id": 3},
 }
+DEBERTA = ENCODER | {
+    **{"relative_attention": True, "share_att_key": True, "position_buckets": 4},
+    **{"pos_att_type": ["p2c", "c2p"], "norm_rel_ebd": "layer_norm"},
+    **{"position_biased_input": False, "type_vocab_size": 0},
+    "max_relative_positions": 20,
+}
 CASES = {  # name -> class, its config's keys, the inputs, whether SGD takes a step
     "bert": ("BertForPreTraining", ENCODER, "pairs", True),
     "bert-label": ("BertForSequenceClassification", ENCODER, "labels", False),
@@ -185,6 +191,13 @@ CASES = {  # name -> class, its config's keys, the inputs, whether SGD takes a s
             **{"vocab_size": VOCAB, "dim": WIDTH, "n_layers": 2, "n_heads": 2},
             **{"hidden_dim": 24, "max_position_embeddings": 20},
         },
+        "labels",
+        False,
+    ),
+    "deberta-v2": ("DebertaV2ForMaskedLM", DEBERTA, "masked", False),
+    "deberta-v2-label": (
+        "DebertaV2ForSequenceClassification",
+        DEBERTA | SMALL,
         "labels",
         False,
     ),

@@ -13,6 +13,7 @@ from research.interop.huggingface.rows import (
     AFTER_PAD,
     TRANSPOSED,
     VOCAB,
+    Change,
     dense,
     layers,
     norm,
@@ -435,4 +436,128 @@ MPNET = Family(
     pad_id=1,
     has_own_pad=True,  # modeling_mpnet.py, MPNetEmbeddings
     after_pad=True,
+)
+
+
+DEBERTA_DEFAULTS = {"layer_norm_eps": 1e-7}
+"""As `ALBERT_DEFAULTS` (configuration_deberta_v2.py)."""
+DEBERTA_HEADS = "cls.predictions", "lm_predictions.lm_head"
+"""What keys of its readout begin with, and in the released files."""
+DEBERTA_CONSTANTS = {
+    "relative_attention": True,
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "position_biased_input": False,
+    "conv_kernel_size": 0,
+    "pooler_hidden_act": "gelu",
+}
+"""Of DeBERTa V3, and of V2 but for the convolution that its two sizes have."""
+
+
+def _check_deberta(config, tensors):
+    """No options.
+
+    Raises:
+      UserError: it is another DeBERTa, which a config without a key may be.
+    """
+    defaults = {"relative_attention": False, "share_att_key": False}
+    defaults |= {"norm_rel_ebd": "none", "position_biased_input": True}
+    for name, value in defaults.items():
+        if config.get(name, value) != (expected := DEBERTA_CONSTANTS[name]):
+            raise UserError(
+                f"config.json: {name} is {config.get(name, value)!r}; only "
+                f"{expected!r} is known here"
+            )
+    if config.get("embedding_size", config["hidden_size"]) != config["hidden_size"]:
+        raise UserError("config.json: embedding_size must be hidden_size")
+    terms = config.get("pos_att_type") or ()
+    terms = terms.split("|") if isinstance(terms, str) else terms
+    if {each.strip() for each in terms} != {"c2p", "p2c"}:
+        raise UserError(
+            f"config.json: pos_att_type is {terms!r}; only c2p and p2c are known here"
+        )
+    return {}
+
+
+def _read_largest_distance(config):
+    most = config.get("max_relative_positions", -1)
+    return most if most >= 1 else config.get("max_position_embeddings", 512)
+
+
+DISTANCES = Change(
+    lambda x, sizes: x[1:], lambda x, sizes: np.concatenate([x[:1], x], axis=0)
+)
+"""A table of distances has a row before those of the buckets, which only queries read
+that are further before a key than the largest distance. Here these read the first
+bucket's, of which it is written as a copy."""
+
+DEBERTA_V2 = Family(
+    "deberta-v2",
+    ("full",),
+    prefix="deberta.",
+    keys=(
+        *(
+            dataclasses.replace(key, default=DEBERTA_DEFAULTS.get(key.key, key.default))
+            for key in KEYS
+            if key.option != "token_types"
+        ),
+        Key("type_vocab_size", "token_types", default=0),
+        Key("position_buckets", "distance_buckets"),
+        Key("max_relative_positions", "largest_distance", parse=_read_largest_distance),
+        Key("cls_dropout", "head_dropout", default=-1.0, place="head"),
+    ),
+    options={
+        "norm_placement": "post",
+        "position": "disentangled",
+    },
+    constants=DEBERTA_CONSTANTS | {"tie_word_embeddings": True},
+    extra={"pos_att_type": ["p2c", "c2p"]},
+    readout=("transform",),
+    head_activation="gelu",  # pooler_hidden_act
+    body=(
+        row("deberta.embeddings.word_embeddings.weight", "token/embedding", VOCAB),
+        row("deberta.embeddings.token_type_embeddings.weight", "embeddings/token_type"),
+        *norm("deberta.embeddings.LayerNorm", "embeddings/norm"),
+        row("deberta.encoder.rel_embeddings.weight", "stack/distance", DISTANCES),
+        *norm("deberta.encoder.LayerNorm", "stack/distance_norm"),
+        *layers(
+            "deberta.encoder.layer.{n}.",
+            "stack",
+            (
+                *dense("attention.self.query_proj", "attention/query"),
+                *dense("attention.self.key_proj", "attention/key"),
+                *dense("attention.self.value_proj", "attention/value"),
+                *BLOCK[6:],
+            ),
+        ),
+    ),
+    heads={
+        "readout": tuple(
+            r._replace(instead=r.key.replace("transform.", "").replace(*DEBERTA_HEADS))
+            for r in _readout(
+                "cls.predictions.transform.dense",
+                "cls.predictions.transform.LayerNorm",
+                "cls.predictions.bias",
+            )
+        ),
+        "label": (
+            *dense("pooler.dense", "head_label/dense"),
+            *dense("classifier", "head_label/out"),
+        ),
+        "choice": (
+            *dense("pooler.dense", "head_choice/dense"),
+            *dense("classifier", "head_choice/out"),
+        ),
+        **TOKEN_HEADS,
+    },
+    architectures=(
+        ("DebertaV2ForMaskedLM", ("readout",)),
+        *tasks("DebertaV2"),
+        ("DebertaV2Model", ()),
+    ),
+    decide=_check_deberta,
+    copies={
+        "cls.predictions.decoder.weight": "deberta.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
 )

@@ -299,6 +299,9 @@ def _architecture(
     """The first architecture whose heads the network has."""
     tasks = _task_heads(params)
 
+    def is_tied(r: rows.Row) -> bool:
+        return bool(r.instead) and "output/embedding" in r.paths
+
     def fits(heads: tuple[str, ...]) -> bool:
         if tasks != tasks.union(heads).intersection(TASK_HEADS):
             return False
@@ -306,7 +309,7 @@ def _architecture(
         held = {path for r in needed for path in r.paths}
         own = tuple(f"head_{head}/" for head in tasks)
         return held.issuperset(p for p in params if p.startswith(own)) and all(
-            r.neutral or r.instead or all(path in params for path in r.paths)
+            r.neutral or is_tied(r) or all(path in params for path in r.paths)
             for r in needed
         )
 

@@ -113,7 +113,7 @@ def test_weights_that_may_not_be_read_are_not_missing(bert):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model_type": "deberta-v2"}, "'deberta-v2', which has no counterpart.*bert"),
+        ({"model_type": "deberta"}, "'deberta', which has no counterpart.*bert"),
         ({"architectures": 5}, "architectures is 5, no list of names"),
         ({"architectures": 0}, "architectures is 0, no list of names"),
         ({"hidden_act": "mish"}, "hidden_act is 'mish'; known: gelu"),
@@ -143,6 +143,13 @@ def test_weights_that_may_not_be_read_are_not_missing(bert):
 def test_a_config_that_no_option_means_is_refused(bert, changes, words):
     change_config(bert, **changes)
     assert_refused(bert, words)
+
+
+def test_debertas_largest_distance_is_that_of_its_positions(tmp_path):
+    shutil.copytree(FOLDER / "deberta-v2", tmp_path / "v3")
+    change_config(tmp_path / "v3", max_relative_positions=-1, pos_att_type="p2c|c2p")
+    options = restore.open_model(tmp_path / "v3").options
+    assert (options["distance_buckets"], options["largest_distance"]) == (4, 20)
 
 
 @pytest.mark.parametrize("family", NAMES)
@@ -188,6 +195,8 @@ def test_weights_that_are_no_numbers_are_refused(bert, changed, words):
         ("mistral", {"sliding_window": 1}, "sliding_window is 1; it is 2 or more"),
         ("qwen2", {"use_sliding_window": True}, "use_sliding_window is True; only Fal"),
         ("mpnet", {"relative_attention_num_buckets": 8}, "only 32 is known here"),
+        ("deberta-v2", {"pos_att_type": "c2p"}, "only c2p and p2c are known here"),
+        ("deberta-v2", {"conv_kernel_size": 3}, "conv_kernel_size is 3; only 0"),
         ("modernbert", {"local_attention": 1}, "local_attention is 1; it is 2 or more"),
         (
             "modernbert",
