@@ -123,17 +123,15 @@ def keys_as_flags(
 
     Args:
       flags: config key -> flag.
-      overrides: the command takes other keys as --config.KEY; else a hint about one is
-        left out.
+      overrides: the command takes other keys as --config.KEY; else the error's hint
+        about them is left out.
     """
     try:
         yield
     except UserError as error:
-        text = str(error)
+        text = str(error).removesuffix("" if overrides else error.hint)
         for key, flag in flags.items():
             text = re.sub(rf"(?<![\w.-]){re.escape(key)}\b", flag, text)
-        if not overrides:
-            text = re.sub(r"[;,] (?:or )?[^;,]*\bdata\.\w[^;]*", "", text)
         raise UserError(text) from error
 
 

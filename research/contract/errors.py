@@ -5,7 +5,16 @@ from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """A mistake of the user; the message says what is wrong, where, and the remedy."""
+    """A mistake of the user; the message says what is wrong, where, and the remedy.
+
+    Args:
+      hint: the end of the message: a remedy by keys of a config, which commands that
+        take no keys leave out.
+    """
+
+    def __init__(self, message: str, hint: str = ""):
+        super().__init__(message + hint)
+        self.hint = hint
 
 
 class NonFiniteError(ArithmeticError):

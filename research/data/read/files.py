@@ -256,9 +256,9 @@ def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
         built_in = "embedded, docstrings, " if key == "data.corpus" else ""
         sources = f"{built_in}tfds:NAME, hf:ORG/NAME, or "
         raise UserError(
-            f"{key} is {name!r}: {problem}; give {sources}{files}, or name "
-            "the format of others with data.format, or the sides of a parallel text, "
-            "files such as a.en and a.de, with data.fields=en,de"
+            f"{key} is {name!r}: {problem}; give {sources}{files}",
+            ", or name the format of others with data.format, or the sides of a "
+            "parallel text, files such as a.en and a.de, with data.fields=en,de",
         )
     for file in found:
         if not file.is_file():
@@ -349,7 +349,7 @@ def _parse_file(
     """The documents of a file.
 
     Args:
-      hint: the end of the error's line where bytes are none of the encoding.
+      hint: of the error where bytes are none of the encoding.
     """
     try:
         with file.open("rb") as raw:
@@ -359,7 +359,7 @@ def _parse_file(
             yield from _with_names(file, parse(content, options), raw)
     except LineError as error:
         end = hint if isinstance(error, EncodingError) else ""
-        raise UserError(f"{file}:{error.args[0]}: {error.args[1]}{end}") from error
+        raise UserError(f"{file}:{error.args[0]}: {error.args[1]}", end) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{file}: not a complete gzip file ({error})") from error
     except OSError as error:

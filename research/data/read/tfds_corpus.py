@@ -117,8 +117,9 @@ def corpus_of_builder(
     if set(needed) - set(info.features):
         raise UserError(
             f"{where}: it needs a feature {', '.join(sorted(needed))}, but has "
-            f"{', '.join(info.features)}; data.fields names others, and data.format is "
-            "squad for questions and conll for words"
+            f"{', '.join(info.features)}",
+            "; data.fields names others, and data.format is squad for questions and "
+            "conll for words",
         )
     own, chosen = _own_splits(info.splits), bool(split) or SPLIT in name
     whole = _split_to_read(name, info.splits, own.get(split, split), where)
