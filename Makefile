@@ -28,7 +28,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 # Bytecode is kept, also where the shell turns that off: a start takes a third.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: compare demo test long chaos chaos-ci fuzz fuzz-ci mutants pod hopper hopper_values docs claims slices performance roofline speed goldens-hf exports-hf pipelines-hf tokens-hf published-hf tutorials site env lint lock
+.PHONY: compare demo test long chaos fuzz mutants pod hopper hopper_values docs claims slices performance roofline speed goldens-hf exports-hf pipelines-hf tokens-hf published-hf tutorials site env lint lock
 
 # A bot that answers from the documentation of Python's standard library, at
 # http://127.0.0.1:8080/ until Ctrl-C.
@@ -49,25 +49,18 @@ long: env
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m long
 
 # Runs killed 50 times, alone and of two processes, on fewer devices and without their
-# folder; exports, reports and drivers of sweeps that are killed. chaos-ci: each of these
-# once or twice, in about a minute.
+# folder; exports, reports and drivers of sweeps that are killed. SHORT=--short: each of
+# these once or twice, in about a minute.
+SHORT ?=
 chaos: env
-	$(BIN)/python -m tests.proofs.chaos --workdir=$(CHAOS) --kills=$(KILLS)
+	$(BIN)/python -m tests.proofs.chaos --workdir=$(CHAOS) --kills=$(KILLS) $(SHORT)
 	rm -r $(CHAOS)
-
-chaos-ci: env
-	rm -rf $(CHAOS)-ci
-	$(BIN)/python -m tests.proofs.chaos --workdir=$(CHAOS)-ci --short
-	rm -r $(CHAOS)-ci
 
 # Whatever a user writes, damaged files of runs, sweeps, tasks, texts and hf: folders,
 # outputs that are no files: no command fails, hangs, or goes on as if nothing were wrong.
-# fuzz-ci: 120 cases, in about a minute.
+# SHORT=--short: 120 cases, in about a minute.
 fuzz: env
-	$(BIN)/python -m tests.proofs.fuzz --cases=$(CASES)
-
-fuzz-ci: env
-	$(BIN)/python -m tests.proofs.fuzz --short
+	$(BIN)/python -m tests.proofs.fuzz --cases=$(CASES) $(SHORT)
 
 # Bugs that others shipped, and ours, built into copies of the project: named tests kill
 # them all. ONLY=WORD: those with a word in their id.
@@ -99,18 +92,11 @@ hopper_values: env
 		'jax[cuda13]'
 	$(BIN)/python -m tests.proofs.hopper_values
 
-# The table of docs/pods.md: what steps come to on slices of TPUs.
-slices: $(AOT)/stamp
-	PYTHONPATH=$(AOT) $(BIN)/python -m experiments.studies.slices
-
-# Tables of docs/performance.md: tiles and memory of attention, the loss.
-performance: $(AOT)/stamp
-	PYTHONPATH=$(AOT) $(BIN)/python -m experiments.studies.performance
-
-# Its bounds of published sizes, from 8 to 256 chips; compiles what is not in
-# docs/roofline.json.
-roofline: $(AOT)/stamp
-	PYTHONPATH=$(AOT) $(BIN)/python -m experiments.studies.roofline
+# The table of docs/pods.md: what steps come to on slices of TPUs; tables of
+# docs/performance.md: tiles and memory of attention, the loss; and its bounds of
+# published sizes, from 8 to 256 chips, which compiles what is not in docs/roofline.json.
+slices performance roofline: $(AOT)/stamp
+	PYTHONPATH=$(AOT) $(BIN)/python -m experiments.studies.$@
 
 # tests/goldens/huggingface anew, by Hugging Face's own code: PyTorch stays in an
 # environment of its own.

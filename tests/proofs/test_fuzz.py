@@ -1,4 +1,4 @@
-"""The fuzz proof finds what it is to find; `make fuzz-ci` runs its cases."""
+"""The fuzz proof finds what it is to find; `make fuzz SHORT=--short` runs its cases."""
 
 import sys
 import time
