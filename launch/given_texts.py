@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from launch import cli
 from research.contract.errors import UserError
@@ -49,6 +50,44 @@ def add_examples(parser: cli.Parser, parts: str, label: str) -> None:
     parser.add_argument("--fields", default="", help="columns of --data, as in a,b")
     parser.add_argument("--label", default="", help=label)
     parser.add_path("--to", default="", help=".jsonl that is written; else printed")
+
+
+def picture_rows(args: argparse.Namespace) -> tuple[list[Any], Path]:
+    """The rows of a text after the flags, or of --data, and where --pictures are.
+
+    Raises:
+      UserError: a text has no one picture, or --data cannot be read.
+    """
+    from research.data.read import pictures
+
+    path = Path(args.pictures)
+    if args.parts:
+        if len(args.parts) > 1:
+            raise UserError("one text is of --pictures; several are a table, --data=F")
+        folder, names = pictures.list_pictures(path)
+        if len(names) > 1:
+            raise UserError(f"--pictures={path} must be one picture, of one text")
+        row = pictures.Row(str(path), names[0], tuple(args.parts), "", None, (), ())
+        return [row], folder
+    columns = picture_columns(args.fields)._replace(label=args.label)
+    return pictures.read_rows(Path(args.data), columns), path
+
+
+def picture_columns(fields: str) -> Any:
+    """The columns of a table of pictures and captions, by --fields.
+
+    Raises:
+      UserError: they name no column of captions.
+    """
+    from research.data.read.pictures import Columns
+
+    names = [name for name in fields.split(",") if name]
+    if len(names) == 1:
+        raise UserError(
+            f"--fields={fields} must name the column of files and one or more of "
+            "captions, as in file,caption"
+        )
+    return Columns(names[0], tuple(names[1:])) if names else Columns()
 
 
 def check_examples(args: argparse.Namespace, parts: str) -> None:

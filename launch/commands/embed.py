@@ -7,6 +7,11 @@ float32 [texts, width], or a .jsonl with `text` and `vector` on each line, which
 is printed without it. A blank text has a vector too, that of no tokens, so that row n
 is of text n.
 
+--pictures=P gives the vectors of pictures, of a run of clip: P is a folder or a zip
+(all PNG and JPEG files in it, by their paths), one picture, or a .txt with a path on
+each line. Lines of .jsonl then have `file` and `vector`. Of such a run the vectors of
+texts are those that are compared with pictures'.
+
 --pool=mean is the mean of the last layer's states, --pool=class the state of the class
 token; --normalize=yes gives vectors of length 1. A text is cut behind --max-length
 tokens, by default the model's. A folder of sentence-transformers says all three.
@@ -16,6 +21,7 @@ import argparse
 import io
 import json
 import sys
+from pathlib import Path
 
 from launch import cli, given_texts
 
@@ -28,10 +34,13 @@ def run(args: argparse.Namespace) -> None:
     to = epath.Path(args.to)
     if args.to and to.suffix not in (".npy", ".jsonl"):
         raise UserError(f"--to={to} is written as .npy or .jsonl; give such a name")
-    texts = given_texts.texts_of(args)
+    if args.pictures and (unread := args.texts or args.file or args.pool):
+        raise UserError(f"--pictures is not read beside {unread!r:.40}; leave one out")
+    texts = [] if args.pictures else given_texts.texts_of(args)
 
     import numpy as np
 
+    from research.data.read.pictures import list_pictures
     from research.files.output_files import check_output, write_output
     from research.use.inference.open_run import open_run
 
@@ -39,22 +48,30 @@ def run(args: argparse.Namespace) -> None:
         check_output(args.to, "--to", {"--texts": args.file})
     model = open_run(args.workdir, product_dtype=args.product_dtype)
     normalize = {"": None, "yes": True, "no": False}[args.normalize]
-    options = {"normalize": normalize, "max_length": args.max_length}
-    vectors = model.encode(texts, args.pool, **options)
+    key = "text"
+    if args.pictures:
+        key = "file"
+        folder, texts = list_pictures(Path(args.pictures))
+        vectors = model.encode_pictures(folder, texts, normalize=normalize)
+    else:
+        options = {"normalize": normalize, "max_length": args.max_length}
+        vectors = model.encode(texts, args.pool, **options)
     if to.suffix == ".npy":
         file = io.BytesIO()
         np.save(file, vectors)
         content = file.getvalue()
     else:
         pairs = zip(texts, vectors.tolist(), strict=True)
-        lines = (json.dumps({"text": t, "vector": v}) + "\n" for t, v in pairs)
+        lines = (json.dumps({key: t, "vector": v}) + "\n" for t, v in pairs)
         content = "".join(lines).encode()
     if not args.to:
         print(content.decode(), end="")
         return
     write_output(args.to, content, "--to")
     width = vectors.shape[1]
-    print(f"{args.to}: {len(vectors)} vectors of width {width}", file=sys.stderr)
+    of_pictures = " of pictures" if args.pictures else ""
+    line = f"{args.to}: {len(vectors)} vectors of width {width}{of_pictures}"
+    print(line, file=sys.stderr)
     if blank := sum(not text.strip() for text in texts):
         print(f"blank texts among them: {blank}", file=sys.stderr)
 
@@ -63,6 +80,7 @@ def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
     given_texts.add_workdir(parser)
     given_texts.add_texts(parser)
+    parser.add_path("--pictures", default="", help="folder, zip, picture or .txt")
     parser.add_path("--to", default="", help=".npy or .jsonl; else JSON is printed")
     parser.add_argument("--pool", default="", choices=("", "mean", "class"))
     parser.add_argument(

@@ -10,6 +10,10 @@ sentences; a question and its context; a question and its choices.
 data.fields, data.label; the label may lack). Of hf:DIR, and where it is another kind of
 file, --fields and --label name the columns. F as .txt has a text on each line.
 
+Of a run of picture_classification --pictures=P is the picture of the text after the
+flags, or the folder or zip of those that the column `file` of --data names, a .tsv,
+.csv or .jsonl whose texts are in `caption` (--fields=image,question names others).
+
 Prints a table of one example. Of --data it writes a JSON line for each, to --to or the
 terminal: id, prediction, texts, and of these what there is: probabilities, chunks of
 tags (type, text, first character and the one behind the last), gold, score. A line of
@@ -34,16 +38,20 @@ def run(args: argparse.Namespace) -> None:
     from research.use.inference.open_run import open_run
     from research.use.inference.predict import Predictor
 
-    predictor = Predictor(open_run(args.workdir))
-    if args.parts:
+    if args.pictures:
+        items = _of_pictures(args)
+    elif args.parts:
+        predictor = Predictor(open_run(args.workdir))
         example = args.parts[0] if len(args.parts) == 1 else args.parts
         items = predictor.predict([example])
     elif Path(args.data).suffix == ".txt":
         from research.data.read.files import read_texts
 
+        predictor = Predictor(open_run(args.workdir))
         items = predictor.predict_each(read_texts(Path(args.data), "--data"))
         cli.print_unanswered("text", items)
     else:
+        predictor = Predictor(open_run(args.workdir))
         with cli.keys_as_flags(given_texts.FLAGS):
             items = predictor.predict_file(args.data, args.fields, args.label)
     if args.parts and not args.to:
@@ -58,6 +66,22 @@ def run(args: argparse.Namespace) -> None:
         return
     write_output(args.to, content, "--to")
     print(f"{args.to}: {len(items)} predictions", file=sys.stderr)
+
+
+def _of_pictures(args: argparse.Namespace) -> list[Any]:
+    """The items of pictures and their texts.
+
+    Raises:
+      UserError: the run reads no pictures, or a row is wrong.
+    """
+    from research.use.inference.own_pictures import open_with_pictures
+    from research.use.inference.predict import Predictor
+
+    rows, source = given_texts.picture_rows(args)
+    labelled = any(row.label is not None for row in rows)
+    with open_with_pictures(args.workdir, source, rows) as (model, file):
+        label = "label" if labelled else ""
+        return Predictor(model).predict_file(str(file), label=label)
 
 
 def _error(number: int, error: Exception) -> str:
@@ -83,6 +107,7 @@ def parser() -> cli.Parser:
     given_texts.add_workdir(parser)
     parts, label = "the parts of one example", "column of the label, if any"
     given_texts.add_examples(parser, parts, label)
+    parser.add_path("--pictures", default="", help="picture, or folder or zip of them")
     return parser
 
 

@@ -9,6 +9,11 @@ log P(original), minus its discriminator's energy. For joint and mix it is that 
 part: --method=PART.METHOD. A text for tlm is in its first language, or in that of
 --config.objective.languages.
 
+--task=retrieval ranks captions and pictures by their vectors (a run of clip): the table
+--data=T has the columns `file` and `caption` (--fields=image,name_en,name_de names
+others), and --pictures=P is the folder or zip of the files. --data=D/valid.captioned of
+`palimpsest images` needs no --pictures.
+
 Prints a table with 95 % intervals, and writes it to table.json and the scores of each
 text to scores.jsonl, in D/evaluations/NAME. NAME is the task, the method, the step and
 a hash of the files, and a hash of keys that --config.KEY=VALUE changes. In a sweep's
@@ -21,14 +26,19 @@ last.
 import argparse
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from etils import epath
 
+from launch import given_texts
 from launch.cli import DONE, FAILED, Parser, main, whole
 from launch.config import changes_suffix, run_config
-from research.contract.errors import unknown
+from research.contract.errors import UserError, unknown
 from research.files.existence import exists
+
+RETRIEVAL = "retrieval"
+"""The task that compares vectors of pictures with those of captions."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,10 +49,15 @@ def run(args: argparse.Namespace) -> int:
         read_items,
     )
 
-    if args.task not in TASKS:
-        raise unknown("--task", args.task, TASKS)
+    if args.task not in (*TASKS, RETRIEVAL):
+        raise unknown("--task", args.task, [*TASKS, RETRIEVAL])
     workdir = epath.Path(args.workdir)
     fields = tuple(filter(None, args.fields.split(",")))
+    if args.task == RETRIEVAL:
+        _score_retrieval(workdir, args)
+        return DONE
+    if args.pictures:
+        raise UserError(f"--pictures is read by --task={RETRIEVAL} alone; leave it out")
     items, files_hash = read_items(args.task, args.data, fields, args.label)
     groups = tuple(filter(None, args.groups.split(",")))
     if groups or args.limit:
@@ -52,6 +67,67 @@ def run(args: argparse.Namespace) -> int:
         return _score_sweep(workdir, items, files_hash, args)
     _score_run(workdir, items, files_hash, args)
     return DONE
+
+
+def _score_retrieval(workdir: epath.Path, args: argparse.Namespace) -> None:
+    """Prints and writes the ranks of captions and pictures."""
+    unread = [n for n in ("label", "groups", "limit", "method") if getattr(args, n)]
+    if unread or args.overrides:
+        name = unread[0] if unread else "config.KEY"
+        raise UserError(f"--{name} is not read by --task={RETRIEVAL}; leave it out")
+    if exists(workdir / "sweep.json"):
+        raise UserError(f"--task={RETRIEVAL} scores one run; name one of {workdir}")
+    from research.data.cache import fingerprint
+    from research.data.read import pictures
+    from research.evaluation.retrieval_scores import retrieval_ranks, retrieval_table
+    from research.evaluation.score_tables import table_lines
+    from research.files.json_files import write_json
+    from research.files.output_files import replace_text
+    from research.use.inference.open_run import open_run
+
+    data = Path(args.data)
+    columns = given_texts.picture_columns(args.fields)
+    own = data.suffix == ".captioned"
+    if own == bool(args.pictures):
+        raise UserError(
+            f"--data={data} has numbers of the run's own pictures; leave out --pictures"
+            if own
+            else "--pictures=P must name the folder or zip of the pictures of --data"
+        )
+    rows = pictures.read_captioned(data) if own else pictures.read_rows(data, columns)
+    if not own:
+        source = pictures.Pictures(Path(args.pictures))
+        for row in rows:
+            source.stamp(row)  # one that is missing is named with its line
+    files = list(dict.fromkeys(row.file for row in rows))
+    number = {file: n for n, file in enumerate(files)}
+    captions = [(text, number[row.file]) for row in rows for text in row.captions]
+    texts, picture = [text for text, _ in captions], [n for _, n in captions]
+    model = open_run(workdir, step=args.step)
+    if own:
+        image = model.encode_stored([int(file) for file in files])
+    else:
+        image = model.encode_pictures(args.pictures, files)
+    ranks = retrieval_ranks(image, model.encode(texts), picture)
+    table = retrieval_table(ranks, picture)
+    hash = fingerprint([files, captions])
+    name = f"{RETRIEVAL}-vectors-{model.run.step}-{hash[:8]}"
+    folder = workdir / "evaluations" / name
+    cells = {
+        row: {column: cell.to_json() for column, cell in columns.items()}
+        for row, columns in table.items()
+    }
+    facts = {"task": RETRIEVAL, "files": args.data, "hash": hash}
+    write_json(folder / "table.json", facts | {"step": model.run.step, "table": cells})
+    lines = (
+        json.dumps(
+            {"file": files[n], "caption": text, "ranks": own}, ensure_ascii=False
+        )
+        for text, n, own in zip(texts, picture, ranks.tolist(), strict=True)
+    )
+    replace_text(folder / "scores.jsonl", "\n".join(lines) + "\n")
+    print(f"{RETRIEVAL}: {len(files)} pictures, {len(texts)} captions")
+    print(*table_lines(table), folder, sep="\n")
 
 
 def _score_sweep(
@@ -157,10 +233,12 @@ def parser() -> Parser:
     from research.evaluation.score_tasks import TASKS
 
     tasks = (f"{name}: {task.what}" for name, task in TASKS.items())
+    retrieval = f"{RETRIEVAL}: captions of pictures, and pictures of captions"
     parser = Parser(__doc__)
     parser.add_path("--workdir", required=True, help="of a run or a sweep")
-    parser.add_argument("--task", required=True, help="; ".join(tasks))
+    parser.add_argument("--task", required=True, help="; ".join([*tasks, retrieval]))
     parser.add_path("--data", required=True, help="a file, folder or glob")
+    parser.add_path("--pictures", default="", help="folder or zip, for retrieval")
     parser.add_argument("--fields", default="", help="columns in place of the task's")
     parser.add_argument("--label", default="", help="the column of the label, likewise")
     parser.add_argument("--groups", default="", help="patterns, as in *agreement*")

@@ -7,18 +7,29 @@ split. The vocabulary is the config's, trained on its training text; --workdir=R
 place of --config has the run's config and its vocabulary. --html=PAGE.html
 writes a page with colours and pictures.
 
+--pictures=P are those of a table --data=T of captions, a .tsv, .csv or .jsonl with the
+columns `file` (the path in P, a folder or zip) and `caption` (--fields=image,name
+names others; JSON lines may have `boxes` and `classes`): each row has its picture with
+regions, what is hidden, and what the network reads; with --workdir also what the run
+predicts of it, and the five nearest captions of the table.
+
 --keys lists the config keys with their defaults and meanings: of the sections and parts
 that --config chooses, or without --config of all.
 """
 
 import argparse
+import contextlib
 import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from etils import epath
 
 from launch import cli, key_docs
+from launch.commands.images import size
 from launch.config import load_config, run_config
 from research.config import sections
 from research.config.config import Config
@@ -27,14 +38,49 @@ from research.contract.errors import UserError
 
 def run(args: argparse.Namespace) -> None:
     if args.keys:
-        if unread := [f for f in ("workdir", "data", "html") if getattr(args, f)]:
+        flags = ("workdir", "data", "html", "pictures")
+        if unread := [f for f in flags if getattr(args, f)]:
             raise UserError(f"--keys lists those of --config; leave out --{unread[0]}")
         config = load_config(args.config, args.overrides) if args.config else None
         print(_keys_text(config))
         return
     if bool(args.config) == bool(args.workdir):
         raise UserError("give --config=experiments/X.py or --workdir=RUN, or --keys")
-    overrides = dict(args.overrides)
+    if args.pictures:
+        with own_pictures(args) as keys:
+            _show(args, {**keys, **args.overrides})
+    else:
+        _show(args, dict(args.overrides))
+
+
+@contextlib.contextmanager
+def own_pictures(args: argparse.Namespace) -> Iterator[dict[str, str]]:
+    """The config keys with which pictures of --pictures are read, while they are there.
+
+    Raises:
+      UserError: a row, a picture or a box is wrong.
+    """
+    from launch.given_texts import picture_columns
+    from research.data.read.pictures import Pictures, read_rows
+    from research.data.store.pictures import write_rows
+    from research.use.inference.picture_vectors import picture_size, run_store
+
+    if not args.data:
+        raise UserError("--data=T must name the table of --pictures: file, caption")
+    rows = read_rows(Path(args.data), picture_columns(args.fields))
+    options: dict[str, Any] = {"size": args.size}
+    if args.workdir:
+        objective = run_config(epath.Path(args.workdir), {}).objective
+        options = {"size": picture_size(objective)}
+        options["names"] = run_store(objective).class_names
+    with tempfile.TemporaryDirectory(prefix="palimpsest-") as folder:
+        source = Pictures(Path(args.pictures))
+        args.data = str(write_rows(Path(folder), source, rows, **options))
+        keys = {"objective.images": folder, "data.format": "captioned"}
+        yield keys if args.workdir else keys | {"data.train": args.data}
+
+
+def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
     if args.data:
         overrides |= {"data.valid": args.data, "data.eval_split": "valid"}
     if args.workdir:
@@ -43,13 +89,29 @@ def run(args: argparse.Namespace) -> None:
         config = load_config(args.config, overrides)
     # After the config: a wrong key is reported without waiting for imports.
     from launch.reports import row_views
+    from research.data.tokenize.train_tokenizer import SizeError
     from research.files.output_files import check_output, write_output
 
     if args.html:
         check_output(args.html, "--html")
     flags = {"data.valid": "--data"} if args.data else {}
     with cli.keys_as_flags(flags, overrides=True):
-        rows = shown_rows(config, args.rows)
+        model = None
+        if args.workdir and args.pictures:
+            from research.use.inference.open_run import open_run
+
+            model = open_run(args.workdir, images=overrides["objective.images"])
+        while True:
+            try:
+                rows = shown_rows(config, args.rows, model)
+                break
+            except SizeError as error:  # of a few captions
+                if (
+                    not args.pictures
+                    or not 0 < error.fits < config.data.vocabulary_size
+                ):
+                    raise
+                config = config.with_values({"data.vocabulary_size": error.fits})
     first = (type(config.objective).__doc__ or "").strip().partition("\n")[0]
     title = f"{config.objective_name}: {first}"
     if args.html:
@@ -73,8 +135,11 @@ def run(args: argparse.Namespace) -> None:
             print(f"{state}: {meaning}")
 
 
-def shown_rows(config: Config, count: int) -> list[Any]:
+def shown_rows(config: Config, count: int, model: Any = None) -> list[Any]:
     """`row_views.Row` of the first rows of the evaluation split.
+
+    Args:
+      model: of `open_run`, whose predictions of pictures are shown.
 
     Raises:
       UserError: the text cannot be read, or is too short for a row.
@@ -110,7 +175,7 @@ def shown_rows(config: Config, count: int) -> list[Any]:
         seed=EVALUATION_SEED,
         shuffle=False,
     )
-    return [
+    rows = [
         row_views.view(
             batch,
             row,
@@ -120,6 +185,67 @@ def shown_rows(config: Config, count: int) -> list[Any]:
         )
         for row in number.tolist()
     ]
+    if not hasattr(objective, "store"):
+        return rows
+    return _with_pictures(rows, batch, texts.arrays["image"][:, 0], config, model)
+
+
+def _with_pictures(
+    rows: list[Any], batch: Any, picture: np.ndarray, config: Config, model: Any
+) -> list[Any]:
+    """The rows with their pictures, of which a trained model predicts."""
+    from launch.reports.picture_views import panel
+    from research.data.read.pictures import read_captioned
+
+    shown = picture[: len(rows)].tolist()
+    guessed, nearest = [None] * len(rows), [[]] * len(rows)
+    if model:
+        from research.use.inference import picture_guesses
+
+        captions = read_captioned(Path(config.data.valid))
+        texts = [row.captions[0] for row in captions]
+        of = [int(row.file) for row in captions]
+        nearest = picture_guesses.nearest_captions(model, texts, of, shown)
+        nearest = nearest or [[]] * len(rows)
+        if "scored" in batch:
+            guessed = picture_guesses.guesses(model.run, batch)
+    found = []
+    for n, row in enumerate(rows):
+        options = {"guesses": guessed[n], "nearest": nearest[n]}
+        own = panel(batch, n, config.objective, shown[n], **options)
+        others = {
+            name: value
+            for name, value in row.others.items()
+            if not name.endswith(("pixels", "box"))
+        }
+        groups = [_named(group, batch, n) for group in row.groups]
+        found.append(row._replace(groups=groups, panel=own, others=others))
+    return found
+
+
+def _named(group: Any, batch: Any, row: int) -> Any:
+    """The group without padding, and with names for the tokens of a picture."""
+    from launch.reports.row_views import MAX_POSITIONS
+    from research.contract.batch import attention_mask, input_group
+
+    is_tower = group.name == "image"
+    name = "image_pixels" if is_tower else "pixels"
+    if name not in batch:
+        return group
+    prefix = f"{group.name}_" if group.name else ""
+    inputs = {
+        name: array[row : row + 1] for name, array in input_group(batch, prefix).items()
+    }
+    kept = np.flatnonzero(inputs["segment"][0] > 0)
+    first = 0 if is_tower else len(inputs["segment"][0]) - batch[name].shape[1]
+    tokens = [group.tokens[n] for n in kept.tolist()]
+    for n, position in enumerate(kept.tolist()):
+        if position >= first:
+            text = " [picture]" if position == first else " ·"
+            tokens[n] = tokens[n]._replace(text=text)
+    drawn = kept[:MAX_POSITIONS]
+    attends = np.asarray(attention_mask(inputs))[0][np.ix_(drawn, drawn)]
+    return group._replace(tokens=tokens, attends=attends)
 
 
 def _keys_text(config: Config | None) -> str:
@@ -147,6 +273,9 @@ def parser() -> cli.Parser:
     parser.add_path("--config", default="", help="experiments/X.py[:size]")
     parser.add_path("--workdir", default="", help="folder of a run")
     parser.add_path("--data", default="", help="file of text whose rows are shown")
+    parser.add_path("--pictures", default="", help="folder or zip; --data names them")
+    parser.add_argument("--fields", default="", help="columns, as file,caption")
+    parser.add_argument("--size", type=size, default=(72, 72), help="of --pictures")
     parser.add_argument("--rows", type=cli.whole(1), default=2, help="rows to show")
     parser.add_path("--html", default="", help="page that is written")
     parser.add_argument("--keys", action="store_true", help="list the config keys")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from launch.reports import knowledge_views
+from launch.reports import knowledge_views, picture_views
 from research.contract.batch import (
     INPUT_ARRAYS,
     INTERVAL_ARRAYS,
@@ -60,6 +60,7 @@ class Row(NamedTuple):
     others: dict[str, str]  # name -> values of the arrays that no group shows
     notes: Mapping[str, Sequence[str]] = {}  # title -> lines: knowledge of the row
     tree: Sequence[tuple[str, Sequence[str]]] = ()  # words, and branches of each
+    panel: picture_views.Panel | None = None  # of a row that has pictures
 
 
 def view(
@@ -207,6 +208,8 @@ def as_text(row: Row, *, colours: bool, width: int = 100) -> str:
         lines.append(f"  scored here: {scored} of {len(group.tokens)} positions")
     for title, found in row.notes.items():
         lines += [title, *(f"  {line}" for line in found)]
+    if row.panel:
+        lines += picture_views.panel_lines(row.panel)
     lines += [f"{name}: {value}" for name, value in row.others.items()]
     return "\n".join(lines)
 
@@ -256,6 +259,8 @@ def as_html(title: str, intro: str, rows: Sequence[Row]) -> str:
             tokens = "".join(map(_html_token, group.tokens))
             parts.append(f"<p class=row><b>{title_of}</b> {tokens}</p>")
         parts += _html_notes(row)
+        if row.panel:
+            parts.append(picture_views.panel_html(row.panel))
         if row.others:
             items = (
                 f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>"
@@ -311,7 +316,7 @@ def _html_attention(group: Group) -> str:
         for query, key in np.argwhere(group.attends).tolist()
     )
     labels = "".join(
-        f'<text x="{side * size + 4}" y="{side * query + 9}">'
+        f'<text x="{side * size + 4}" y="{side * query + 9}" fill="#555">'
         f"{html.escape(token.text.strip()[:16])}</text>"
         for query, token in enumerate(group.tokens[:size])
     )
@@ -338,7 +343,10 @@ td {{ padding: 0 1em 0 0; vertical-align: top; font-family: ui-monospace, monosp
 .word {{ display: flex; flex-direction: column; align-items: flex-start; }}
 .word span {{ border-left: 2px solid #4a6fa5; padding-left: 6px; margin-left: 6px;
   font-size: 85%; color: #4a6fa5; }}
-svg text {{ font: 9px ui-monospace, monospace; fill: #555; }}
+.pictures {{ display: flex; flex-wrap: wrap; gap: 1em; }}
+figure {{ margin: 0; }}
+figcaption {{ font-size: 80%; color: #555; max-width: 16em; }}
+svg text {{ font: 9px ui-monospace, monospace; }}
 </style></head><body><h1>{title}</h1>
 {body}
 </body></html>

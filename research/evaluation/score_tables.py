@@ -268,8 +268,8 @@ def table_lines(table: Mapping[str, Mapping[str, Cell]]) -> list[str]:
     return ["| " + " | ".join(line) + " |" for line in lines]
 
 
-COUNTS = ("items", "texts", "tokens")
-FRACTIONS = ("accuracy", "fill-in", "held", "AUC", "chance", "lengths differ")
+COUNTS = ("items", "texts", "tokens", "candidates")
+FRACTIONS = ("R@", "accuracy", "fill-in", "held", "AUC", "chance", "lengths differ")
 
 
 def _text(name: str, cell: Cell) -> str:

@@ -62,8 +62,10 @@ class Objective(abc.ABC):
     """Whether inputs end with a query for each scored slot (`plm.query_stream`)."""
 
     vector_pool: str = "mean"
-    """What vectors of texts are: the "mean" of all states, or the "class" token's; "":
-    neither."""
+    """What vectors of texts are: the "mean" of all states, or the "class" token's."""
+
+    vector_head: str = ""
+    """The head that makes vectors of texts of these states; "": none."""
 
     reads_backward: bool = False
     """Whether the network reads text from its end."""

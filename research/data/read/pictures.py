@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from research.contract.errors import UserError, os_reason
+from research.data.read.files import read_texts
 from research.data.read.formats import FileOptions, LineError
 from research.data.read.formats.parsing.lines import decode, json_rows, line_feeds
 from research.data.read.formats.parsing.rows import with_header
@@ -68,6 +69,15 @@ class Pictures:
                 f"{path} must be a folder or a zip of pictures ({os_reason(error)})"
             ) from error
 
+    def names(self) -> list[str]:
+        """The paths of all pictures, sorted."""
+        if self._zip:
+            found = self._zip.namelist()
+        else:
+            files = (each for each in self.path.rglob("*") if each.is_file())
+            found = [each.relative_to(self.path).as_posix() for each in files]
+        return sorted(name for name in found if name.lower().endswith(SUFFIXES))
+
     def stamp(self, row: Row) -> list[Any]:
         """The size, and the CRC or the time of the last change.
 
@@ -98,6 +108,31 @@ class Pictures:
             return (self.path / row.file).read_bytes()
         except (OSError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
             raise _undecodable(row, os_reason(error)) from error
+
+
+SUFFIXES = (".png", ".jpg", ".jpeg")
+"""Of the files of a folder or zip that are pictures."""
+
+
+def list_pictures(path: Path) -> tuple[Path, list[str]]:
+    """The pictures that a path names: where they are, and their paths there.
+
+    Args:
+      path: a folder or a zip, with the pictures anywhere in it; one picture; or a .txt
+        with the path of a picture on each line, relative to its folder.
+
+    Raises:
+      UserError: there is none.
+    """
+    if path.suffix == ".txt":
+        names = read_texts(path, "--pictures")
+        return path.parent, [name.strip() for name in names if name.strip()]
+    if path.suffix.lower() in SUFFIXES and not path.is_dir():
+        return path.parent, [path.name]
+    names = Pictures(path).names()
+    if not names:
+        raise UserError(f"{path} has no pictures; their names end in .png or .jpg")
+    return path, names
 
 
 def decode_picture(
@@ -184,6 +219,27 @@ def read_rows(path: Path, columns: Columns) -> list[Row]:
     if not rows:
         raise UserError(f"{path} has no rows; it must name a picture and a caption")
     return rows
+
+
+def read_captioned(path: Path) -> list[Row]:
+    """The rows of a file of the format `captioned`; a file is a picture's number.
+
+    Raises:
+      UserError: it cannot be read, or a line is none of its rows.
+    """
+    try:
+        with path.open("rb") as file:
+            found = [
+                Row(f"{path}:{n}", str(row["image"]), (row["text"],), "", None, (), ())
+                for n, row in json_rows(file)
+            ]
+    except (LineError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: no lines of palimpsest images ({error})") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({os_reason(error)})") from error
+    if not found:
+        raise UserError(f"{path} has no captions")
+    return found
 
 
 def _table_rows(

@@ -4,14 +4,21 @@
 
 import functools
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.contract.errors import UserError, os_reason
+from research.contract.errors import UserError, os_reason, unknown
 from research.data import cache, counter_rng
-from research.data.read.pictures import Pictures, Row, class_names, decode_picture
+from research.data.read.pictures import (
+    Pictures,
+    Row,
+    caption_line,
+    class_names,
+    decode_picture,
+)
 from research.files.json_files import read_json, write_json
 from research.files.paths import user_path
 
@@ -19,6 +26,8 @@ VERSION = 1
 """Raise it when the same pictures give other arrays."""
 
 META, PIXELS, BOXES, CLASSES = "pictures.json", "pixels.npy", "boxes.npy", "classes.npy"
+
+ROWS = "rows.captioned"
 
 RANDOM = "random"
 """The name of a small store of random pictures, for tests."""
@@ -104,19 +113,26 @@ def write_store(
     size: tuple[int, int],
     num_train: int,
     key: str,
+    names: Sequence[str] = (),
 ) -> None:
     """Decodes all pictures into an empty folder, one after the other.
 
     Args:
       size: width and height.
       num_train: the pictures of the training split, which are first.
+      names: the classes of boxes; (): those of the rows.
 
     Raises:
-      UserError: a picture cannot be decoded, or a box is outside of it.
+      UserError: a picture cannot be decoded, a box is outside of it, or its class is
+        not in `names`.
     """
     rows = list(pictures.values())
     most = max(len(row.boxes) for row in rows)
-    names = class_names(rows)
+    for row in rows:
+        for name in row.classes:
+            if names and name not in names:
+                raise unknown(f"{row.where}: class", name, names)
+    names = [*names] or class_names(rows)
     number = {name: n for n, name in enumerate(names)}
     width, height = size
     shape = len(rows), height, width, 3
@@ -134,6 +150,41 @@ def write_store(
     np.save(folder / CLASSES, classes)
     meta = {"key": key, "num_train": num_train, "classes": names}
     write_json(folder / META, meta | {"files": [row.file for row in rows]})
+
+
+def write_rows(
+    folder: Path,
+    source: Pictures,
+    rows: list[Row],
+    *,
+    size: tuple[int, int],
+    names: Sequence[str] = (),
+) -> Path:
+    """A store of the pictures of rows in an empty folder, and their captions.
+
+    Args:
+      size, names: as of `write_store`.
+
+    Returns:
+      The file of the format `captioned`, of one split.
+
+    Raises:
+      UserError: as `write_store`, or a picture is missing.
+    """
+    found = number_pictures(rows)
+    key = store_key(source, found, size)
+    options = {"size": size, "num_train": len(found), "key": key, "names": names}
+    write_store(folder, source, found, **options)
+    number = {file: n for n, file in enumerate(found)}
+    file = folder / ROWS
+    file.write_bytes(
+        b"".join(
+            caption_line(text, number[row.file], row.label)
+            for row in rows
+            for text in row.captions
+        )
+    )
+    return file
 
 
 def stored_key(folder: Path) -> str:

@@ -151,7 +151,7 @@ def _train_sentencepiece(
                 **large,
             )
     except RuntimeError as error:
-        raise _size_error(size, _size_advice(str(error))) from error
+        raise _size_error(size, *_size_advice(str(error))) from error
     if normalizer not in normalization.BY_CHARACTER:
         return model.getvalue()
     proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
@@ -282,21 +282,36 @@ def _check_size(size: int, found: int) -> None:
     """Raises UserError: the text gave another number of pieces than `size`."""
     if found != size:
         bound = "most" if found < size else "least"
-        raise _size_error(size, f"its text gives {found}; give at {bound} as many")
+        advice = f"its text gives {found}; give at {bound} as many"
+        raise _size_error(size, advice, found)
 
 
-def _size_advice(message: str) -> str:
+def _size_advice(message: str) -> tuple[str, int]:
     """The size to use instead, from an error message of SentencePiece's trainer."""
     too_high = re.search(r"too high.* <= (\d+)", message)
     too_low = re.search(r"smaller than required.* vs (\d+)", message)
     if too_high:
-        return f"its text gives {too_high[1]}; give at most as many"
+        most = int(too_high[1])
+        return f"its text gives {most}; give at most as many", most
     if too_low:
-        return f"give at least {too_low[1]}, for its letters, sentinels and bytes"
-    return " ".join(message.split())
+        least = f"give at least {too_low[1]}, for its letters, sentinels and bytes"
+        return least, int(too_low[1])
+    return " ".join(message.split()), 0
 
 
-def _size_error(size: int, advice: str) -> UserError:
-    return UserError(
+class SizeError(UserError):
+    """A size of a vocabulary that does not fit its text.
+
+    Attributes:
+      fits: a size that does; 0: it is not known.
+    """
+
+    fits: int = 0
+
+
+def _size_error(size: int, advice: str, fits: int = 0) -> SizeError:
+    error = SizeError(
         f"data.vocabulary_size is {size}, which does not fit the corpus: {advice}"
     )
+    error.fits = fits
+    return error

@@ -25,6 +25,7 @@ from research.data.rows import TextSpec
 from research.data.store import pictures
 from research.objectives.images import pixels
 from research.objectives.layout import input_format
+from research.objectives.layout.specials import Specials
 from research.objectives.losses import contrastive
 from research.objectives.losses.cross_entropy import Term, with_accuracy
 
@@ -55,14 +56,19 @@ class Objective(objectives.Objective):
     min_length = 3
     supports_accumulation = False
     predicts = "retrieval"
-    vector_pool = ""
+    vector_pool = "class"
+    vector_head = "vector"
     shown_answers: ClassVar = {
         "contrast": "both sides of a pair are read: none is hidden"
     }
 
     @property
-    def _store(self) -> pictures.Store:
+    def store(self) -> pictures.Store:
         return pictures.open_store(self.images)
+
+    def specials(self, vocab: VocabInfo) -> Specials:
+        """The state at eos stands for a caption."""
+        return Specials((vocab.bos_id,), (vocab.eos_id,))
 
     def text_spec(self, length: int) -> TextSpec:
         return TextSpec("document", length - 2, arrays=(IMAGE,))
@@ -73,7 +79,7 @@ class Objective(objectives.Objective):
             "picture": ArraySpec(()),
             "pair_weight": ArraySpec((), np.float32),
         }
-        tower = pixels.tower_specs(self._store, self.patch)
+        tower = pixels.tower_specs(self.store, self.patch)
         return input_specs(length) | tower | own
 
     def corrupt(
@@ -84,7 +90,7 @@ class Objective(objectives.Objective):
         Raises:
           UserError: a caption names a picture that `images` lacks.
         """
-        here, store = example.length > 0, self._store
+        here, store = example.length > 0, self.store
         picture = pictures.picture_numbers(example.arrays[IMAGE], here, store)
         token, num_tokens = input_format.add_special_tokens(example, vocab, length)
         own = {
@@ -92,8 +98,12 @@ class Objective(objectives.Objective):
             "picture": picture.astype(np.int32),
             "pair_weight": here.astype(np.float32),
         }
-        tower = pixels.tower_input(store, picture, here, self.patch)
+        tower = pixels.tower_input(store.pixels[picture], here, self.patch)
         return input_format.causal_input(token, num_tokens) | tower | own
+
+    def picture_input(self, pictures: np.ndarray) -> dict[str, np.ndarray]:
+        """What the tower reads of pictures [B, H, W, 3] uint8 of the store's size."""
+        return pixels.tower_input(pictures, np.ones(len(pictures), bool), self.patch)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(
@@ -101,21 +111,26 @@ class Objective(objectives.Objective):
             stacks="towers",
             heads={"vector": networks.HeadSpec(self.width, "none", bias=False)},
             input_features=3 * self.patch**2,
-            image_positions=1 + pixels.num_patches(self._store, self.patch),
+            image_positions=1 + pixels.num_patches(self.store, self.patch),
         )
 
     def text_encoder(self, net: networks.BoundNetwork) -> Any:
         return net.text
 
+    def picture_vectors(self, net: networks.BoundNetwork, batch: Batch) -> jax.Array:
+        """[B, J] float32, of the arrays of `picture_input`."""
+        of_image = pixels.tower_group(batch, pixels.CLIP)
+        first = jnp.zeros((len(batch["image_token"]), 1), jnp.int32)
+        states = net.image.states(of_image, scored=first)
+        return net.image.head("vector", states[:, 0])
+
     def _vectors(
         self, net: networks.BoundNetwork, batch: Batch
     ) -> tuple[jax.Array, jax.Array]:
         """[B, J] float32: of pictures and of captions."""
-        of_image = pixels.tower_group(batch, pixels.CLIP)
-        first = jnp.zeros_like(batch["pooled"])
-        image = net.image.head("vector", net.image.states(of_image, scored=first)[:, 0])
         states = net.text.states(input_group(batch), scored=batch["pooled"])
-        return image, net.text.head("vector", states[:, 0])
+        text = net.text.head("vector", states[:, 0])
+        return self.picture_vectors(net, batch), text
 
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array

@@ -14,9 +14,8 @@ from research.contract.errors import UserError
 from research.data.documents import single_labels
 from research.data.read.formats.captioned import IMAGE
 from research.data.rows import TextSpec
-from research.data.store import pictures
 from research.objectives.images import picture_rows
-from research.objectives.layout import input_format, sentence_pairs
+from research.objectives.layout import sentence_pairs
 from research.objectives.losses.cross_entropy import Term
 
 
@@ -46,12 +45,8 @@ class Objective(picture_rows.PictureRows):
         Raises:
           UserError: a text names a picture that `images` lacks.
         """
-        here = example.length > 0
-        number = pictures.picture_numbers(example.arrays[IMAGE], here, self.store)
-        text = input_format.single(example, vocab, length)
-        hidden = np.zeros((len(key), self.num_positions() - 1), bool)
-        labelled = here & (example.label >= 0)
-        return self.read(text, number, hidden, here, vocab, length) | {
+        labelled = (example.length > 0) & (example.label >= 0)
+        return self.pair_input(example, vocab, length) | {
             "label": np.where(labelled, example.label, 0).astype(np.int32),
             "label_weight": labelled.astype(np.float32),
         }

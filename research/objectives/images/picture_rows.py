@@ -14,6 +14,7 @@ from research.contract.batch import (
     FEATURE,
     ArraySpec,
     Batch,
+    Example,
     VocabInfo,
     input_group,
     input_specs,
@@ -78,6 +79,20 @@ class PictureRows(objectives.Objective):
         if self.box == "corners":
             specs[f"{prefix}box"] = ArraySpec((count, image_regions.BOX), np.float32)
         return specs
+
+    def pair_input(
+        self, example: Example, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
+        """A network input of whole texts and their pictures.
+
+        Raises:
+          UserError: a text names a picture that `images` lacks.
+        """
+        here = example.length > 0
+        number = pictures.picture_numbers(example.arrays[IMAGE], here, self.store)
+        text = input_format.single(example, vocab, length)
+        hidden = np.zeros((len(here), self.num_positions() - 1), bool)
+        return self.read(text, number, hidden, here, vocab, length)
 
     def read(
         self,

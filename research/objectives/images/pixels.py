@@ -75,18 +75,18 @@ def tower_specs(store: Store, patch: int) -> dict[str, ArraySpec]:
 
 
 def tower_input(
-    store: Store, number: np.ndarray, here: np.ndarray, patch: int
+    pictures: np.ndarray, here: np.ndarray, patch: int
 ) -> dict[str, np.ndarray]:
     """The input of a tower of images: a class token, then the patches of an image.
 
     Args:
-      number: [B], the pictures.
+      pictures: [B, H, W, 3] uint8.
       here: [B] bool, the rows that have one.
     """
-    cut = patches(store.pixels[number], patch)
+    cut = patches(pictures, patch)
     cut[~here] = 0
     count = 1 + cut.shape[1]
-    token = np.full((len(number), count), PATCH, np.int32)
+    token = np.full((len(pictures), count), PATCH, np.int32)
     token[:, 0] = CLASS
     token[~here] = 0
     group = input_format.full_input(token, np.where(here, count, 0), PREFIX)

@@ -6,7 +6,8 @@ import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from research import networks
 from research.contract.batch import input_group
 from research.contract.errors import UserError, unknown
 from research.data.progress import MANY, progress
+from research.data.read.pictures import Pictures
 from research.data.tokenize.masked_text import encode_with_masks
 from research.evaluation.sentence_scores import Score, Scorer
 from research.evaluation.word_vectors import WordVectors
@@ -28,6 +30,7 @@ from research.objectives.layout import input_format
 from research.objectives.layout.prompt import pad_rows
 from research.objectives.layout.specials import Specials
 from research.program.restored import RestoredRun
+from research.use.inference.picture_vectors import encode_pictures, encode_stored
 from research.use.inference.predict import Predictor
 
 POOLS = ("mean", "class")
@@ -112,7 +115,7 @@ class LanguageModel:
 
     def encode(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str | Path],
         pool: str = "",
         *,
         normalize: bool | None = None,
@@ -125,7 +128,11 @@ class LanguageModel:
         stderr says how many are. Of ELECTRA the vector is the discriminator's, of an
         encoder-decoder the encoder's. `Specials` says which the class token is.
 
+        Of an objective that compares texts with pictures it is the vector that is
+        compared, and paths in place of texts are those of pictures.
+
         Args:
+          texts: texts, or the paths of pictures.
           pool: one of `POOLS`; the mean is over special tokens as well. "": the
             model's.
           normalize: whether vectors have length 1; None: as the model's.
@@ -138,16 +145,15 @@ class LanguageModel:
             reads backward; `max_length` has no room for a token or is beyond the
             model's; `batch` is below 1; `texts` is no list of texts.
         """
-        texts = as_texts("texts", texts)
         check_whole("batch", batch, 1)
         if normalize not in (None, True, False):
             raise UserError(f"normalize must be True, False or None; got {normalize!r}")
-        if not (pool := pool or self.pool):
-            raise UserError(
-                f"objective {self.run.objective.name} compares vectors of texts with "
-                "those of pictures, which its evaluations rank; set pool to mean for "
-                "the mean of a text's states"
-            )
+        if texts and all(isinstance(each, Path) for each in texts):
+            names = [str(each) for each in texts]
+            return self.encode_pictures(Path(), names, normalize=normalize, batch=batch)
+        texts = as_texts("texts", cast(Sequence[str], texts))
+        head = "" if pool else self.run.objective.vector_head
+        pool = pool or self.pool
         if pool not in POOLS:
             raise unknown("pool", pool, POOLS)
         if pool == "class" and self._has_encoder:
@@ -168,8 +174,8 @@ class LanguageModel:
                 "are cut",
                 file=sys.stderr,
             )
-        vectors = np.zeros((len(rows), self._encoded_width), np.float32)
-        encode = functools.partial(self._encode, self.run.params)
+        vectors = np.zeros((len(rows), self._encoded_width(head)), np.float32)
+        encode = functools.partial(self._encoder(head), self.run.params)
         order = np.argsort([len(row) for row in rows], kind="stable")[::-1]
         with progress("vectors", len(rows), silent=len(rows) < MANY) as report:
             for start in range(0, len(rows), batch):
@@ -181,6 +187,40 @@ class LanguageModel:
                 vectors[at] = found[: len(at)]
                 done = start + len(at)
                 report(done, f"of {done} of {len(rows)} texts")
+        return self._normalized(vectors, normalize)
+
+    def encode_pictures(
+        self,
+        source: str | Path,
+        names: Sequence[str],
+        *,
+        normalize: bool | None = None,
+        batch: int = 32,
+    ) -> np.ndarray:
+        """A vector of each picture, float32 [names, D].
+
+        Args:
+          source: a folder or a zip.
+          names: the paths of pictures in it.
+          normalize, batch: as of `encode`.
+
+        Raises:
+          UserError: the run gives pictures no vectors, or one cannot be decoded.
+        """
+        pictures = Pictures(Path(source))
+        vectors = encode_pictures(self.run, pictures, names, batch)
+        return self._normalized(vectors, normalize)
+
+    def encode_stored(self, numbers: Sequence[int], batch: int = 32) -> np.ndarray:
+        """A vector of each picture of the run's store, float32 [numbers, D].
+
+        Raises:
+          UserError: the run gives pictures no vectors, or there is no such picture.
+        """
+        return self._normalized(encode_stored(self.run, numbers, batch), None)
+
+    def _normalized(self, vectors: np.ndarray, normalize: bool | None) -> np.ndarray:
+        """The vectors, of length 1 where that is asked, or is the model's."""
         if self.normalize if normalize is None else normalize:
             norm = np.linalg.norm(vectors, axis=1, keepdims=True)
             vectors /= np.maximum(norm, np.finfo(np.float32).tiny)
@@ -250,21 +290,25 @@ class LanguageModel:
         """Whether a text's class token stands before it, as in BERT's rows."""
         return bool(self.specials.before) and not self._is_causal
 
-    @functools.cached_property
-    def _encoded_width(self) -> int:
+    def _encoded_width(self, head: str) -> int:
         """D of `encode`: that of the network, of both directions if an LSTM has two."""
         arrays = self._arrays([[self.run.vocabulary.vocab.unk_id]], "mean")
-        return jax.eval_shape(self._encode, self.run.params, arrays).shape[1]
+        return jax.eval_shape(self._encoder(head), self.run.params, arrays).shape[1]
 
-    @functools.cached_property
-    def _encode(self) -> Any:
-        """(params, arrays) -> the weighted sum of states [B, D]."""
+    def _encoder(self, head: str) -> Any:
+        """(params, arrays) -> the weighted sum of states [B, D]; or a head of it."""
+        return self._kept(("encode", head), lambda: self._make_encoder(head))
+
+    def _make_encoder(self, head: str) -> Any:
         objective = self.run.objective
         constants = self.run.input_constants(objective, self.needs)
 
         def states(net: networks.BoundNetwork, group: Mapping[str, Any]) -> jax.Array:
             net = objective.text_encoder(net)
             return net.encode(group).states if self._has_encoder else net.states(group)
+
+        def head_of(net: networks.BoundNetwork, pooled: jax.Array) -> jax.Array:
+            return objective.text_encoder(net).head(head, pooled)
 
         @jax.jit
         def with_constants(
@@ -273,8 +317,12 @@ class LanguageModel:
             group = objective.read_constants(input_group(arrays), constants)
             fn = functools.partial(states, group=input_group(group))
             states_BLD = networks.apply(self.run.network, params, fn)
-            weight_BL = arrays["weight"]
-            return jnp.einsum("bl,bld->bd", weight_BL, states_BLD.astype(jnp.float32))
+            states_BLD = states_BLD.astype(jnp.float32)
+            pooled_BD = jnp.einsum("bl,bld->bd", arrays["weight"], states_BLD)
+            if not head:
+                return pooled_BD
+            fn = functools.partial(head_of, pooled=pooled_BD)
+            return networks.apply(self.run.network, params, fn)
 
         return lambda params, arrays: with_constants(params, constants, arrays)
 

@@ -69,6 +69,7 @@ def open_run(
     product_dtype: str = "",
     step: int = 0,
     any_start: bool = False,
+    images: str = "",
 ) -> LanguageModel:
     """A trained model, ready to be used on texts, on one device.
 
@@ -81,6 +82,7 @@ def open_run(
       step: the checkpoint of a workdir that is opened; 0: its newest or best.
       any_start: a decoder of hf:DIR may start with any token, for callers that give it
         its tokens.
+      images: in place of objective.images of a run that reads pictures; "": the run's.
 
     Raises:
       UserError: there is no run or model, or it is not one that can be opened.
@@ -95,7 +97,8 @@ def open_run(
     checkpoint, facts = run_checkpoint(workdir, step)
     vocabulary = run_vocabulary(workdir, config["data"])
     data = make_section(DataOptions, config["data"], "data.")
-    objective = objectives.make_objective(**config["objective"])
+    changed = {"images": images} if images else {}
+    objective = objectives.make_objective(**config["objective"] | changed)
     model = networks.from_config({**config["model"], **computation})
     params = load_on_host(checkpoint, "params", keep_int8=True)["params"]
     labels = facts.get("text_labels") or facts.get("labels")
