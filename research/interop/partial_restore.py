@@ -286,9 +286,12 @@ def _check_vocabulary(
 def _part(saved: Mapping[str, Any], scope: str, source: str) -> Mapping[str, Any]:
     """The subtree of a run's parameters that `scope` names.
 
+    A discriminator whose table is a sum with differences has the sum, too.
+
     Raises:
       UserError: there is none.
     """
+    saved = with_summed_table(saved) if scope else saved
     for part in filter(None, scope.split("/")):
         if not isinstance(saved, Mapping) or part not in saved:
             known = sorted(saved) if isinstance(saved, Mapping) else []
@@ -298,6 +301,20 @@ def _part(saved: Mapping[str, Any], scope: str, source: str) -> Mapping[str, Any
             )
         saved = saved[part]
     return saved
+
+
+def with_summed_table(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters, or their shapes, with the token table of a discriminator.
+
+    With objective.tie gdes it is the sum of the generator's and of differences.
+    """
+    network = params.get("discriminator", {})
+    difference = network.get("token", {}).get("difference")
+    if difference is None:
+        return params
+    table = params["generator"]["token"]["embedding"]
+    table = table + difference if isinstance(table, np.ndarray) else table
+    return {**params, "discriminator": {**network, "token": {"embedding": table}}}
 
 
 def _keep_rows(array: jax.Array, initial: jax.Array, num_rows: int) -> jax.Array:

@@ -20,7 +20,7 @@ from research.files.paths import user_path
 from research.interop import int8_weights
 from research.interop.huggingface.export import Network, write_network
 from research.interop.huggingface.restore import DISCRIMINATOR, GENERATOR
-from research.interop.partial_restore import load_on_host
+from research.interop.partial_restore import load_on_host, with_summed_table
 from research.networks.shared.quantized import RANGES, SCALES
 from research.networks.transformer import transformer
 from research.networks.transformer.electra import generator_options
@@ -49,6 +49,7 @@ SHARED_WITH_GENERATOR = {
     "token": ("token/",),
     "embedding": ("token/", "embeddings/"),
     "all": ("token/", "embeddings/", "stack/"),
+    "gdes": (),
 }
 """`objective.tie` -> the parameters that discriminator and generator share."""
 
@@ -127,7 +128,8 @@ def _export(
         clip = options.quantization_clip
         saved["params"] = int8_weights.values(saved["params"], kind, scales, clip)
         options = dataclasses.replace(options, **WITHOUT_INTEGERS)
-    leaves = jax.tree_util.tree_flatten_with_path(saved["params"])[0]
+    tree = with_summed_table(saved["params"])
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
     labels = tuple(saved["facts"].get("labels", ()))
     parts, lines = exported_networks(config, options, params, vocabulary, labels), {}
@@ -256,12 +258,14 @@ def exported_networks(
     generator |= {p: x for p, x in discriminator.items() if tied and p.startswith(tied)}
     narrow: TransformerOptions = options
     if fields["tie"] != "all":
-        narrow = generator_options(options, fields["generator_size"])
+        sizes = fields["generator_size"], fields["generator_depth"]
+        narrow = generator_options(options, *sizes)
     shared = "full", vocabulary.vocab, ("electra",)
-    return {
-        DISCRIMINATOR: Network(options, discriminator, *shared),
-        GENERATOR: Network(narrow, generator, *shared),
-    }
+    whole = dataclasses.replace(options, mask_decoder=0)
+    parts = {DISCRIMINATOR: Network(whole, discriminator, *shared)}
+    if narrow.mask_decoder:  # which Hugging Face does not compute
+        return parts
+    return parts | {GENERATOR: Network(narrow, generator, *shared)}
 
 
 def start_ids(network: Network, objective: Any) -> dict[str, int]:

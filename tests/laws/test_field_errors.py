@@ -89,7 +89,10 @@ WRONG_FIELDS = {
         ({"layer_map": (-1, -1)}, "layer_map names no layer"),
         ({"hard": 0.0, "soft": 0.0}, "hard, soft, .* is above 0"),
     ],
-    "electra": [({"tie": "all"}, "generator_size is 1, not 0.25")],
+    "electra": [
+        ({"tie": "all"}, "generator_size is 1, not 0.25"),
+        ({"head": "class", "task": "chosen"}, "head class needs task replaced"),
+    ],
     "infoword": [(TOO_MANY, "is at most 1, not 1.1")],
     "joint": [
         ({"parts": {"a": {}}}, "part 'a': unknown objective.name 'a'"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from research import networks, objectives
+from research.interop.partial_restore import with_summed_table
 from research.networks.transformer.electra import TIE_CHOICES
 from research.objectives.contrastive import electra
 from tests.testing.example_batches import keys, texts, vocab
@@ -143,4 +144,42 @@ def test_every_ablation_has_the_parameters_that_its_loss_needs(task, tie):
     heads = {k for k in params["discriminator"] if k.startswith("head_")}
     expected = {"replaced": "replaced", "chosen": "replaced", "all_tokens": "copy"}
     assert heads == {f"head_{expected[task]}" for _ in [0] if task in expected}
-    assert ("token" in params["generator"]) == (tie == "none")
+    assert ("token" in params["generator"]) == (tie in ("none", "gdes"))
+
+
+def test_differences_alone_learn_from_the_discriminators_loss():
+    """He et al. 2023, section 3.3; a run starts from the sum of both tables."""
+    keys_of_tie = {"tie": "gdes", "generator_depth": 0.5, "head": "class"}
+    objective = objectives.make_objective("electra", **keys_of_tie)
+    options = model_options(layers=2, width=32, heads=2, feedforward=32)
+    network = networks.build(options, objective.needs(VOCAB), VOCAB)
+    batch = on_device(corrupt([10, 7], 12)[0])
+
+    def total(net, name):
+        return objective.loss(net, batch, KEY)[0][name].total
+
+    params = networks.unbox(
+        networks.init(network, lambda net: total(net, "discriminator"), KEY)
+    )
+
+    @jax.jit
+    def grad(params):
+        run = lambda params, name: networks.apply(  # noqa: E731
+            network, params, lambda net: total(net, name)
+        )
+        return [jax.grad(run)(params, n) for n in ("discriminator", "generator")]
+
+    of_discriminator, of_generator = grad(params)
+    size = lambda tree: max(np.abs(x).max() for x in jax.tree.leaves(tree))  # noqa: E731
+    assert size(of_discriminator["generator"]) == 0
+    assert size(of_discriminator["discriminator"]["token"]["difference"]) > 0
+    assert size(of_generator["discriminator"]) == 0
+    assert size(of_generator["generator"]["token"]["embedding"]) > 0
+    blocks = [
+        params[part]["stack"]["blocks"] for part in ("generator", "discriminator")
+    ]
+    assert [len(b["feedforward"]["out"]["bias"]) for b in blocks] == [1, 2]
+    host = jax.tree.map(np.asarray, params)
+    host["discriminator"]["token"]["difference"] = np.float32(2)
+    table = with_summed_table(host)["discriminator"]["token"]["embedding"]
+    np.testing.assert_array_equal(table, host["generator"]["token"]["embedding"] + 2)

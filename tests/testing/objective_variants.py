@@ -98,6 +98,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"task": "chosen", "format": "segment_pair", "positions": "repeated"},
         {"packed": True},
         {"task": "replace_mlm", "tie": "all", "generator_size": 1.0},
+        {
+            **{"tie": "gdes", "head": "class", "generator_depth": 0.5},
+            "model": {"position": "disentangled", "mask_decoder": 2, "layers": 2},
+        },
     ],
     "wklm": [{}, {"masks": "dropped", "head": "softmax", "text_unit": "pieces"}],
     "unilm": [

@@ -518,6 +518,7 @@ DEBERTA_V2 = Family(
         row("deberta.embeddings.word_embeddings.weight", "token/embedding", VOCAB),
         row("deberta.embeddings.token_type_embeddings.weight", "embeddings/token_type"),
         *norm("deberta.embeddings.LayerNorm", "embeddings/norm"),
+        row("deberta.embeddings.position_embeddings.weight", "stack/mask_position"),
         row("deberta.encoder.rel_embeddings.weight", "stack/distance", DISTANCES),
         *norm("deberta.encoder.LayerNorm", "stack/distance_norm"),
         *layers(

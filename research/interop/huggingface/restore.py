@@ -238,8 +238,10 @@ def config_overrides(source: str, objective: str) -> dict[str, Any]:
     if (path / DISCRIMINATOR).is_dir():
         model = open_model(path / DISCRIMINATOR)
         if objective == "electra" and (path / GENERATOR).is_dir():
-            generator = open_model(path / GENERATOR).options["width"]
-            changes["objective.generator_size"] = generator / model.options["width"]
+            generator = open_model(path / GENERATOR).options
+            for key, name in (("size", "width"), ("depth", "layers")):
+                ratio = generator[name] / model.options[name]
+                changes[f"objective.generator_{key}"] = ratio
         path = path / DISCRIMINATOR
     else:
         model = open_model(path)
@@ -329,9 +331,12 @@ def restore(
 
 def _check_generator(discriminator: Model, generator: Model) -> None:
     """Raises UserError: beside this discriminator a generator here is another one."""
-    size = generator.options["width"] / discriminator.options["width"]
+    size, depth = (
+        generator.options[name] / discriminator.options[name]
+        for name in ("width", "layers")
+    )
     whole = transformer.Network(**discriminator.options)
-    here = _computing(generator_options(whole, size))
+    here = _computing(generator_options(whole, size, depth))
     there = _computing(transformer.Network(**generator.options))
     if differ := [name for name, value in there.items() if here[name] != value]:
         raise UserError(

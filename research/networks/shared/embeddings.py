@@ -96,6 +96,35 @@ class TokenEmbedding(Module):
         return x_BLE * options.width**0.5 if options.scale_embeddings else x_BLE
 
 
+class DifferenceEmbedding(TokenEmbedding):
+    """The vectors of another table, without gradient, plus learned differences.
+
+    Gradient-disentangled embedding sharing (He et al. 2023, DeBERTaV3, section 3.3);
+    differences begin with 0.
+
+    Attributes:
+      base: the module of the other table.
+    """
+
+    base: Any = None
+
+    def setup(self):
+        init = constant(0.0, "vocab", "embed")
+        shape = (padded_rows(self.size), self.options.table_width)
+        self.difference = self.param("difference", init, shape)
+
+    @property
+    def table_VE(self) -> jax.Array:  # noqa: N802 (an array, by its dims)
+        """The sum of both tables."""
+        return jax.lax.stop_gradient(self.base.table_VE) + self.difference
+
+    def __call__(self, token_BL: jax.Array) -> jax.Array:
+        """[B, L, E]."""
+        x_BLE = jax.lax.stop_gradient(self.base(token_BL))
+        scale = self.options.width**0.5 if self.options.scale_embeddings else 1.0
+        return x_BLE + scale * lookup(self.difference, token_BL, "vocab")
+
+
 def embed_by_table(
     options: Any, size: int, name: str | None = None, *, has_vectors: bool = False
 ) -> TokenEmbedding:

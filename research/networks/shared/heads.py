@@ -58,6 +58,7 @@ class HeadSpec:
     dropout: bool = False  # before the last layer, at rate model.head_dropout, and
     # before a hidden one, at rate model.head_input_dropout
     norm: bool = False  # after the activation of the hidden layer
+    input_norm: bool = False  # before the hidden layer (DeBERTaV3)
     standardize: bool = False  # before and after the hidden layer values have mean 0
     # and variance 1, and the layers begin as PyTorch's (BabyLM's pipeline,
     # finetune/classifier_model.py)
@@ -98,6 +99,8 @@ class Head(Module):
         if spec.standardize:  # uniform values, also of biases, as with this init
             options = dataclasses.replace(options, init="xlm")
             x = _standardized(x)
+        if spec.input_norm:
+            x = Norm(options, name="input_norm")(x)
         if spec.dropout and spec.activation != "none":
             x = dropout(self, x, "head_input")
         if spec.is_pooled:

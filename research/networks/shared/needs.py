@@ -48,9 +48,11 @@ STACKS = {
 """Value of `Needs.stacks` -> the ability that it needs, or what it is."""
 
 
-TIE_CHOICES = ("none", "token", "embedding", "all")
+TIE_CHOICES = ("none", "token", "embedding", "all", "gdes")
 """What generator and discriminator may share: nothing; token embeddings; also the
-embeddings of positions and token types; everything except heads and readouts."""
+embeddings of positions and token types; everything except heads and readouts. gdes:
+the discriminator's token embeddings are the generator's, which learn nothing of its
+loss, plus a table of differences."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,8 @@ class Needs:
       future: number of blocks that predict tokens after the next; `future_states` is
         called.
       future_tokens: these read the token before the one they predict, besides states.
-      generator_size: the generator's width over the discriminator's.
+      generator_size, generator_depth: the generator's width and its layers over the
+        discriminator's.
       tie: one of `TIE_CHOICES`.
       spelling: of the entries that are words, "" of others, for networks that read
         characters; (): unknown. `networks.build` takes it from the vocabulary.
@@ -115,6 +118,7 @@ class Needs:
     future: int = 0
     future_tokens: bool = False
     generator_size: float = 1.0
+    generator_depth: float = 1.0
     tie: str = "none"
     spelling: tuple[str, ...] = ()
 

@@ -2,6 +2,7 @@
 
 # B batch, L length, M length of the encoder, P scored positions, N mems, D width
 
+import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from research.networks.shared.dense import (
     normal,
 )
 from research.networks.shared.dense_attention import AttentionInputs
+from research.networks.shared.embeddings import lookup
 from research.networks.shared.positions import NUM_BUCKETS
 from research.networks.transformer.attention import (
     Attention,
@@ -36,7 +38,7 @@ from research.networks.transformer.attention import (
 from research.networks.transformer.cache import Cache, KeyValues
 from research.networks.transformer.disentangled import distance_table
 from research.networks.transformer.drawn_branch import run_if_drawn
-from research.networks.transformer.layer_scan import run_layers
+from research.networks.transformer.layer_scan import run_layers, split_layers
 from research.networks.transformer.options import TransformerOptions as Options
 from research.networks.transformer.relative import relative_biases
 
@@ -211,6 +213,7 @@ class Stack(Module):
         with_inputs: bool = False,
         with_projections: bool = False,
         runs: jax.Array | None = None,
+        decodes: bool = False,
     ) -> Any:
         """States [B, L, D], or [B, P, D] at the scored positions, from x [B, L, E].
 
@@ -231,6 +234,8 @@ class Stack(Module):
             `Projections` [layers, B, L, H, K] of all blocks.
           runs: where the result is the states alone, [layers] bool: the blocks that
             run; None: all, but for those that `layer_dropout` skips.
+          decodes: the last block is that of `model.mask_decoder`; the result is the
+            states alone.
         """
         options, x = self.options, x_BLE
         if x.shape[-1] != options.width:
@@ -292,11 +297,21 @@ class Stack(Module):
                 "model.layer_mixing reads each layer, and this objective skips some; "
                 "set it to none"
             )
+        if decodes:
+            count = options.layers - 1
+            layers, last = split_layers(layers, (count, 1))
+            if count:
+                below = dataclasses.replace(options, layers=count)
+                x, _ = run_layers(below, run_block, x, layers, None)
+            last = jax.tree.map(lambda leaf: leaf[0], last)
+            if windowed is not None:
+                self_inputs = choose_inputs(last[1], windowed, self_inputs)
+            x = self._decode_masks(block, x, group, self_inputs, last, scored)
+            return dropout(self, self._final_norm(x), "output")
         carry = (x, (x,)) if options.mixes_layers else x
         carry, outputs = run_layers(options, run_block, carry, layers, scored)
         x = carry[0] if options.mixes_layers else carry
-        x = Norm(options, name="norm")(x) if options.norm_placement == "pre" else x
-        x = dropout(self, x, "output")
+        x = dropout(self, self._final_norm(x), "output")
         if cache is not None:
             (own, *of_encoder), *inputs = outputs if with_inputs else (outputs,)
             encoded = encoded and encoded._replace(states=of_encoder[0])
@@ -306,6 +321,39 @@ class Stack(Module):
         if with_inputs:
             return x, outputs
         return x if mems is None else (x, jnp.moveaxis(outputs, 0, 1))
+
+    def _final_norm(self, x):
+        if self.options.norm_placement == "post":
+            return x
+        return Norm(self.options, name="norm")(x)
+
+    def _decode_masks(self, block, x, group, inputs, layer, scored):
+        """The states after the last block, whose keys are `x` in each of its passes.
+
+        Queries begin as `x` plus embeddings of positions (microsoft/DeBERTa,
+        apps/models/masked_language_model.py, EnhancedMaskDecoder).
+        """
+        options, (params, *_, key) = self.options, layer[:5]
+        init = normal(options, 0.02, None, "embed")
+        shape = (options.max_length, options.width)
+        table = self.param("mask_position", init, shape)
+        if (length := x.shape[1]) > options.max_length:
+            raise UserError(
+                f"model.max_length is {options.max_length}, but the network reads "
+                f"{length} positions; it must be at least that"
+            )
+        query = x + lookup(table, group["position"]).astype(x.dtype)
+        if scored is not None:
+            query, inputs = gather_positions(query, scored), inputs.at(scored)
+        for number in range(options.mask_decoder):
+            rngs = {}
+            if key is not None:
+                rngs["dropout"] = jax.random.fold_in(key, number)
+            # As mems, all keys come before queries, which are no keys themselves.
+            query = block.apply(
+                {"params": params}, query, inputs, mems=x, num_keys=0, rngs=rngs
+            )
+        return query
 
     def _by_layer(self, mems, cache, encoded, runs):
         """The inputs that differ by layer, stacked over the layers.

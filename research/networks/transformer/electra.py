@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 
 from flax import linen as nn
 
@@ -26,19 +27,21 @@ class GeneratorDiscriminator(nn.Module):
 
     Attributes:
       size: entries of the vocabulary.
-      fraction: the generator's width over the discriminator's; 1 with tie "all".
+      fraction, depth: the generator's width and its layers over the discriminator's; 1
+        with tie "all".
       tie: one of `TIE_CHOICES` (section 3.2).
       transform: the discriminator's readout has BERT's layers before the table; the
         generator's always does.
       heads: further heads of the discriminator.
 
     Raises:
-      UserError: `tie` is unknown, or "all" with a fraction other than 1.
+      UserError: `tie` is unknown, or "all" with a fraction or depth other than 1.
     """
 
     options: Options
     size: int
     fraction: float = 0.25
+    depth: float = 1.0
     tie: str = "embedding"
     transform: bool = True
     heads: Mapping[str, int | HeadSpec] | tuple = ()
@@ -46,19 +49,33 @@ class GeneratorDiscriminator(nn.Module):
     def setup(self):
         if self.tie not in TIE_CHOICES:
             raise unknown("objective.tie", self.tie, TIE_CHOICES)
-        if self.tie == "all" and self.fraction != 1:
+        if self.tie == "all" and (self.fraction, self.depth) != (1, 1):
             raise UserError(
-                f"objective.generator_size is {self.fraction}; to tie all weights of "
-                "the generator to the discriminator's it must be 1"
+                f"objective.generator_size is {self.fraction} and generator_depth "
+                f"{self.depth}; to tie all weights of the generator to the "
+                "discriminator's they must be 1"
             )
         options, shared = self.options, {}
-        self.discriminator = Transformer(
-            options,
+        discriminator = partial(
+            Transformer,
+            dataclasses.replace(options, mask_decoder=0),
             self.size,
             pattern="full",
             transform=self.transform,
             heads={"replaced": 1, **dict(self.heads)},
         )
+        if self.tie == "gdes":
+            self.generator = Transformer(
+                generator_options(options, self.fraction, self.depth),
+                self.size,
+                pattern="full",
+                transform=True,
+            )
+            self.discriminator = discriminator(
+                base_token=self.generator.embeddings()[0]
+            )
+            return
+        self.discriminator = discriminator()
         token, embedding = self.discriminator.embeddings()
         if self.tie != "none":
             shared["shared_token"] = token
@@ -67,19 +84,24 @@ class GeneratorDiscriminator(nn.Module):
         if self.tie == "all":
             shared["shared_stack"] = self.discriminator.stack
         else:
-            options = generator_options(options, self.fraction)
+            options = generator_options(options, self.fraction, self.depth)
         self.generator = Transformer(
             options, self.size, pattern="full", transform=True, **shared
         )
 
 
-def generator_options(options: Options, fraction: float) -> Options:
+def generator_options(options: Options, fraction: float, depth: float = 1) -> Options:
     """The generator's options: narrower, as deep, and with the same embedding width.
+
+    Args:
+      depth: its layers over those of `options`.
 
     Raises:
       UserError: a network of that width is not possible; names the nearest that is.
     """
     width = max(1, round(options.width * fraction))
+    layers = max(1, round(options.layers * depth))
+    options = dataclasses.replace(options, layers=layers)
     try:
         return _of_width(options, width)
     except UserError as error:

@@ -40,7 +40,7 @@ def run_layers(options: Options, run_block: Callable, x, layers: Any, scored):
     if scored is None:
         return _scan_or_unroll(run_all, x, layers, count, unroll)
     run_scored = remat(partial(run, scored=scored), prevent_cse=True)
-    first, last = _split_layers(layers, (count - 1, 1))
+    first, last = split_layers(layers, (count - 1, 1))
     x, outputs = _scan_or_unroll(run_all, x, first, count - 1, unroll)
     x, output = run_scored(x, jax.tree.map(lambda leaf: leaf[0], last))
     return x, _append(outputs, output)
@@ -55,7 +55,7 @@ def _scan_or_unroll(run, x, layers, count, unroll):
     if unroll < count:
         return lax.scan(run, x, layers, count, unroll=unroll)
     outputs = None
-    for layer in _split_layers(layers, (1,) * count):
+    for layer in split_layers(layers, (1,) * count):
         x, output = run(x, jax.tree.map(lambda leaf: leaf[0], layer))
         outputs = _append(outputs, output)
     return x, outputs
@@ -70,7 +70,7 @@ def _append(outputs, output):
     )
 
 
-def _split_layers(layers, sizes):
+def split_layers(layers, sizes):
     """Splits stacked leaves along the layers; the gradient is one concatenation."""
     parts = jax.tree.map(lambda leaf: lax.split(leaf, sizes), layers)
     outer = jax.tree.structure(layers)

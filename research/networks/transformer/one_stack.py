@@ -11,13 +11,14 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from research.contract.errors import UserError
 from research.networks.shared.adaptive import (
     AdaptiveEmbedding,
     AdaptiveHead,
     AdaptiveReadout,
 )
 from research.networks.shared.dense import Dense, Norm, gather_positions
-from research.networks.shared.embeddings import TokenEmbedding
+from research.networks.shared.embeddings import DifferenceEmbedding, TokenEmbedding
 from research.networks.shared.features import FeatureLayers
 from research.networks.shared.heads import (
     BoundaryHead,
@@ -52,6 +53,8 @@ class Transformer(nn.Module):
       feature_states, lstm_layers: see `FeatureLayers`.
       future, future_tokens: number of blocks that predict tokens after the next, and
         whether they read tokens.
+      base_token: the module of another network to whose token embeddings a table of
+        differences is added; None: there is none.
       shared_token, shared_embedding, shared_stack, shared_output: modules of another
         network to use in place of new ones; None: a new one.
     """
@@ -66,6 +69,7 @@ class Transformer(nn.Module):
     lstm_layers: int = 0
     future: int = 0
     future_tokens: bool = False
+    base_token: Any = None
     shared_token: Any = None
     shared_embedding: Any = None
     shared_stack: Any = None
@@ -77,6 +81,8 @@ class Transformer(nn.Module):
         self.query_embedding = QueryEmbedding(options)
         if self.shared_token is None:
             embedding = AdaptiveEmbedding if options.cutoffs else TokenEmbedding
+            if self.base_token is not None:
+                embedding = partial(DifferenceEmbedding, base=self.base_token)
             self.token = embedding(options, self.size)
         if self.shared_embedding is None:
             self.embedding = InputEmbedding(options, name="embeddings")
@@ -167,6 +173,12 @@ class Transformer(nn.Module):
         x = embedding(x, group, length=length)
         stack = self.stack if self.shared_stack is None else self.shared_stack
         stack = partial(stack, x, group, scored=scored, num_keys=num_keys)
+        if self.transform and self.options.mask_decoder and not with_inputs:
+            if mems is not None or cache is not None or runs is not None:
+                raise UserError(
+                    "model.mask_decoder reads whole rows by all layers; set it to 0"
+                )
+            return stack(decodes=True)
         if mems is None:
             return stack(cache=cache, with_inputs=with_inputs, runs=runs)
         state = jax.lax.stop_gradient(mems["state"])

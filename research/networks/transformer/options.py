@@ -77,6 +77,10 @@ class TransformerOptions(networks.Network):
     # the state is a learned sum of all states so far, the embeddings included: layers
     # (DenseFormer, Pagliardini et al. 2024), or attention and feed-forward layer, too
     # (GPT-BERT); layers are then not scanned
+    mask_decoder: int = depth(0, least=0)  # how often the last layer is run to predict
+    # masked tokens: its queries read absolute positions, too, and its keys are the
+    # states before it (enhanced mask decoder of DeBERTa, He et al. 2021, section 3.2;
+    # 2 in the released code); heads read the layer as it is without; 0: as all layers
     first_attention_norm: bool = True  # a norm before the first block's attention, too;
     # False: none there (ModernBERT, whose embeddings have one)
     position: str = choice(
@@ -181,6 +185,11 @@ class TransformerOptions(networks.Network):
             kernels.check_features(self.attention, self.attention_features)
 
     def _check_heads(self):
+        if self.mask_decoder and (self.mixes_layers or self.shared_layers):
+            raise UserError(
+                "model.mask_decoder needs model.layer_mixing none and "
+                "model.shared_layers False"
+            )
         if self.parallel_residual and self.norm_placement == "post":
             raise UserError(
                 "model.parallel_residual needs model.norm_placement pre, not post"

@@ -54,6 +54,7 @@ class Network(TransformerOptions):
                 self,
                 size,
                 fraction=needs.generator_size,
+                depth=needs.generator_depth,
                 tie=needs.tie,
                 transform=needs.transform,
                 heads=heads,
@@ -104,6 +105,11 @@ class Network(TransformerOptions):
             raise UserError(
                 "model.layer_mixing is for networks of one stack: a decoder has "
                 "cross-attention; set it to none"
+            )
+        if self.mask_decoder and needs.stacks not in ("one", "generator_discriminator"):
+            raise UserError(
+                "model.mask_decoder is for networks of one stack, and a generator; set "
+                "it to 0"
             )
         if self.cutoffs and needs.stacks not in ("one", "two_directions"):
             raise UserError("model.cutoffs is for networks of one stack; set it to []")

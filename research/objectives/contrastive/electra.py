@@ -52,6 +52,10 @@ BLOCK = 128
 
 TASKS = ("replaced", "chosen", "replace_mlm", "all_tokens")
 FORMATS = ("stream", "segment_pair")
+REPLACED_HEADS = {
+    "state": networks.HeadSpec(1),
+    "class": networks.HeadSpec(1, input_norm=True),
+}
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,14 @@ class Objective(objectives.Objective):
     # generator's has 1. For tasks that predict tokens both losses are of one size: 1
     generator_size: float = number(0.25, above=0)  # width of the generator as a
     # fraction of the discriminator's
+    generator_depth: float = number(1.0, above=0)  # its layers likewise (DeBERTaV3:
+    # 0.5)
     tie: str = choice("embedding", networks.TIE_CHOICES)  # what both share; embedding:
-    # also positions and token types; all: needs networks of one size
+    # also positions and token types; all: needs networks of one size; gdes: tokens,
+    # as a sum with differences, of which only these learn from the discriminator's
+    # loss (DeBERTaV3)
+    head: str = choice("state", tuple(REPLACED_HEADS))  # of task replaced; class: reads
+    # the norm of a token's state plus that of its text's first token (DeBERTaV3)
     temperature: float = number(1.0, above=0)  # of the generator's samples
     format: str = choice("stream", FORMATS)  # segment_pair: two segments of sentences
     short_rate: float = fraction(0.05)  # fraction of the rows of `segment_pair` that is
@@ -93,11 +103,15 @@ class Objective(objectives.Objective):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tie == "all" and self.generator_size != 1:
+        sizes = self.generator_size, self.generator_depth
+        if self.tie == "all" and sizes != (1, 1):
             raise ValueError(
                 "tie all needs networks of one size: generator_size is 1, "
-                f"not {self.generator_size}"
+                f"not {self.generator_size}, and generator_depth is 1, not "
+                f"{self.generator_depth}"
             )
+        if self.head == "class" and self.task != "replaced":
+            raise ValueError(f"head class needs task replaced, not {self.task}")
 
     @property
     def fills_masks(self) -> bool:
@@ -180,14 +194,21 @@ class Objective(objectives.Objective):
         """The objective whose discriminator is asked for all tokens."""
         return replace(self, task="replaced")
 
+    @property
+    def _heads(self) -> dict[str, networks.HeadSpec]:
+        if self.task == "all_tokens":
+            return {"copy": networks.HeadSpec(1)}
+        return {"replaced": REPLACED_HEADS[self.head]}
+
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(
             pattern=self.pattern,
             stacks="generator_discriminator",
             transform=True,
-            heads={"copy": networks.HeadSpec(1)} if self.task == "all_tokens" else {},
+            heads=self._heads,
             token_types=2 * (self.format == "segment_pair"),
             generator_size=self.generator_size,
+            generator_depth=self.generator_depth,
             tie=self.tie,
         )
 
@@ -228,6 +249,8 @@ class Objective(objectives.Objective):
         """The discriminator's term, and the weights of correct and replaced tokens."""
         states = net.states(batch, scored=at.scored)
         replaced = at.token != at.original
+        if self.head == "class":
+            states = states + at_first_token(states, batch["position"])
         if self.task in ("replaced", "chosen"):
             logits = net.head("replaced", states)[..., 0]
             term, correct = binary_cross_entropy(logits, replaced, at.weight)
@@ -250,6 +273,12 @@ class Positions(NamedTuple):
     token: jax.Array  # that it reads there
     original: jax.Array
     weight: jax.Array
+
+
+def at_first_token(states: jax.Array, position: jax.Array) -> jax.Array:
+    """[B, L, D]: the state of the first token of each position's text."""
+    first = jnp.arange(position.shape[1])[None] - position
+    return jnp.take_along_axis(states, first[..., None], axis=1, mode="clip")
 
 
 def write(

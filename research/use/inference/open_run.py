@@ -163,8 +163,11 @@ def _open_folder(
     )
     if has_two:
         given = restore.config_overrides(source, "electra")
-        size = given.get("objective.generator_size", 1.0)
-        objective = objectives.make_objective("electra", generator_size=size)
+        sizes = {
+            name: given.get(f"objective.{name}", 1.0)
+            for name in ("generator_size", "generator_depth")
+        }
+        objective = objectives.make_objective("electra", **sizes)
     needs = objective.needs(vocab)
     network = networks.build(options, needs, vocab)
     length, data = options.max_length, DataOptions(length=options.max_length)

@@ -749,3 +749,11 @@ def padding_among_random_tokens(system: System):
         found |= {*np.unique(here).tolist()}
     assert len(found) > VOCAB.size / 2
     return phrase({"as likely as any entry": VOCAB.pad_id in found})
+
+
+@guard("where a row's chosen tokens lie")
+def chosen_tokens(system: System):
+    """Whether the last tenth of full rows has a tenth of them, or none."""
+    _, batch = rows_of(objective_with(system), 128)
+    late = (batch["scored"][batch["weight"] > 0] >= 0.9 * 128).mean()
+    return phrase({"anywhere": 0.05 < late < 0.15, "not at the end": late == 0})

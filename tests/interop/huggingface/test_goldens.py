@@ -91,3 +91,23 @@ def test_so_they_are_on_a_mesh(name, unroll):
         sharded = [x for x in jax.tree.leaves(params) if not x.is_fully_replicated]
         assert len(sharded) > len(jax.tree.leaves(params)) / 2
         assert_equal_outputs(golden, *jax.jit(outputs)(params))
+
+
+def test_the_mask_decoder_is_debertas():
+    """As EnhancedMaskDecoder of microsoft/DeBERTa runs the last layer of this model.
+
+    The logits are those of transformers' layers, called as in that class, with sines of
+    0, 1, ... as positions: of tokens 10 to 12 at position 5 of three rows, and at
+    position 8 of the last.
+    """
+    golden = huggingface_goldens.load("deberta-v2")
+    params = huggingface_goldens.params_of(golden)
+    table = np.sin(np.arange(20 * 16, dtype=np.float32).reshape(20, 16))
+    params["stack"]["mask_position"] = table
+    network = huggingface_goldens.load("deberta-v2", mask_decoder=2, max_length=20)
+    run = jax.jit(partial(networks.apply, network.network, fn=network.outputs))
+    logits = np.asarray(run(params)[1]["logits"])
+    found = [*logits[:3, 5, 10:13], logits[3, 8, 10:13]]
+    expected = [[-1.16158, 2.38941, 0.3396], [-1.15821, 0.5919, 0.27306]]
+    expected += [[-1.80783, 0.69456, -0.06253], [-1.04558, -0.73425, 0.3774]]
+    np.testing.assert_allclose(found, expected, atol=2e-5)
