@@ -81,9 +81,18 @@ CHINESE |= {"data.vocabulary_size": 5000, "data.length": 96}
 ENGLISH = {"data.vocabulary_size": 4096, "data.length": 80}
 SMALL = {"model.width": 64, "model.heads": 2, "model.feedforward": 256}
 """At quick, of which a first stage is ten seconds of a core, a second one three."""
-START = {"train.steps": 1000, "train.eval_every": 0, "train.checkpoint_every": 0}
-TEXT = {"train.steps": 300, "optimizer.learning_rate": 5e-4}
-TUNING = {"train.batch": 16, "train.steps": 200, "optimizer.learning_rate": 1e-3}
+START = {
+    "train.steps": 400,
+    "optimizer.warmup_steps": 50,
+    "train.eval_every": 0,
+    "train.checkpoint_every": 0,
+}
+TEXT = {
+    "train.steps": 100,
+    "optimizer.warmup_steps": 20,
+    "optimizer.learning_rate": 5e-4,
+}
+TUNING = {"train.batch": 16, "train.steps": 150, "optimizer.learning_rate": 1e-3}
 
 
 def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:

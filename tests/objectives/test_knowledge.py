@@ -258,7 +258,7 @@ def test_32_examples_are_learnt_by_heart(name):
             assert values[-1] < max(0.1, values[0] / 3), (term, values[0], values[-1])
 
 
-NAMES = "g\tहिन्द\nh\t東京タワー\n"
+NAMES = "g\tहिन्द\nh\t東京タワー\ni\tYork Minster\n"
 NAMES += "a\tNew York\nb\tYork\nc\tParis\t3\nd\tParis\t1\ne\tMay\nf\t北京\n"
 
 
@@ -277,6 +277,7 @@ def test_names_are_linked_by_the_longest_match(tmp_path):
     ignoring = entity_links.Linker(linker.names, ignore_case=True)
     assert len(ignoring.find("new york, PARIS")) == 2
     assert len(linker.find("東京タワーは高い। हिन्द")) == 2
+    assert [link[:2] for link in linker.find("in York")] == [(3, 7)], "no Minster"
 
 
 def test_linked_texts_and_their_table_reach_an_objective(tmp_path):

@@ -84,7 +84,7 @@ class Linker:
             size = 0
             for length in sorted(self._lengths.get(units[at], ()), reverse=True):
                 name = self._by_units.get(tuple(units[at : at + length]))
-                if name is not None:
+                if name is not None and at + length <= len(units):
                     links.append(Link(found[at][0], found[at + length - 1][1], name))
                     size = length
                     break
