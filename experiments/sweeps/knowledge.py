@@ -82,17 +82,17 @@ ENGLISH = {"data.vocabulary_size": 4096, "data.length": 80}
 SMALL = {"model.width": 64, "model.heads": 2, "model.feedforward": 256}
 """At quick, of which a first stage is ten seconds of a core, a second one three."""
 START = {
-    "train.steps": 400,
-    "optimizer.warmup_steps": 50,
+    "train.steps": 200,
+    "optimizer.warmup_steps": 40,
     "train.eval_every": 0,
     "train.checkpoint_every": 0,
 }
 TEXT = {
-    "train.steps": 100,
+    "train.steps": 60,
     "optimizer.warmup_steps": 20,
     "optimizer.learning_rate": 5e-4,
 }
-TUNING = {"train.batch": 16, "train.steps": 150, "optimizer.learning_rate": 1e-3}
+TUNING = {"train.batch": 16, "train.steps": 100, "optimizer.learning_rate": 1e-3}
 
 
 def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
