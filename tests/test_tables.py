@@ -49,6 +49,7 @@ TASKS["CoNLL-2000"] = Task("", {"data.train": "e.conll", "data.valid": "f.conll"
 TASKS["CoNLL-2000, all tags"] = Task(
     "", {"data.train": "all.conll", "data.valid": "f.conll"}
 )
+TASKS |= dict.fromkeys(("FewRel", "medical NER"), Task("", KEYS | {"data.label": "1"}))
 QUESTIONS = Task("", KEYS | {"objective.name": "question_answering"})
 
 
