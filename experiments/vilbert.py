@@ -6,7 +6,8 @@ r"""ViLBERT (Lu et al. 2019): a stream for words, one for regions, and co-attent
         --config.data.train=images/train.captioned \
         --config.data.valid=images/valid.captioned --config.objective.images=images
 
-A line of captions.jsonl has `file`, `caption`, and `boxes` with `classes`. The whole
+A line of captions.jsonl has `file`, `caption`, and `boxes` with `classes`, each a name
+or, as a detector has it, an object of names and probabilities. The whole
 picture and the crops of its boxes are a stream of their own; in the upper layers each
 stream attends to the other. Masked words, the classes of regions whose pixels are
 hidden, and whether picture and caption belong together are predicted.
@@ -17,8 +18,8 @@ valid/match_accuracy beside one half.
 The published text stream starts from BERT (train.init_from).
 
 Departs (docs/fidelity.md has the values): model.image_feedforward;
-features of a region; classes of a region; width of the image's stream;
-what is replaced; token of a region; first region.
+features of a region; width of the image's stream; what is replaced;
+token of a region; first region; number of words chosen.
 """
 
 from experiments import bert

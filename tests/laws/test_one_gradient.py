@@ -22,6 +22,7 @@ from tests.testing.objective_cases import (
     make_network,
     parametrize,
 )
+from tests.testing.objective_variants import LXMERT, VL_BERT
 
 LENGTH = 24
 ROWS = 16
@@ -32,8 +33,9 @@ WITH_MEMS = [case for case in CASES if "mem_len" in case.values[1]]
 GRADIENT_CASES = [
     *FIRST.values(),
     *(case for case in WITH_MEMS if case not in FIRST.values()),
+    *(case for case in CASES if case.values[1] in (VL_BERT, LXMERT)),
 ]
-"""Each objective once, and all cases with mems."""
+"""Each objective once, all cases with mems, and networks of pictures."""
 
 
 SHORT = ("electra", "infoword", "plm")

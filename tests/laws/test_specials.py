@@ -31,6 +31,7 @@ EXCEPTIONS = {
         *("albert", "bert", "bert_wwm", "mbert", "structbert"),
         *("ernie", "mass", "unilm", "xlm", "distilbert", "tinybert"),
         *("ernie_thu", "knowbert", "vilt", "visualbert", "vilbert"),
+        *("vl_bert", "imagebert", "lxmert"),
     },
 }
 """Field -> the experiments in which it is "all": specials are chosen, or drawn."""

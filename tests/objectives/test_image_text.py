@@ -9,10 +9,11 @@ import pytest
 from research import networks, objectives
 from research.contract.errors import UserError
 from research.data.store import pictures
-from research.objectives.images import image_text, regions, transport
+from research.objectives.images import losses, regions, transport
 from tests.testing import fast_key
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
+from tests.testing.objective_variants import LXMERT, VL_BERT
 
 VOCAB = vocab(200)
 LENGTH = 14
@@ -28,27 +29,57 @@ def make(num=32, **fields):
     return objective, example._replace(arrays={"image": number})
 
 
-def test_pixels_of_a_hidden_region_are_nowhere_in_the_batch(monkeypatch):
-    """Neither in its crop nor in those that overlap it, nor in the whole picture;
-    those of a region that is chosen and shown are."""
-    objective, example = make(**BOXES, region_mask_fraction=1.0, replace_rate=1e-9)
+PATCHES = {"region_rate": 0.3, "region_classes": "none", "region_regression": "l2"}
+SEEN = {"box": "sinusoids", "text_reads": "picture", "region_regression": "l2"}
+
+
+@pytest.mark.parametrize("fields", [BOXES, BOXES | SEEN, PATCHES])
+def test_pixels_of_a_hidden_region_are_nowhere_in_the_batch(fields, monkeypatch):
+    """Neither in its crop nor in those that overlap it, nor in the whole picture, but
+    as a target; those of a region that is chosen and shown are."""
+    joint = {"match": "joint", "replace_rate": 1e-9}
+    objective, example = make(**fields | joint, region_mask_fraction=1.0)
     store = pictures.open_store("random")
+    boxes = objective.regions_read(np.arange(32)).box[:, 1:]
     before = objective.corrupt(example, keys(32), VOCAB, LENGTH)
     pixels, changed = store.pixels.copy(), 0
     for row in range(32):
-        chosen = before["region_scored"][row][before["region_weight"][row] > 0]
+        chosen = before["region_scored"][row]
+        chosen = chosen[chosen > 0]
         for region in chosen - LENGTH - 1:
-            x, y, right, below = np.rint(12 * store.boxes[row, region]).astype(int)
+            x, y, right, below = np.rint(12 * boxes[row, region, :4]).astype(int)
             pixels[row, y:below, x:right] ^= 255
             changed += 1
     assert changed >= 32
     monkeypatch.setattr(pictures, "open_store", lambda _: store._replace(pixels=pixels))
     after = objective.corrupt(example, keys(32), VOCAB, LENGTH)
     for name in before:
-        np.testing.assert_array_equal(before[name], after[name], name)
-    shown, _ = make(**BOXES, region_mask_fraction=0.0, replace_rate=1e-9)
+        if name == "region_pixels":
+            assert (before[name] != after[name]).any()
+        else:
+            np.testing.assert_array_equal(before[name], after[name], name)
+    shown, _ = make(**fields | joint, region_mask_fraction=0.0)
     found = shown.corrupt(example, keys(32), VOCAB, LENGTH)
     assert not np.array_equal(before["pixels"], found["pixels"])
+
+
+@pytest.mark.parametrize("fields", [BOXES, PATCHES])
+def test_a_replaced_region_has_the_pixels_of_one_of_the_split(fields):
+    objective, example = make(
+        **fields | {"match": "none"},
+        region_mask_fraction=0.0,
+        region_random_fraction=1.0,
+    )
+    batch = objective.corrupt(example, keys(32), VOCAB, LENGTH)
+    every = objective.regions_read(np.arange(32))
+    crops = {crop.tobytes() for crop in every.pixels[:, 1:][every.here[:, 1:]]}
+    own = changed = 0
+    for row in range(32):
+        for at in batch["region_scored"][row][batch["region_scored"][row] > 0] - LENGTH:
+            assert batch["pixels"][row, at].tobytes() in crops
+            changed += (batch["pixels"][row, at] != every.pixels[row, at]).any()
+            own += 1
+    assert own >= 32 and changed > 0.8 * own
 
 
 def test_crops_are_those_of_the_boxes():
@@ -71,14 +102,61 @@ def test_a_box_of_the_specification():
     np.testing.assert_allclose(found, [0.4075, 0.8, 0.4575, 1.0, 0.01], rtol=1e-6)
 
 
+def test_waves_of_that_box():
+    """Of its centre, width and height in percent: 43.25, 90, 5, 20."""
+    box = jnp.array([[0.4075, 0.8, 0.4575, 1.0, 0.01]])
+    found = regions.sinusoids(box)[0].reshape(4, 2, 256)
+    percent = np.array([43.25, 90, 5, 20])
+    np.testing.assert_allclose(found[:, 0, 0], np.sin(percent), atol=1e-4)
+    np.testing.assert_allclose(found[:, 1, 0], np.cos(percent), atol=1e-4)
+    last = percent / 1000 ** (255 / 256)
+    np.testing.assert_allclose(found[:, 0, 255], np.sin(last), atol=1e-6)
+
+
+def test_the_regression_of_two_values():
+    error, weight = jnp.array([[[0.5, -2.0], [9, 9]]]), jnp.array([[1.0, 0]])
+    for name, total in (("l2", (0.25 + 4) / 2), ("smooth_l1", (0.125 + 1.5) / 2)):
+        term = losses.regression(name, error, jnp.zeros_like(error), weight)
+        assert (float(term.total), float(term.weight)) == (total, 1), name
+
+
+def test_classes_are_distributions_where_the_pictures_have_them(monkeypatch):
+    store = pictures.open_store("random")
+    draw = np.random.default_rng(0).dirichlet(np.ones(5), store.classes.shape)
+    soft = store._replace(distributions=draw.astype(np.float32))
+    monkeypatch.setattr(pictures, "open_store", lambda _: soft)
+    objective, example = make(**BOXES | {"match": "none"})
+    batch = objective.corrupt(example, keys(32), VOCAB, LENGTH)
+    row, slot = np.nonzero(batch["region_weight"])
+    region = batch["region_scored"][row, slot] - LENGTH - 1
+    found = batch["region_distribution"]
+    np.testing.assert_allclose(found[row, slot], draw[row, region], rtol=1e-6)
+    assert not found[batch["region_weight"] == 0].any() and len(row) >= 32
+    hard, _ = make(**BOXES, region_classes="class")
+    assert "region_distribution" not in hard.batch_spec(LENGTH)
+
+
+def test_words_read_the_whole_picture_beside_them():
+    objective, example = make(**BOXES | {"text_reads": "picture"})
+    example = example._replace(length=np.full(32, 5, np.int32))
+    batch = objective.corrupt(example, keys(32), VOCAB, LENGTH)
+    feature = np.asarray(objective.group(batch)["feature"])
+    whole = np.broadcast_to(feature[:, None, LENGTH], feature[:, :7].shape)
+    np.testing.assert_array_equal(feature[:, :7], whole)
+    assert not feature[:, 7:LENGTH].any() and whole.any()
+    streams = model_options(network="two_streams", norm_placement="post", token_types=2)
+    with pytest.raises(UserError, match=r"set objective.text_reads=words"):
+        networks.build(streams, objective.needs(VOCAB), VOCAB)
+
+
 def test_the_loss_of_regions_of_the_specification():
     logits = jnp.array([[[2.0, 1, 0], [0, 0, 0]]])
     target = jnp.array([[[0.7, 0.2, 0.1], [0, 1, 0]]])
-    one = image_text.region_loss(logits, target, jnp.array([[1.0, 0]]))
+    one = losses.region_loss(logits, target, jnp.array([[1.0, 0]]))
     assert float(one.total) == pytest.approx(0.005787412, rel=1e-4)
-    both = image_text.region_loss(logits, target, jnp.ones((1, 2)))
+    both = losses.region_loss(logits, target, jnp.ones((1, 2)))
     assert float(both.total / both.weight) == pytest.approx(0.552199850, rel=1e-6)
-    hard = image_text.region_loss(
+    hard = losses.region_loss(
         logits, jnp.array([[[1.0, 0, 0], [0, 0, 0]]]), jnp.array([[1.0, 0]])
     )
     assert float(hard.total) == pytest.approx(0.407605964, rel=1e-6)
@@ -128,6 +206,10 @@ def test_transport_of_equal_weights():
     assert 0.2 < float(padded[0]) < 0.3  # the first word has a third and no patch
 
 
+def _fields(variant):
+    return {name: value for name, value in variant.items() if name != "model"}
+
+
 STREAMS = {"network": "two_streams", "norm_placement": "post", "co_layers": 1}
 
 
@@ -137,6 +219,10 @@ STREAMS = {"network": "two_streams", "norm_placement": "post", "co_layers": 1}
         ({"alignment": 0.1}, {}),
         (BOXES, {}),
         pytest.param(BOXES | {"pool": "product"}, STREAMS, marks=pytest.mark.long),
+        pytest.param(_fields(VL_BERT), VL_BERT["model"], marks=pytest.mark.long),
+        pytest.param(
+            _fields(LXMERT), STREAMS | LXMERT["model"], marks=pytest.mark.long
+        ),
     ],
 )
 def test_losses_begin_at_ln_classes_and_32_pairs_are_learnt(fields, more):
@@ -162,9 +248,10 @@ def test_losses_begin_at_ln_classes_and_32_pairs_are_learnt(fields, more):
 
     first, params, state = step(params, optimizer.init(params))
     classes = {"mlm": VOCAB.size, "match": 2, "region": 5}
+    classes["answer"] = len(VOCAB.labels)
     for name in first.keys() & classes.keys():
         assert float(first[name]) == pytest.approx(np.log(classes[name]), rel=0.1), name
-    for _ in range(200):
+    for _ in range(300):
         means, params, state = step(params, state)
         accuracies = [means[n] for n in means if "accuracy" in n]
         if min(map(float, accuracies)) == 1:
@@ -175,7 +262,9 @@ def test_losses_begin_at_ln_classes_and_32_pairs_are_learnt(fields, more):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"region_rate": 0.1}, "region_rate needs regions boxes: patches have no"),
+        ({"region_rate": 0.1}, "region_rate needs regions boxes, or region_classes"),
+        (BOXES | {"region_classes": "none"}, "region_rate needs region_classes or"),
+        (BOXES | {"region_random_fraction": 0.2}, "region_mask_fraction"),
         ({"match": "joint", "alignment": 1.0}, "alignment needs match separate, not"),
         ({"mask_fraction": 0.8, "random_fraction": 0.3}, "mask_fraction"),
     ],
@@ -191,3 +280,9 @@ def test_boxes_without_classes_are_refused(monkeypatch):
     monkeypatch.setattr(pictures, "open_store", lambda _: store)
     with pytest.raises(UserError, match=r"objective.images have none; set it to 0"):
         objective.corrupt(example, keys(32), VOCAB, LENGTH)
+
+
+def test_texts_without_answers_are_refused():
+    objective, example = make(answers="label")
+    with pytest.raises(UserError, match="none; set it to none, or name a column"):
+        objective.corrupt(example, keys(32), VOCAB._replace(labels=()), LENGTH)

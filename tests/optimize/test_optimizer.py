@@ -43,7 +43,7 @@ SOURCES = {
     **{key: {"objective.entities": "random"} for key in ("ernie_thu", "knowbert")},
     **{
         key: {"objective.images": "random", "objective.patch": 4}
-        for key in ("clip", "vilbert")
+        for key in ("clip", "lxmert", "vilbert")
     },
 }
 

@@ -23,6 +23,24 @@ MASKED = {"objective": "mlm", "predict_at": "previous", "unit": "tile"}
 MASKED |= {"format": "shifted", "rounding": "random"}
 MASKED |= {"draw_unit": "span", "first_rate": 0.3, "rate_steps": 100}
 
+VL_BERT = {
+    **IMAGES,
+    **{"regions": "boxes", "region_rate": 0.3, "match": "none", "unit": "word"},
+    **{"box": "sinusoids", "text_reads": "picture"},
+    "model": {"feature_layers": "relu", "norm_placement": "post"},
+}
+LXMERT = {
+    **IMAGES,
+    **{"regions": "boxes", "region_rate": 0.3, "match": "joint", "box": "edges"},
+    **{"region_mask_fraction": 0.7, "region_random_fraction": 0.2},
+    **{"classified": "all", "region_coef": 2.0, "region_classes": "class"},
+    **{"region_regression": "smooth_l1", "answers": "label"},
+    "model": {
+        **{"network": "two_streams", "norm_placement": "post", "image_layers": 2},
+        **{"cross": "shared", "image_embedding": "mean"},
+    },
+}
+
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "sentence_vectors": [
         {"texts": 3, "head": "tanh", "widths": (32, 8)},
@@ -280,6 +298,13 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             **{"regions": "boxes", "region_rate": 0.3, "match": "joint"},
             **{"pool": "product", "match_label": "replaced"},
             "model": {"network": "two_streams", "norm_placement": "post"},
+        },
+        VL_BERT,
+        LXMERT,
+        {
+            **IMAGES,
+            **{"region_rate": 0.3, "region_classes": "none", "match": "none"},
+            **{"region_regression": "l2", "only": "corrupt"},
         },
     ],
     "picture_classification": [

@@ -5,6 +5,7 @@
 import csv
 import io
 import json
+import math
 import struct
 import warnings
 import zipfile
@@ -48,7 +49,9 @@ class Row(NamedTuple):
     group: str
     label: str | None
     boxes: tuple[tuple[float, ...], ...]  # R of x1, y1, x2, y2 in pixels
-    classes: tuple[str, ...]  # R
+    classes: tuple[str, ...]  # R, the likeliest of a region
+    distributions: tuple[Mapping[str, float], ...] = ()  # R of class -> probability;
+    # (): each region has one class
 
 
 class Pictures:
@@ -297,13 +300,15 @@ def _row(number: int, row: Mapping[str, Any], path: Path, columns: Columns) -> R
     classes = row.get(columns.classes) or [] if is_object else []
     if not all(_is_box(box) for box in boxes):
         raise LineError(number, f"boxes must be lists of 4 numbers, got {boxes!r:.60}")
-    if len(classes) not in (0, len(boxes)) or not all(
-        isinstance(name, str) for name in classes
-    ):
+    if len(classes) not in (0, len(boxes)) or not all(map(_is_class, classes)):
         raise LineError(
             number,
-            f"classes must be a name for each box, got {classes!r:.60}",
+            "classes must be a name for each box, or an object of names and numbers "
+            f"above 0, got {classes!r:.60}",
         )
+    distributions = tuple(
+        {name: 1.0} if isinstance(name, str) else _normalized(name) for name in classes
+    )
     label = row.get(columns.label) if columns.label else None
     return Row(
         f"{path}:{number}",
@@ -312,13 +317,29 @@ def _row(number: int, row: Mapping[str, Any], path: Path, columns: Columns) -> R
         str(row[columns.group]) if columns.group else row[columns.file],
         None if label is None else str(label),
         tuple(tuple(map(float, box)) for box in boxes),
-        tuple(classes),
+        tuple(max(sorted(each), key=each.__getitem__) for each in distributions),
+        distributions if any(len(each) > 1 for each in distributions) else (),
     )
 
 
 def _is_box(box: Any) -> bool:
     numbers = isinstance(box, list) and len(box) == 4
     return numbers and all(type(x) in (int, float) for x in box)
+
+
+def _is_class(value: Any) -> bool:
+    """Whether it is a name, or an object of names and finite numbers above 0."""
+    if not isinstance(value, dict):
+        return isinstance(value, str)
+    numbers = value.values()
+    return bool(value) and all(
+        type(x) in (int, float) and 0 < x < math.inf for x in numbers
+    )
+
+
+def _normalized(weights: Mapping[str, float]) -> dict[str, float]:
+    total = math.fsum(weights.values())
+    return {name: weight / total for name, weight in weights.items()}
 
 
 def caption_line(text: str, image: int, label: str | None) -> bytes:
@@ -331,4 +352,5 @@ def caption_line(text: str, image: int, label: str | None) -> bytes:
 
 def class_names(rows: Sequence[Row]) -> list[str]:
     """The classes of all boxes, sorted."""
-    return sorted({name for row in rows for name in row.classes})
+    names = {name for row in rows for name in row.classes}
+    return sorted(names.union(*(each for row in rows for each in row.distributions)))

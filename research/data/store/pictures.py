@@ -26,6 +26,7 @@ VERSION = 1
 """Raise it when the same pictures give other arrays."""
 
 META, PIXELS, BOXES, CLASSES = "pictures.json", "pixels.npy", "boxes.npy", "classes.npy"
+DISTRIBUTIONS = "distributions.npy"
 
 ROWS = "rows.captioned"
 
@@ -44,6 +45,8 @@ class Store(NamedTuple):
     classes: np.ndarray  # [N, R] int32, index of class_names; -1: none
     class_names: tuple[str, ...]
     num_train: int
+    distributions: np.ndarray | None = None  # [N, R, C] float32, of C classes; None:
+    # every region has one class
 
 
 def split_rows(rows: list[Row], held_out: float) -> tuple[list[Row], list[Row]]:
@@ -84,12 +87,16 @@ def number_pictures(rows: list[Row]) -> dict[str, Row]:
         first = found.setdefault(row.file, row)
         if row.boxes and not first.boxes:
             found[row.file] = row
-        elif row.boxes and (row.boxes, row.classes) != (first.boxes, first.classes):
+        elif row.boxes and _regions(row) != _regions(first):
             raise UserError(
                 f"{row.where}: {row.file} has other boxes or classes in {first.where}; "
                 "a picture has them once"
             )
     return found
+
+
+def _regions(row: Row) -> tuple[Any, ...]:
+    return row.boxes, row.classes, row.distributions
 
 
 def store_key(source: Pictures, pictures: dict[str, Row], size: tuple[int, int]) -> str:
@@ -100,6 +107,7 @@ def store_key(source: Pictures, pictures: dict[str, Row], size: tuple[int, int])
     """
     each = [
         [row.file, row.boxes, row.classes, source.stamp(row)]
+        + [row.distributions] * bool(row.distributions)
         for row in pictures.values()
     ]
     return cache.fingerprint([VERSION, size, each])
@@ -129,7 +137,7 @@ def write_store(
     rows = list(pictures.values())
     most = max(len(row.boxes) for row in rows)
     for row in rows:
-        for name in row.classes:
+        for name in class_names([row]):
             if names and name not in names:
                 raise unknown(f"{row.where}: class", name, names)
     names = [*names] or class_names(rows)
@@ -146,6 +154,8 @@ def write_store(
             file.write(pixels.tobytes())
             boxes[n, : len(own)] = own
             classes[n, : len(row.classes)] = [number[name] for name in row.classes]
+    if any(row.distributions for row in rows):
+        _write_distributions(folder / DISTRIBUTIONS, rows, number, most)
     np.save(folder / BOXES, boxes)
     np.save(folder / CLASSES, classes)
     meta = {"key": key, "num_train": num_train, "classes": names}
@@ -187,6 +197,20 @@ def write_rows(
     return file
 
 
+def _write_distributions(
+    path: Path, rows: list[Row], number: dict[str, int], most: int
+) -> None:
+    """Writes the probabilities of classes, picture after picture."""
+    shape = len(rows), most, len(number)
+    array = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+    for n, row in enumerate(rows):
+        for region, each in enumerate(row.distributions):
+            array[n, region, [number[name] for name in each]] = [*each.values()]
+        for region, name in enumerate(row.classes if not row.distributions else ()):
+            array[n, region, number[name]] = 1
+    array.flush()
+
+
 def stored_key(folder: Path) -> str:
     """The key of the store in a folder; "" if there is none."""
     if not (folder / META).is_file():
@@ -218,7 +242,11 @@ def _open(folder: Path) -> Store:
         meta = _read_meta(folder)
         pixels = np.load(folder / PIXELS, mmap_mode="r")
         boxes, classes = (np.load(folder / name) for name in (BOXES, CLASSES))
-        return Store(pixels, boxes, classes, tuple(meta["classes"]), meta["num_train"])
+        arrays, names = (pixels, boxes, classes), tuple(meta["classes"])
+        distributions = None
+        if (folder / DISTRIBUTIONS).exists():
+            distributions = np.load(folder / DISTRIBUTIONS, mmap_mode="r")
+        return Store(*arrays, names, meta["num_train"], distributions)
     except UserError:
         raise
     except (OSError, ValueError, EOFError) as error:
@@ -282,3 +310,14 @@ def other_pictures(key: np.ndarray, number: np.ndarray, store: Store) -> np.ndar
     draw = counter_rng.uniform(key, "other picture", 1)[:, 0]
     shift = 1 + (draw * (count - 1)).astype(np.int64)
     return first + (number - first + shift) % count
+
+
+def pictures_of_split(
+    key: np.ndarray, role: str, number: np.ndarray, count: int, store: Store
+) -> np.ndarray:
+    """[B, count]: pictures of the split of those of the rows [B], drawn uniformly."""
+    is_train = (number < store.num_train)[:, None]
+    first = np.where(is_train, 0, store.num_train)
+    size = np.where(is_train, store.num_train, len(store.pixels) - store.num_train)
+    draw = counter_rng.uniform(key, role, count)
+    return first + (draw * size).astype(np.int64)

@@ -1,6 +1,7 @@
-"""Two streams, of a text and an image, with co-attention (ViLBERT, Lu et al. 2019)."""
+"""Two streams, of a text and an image, with co-attention: ViLBERT, LXMERT."""
 
 # B batch, L length of a text, N positions of an image, P scored positions, D width
+# F values of a position's vector
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from research.networks.knowledge.encoder import (
     encoder_fields,
 )
 from research.networks.shared.dense import (
+    Dense,
     FeedForward,
     Module,
     Norm,
@@ -40,8 +42,12 @@ class Network(transformer.Network):
 
     The lower layers read the text alone. Before each of the upper ones both streams
     attend to each other, from the states that they had, and then the image has a layer
-    of its own (jiasenlu/vilbert_beta at f0c9a2b, vilbert/vilbert.py, BertEncoder). Both
-    streams have model.width.
+    of its own (ViLBERT, Lu et al. 2019; jiasenlu/vilbert_beta at f0c9a2b,
+    vilbert/vilbert.py, BertEncoder). Both streams have model.width.
+
+    LXMERT (Tan and Bansal 2019; airsplay/lxmert at 0db1182, src/lxrt/modeling.py) has
+    `image_layers` of the image alone before, one attention for both directions
+    (`cross` shared), and `image_embedding` mean.
 
     Of rows without an image it is BERT, and the parameters of the text's layers have
     the names of BERT's.
@@ -53,6 +59,13 @@ class Network(transformer.Network):
     image_heads: int = dim(0, least=0)  # of the image's layers and of co-attention; 0:
     # heads
     image_feedforward: int = dim(0, least=0)  # of the image; 0: feedforward
+    image_layers: int = depth(0, least=0)  # layers of the image alone, before those
+    cross: str = choice("separate", ("separate", "shared"))  # attention to the other
+    # stream: separate: each stream has its own, and a feed-forward layer after it;
+    # shared: one for both
+    image_embedding: str = choice("sum", ("sum", "mean"))  # of what a region reads:
+    # sum: token, position, token type, pixels and box, then a norm; mean: of the normed
+    # projections of pixels and of the box, without the others
 
     abilities: ClassVar = (
         networks.Ability.FULL,
@@ -74,8 +87,19 @@ class Network(transformer.Network):
                 f"model.image_heads is {self.image_heads}; it must divide model.width "
                 f"{self.width}"
             )
+        if self.cross == "shared" and self.image_heads not in (0, self.heads):
+            raise UserError(
+                f"model.cross shared needs model.image_heads 0 or model.heads "
+                f"{self.heads}, got {self.image_heads}: both streams have one attention"
+            )
+        if needs.text_features:
+            raise UserError(
+                "model.network two_streams has no picture beside words; set "
+                "objective.text_reads=words"
+            )
         fields = encoder_fields(needs, size, needs.input_features)
-        return TwoStreams(self, **fields, num_image=needs.image_positions)
+        images = needs.image_positions, needs.box_features
+        return TwoStreams(self, **fields, num_image=images[0], num_box=images[1])
 
 
 class TwoStreams(Encoder):
@@ -83,13 +107,19 @@ class TwoStreams(Encoder):
 
     Attributes:
       num_image: N.
+      num_box: how many of the F values, the last ones, are a box.
     """
 
     num_image: int = 0
+    num_box: int = 0
 
     def setup(self):
         super().setup()
-        self.image_embedding = InputEmbedding(self.options, name="image_embeddings")
+        name = "image_embeddings"
+        if self.options.image_embedding == "mean":
+            self.image_embedding = MeanEmbedding(self.options, self.num_box, name=name)
+        else:
+            self.image_embedding = InputEmbedding(self.options, name=name)
         self.stack = StreamStack(self.options, self.num_image)
 
     def states(
@@ -101,6 +131,32 @@ class TwoStreams(Encoder):
         image_BND = self.image_embedding(token, image, length=self.num_image)
         x = self.stack(self.embed(text), image_BND, text, image)
         return x if scored is None else gather_positions(x, scored)
+
+
+class MeanEmbedding(Module):
+    """The mean of normed projections of pixels and of a box (LXMERT, section 2.1)."""
+
+    options: Network
+    num_box: int
+
+    @nn.compact
+    def __call__(self, x_BND: jax.Array, group: Mapping, *, length: int) -> jax.Array:
+        """[B, N, D] from the vectors [B, N, F] alone."""
+        options, vectors = self.options, group[FEATURE]
+        if not self.num_box:
+            raise UserError(
+                "model.image_embedding mean is that of pixels and a box; set "
+                "objective.box"
+            )
+        parts = {"pixels": vectors[..., : -self.num_box]}
+        parts["box"] = vectors[..., -self.num_box :]
+        total = jnp.zeros_like(x_BND)
+        for name, values in parts.items():
+            dense = Dense(options, x_BND.shape[-1], (None, "embed"), name=name)
+            total += Norm(options, name=f"{name}_norm")(
+                dense(values.astype(x_BND.dtype))
+            )
+        return dropout(self, (total / 2).astype(options.dtype), "embedding")
 
 
 def split(group: Mapping, count: int) -> tuple[dict, dict]:
@@ -141,9 +197,15 @@ class StreamStack(Module):
         block = Block(options, parent=None)
         co_block = CoBlock(options, of_image, parent=None)
 
+        image_block = Block(of_image, parent=None)
+
         def init_blocks(key):
             one = lambda key: block.init(key, text_BLD, own[0])["params"]  # noqa: E731
             return _stacked(one, key, options.layers)
+
+        def init_image(key):
+            one = lambda key: image_block.init(key, image_BND, own[1])["params"]  # noqa: E731
+            return _stacked(one, key, options.image_layers)
 
         def init_upper(key):
             def one(key):
@@ -161,6 +223,11 @@ class StreamStack(Module):
                 return {"dropout": self.make_rng("dropout")}
             return {}
 
+        if options.image_layers:
+            lower = self.param("image_blocks", init_image)
+            for layer in range(options.image_layers):
+                params = jax.tree.map(lambda leaf, n=layer: leaf[n], lower)
+                y = image_block.apply({"params": params}, y, own[1], rngs=rngs())
         for layer in range(options.layers):
             number = layer - (options.layers - options.co_layers)
             if number >= 0:
@@ -205,16 +272,22 @@ class CoBlock(nn.Module):
           inputs: of the image.
         """
         options, of_image = self.options, self.image_options
-        co_text = dataclasses.replace(of_image, feedforward=options.feedforward)
-        text = CrossBlock(co_text, name="text")(text_BLD, image_BND, across[0])
-        image = CrossBlock(of_image, name="image")(image_BND, text_BLD, across[1])
+        if options.cross == "shared":
+            attend = CrossBlock(options, has_feedforward=False, name="cross")
+            text = attend(text_BLD, image_BND, across[0])
+            image = attend(image_BND, text_BLD, across[1])
+        else:
+            co_text = dataclasses.replace(of_image, feedforward=options.feedforward)
+            text = CrossBlock(co_text, name="text")(text_BLD, image_BND, across[0])
+            image = CrossBlock(of_image, name="image")(image_BND, text_BLD, across[1])
         return text, Block(of_image, name="image_block")(image, inputs)
 
 
 class CrossBlock(nn.Module):
-    """Attention to another stream, then a feed-forward layer."""
+    """Attention to another stream, then maybe a feed-forward layer."""
 
     options: Network
+    has_feedforward: bool = True
 
     @nn.compact
     def __call__(
@@ -224,5 +297,7 @@ class CrossBlock(nn.Module):
         options = self.options
         y = Attention(options, name="attention")(x_BLD, inputs, source_BMD=other_BMD)
         x = Norm(options, name="attention_norm")(x_BLD + dropout(self, y, "residual"))
+        if not self.has_feedforward:
+            return x
         y = FeedForward(options, name="feedforward")(x)
         return Norm(options, name="feedforward_norm")(x + dropout(self, y, "residual"))

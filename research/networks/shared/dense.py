@@ -237,11 +237,13 @@ class Norm(Module):
     Attributes:
       axis: the logical name of that dimension.
       scaled: there is a scale; None: with `model.norm_scale`.
+      initial_scale: the scale at first.
     """
 
     options: Options
     axis: str | None = "embed"
     scaled: bool | None = None
+    initial_scale: float = 1.0
 
     @nn.compact
     def __call__(self, x):
@@ -254,7 +256,8 @@ class Norm(Module):
         y = y * jax.lax.rsqrt(mean_square + options.norm_epsilon)
         if not (options.norm_scale if self.scaled is None else self.scaled):
             return y.astype(x.dtype)
-        scale = self.param("scale", constant(1.0, self.axis), (x.shape[-1],))
+        init = constant(self.initial_scale, self.axis)
+        scale = self.param("scale", init, (x.shape[-1],))
         y = y * jnp.expand_dims(scale, leading_dims)
         if options.norm == "layernorm" and options.bias:
             bias = self.param("bias", constant(0.0, self.axis), (x.shape[-1],))

@@ -86,15 +86,17 @@ EMBEDDINGS = (
     "embeddings",
     "encoder_embeddings",
     "decoder_embeddings",
+    "image_embeddings",
 )
 SIDES = ("encoder", "decoder")
 TOWERS = ("text", "image")
 STACKS = ("stack", *SIDES)
 AFTER_BLOCKS = ("norm", "attention")
-UPPER_BLOCKS = "fusion"
+BLOCKS, UPPER_BLOCKS = ("blocks", "image_blocks"), "fusion"
 """Names of modules in the tree of parameters, and so in checkpoints. "embeddings" has
-those of positions and token types, and their norm; "fusion" the stacked parameters that
-only the last layers have."""
+those of positions and token types, and their norm; "image_blocks" are of an image's
+stream before it meets the text; "fusion" has the stacked parameters that only the last
+layers have."""
 
 
 FILTER = re.compile(r"(filter|bias)_\d+")
@@ -153,7 +155,7 @@ def _side(path: Any) -> str:
 def _depth_of_layer(path: Any, leaf: Any) -> np.ndarray | None:
     """The depths of a parameter of a layer, where its side's first has 1; else None."""
     names = _names(path)
-    if "blocks" in names:
+    if names & {*BLOCKS}:
         return np.arange(1, len(leaf) + 1)
     blocks = (re.fullmatch(r"block_(\d+)", name) for name in names)
     if numbers := [int(match[1]) for match in blocks if match]:

@@ -86,6 +86,9 @@ class Needs:
         scores `states` returns `with_links`; 0: there are none.
       image_positions: number of positions of an image: of the input of its tower, or at
         the end of rows; 0: there is none.
+      box_features: the last of `input_features`, which are a region's box; 0: there is
+        none.
+      text_features: positions of a text before those of an image have vectors, too.
       future: number of blocks that predict tokens after the next; `future_states` is
         called.
       future_tokens: these read the token before the one they predict, besides states.
@@ -115,6 +118,8 @@ class Needs:
     input_features: int = 0
     span_width: int = 0
     image_positions: int = 0
+    box_features: int = 0
+    text_features: bool = False
     future: int = 0
     future_tokens: bool = False
     generator_size: float = 1.0

@@ -54,6 +54,10 @@ class InputEmbedding(Module):
     embedding is that bias (VisualBERT, Li et al. 2019, section 3.2, adds those of
     features, segments and positions).
 
+    With `model.feature_layers` relu the projection has a bias, relu and a norm, whose
+    scale is 0 at first, so that the network begins as without vectors
+    (jackroos/VL-BERT at 4373674, common/visual_linguistic_bert.py).
+
     Relative token types (`model.token_type_encoding`) have no embedding: attention
     reads them.
     """
@@ -73,8 +77,7 @@ class InputEmbedding(Module):
         options, x = self.options, x_BLE
         width = x.shape[-1]
         if FEATURE in group:
-            project = Dense(options, width, (None, "embed"), bias=False, name=FEATURE)
-            x = x + project(group[FEATURE].astype(x.dtype))
+            x = x + self._projected(group, x)
         if options.position == "learned":
             if length > options.max_length:
                 raise UserError(
@@ -97,3 +100,18 @@ class InputEmbedding(Module):
         if options.has_embedding_norm:
             x = Norm(options, name="norm")(x)
         return dropout(self, x.astype(options.dtype), "embedding")
+
+    def _projected(self, group: Mapping, x_BLE: jax.Array) -> jax.Array:
+        """[B, L, E]: the projected vectors; 0 of positions without one."""
+        options, feature = self.options, group[FEATURE].astype(x_BLE.dtype)
+        shape = options, x_BLE.shape[-1], (None, "embed")
+        if options.feature_layers == "linear":
+            return Dense(*shape, bias=False, name=FEATURE)(feature)
+        y = jax.nn.relu(Dense(*shape, bias=True, name=FEATURE)(feature))
+        text, image = (
+            Norm(options, scaled=True, initial_scale=0.0, name=name)(y)
+            for name in ("text_feature_norm", "image_feature_norm")
+        )
+        y = jnp.where((group["token_type"] == 0)[..., None], text, image)
+        has_vector = jnp.any(feature != 0, axis=-1, keepdims=True)
+        return jnp.where(has_vector, y, jnp.zeros_like(y))

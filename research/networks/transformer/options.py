@@ -68,6 +68,10 @@ class TransformerOptions(networks.Network):
     norm_placement: str = choice("pre", ("pre", "post"))
     embedding_norm: str = choice("auto", ("auto", "always", "never"))  # auto: where
     # norm_placement is post
+    feature_layers: str = choice("linear", ("linear", "relu"))  # before what a position
+    # reads beside its token, as of a picture, is added to it; relu: a linear layer,
+    # relu, and a norm whose scale is 0 at first, one for texts (token type 0) and one
+    # for pictures (VL-BERT, Su et al. 2020)
     sublayer_norm: bool = False  # also before the last layer of attention and of the
     # feed-forward layer (Magneto, Wang et al. 2022; LTG-BERT, Samuel et al. 2023)
     attention_gate: bool = False  # what the heads give is multiplied by gelu of a

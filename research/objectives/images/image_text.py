@@ -1,12 +1,14 @@
 """Masked words and regions, and matching, of a picture and its caption together.
 
 Its fields give published systems: ViLT (patches, Kim et al. 2021), VisualBERT (regions,
-Li et al. 2019) and, with the network two_streams, ViLBERT (Lu et al. 2019).
+Li et al. 2019), VL-BERT (Su et al. 2020), ImageBERT (Qi et al. 2020) and, with the
+network two_streams, ViLBERT (Lu et al. 2019) and LXMERT (Tan and Bansal 2019).
 """
 
 # B batch, L tokens of the text, R regions, N = 1 + R, F values of a region's pixels
-# K scored tokens, C scored regions, D width
+# K scored tokens, C scored regions, D width, n classes
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +28,9 @@ from research.contract.errors import UserError
 from research.contract.fields import check_sum, choice, fraction, number
 from research.data import counter_rng
 from research.data.read.formats.captioned import IMAGE
+from research.data.rows import TextSpec
 from research.data.store import pictures
-from research.objectives.images import picture_rows, transport
+from research.objectives.images import losses, picture_rows, pixels, transport
 from research.objectives.images import regions as image_regions
 from research.objectives.layout import input_format
 from research.objectives.losses.cross_entropy import (
@@ -70,10 +73,19 @@ class Objective(picture_rows.PictureRows):
     random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
     # rest stays
     random_tokens: str = choice("ordinary", RANDOM_TOKENS)  # what these are drawn from
-    region_rate: float = number(0.0, least=0, below=1)  # fraction of the boxes with a
-    # class that is chosen, and whose class is predicted; 0: none
+    region_rate: float = number(0.0, least=0, below=1)  # fraction of the regions that
+    # is chosen, of those with a class if it is predicted; 0: none
     region_mask_fraction: float = fraction(0.9)  # of the chosen: their pixels are
-    # hidden, in other regions, too; the rest stays
+    # hidden, in other regions, too
+    region_random_fraction: float = fraction(0.0)  # of the chosen: so are these, and
+    # pixels of a region of another picture are read; the rest stays
+    region_classes: str = choice("distribution", ("none", "class", "distribution"))
+    # what is predicted of regions: the likeliest class, or the distribution that
+    # `images` has, else its one class
+    classified: str = choice("chosen", ("chosen", "all"))  # regions of which it is
+    region_coef: float = number(1.0, least=0)  # weight of this loss
+    region_regression: str = choice("none", tuple(losses.REGRESSIONS))  # of the pixels
+    # of chosen regions, from -1 to 1: the mean over them of this loss
     match: str = choice("separate", ("separate", "joint", "none"))  # whether picture
     # and text belong together is asked of the text as it is, in a pass of its own
     # (ViLT), of the masked text, or not at all
@@ -83,42 +95,87 @@ class Objective(picture_rows.PictureRows):
     # losses of words and regions beside another picture
     alignment: float = number(0.0, least=0)  # with match separate: weight of the
     # transport between words and patches, shorter for pairs that match (ViLT: 0.1)
+    answers: str = choice("none", ("none", "label"))  # label: texts with a label are
+    # questions, and it is the answer, predicted beside the right picture (LXMERT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
-        if self.region_rate and self.regions == "patches":
-            raise ValueError("region_rate needs regions boxes: patches have no classes")
+        check_sum(self, "region_mask_fraction", "region_random_fraction")
+        if self._has_classes and self.regions == "patches":
+            raise ValueError(
+                "region_rate needs regions boxes, or region_classes none: patches have "
+                "no classes"
+            )
+        if self.region_rate and not (self._has_classes or self._has_regression):
+            raise ValueError(
+                "region_rate needs region_classes or region_regression: nothing is "
+                "predicted of regions"
+            )
         if self.alignment and self.match != "separate":
             raise ValueError(f"alignment needs match separate, not {self.match}")
 
     @property
     def shown_answers(self) -> dict[str, str]:
         """The reasons: answers that the input may show."""
-        reasons = {
-            "mlm": STAYS,
-            "region": "some of the chosen regions stay as they are",
-        }
+        stays = "some of the chosen regions stay as they are"
         both = "a picture and its own text are read: whether they are is asked"
+        reasons = {"mlm": STAYS, "region": stays, "regression": stays}
         return reasons | {"match": both, "alignment": both}
+
+    @property
+    def _has_classes(self) -> bool:
+        return self.region_rate > 0 and self.region_classes != "none"
+
+    @property
+    def _has_regression(self) -> bool:
+        return self.region_rate > 0 and self.region_regression != "none"
+
+    @property
+    def _has_distribution(self) -> bool:
+        is_asked = self._has_classes and self.region_classes == "distribution"
+        return is_asked and self.store.distributions is not None
+
+    def text_spec(self, length: int) -> TextSpec:
+        label = "class" if self.answers == "label" else ""
+        return dataclasses.replace(super().text_spec(length), label=label)
 
     def num_scored(self, length: int) -> int:
         """K: 6 at length 40."""
         return max_masked(self.rate, length)
 
     def _num_region_targets(self) -> int:
-        return max_masked(self.region_rate, self.num_positions() - 1)
+        num_regions = self.num_positions() - 1
+        if self.classified == "all":
+            return num_regions
+        return max_masked(self.region_rate, num_regions)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         specs = self.picture_specs(length) | scored_specs(self.num_scored(length))
         if self.region_rate:
-            of_regions = scored_specs(self._num_region_targets())
-            specs |= {f"region_{name}": spec for name, spec in of_regions.items()}
+            specs |= self._region_specs()
+        if self.answers == "label":
+            specs |= {"answer": ArraySpec(())}
+            specs |= {"answer_weight": ArraySpec((), np.float32)}
         if self.match == "separate":
             specs |= self.picture_specs(length, MATCH)
         if self.match != "none":
             specs |= {"match_label": ArraySpec(())}
             specs |= {"match_weight": ArraySpec((), np.float32)}
+        return specs
+
+    def _region_specs(self) -> dict[str, ArraySpec]:
+        count, values = self._num_region_targets(), 3 * self.patch**2
+        specs = {"region_scored": ArraySpec((count,))}
+        if self._has_classes:
+            specs["region_target"] = ArraySpec((count,))
+            specs["region_weight"] = ArraySpec((count,), np.float32)
+        if self._has_distribution:
+            size = len(self.store.class_names)
+            specs["region_distribution"] = ArraySpec((count, size), np.float32)
+        if self._has_regression:
+            specs["region_pixels"] = ArraySpec((count, values), np.uint8)
+            specs["region_pixels_weight"] = ArraySpec((count,), np.float32)
         return specs
 
     def corrupt(
@@ -127,8 +184,8 @@ class Objective(picture_rows.PictureRows):
         """Masks tokens and regions, and replaces pictures.
 
         Raises:
-          UserError: a caption names a picture that `images` lacks, or regions are
-            chosen and have no classes.
+          UserError: a caption names a picture that `images` lacks, regions are chosen
+            and have no classes, or there are no answers.
         """
         store, here = self.store, example.length > 0
         own = pictures.picture_numbers(example.arrays[IMAGE], here, store)
@@ -148,15 +205,20 @@ class Objective(picture_rows.PictureRows):
         scores |= here & (self.mismatched == "kept")
         for name in ("scored", "weight"):
             batch[name] = np.where(scores[:, None], batch[name], 0)
-        hidden = np.zeros((len(key), self.num_positions() - 1), bool)
+        if self.answers == "label":
+            batch |= _answer(example, here & (read == own), vocab)
+        hidden = None
         if self.region_rate:
             chosen = self._choose_regions(key, read, store)
             hidden = chosen.hidden
-            batch |= self._region_targets(chosen, store.classes[read], scores, length)
-        batch |= self.read(text, read, hidden, here, vocab, length)
+            batch |= self._region_targets(chosen, read, scores, length)
+        found = self.regions_read(read, hidden)
+        if self.region_rate and self.region_random_fraction:
+            kind = self.regions, self.patch
+            image_regions.replace(key, found, chosen.replaced, read, store, *kind)
+        batch |= self.read(text, found, here, vocab, length)
         if self.match == "separate":
-            shown = np.zeros_like(hidden)
-            group = self.read(whole, other, shown, here, vocab, length)
+            group = self.read(whole, self.regions_read(other), here, vocab, length)
             batch |= {MATCH + name: array for name, array in group.items()}
         return batch
 
@@ -181,51 +243,84 @@ class Objective(picture_rows.PictureRows):
     def _choose_regions(
         self, key: np.ndarray, number: np.ndarray, store: pictures.Store
     ) -> image_regions.Chosen:
-        if not store.class_names:
+        if self._has_classes and not store.class_names:
             raise UserError(
                 "objective.region_rate predicts the classes of boxes, but the pictures "
                 "of objective.images have none; set it to 0, or give captions with "
                 "`classes` to palimpsest images"
             )
-        options = self.region_rate, self.region_mask_fraction
-        most = self._num_region_targets()
-        return image_regions.choose(key, store.classes[number], *options, most)
+        candidate = image_regions.regions_of(store, number, self.regions, self.patch)
+        if self._has_classes:
+            candidate = store.classes[number] >= 0
+        return image_regions.choose(
+            key,
+            candidate,
+            rate=self.region_rate,
+            mask_fraction=self.region_mask_fraction,
+            random_fraction=self.region_random_fraction,
+            most=max_masked(self.region_rate, candidate.shape[1]),
+        )
 
     def _region_targets(
         self,
         chosen: image_regions.Chosen,
-        classes: np.ndarray,
+        number: np.ndarray,
         scores: np.ndarray,
         length: int,
     ) -> dict[str, np.ndarray]:
-        """region_scored, region_target, region_weight [B, C]."""
+        """The arrays of `_region_specs`.
+
+        Args:
+          number: [B], the pictures.
+          scores: [B] bool, the rows whose regions are scored.
+        """
+        store, scored = self.store, chosen.chosen
+        if self.classified == "all":
+            scored = store.classes[number] >= 0
         most = self._num_region_targets()
-        scored = chosen.chosen & scores[:, None]
-        at, used = input_format.scored_positions(scored, most)
-        target = np.take_along_axis(classes, at, axis=1)
-        return {
-            "region_scored": np.where(used, length + 1 + at, 0).astype(np.int32),
-            "region_target": np.where(used, target, 0).astype(np.int32),
-            "region_weight": used.astype(np.float32),
-        }
+        at, used = input_format.scored_positions(scored & scores[:, None], most)
+        row = np.arange(len(at))[:, None]
+        batch = {"region_scored": np.where(used, length + 1 + at, 0).astype(np.int32)}
+        if self._has_classes:
+            target = np.where(used, store.classes[number[:, None], at], 0)
+            batch["region_target"] = target.astype(np.int32)
+            batch["region_weight"] = used.astype(np.float32)
+        if self._has_distribution:
+            assert store.distributions is not None
+            each = store.distributions[number[:, None], at]
+            batch["region_distribution"] = np.where(used[..., None], each, 0)
+        if self._has_regression:
+            predicted = used & chosen.chosen[row, at]
+            values = self.regions_read(number).pixels[row, 1 + at]
+            batch["region_pixels"] = np.where(predicted[..., None], values, np.uint8(0))
+            batch["region_pixels_weight"] = predicted.astype(np.float32)
+        return batch
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         heads: dict[str, networks.HeadSpec] = {}
         if self.match != "none":
             heads |= self.pooled_heads("match", 2, dropout=self.pool == "product")
-        if self.region_rate:
+        if self._has_classes:
             size = max(1, len(self.store.class_names))
             heads["region"] = networks.HeadSpec(size, norm=True)
+        if self._has_regression:
+            heads["regression"] = networks.HeadSpec(3 * self.patch**2, norm=True)
+        if self.answers == "label":
+            size = max(1, len(vocab.labels))
+            heads |= self.pooled_heads("answer", size, dropout=False)
         return self.row_needs(heads, transform=True)
 
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
-        """Terms: mlm, region, match, alignment, as asked; and accuracies (metrics)."""
+        """Terms mlm, region, regression, match, alignment, answer, as asked.
+
+        Besides accuracies (metrics).
+        """
         positions = [batch["scored"]]
         if self.region_rate:
             positions.append(batch["region_scored"])
-        if self.match == "joint":
+        if self.match == "joint" or self.answers == "label":
             positions.append(self.pooled(batch))
         scored = jnp.concatenate(positions, axis=1)
         states = net.states(self.group(batch), scored=scored)
@@ -234,7 +329,10 @@ class Objective(picture_rows.PictureRows):
         )
         terms = masked_cross_entropy("mlm", net.readout(words), batch)
         if self.region_rate:
-            terms |= self._region_terms(net.head("region", others[0]), batch)
+            terms |= self._region_terms(net, others[0], batch)
+        if self.answers == "label":
+            logits = self.pooled_logits(net, "answer", others[-1])
+            terms |= losses.answer_terms(logits, batch)
         if self.match == "joint":
             terms |= self._match_terms(net, others[-1], batch)
         if self.match == "separate":
@@ -276,30 +374,40 @@ class Objective(picture_rows.PictureRows):
             ),
         )
 
-    def _region_terms(self, logits: jax.Array, batch: Batch) -> dict[str, Term]:
-        target, weight = batch["region_target"], batch["region_weight"]
-        one_hot = jax.nn.one_hot(target, logits.shape[-1])
-        term = region_loss(logits, one_hot, weight)
-        right = jnp.sum(weight * (jnp.argmax(logits, axis=-1) == target))
-        return with_accuracy("region", term, right)
+    def _region_terms(
+        self, net: networks.BoundNetwork, states: jax.Array, batch: Batch
+    ) -> dict[str, Term]:
+        terms: dict[str, Term] = {}
+        if self._has_classes:
+            logits = net.head("region", states)
+            terms |= losses.class_terms(logits, batch, self.region_coef)
+        if self._has_regression:
+            predicted = net.head("regression", states)
+            values = pixels.scaled(batch["region_pixels"], pixels.HALF)
+            weight = batch["region_pixels_weight"]
+            terms["regression"] = losses.regression(
+                self.region_regression, predicted, values, weight
+            )
+        return terms
+
+
+def _answer(
+    example: Example, matched: np.ndarray, vocab: VocabInfo
+) -> dict[str, np.ndarray]:
+    """answer and answer_weight [B], of the rows [B] whose picture is the text's."""
+    if not vocab.labels:
+        raise UserError(
+            "objective.answers=label predicts the labels of texts, and there are none; "
+            "set it to none, or name a column by palimpsest images --label-column"
+        )
+    known = matched & (example.label >= 0)
+    return {
+        "answer": np.where(known, example.label, 0).astype(np.int32),
+        "answer_weight": known.astype(np.float32),
+    }
 
 
 def words_of(text: jax.Array) -> jax.Array:
     """[B, L] bool: of the positions of a text those between bos and eos."""
     has_next = jnp.pad(text[:, 1:], ((0, 0), (0, 1)))
     return text & has_next & (jnp.arange(text.shape[1]) > 0)[None]
-
-
-def region_loss(logits: jax.Array, distribution: jax.Array, weight: jax.Array) -> Term:
-    """Sum of KL(distribution || softmax of logits) over regions [B, C].
-
-    Of a class that is known it is the cross-entropy (jiasenlu/vilbert_beta at f0c9a2b,
-    vilbert/vilbert.py, whose distributions are a detector's).
-
-    Args:
-      logits, distribution: [B, C, n].
-    """
-    log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
-    entropy = jnp.sum(jax.scipy.special.xlogy(distribution, distribution), axis=-1)
-    cross = -jnp.sum(distribution * log_p, axis=-1)
-    return Term(jnp.sum(weight * (cross + entropy)), jnp.sum(weight))

@@ -43,8 +43,11 @@ class PictureRows(objectives.Objective):
     regions: str = choice("patches", ("patches", "boxes"))  # boxes: those of `images`
     patch: int = number(12, least=1)  # pixels of a patch's side, or of the side to
     # which the crop of a box is resized
-    box: str = choice("none", ("none", "corners"))  # what is read beside pixels;
-    # corners: x1, y1, x2, y2 and the area
+    box: str = choice("none", tuple(image_regions.BOX_WIDTHS))  # what is read beside
+    # pixels; edges: x1, y1, x2, y2; corners: these and the area; sinusoids: sines and
+    # cosines of centre, width and height (VL-BERT)
+    text_reads: str = choice("words", ("words", "picture"))  # picture: tokens have the
+    # whole picture beside them (VL-BERT)
     pool: str = choice("first", ("first", "product"))  # what a head of the whole row
     # reads; first: the state at bos; product: of layers of that and of the picture's
     # first state (ViLBERT)
@@ -59,7 +62,7 @@ class PictureRows(objectives.Objective):
     @property
     def region_width(self) -> int:
         """Of the vector that a position reads of a picture."""
-        return 3 * self.patch**2 + image_regions.BOX * (self.box == "corners")
+        return 3 * self.patch**2 + image_regions.BOX_WIDTHS[self.box]
 
     def num_positions(self) -> int:
         return 1 + image_regions.num_regions(self.store, self.regions, self.patch)
@@ -76,7 +79,7 @@ class PictureRows(objectives.Objective):
         count, values = self.num_positions(), 3 * self.patch**2
         specs = input_specs(length + count, prefix)
         specs[f"{prefix}pixels"] = ArraySpec((count, values), np.uint8)
-        if self.box == "corners":
+        if self.box != "none":
             specs[f"{prefix}box"] = ArraySpec((count, image_regions.BOX), np.float32)
         return specs
 
@@ -91,24 +94,24 @@ class PictureRows(objectives.Objective):
         here = example.length > 0
         number = pictures.picture_numbers(example.arrays[IMAGE], here, self.store)
         text = input_format.single(example, vocab, length)
-        hidden = np.zeros((len(here), self.num_positions() - 1), bool)
-        return self.read(text, number, hidden, here, vocab, length)
+        found = self.regions_read(number)
+        return self.read(text, found, here, vocab, length)
+
+    def regions_read(
+        self, number: np.ndarray, hidden: np.ndarray | None = None
+    ) -> image_regions.Regions:
+        """What is read of pictures [B] with hidden regions [B, R]; None: none is."""
+        return image_regions.read(self.store, number, self.regions, self.patch, hidden)
 
     def read(
         self,
         text: input_format.Text,
-        number: np.ndarray,
-        hidden: np.ndarray,
+        found: image_regions.Regions,
         here: np.ndarray,
         vocab: VocabInfo,
         length: int,
     ) -> dict[str, np.ndarray]:
         """A network input: the text, then what is read of the pictures."""
-        store = self.store
-        if self.regions == "patches":
-            found = image_regions.read_patches(store, number, self.patch)
-        else:
-            found = image_regions.read_boxes(store, number, self.patch, hidden)
         is_read = found.here & here[:, None]
         token = np.where(is_read, vocab.mask_id, vocab.pad_id)
         token[:, 0] = np.where(here, vocab.bos_id, vocab.pad_id)
@@ -128,7 +131,7 @@ class PictureRows(objectives.Objective):
             for name, array in of_image.items()
         }
         batch["pixels"] = np.where(is_read[..., None], found.pixels, 0).astype(np.uint8)
-        if self.box == "corners":
+        if self.box != "none":
             batch["box"] = np.where(is_read[..., None], found.box, 0)
         return batch
 
@@ -138,13 +141,18 @@ class PictureRows(objectives.Objective):
         values = pixels.scaled(batch[f"{prefix}pixels"], pixels.HALF)
         if self.regions == "patches":  # the first is a class token
             values = values.at[:, 0].set(0.0)
-        if self.box == "corners":
-            values = jnp.concatenate([values, batch[f"{prefix}box"]], axis=-1)
+        if self.box != "none":
+            box = batch[f"{prefix}box"]
+            box = image_regions.sinusoids(box) if self.box == "sinusoids" else box
+            box = box[..., : image_regions.BOX_WIDTHS[self.box]]
+            values = jnp.concatenate([values, box], axis=-1)
         count = values.shape[1]
         is_read = (group["segment"][:, -count:] > 0)[..., None]
         values = jnp.where(is_read, values, 0.0)
-        before = group["token"].shape[1] - count
-        return group | {FEATURE: jnp.pad(values, ((0, 0), (before, 0), (0, 0)))}
+        is_text = (group["segment"][:, :-count] > 0)[..., None]
+        reads_picture = is_text & (self.text_reads == "picture")
+        of_text = jnp.where(reads_picture, values[:, :1], 0.0)
+        return group | {FEATURE: jnp.concatenate([of_text, values], axis=1)}
 
     def row_needs(
         self, heads: dict[str, networks.HeadSpec], **more: Any
@@ -156,6 +164,8 @@ class PictureRows(objectives.Objective):
             token_types=2,
             input_features=self.region_width,
             image_positions=self.num_positions(),
+            box_features=image_regions.BOX_WIDTHS[self.box],
+            text_features=self.text_reads == "picture",
             **more,
         )
 

@@ -4,9 +4,12 @@
 
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from research.data import counter_rng
+from research.data.store import pictures
 from research.data.store.pictures import Store
 from research.objectives.images import pixels
 from research.objectives.noise.masking import mask_budget
@@ -16,6 +19,12 @@ HIDDEN = 128
 
 BOX = 5
 """Values of a box: x1, y1, x2, y2 and its area, as fractions of the picture."""
+
+WAVES, WAVE_BASE = 256, 1000
+"""Of `sinusoids`: wavelengths of a coordinate, and the ratio of their range."""
+
+BOX_WIDTHS = {"none": 0, "edges": 4, "corners": BOX, "sinusoids": 8 * WAVES}
+"""What is read of a box -> the number of its values."""
 
 
 class Regions(NamedTuple):
@@ -27,10 +36,11 @@ class Regions(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """Regions whose class is to be predicted."""
+    """Regions that are to be predicted."""
 
     chosen: np.ndarray  # [B, R] bool
     hidden: np.ndarray  # [B, R] bool: those of them whose pixels are not read
+    replaced: np.ndarray  # [B, R] bool: hidden ones that have pixels of another region
 
 
 def num_regions(store: Store, kind: str, patch: int) -> int:
@@ -40,20 +50,96 @@ def num_regions(store: Store, kind: str, patch: int) -> int:
     return store.boxes.shape[1]
 
 
+def regions_of(store: Store, number: np.ndarray, kind: str, patch: int) -> np.ndarray:
+    """[..., R] bool: the regions that pictures [...] have."""
+    if kind == "patches":
+        return np.ones((*number.shape, pixels.num_patches(store, patch)), bool)
+    boxes = store.boxes[number]
+    return (boxes[..., 2:] > boxes[..., :2]).all(axis=-1)
+
+
 def choose(
-    key: np.ndarray, classes: np.ndarray, rate: float, mask_fraction: float, most: int
+    key: np.ndarray,
+    candidate: np.ndarray,
+    *,
+    rate: float,
+    mask_fraction: float,
+    random_fraction: float,
+    most: int,
 ) -> Chosen:
-    """Draws `rate` of the regions that have a class [B, R], at most `most` of a row."""
-    known = classes >= 0
-    count = mask_budget(known.sum(axis=1), rate, most)
-    chosen = counter_rng.choose_subset(key, "regions", known, count)
-    draw = counter_rng.uniform(key, "hidden regions", classes.shape[1])
-    return Chosen(chosen, chosen & (draw < mask_fraction))
+    """Draws `rate` of the candidates [B, R], at most `most` of a row."""
+    count = mask_budget(candidate.sum(axis=1), rate, most)
+    chosen = counter_rng.choose_subset(key, "regions", candidate, count)
+    draw = counter_rng.uniform(key, "hidden regions", candidate.shape[1])
+    hidden = chosen & (draw < mask_fraction + random_fraction)
+    return Chosen(chosen, hidden, hidden & (draw >= mask_fraction))
 
 
-def read_patches(store: Store, number: np.ndarray, patch: int) -> Regions:
-    """The patches of pictures [B]."""
+def replace(
+    key: np.ndarray,
+    regions: Regions,
+    replaced: np.ndarray,
+    number: np.ndarray,
+    store: Store,
+    kind: str,
+    patch: int,
+) -> None:
+    """Gives replaced regions [B, R] the pixels of others of the split, in place.
+
+    Args:
+      number: [B], the pictures of the rows.
+    """
+    width = replaced.shape[1]
+    picture = pictures.pictures_of_split(key, "regions from", number, width, store)
+    there = regions_of(store, picture, kind, patch)  # [B, R, R]
+    draw = counter_rng.uniform(key, "region from", width)
+    nth = (draw * there.sum(axis=-1)).astype(np.int64)
+    region = (np.cumsum(there, axis=-1) > nth[..., None]).argmax(axis=-1)
+    for row, n in np.argwhere(replaced & there.any(axis=-1)):
+        other, which = picture[row, n, None], region[row, n]
+        if kind == "patches":
+            found = read(store, other, kind, patch).pixels[0, 1 + which]
+        else:
+            box = store.boxes[:, which, None]
+            found = read(store._replace(boxes=box), other, kind, patch).pixels[0, 1]
+        regions.pixels[row, 1 + n] = found
+
+
+def read(
+    store: Store,
+    number: np.ndarray,
+    kind: str,
+    patch: int,
+    hidden: np.ndarray | None = None,
+) -> Regions:
+    """What is read of pictures [B] with hidden regions [B, R]; None: there are none."""
+    if hidden is None:
+        hidden = np.zeros((len(number), num_regions(store, kind, patch)), bool)
+    if kind == "patches":
+        return read_patches(store, number, patch, hidden)
+    return read_boxes(store, number, patch, hidden)
+
+
+def sinusoids(box: jax.Array) -> jax.Array:
+    """[..., 8 WAVES]: waves of centre, width and height of boxes [..., BOX].
+
+    Sines of each number in percent, then cosines (Su et al. 2020, section 3.1;
+    jackroos/VL-BERT at 4373674, coordinate_embeddings).
+    """
+    x1, y1, x2, y2 = (100 * box[..., n] for n in range(4))
+    coordinate = jnp.stack([(x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1], axis=-1)
+    wave = np.float32(WAVE_BASE) ** (np.arange(WAVES, dtype=np.float32) / WAVES)
+    angle = coordinate[..., None] / jnp.expand_dims(wave, range(coordinate.ndim))
+    both = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)
+    return both.reshape(*box.shape[:-1], -1)
+
+
+def read_patches(
+    store: Store, number: np.ndarray, patch: int, hidden: np.ndarray
+) -> Regions:
+    """The patches of pictures [B], of which some [B, R] are hidden."""
     cut = pixels.patches(store.pixels[number], patch)
+    cut[hidden] = HIDDEN
     rows, count, width = cut.shape
     grid = store.pixels.shape[1] // patch, store.pixels.shape[2] // patch
     y, x = np.divmod(np.arange(count), grid[1])

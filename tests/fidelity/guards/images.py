@@ -10,7 +10,12 @@ from PIL import Image
 
 from research import networks, objectives
 from research.data.read.pictures import Row, decode_picture
+from research.networks.images import two_streams
+from research.networks.shared.dense_attention import AttentionInputs
+from research.networks.transformer.attention import prepare
+from research.networks.transformer.blocks import Block
 from research.objectives.images import clip, image_text
+from tests.fidelity import table
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB
 from tests.fidelity.table import System
@@ -93,9 +98,9 @@ def _pairs(count: int = 400, length: int = 12, **fields):
     return objective, objective.corrupt(example, keys(count), VOCAB, length)
 
 
-def _single_stream(objective, batch):
+def _single_stream(objective, batch, **model):
     """The parameters of one transformer that reads both."""
-    options = SMALL | {"max_length": 32, "token_types": 2}
+    options = SMALL | {"max_length": 32, "token_types": 2} | model
     net = networks.build(model_options(**options), objective.needs(VOCAB), VOCAB)
     run = lambda net: objective.loss(net, batch, fast_key.key(1))[0]  # noqa: E731
     return initial_params(net, run)
@@ -163,12 +168,6 @@ def tables_of_regions(system: System):
     return phrase({"a row of the text's tables, which begins anew": one})
 
 
-@guard("classes of a region")
-def classes_of_region(system: System):
-    _, batch = _pairs(2, regions="boxes", region_rate=0.3, match="joint")
-    return phrase({"one class of the data": batch["region_target"].ndim == 2})
-
-
 @guard("what is replaced")
 def what_is_replaced(system: System):
     """Beside the same texts without matching."""
@@ -191,13 +190,14 @@ def first_region(system: System):
 
 
 @functools.cache
-def _streams():
+def _streams(**model):
     """The network of two streams, a batch's group, and random parameters."""
     objective, batch = _pairs(2, regions="boxes", match="joint")
     options = SMALL | {"max_length": 32, "token_types": 2, "image_heads": 2}
     options |= {"network": "two_streams", "norm_placement": "post", "co_layers": 1}
+    options |= model
     net = networks.build(model_options(**options), objective.needs(VOCAB), VOCAB)
-    group = objective._group(jax.tree.map(jnp.asarray, batch))
+    group = objective.group(jax.tree.map(jnp.asarray, batch))
     run = lambda net: net.states(group)  # noqa: E731
     return net, group, initial_params(net, run)
 
@@ -211,8 +211,13 @@ def width_of_image(system: System):
 
 @guard("states that co-attention reads")
 def states_of_co_attention(system: System):
-    """Of the text's co-attention, whose parameters change no state of the image."""
-    net, group, params = _streams()
+    """Of co-attention whose streams have the same states: with parameters for both
+    directions the image has what the text has; with others, those of the text's
+    co-attention change no state of the image."""
+    shared = table.value_at(system.config("base"), "model.cross") == "shared"
+    net, group, params = _streams(cross="shared" if shared else "separate")
+    if shared:
+        return phrase({"the old ones of both streams": _reads_old(net, params)})
     image = slice(-net.num_image, None)
 
     def states(changed):
@@ -223,3 +228,104 @@ def states_of_co_attention(system: System):
     changed["stack"]["fusion"]["text"]["feedforward"]["out"]["kernel"] = 9 * kernel + 1
     same = bool((states(changed) == states(params)).all())
     return phrase({"the old ones of both streams": same, "new ones": not same})
+
+
+def _reads_old(net, params) -> bool:
+    """Whether the image's stream ends as that of the text and then its own block."""
+    x = jax.random.normal(fast_key.key(2), (2, 5, net.options.width))
+    segment = {"segment": jnp.ones((2, 5), jnp.int32)}
+    inputs = prepare(net.options, AttentionInputs(segment, segment))
+    upper = jax.tree.map(lambda leaf: leaf[0], params["stack"]["fusion"])
+    block = two_streams.CoBlock(net.options, net.options)
+    text, image = block.apply({"params": upper}, x, x, [inputs] * 2, inputs)
+    own = Block(net.options).apply({"params": upper["image_block"]}, text, inputs)
+    return bool(jnp.allclose(image, own, atol=1e-6))
+
+
+@guard("attention to the other stream")
+def attention_to_other(system: System):
+    params = _streams(cross="shared")[2]["stack"]["fusion"]
+    return phrase(
+        {"one for both directions": params.keys() == {"cross", "image_block"}}
+    )
+
+
+REGIONS = {"regions": "boxes", "region_rate": 0.3, "match": "joint"}
+
+
+@guard("attributes of a region")
+def attributes_of_region(system: System):
+    objective, _ = _pairs(2, **REGIONS, region_regression="l2", answers="label")
+    known = {"match", "region", "regression", "answer"}
+    return phrase({"none": objective.needs(VOCAB).heads.keys() == known})
+
+
+@guard("weight of a class")
+def weight_of_class(system: System):
+    weight = _pairs(40, **REGIONS, classified="all")[1]["region_weight"]
+    return phrase({"1": {*weight.ravel().tolist()} == {0, 1}})
+
+
+@guard("layers of classes and features")
+def layers_of_classes(system: System):
+    params = _single_stream(*_pairs(2, **REGIONS, region_regression="l2"))
+    names = ("head_region", "head_regression")
+    return phrase({"separate": all("dense" in params[name] for name in names)})
+
+
+@guard("layers of the answer")
+def layers_of_answer(system: System):
+    params = _single_stream(*_pairs(2, answers="label"))
+    return phrase({"the pooler alone": params["head_answer"].keys() == {"out"}})
+
+
+@guard("pairs whose answer counts")
+def pairs_with_answer(system: System):
+    batch = _pairs(match="joint", answers="label")[1]
+    counts, matched = batch["answer_weight"] > 0, batch["match_label"] == 1
+    return phrase({"those that match": counts.any() and not counts[~matched].any()})
+
+
+@guard("number of words chosen")
+def number_chosen(system: System):
+    count = (_pairs()[1]["weight"] > 0).sum(axis=1)
+    return phrase({"a rounded fraction of each text": len({*count.tolist()}) == 1})
+
+
+@guard("position of a region")
+def position_of_region(system: System):
+    """Of texts that are shorter than rows."""
+    objective, _ = _pairs(1, regions="boxes", match="none")
+    batch = objective.corrupt(texts(10, [4], VOCAB), keys(1), VOCAB, 12)
+    position = batch["position"][:, 12:][batch["segment"][:, 12:] > 0]
+    names = {"the longest text's": 12, "the length of the text": 6}
+    return phrase({name: (position == at).all() for name, at in names.items()})
+
+
+@guard("end of a row")
+def end_of_row(system: System):
+    objective, batch = _pairs(2, regions="boxes", match="none")
+    read = objective.regions_read(np.zeros(2, int)).here.shape[1]
+    return phrase({"none": batch["token"].shape[1] == 12 + read})
+
+
+@guard("texts without pictures")
+def texts_without_pictures(system: System):
+    arrays = _pairs(1)[0].text_spec(12).arrays
+    return phrase({"none": arrays == ("image",)})
+
+
+@guard("what a row's length counts")
+def what_length_counts(system: System):
+    objective, _ = _pairs(1, regions="boxes")
+    count = objective.batch_spec(12)["token"].shape[0] - objective.num_positions()
+    return phrase({"tokens": count == 12})
+
+
+@guard("scale of the norm of features")
+def scale_of_norm(system: System):
+    objective, batch = _pairs(2, regions="boxes", match="none", text_reads="picture")
+    params = _single_stream(objective, batch, feature_layers="relu")["embeddings"]
+    names = ("text_feature_norm", "image_feature_norm")
+    zero = all((params[name]["scale"] == 0).all() for name in names)
+    return phrase({"0 at first, of texts and of regions": zero})
