@@ -117,7 +117,9 @@ def hidden_regions(workdir: str, captions: Path, draws: int = 4) -> dict:
 
     model = open_run(workdir)
     run, length = model.run, model.run.config.data.length
-    objective = run.objective.with_fields(match="none", region_mask_fraction=1.0)
+    objective = run.objective.with_fields(
+        match="none", region_mask_fraction=1.0, region_random_fraction=0.0
+    )
     store = open_store(objective.images)
     rows = [json.loads(line) for line in captions.read_text("utf-8").splitlines()]
     picture = np.array([row["image"] for row in rows])
