@@ -37,7 +37,10 @@ def test_each_part_has_an_experiment():
     assert {path.stem for path in found} == {*NAMES}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",  # tests/program/test_constants.py trains distilled
+    [pytest.param(n, marks=[pytest.mark.long] * (n == "distilled")) for n in NAMES],
+)
 def test_it_learns(name, copied, tmp_path, monkeypatch):
     folder = write_corpus(tmp_path)
     keys = {}

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from research.contract.errors import EXTRAS
 from tests.testing.tiny_runs import tiny_settings, write_corpus
 
@@ -25,6 +27,7 @@ for changes in {"data.reader": "seqio"}, {"data.corpus": "tfds:imdb_reviews"}:
 """
 
 
+@pytest.mark.long  # CI's job core trains so
 def test_a_run_is_trained_and_opened_without_the_extras(tmp_path):
     keys = tiny_settings(write_corpus(tmp_path)) | {"train.steps": 4}
     given = f"workdir, keys = {str(tmp_path / 'run')!r}, {keys!r}\n"

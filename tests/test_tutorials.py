@@ -34,6 +34,7 @@ def test_the_order_has_every_tutorial():
     }
 
 
+@pytest.mark.long
 def test_the_cells_of_the_notebook_give_what_it_shows(tmp_path):
     copy = shutil.copy(FOLDER / "pretrain.ipynb", tmp_path)
     subprocess.run(

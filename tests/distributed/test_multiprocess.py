@@ -101,6 +101,7 @@ def log(folder: Path, index: int) -> str:
     return (folder / "two" / f"log{index}.txt").read_text()
 
 
+@pytest.mark.long  # `make chaos` kills one of two processes
 def test_on_sigterm_both_save_the_same_step_and_exit_with_75(run_facts):
     folder, facts = run_facts
     assert facts["alone"] == [0] and facts["asked"] == [75, 75]
@@ -110,6 +111,7 @@ def test_on_sigterm_both_save_the_same_step_and_exit_with_75(run_facts):
     assert f"goes on from step {facts['saved']}" in log(folder, 0)
 
 
+@pytest.mark.long
 def test_when_one_is_killed_the_other_exits_at_once_and_names_it(run_facts):
     folder, facts = run_facts
     assert facts["killed"] == [-9, 75]
@@ -119,6 +121,7 @@ def test_when_one_is_killed_the_other_exits_at_once_and_names_it(run_facts):
     assert "Traceback" not in log(folder, 0) + log(folder, 1)
 
 
+@pytest.mark.long
 def test_the_losses_equal_those_of_one_process(run_facts):
     folder, facts = run_facts
     assert facts["ended"] == [0]
@@ -130,6 +133,7 @@ def test_the_losses_equal_those_of_one_process(run_facts):
         np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_only_process_0_writes_and_prints(run_facts):
     folder, _ = run_facts
     assert "parameters" in log(folder, 0) and "parameters" not in log(folder, 1)

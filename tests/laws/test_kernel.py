@@ -38,7 +38,11 @@ CASES = {
 """Case -> the pattern of its `AttentionInputs`, and more of it."""
 
 each_kernel = pytest.mark.parametrize("name", kernels.FOLDER.names())
-LONG = ("causal window", "global tokens", "block diffusion", "one-way bias")
+LONG = (
+    *("causal window", "global tokens", "block diffusion", "one-way bias"),
+    *("full", "window", "permuted", "relative"),
+)
+"""Cases of which others have each part: a bias, mems, windows, intervals of ranks."""
 each_case = pytest.mark.parametrize(
     "case", [pytest.param(c, marks=[pytest.mark.long] * (c in LONG)) for c in CASES]
 )

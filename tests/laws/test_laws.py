@@ -105,17 +105,26 @@ def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
 
     @jax.jit
     def dependencies(batch, selections):
-        _, term_totals, calls = evaluate(table, zeros, batch)
+        def scaled(factors):
+            """`evaluate` of the batch with its weights times these factors."""
+            both = zip(weights, factors, strict=True)
+            return evaluate(table, zeros, batch | {w: f * batch[w] for w, f in both})
 
-        def has_weight(weight):
-            twice = evaluate(table, zeros, batch | {weight: 2 * batch[weight]})[1]
-            none = evaluate(table, zeros, with_target(batch, weight, -1))[1]
-            by = [{t: c[t] != term_totals[t] for t in c} for c in (twice, none)]
+        # One program for all: with each of the weights twice, without it, as they are.
+        eye = jnp.eye(len(weights))
+        factors = jnp.concatenate([1 + eye, 1 - eye, jnp.ones((1, len(weights)))])
+        _, sums, calls = jax.lax.map(scaled, factors)
+        calls = jax.tree.map(lambda leaf: leaf[-1], calls)
+        differs = {term: of_term[:-1] != of_term[-1] for term, of_term in sums.items()}
+
+        def has_weight(n):
+            at = n, n + len(weights)
+            twice, none = ({term: d[i] for term, d in differs.items()} for i in at)
             # A CRF's weights say only which positions are words.
-            is_factor = jnp.any(jnp.array(list(by[0].values())))
-            return {t: jnp.where(is_factor, by[0][t], by[1][t]) for t in twice}
+            is_factor = jnp.any(jnp.array(list(twice.values())))
+            return {t: jnp.where(is_factor, twice[t], none[t]) for t in twice}
 
-        has = {weight: has_weight(weight) for weight in weights}
+        has = {weight: has_weight(n) for n, weight in enumerate(weights)}
 
         def selected(table, nudges, selection):
             """A state, or the terms that the weight of a target is part of."""

@@ -123,6 +123,13 @@ SAME_PATTERN = {
     "model={'network': 'lstm', 'layers': 1, 'joined_layers': 1, 'width': 16}",
     "skipgram subsample=0.0 window=2 output=hierarchical "
     "model={'network': 'tables', 'tie_embeddings': False}",
+    "bart",
+    "clip images=random patch=4 width=64 model={'network': 'two_towers'} "
+    "temperature=1.0",
+    "ernie_thu entities=random model={'network': 'fusion', 'norm_placement': 'post'}",
+    "image_text images=random patch=4 alignment=0.1 unit=word",
+    "knowbert entities=random model={'network': 'kar', 'norm_placement': 'post'}",
+    "mlm unit=ngram format=segment_pair sentence_task=sop",
 }
 """Cases whose attention pattern another case has, with the same network or one that
 laws/test_network.py reads."""

@@ -64,12 +64,12 @@ def test_a_submission_is_the_pipelines_file(folder, tmp_path, capsys):
 
 def test_a_run_and_its_export_have_the_same_results(folder, tmp_path):
     corpus = write_corpus(tmp_path)
-    keys = {"train.checkpoint_words": [1000, 2000], "data.length": 256}
+    keys = {"train.checkpoint_words": [1000], "data.length": 256}
     keys |= {"train.steps": 3, "train.batch": 8}
     config = tiny_config(corpus, "lm", **keys)
     train(config, tmp_path / "model")
     export_run(tmp_path / "model", tmp_path / "exported/model", revisions=True)
-    flags = ("--tasks=blimp,comps,reading,aoa",)
+    flags = ("--tasks=blimp,reading,aoa",)
     for source, to in (("model", "ours"), ("hf:exported/model", "theirs")):
         kind, _, name = source.rpartition(":")
         workdir = f"{kind}:{tmp_path / name}" if kind else tmp_path / name
@@ -77,7 +77,7 @@ def test_a_run_and_its_export_have_the_same_results(folder, tmp_path):
     name = "model/palimpsest_babylm_2026_causal.json"
     texts = ((tmp_path / to / name).read_text() for to in ("ours", "theirs"))
     ours, theirs = map(json.loads, texts)
-    assert [*ours["revisions"]] == ["chck_1K", "chck_2K", "main"]
+    assert [*ours["revisions"]] == ["chck_1K", "main"]
     assert_equal(ours["revisions"], theirs["revisions"])
 
 

@@ -65,9 +65,7 @@ def folder(tmp_path_factory):
         Path(file).write_text(lines)
     config = tiny_runs.tiny_config(folder, "finetune", **files_of(folder), **KEYS)
     tiny_runs.train(config, folder / "run")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timing, "TURN_SECONDS", 0.001)
-        _shrink(folder)
+    _shrink(folder)
     return folder
 
 
@@ -84,9 +82,22 @@ def _shrink(folder):
     }.items():
         own = [f"--workdir={folder}/run", f"--recipe={recipe}", *flags]
         more = [f"--beside={folder}/heads"] if recipe == "int8" else []
-        with pytest.raises(SystemExit) as stop:
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
+            patch.setattr(timing, "TURN_SECONDS", 0.001)
+            if recipe in ("layers", "prune"):
+                leave_unmeasured(patch)
             main(run, parser(), [*own, *more, f"--to={folder}/{recipe}"])
         assert stop.value.code == DONE
+
+
+def leave_unmeasured(patch):
+    """Neither evaluates nor times what is made smaller, which takes most seconds."""
+    names = ("parameters", "nonzero", "flops", "seconds_1", "seconds_32")
+    cost = dict.fromkeys(names, 1.0)
+    patch.setattr(network_cost, "prepare", lambda program, params: None)
+    patch.setattr(network_cost, "network_costs", lambda _: [cost, cost])
+    measure = shrink._measure  # of a network that lacks some, so that none is evaluated
+    patch.setattr(shrink, "_measure", lambda *args: measure(*args[:2], ["all"]))
 
 
 def params_of(workdir, **options):
@@ -144,6 +155,7 @@ def test_layers_that_stay_are_every_nth(folder):
     assert config["num_hidden_layers"] == 2
 
 
+@pytest.mark.long
 def test_a_model_in_hugging_faces_layout_is_made_smaller(folder, capsys, monkeypatch):
     """One without the head of its experiment: it is not evaluated, and that is said."""
     monkeypatch.setattr(timing, "TURN_SECONDS", 0.001)
@@ -243,6 +255,7 @@ def as_ranges(params, value):
     }
 
 
+@pytest.mark.long
 def test_tuning_starts_from_integers_and_leaves_ranges_as_measured(folder):
     """Neither gradients nor weight decay change them; kernels are float32 again."""
     keys = KEYS | {"train.init_from": str(folder / "int8"), "train.eval_every": 0}
@@ -283,16 +296,12 @@ def test_ranges_of_a_layer_that_runs_twice_are_not_added(folder):
         measure_ranges(program, params, 1)
 
 
+@pytest.mark.long
 def test_a_ternary_run_is_split_and_then_stored(folder, monkeypatch):
     """The float32 weights of the split run are those of the ternary one, split; made
     binary, it has both parts as integers. That both compute the same,
     tests/networks/test_quantized.py shows."""
-    names = ("parameters", "nonzero", "flops", "seconds_1", "seconds_32")
-    cost = dict.fromkeys(names, 1.0)
-    monkeypatch.setattr(network_cost, "prepare", lambda program, params: None)
-    monkeypatch.setattr(network_cost, "network_costs", lambda _: [cost, cost])
-    measure = shrink._measure  # of a network that lacks some, so that none is evaluated
-    monkeypatch.setattr(shrink, "_measure", lambda *args: measure(*args[:2], ["all"]))
+    leave_unmeasured(monkeypatch)
     keys = KEYS | {"model.quantization": "ternary"}
     keys |= {"model.quantization_scale": "tensor"}
     config = tiny_runs.tiny_config(folder, "finetune", **files_of(folder), **keys)
@@ -382,6 +391,7 @@ def test_layers_that_stay_keep_their_teachers(folder, tmp_path, monkeypatch):
     assert config["objective"]["layer_map"] == [2, 1]
 
 
+@pytest.mark.long
 def test_heads_of_a_theseus_student_are_those_of_its_own_loss(folder):
     """The teacher's layers, which take part in training, have no gates."""
     params = params_of(folder / "run")
@@ -532,6 +542,7 @@ def test_heads_of_all_layers_leave_a_tenth_at_a_time():
     assert first.tolist() == [[True, False, True], [False, True, True]]
 
 
+@pytest.mark.long
 def test_the_table_of_heads_agrees_with_the_smaller_run(folder, capsys):
     flags = [f"--workdir={folder}/run", "--kept", "0.5", "--batches=2"]
     with pytest.raises(SystemExit) as stop:

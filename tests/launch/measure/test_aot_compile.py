@@ -50,6 +50,7 @@ def test_recomputed_flops_of_remat_are_reported_separately():
     assert full["recomputed_flops_per_step"] == pytest.approx(forward, rel=0.03)
 
 
+@pytest.mark.long  # `make pod` compares them
 def test_only_a_mesh_of_several_devices_has_collectives():
     config = load_config(
         "experiments/mlm.py", SMALL | {"mesh.fsdp": 2, "mesh.tensor": 2}
