@@ -75,9 +75,9 @@ def panel(
         if guesses and guesses.match is not None:
             notes.append(f"predicted: they match with probability {guesses.match:.2f}")
     for word in guesses.words if guesses else ():
-        right = next((each.text.strip() for each in word if each.is_right), "none")
+        right = next(each.text.strip() for each in word if each.is_right)
         best = ", ".join(f"{each.text.strip()} {each.value:.2f}" for each in word)
-        notes.append(f"predicted of a hidden word: {best}; right: {right}")
+        notes.append(f"predicted of a hidden word, {right}: {best}")
     joint = "match_pixels" not in batch and replaced
     regions = _regions(batch, row, objective, number, guesses)
     if is_boxes:
@@ -94,7 +94,9 @@ def panel(
         own = Picture(title, store.pixels[number], plain if joint else marked)
         read = _crops(batch["pixels"][row], batch, row, objective, regions)
         whole, crops = read[0][0], read[1:]
-        reads = Picture("the network reads of it", whole, (), crops)
+        reads = Picture(
+            "the network reads" + ", of another picture" * replaced, whole, (), crops
+        )
         return Panel([own, reads], notes, nearest)
     grid = _grid(store.pixels[number], objective.patch)
     pictures = [Picture(title, store.pixels[number], grid)]

@@ -105,14 +105,18 @@ def guesses(run: Any, batch: Mapping[str, np.ndarray]) -> list[Guesses]:
 
 
 def _best(probability: np.ndarray, target: int, name: Any) -> list[Guess]:
-    top = np.argsort(-probability, kind="stable")[:TOP]
-    return [Guess(str(name(int(n))), float(probability[n]), n == target) for n in top]
+    """The most probable ones, and at the end the right one if it is not one of them."""
+    top = np.argsort(-probability, kind="stable")[:TOP].tolist()
+    top += [int(target)] * (int(target) not in top)
+    return [Guess(str(name(n)), float(probability[n]), n == target) for n in top]
 
 
 def nearest_captions(
     model: Any, texts: Sequence[str], of: Sequence[int], shown: Sequence[int]
 ) -> list[list[Guess]]:
     """The captions nearest to each of some pictures of the run's store, best first.
+
+    The right one is at the end if it is not among them.
 
     By the cosines of vectors, of a run of clip; of one that reads both sides at once by
     the probability that they belong together.
@@ -136,8 +140,14 @@ def nearest_captions(
         return []
     found = []
     for row, number in zip(values, shown, strict=True):
-        top = np.argsort(-row, kind="stable")[:TOP]
-        found.append([Guess(texts[n], float(row[n]), of[n] == number) for n in top])
+        order = np.argsort(-row, kind="stable")
+        nearest = [Guess(texts[n], float(row[n]), of[n] == number) for n in order[:TOP]]
+        right = [rank for rank, n in enumerate(order, 1) if of[n] == number]
+        if right and right[0] > TOP:
+            best = order[right[0] - 1]
+            text = f"{texts[best]} (rank {right[0]} of {len(order)})"
+            nearest.append(Guess(text, float(row[best]), is_right=True))
+        found.append(nearest)
     return found
 
 

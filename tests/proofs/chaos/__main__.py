@@ -7,10 +7,11 @@ saves or evaluates; it ends bit-equal to one that is not killed. So does one of 
 processes, of which one is killed. A run goes on with fewer devices and on other meshes;
 a second writer of a workdir is refused, and a run whose checkpoint folder becomes
 read-only ends. Exports and reports that are killed leave nothing half written. Drivers
-of sweeps get signals until the sweep ends. --short does each of these once or twice, on
+of sweeps get signals until the sweep ends. A run of clip is killed, too. --short does each of these once or twice, on
 less text, in about a minute.
 """
 
+import json
 import os
 import random
 from pathlib import Path
@@ -72,6 +73,8 @@ def run(args) -> None:
     print(alone.move_to_fewer_devices(), flush=True)
     two = KilledRuns(folder / "two", keys, rng, processes=2)
     print(two.kill(others), flush=True)
+    if not args.short:
+        print(killed_pictures(folder / "clip", rng).kill(others), flush=True)
     import research.use.export  # noqa: F401  # once, before the forks
 
     written = killed_commands.reported(folder), killed_commands.exported(folder, keys)
@@ -79,6 +82,17 @@ def run(args) -> None:
         print(killed_commands.kill_writer(each, others, rng), flush=True)
     sweeps = 1 if args.short else 6
     print(killed_commands.disturb_sweeps(folder, keys, sweeps, rng), flush=True)
+
+
+def killed_pictures(folder: Path, rng: random.Random) -> KilledRuns:
+    """Runs of clip on random pictures."""
+    folder.mkdir()
+    captions = folder / "pictures.captioned"
+    lines = ({"text": f"picture number {n}", "image": n % 40} for n in range(400))
+    captions.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    keys = SMALL | SHORT | {"objective.images": "random", "objective.patch": 4}
+    keys |= {"data.corpus": captions, "data.vocabulary_size": 280}
+    return KilledRuns(folder, keys, rng, config="experiments/clip.py:tiny")
 
 
 def parser() -> cli.Parser:

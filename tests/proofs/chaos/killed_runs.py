@@ -49,6 +49,7 @@ class KilledRuns:
       folder: a new one, for the workdirs and their cache.
       keys: config keys of the runs, of which train.eval_every is above 0.
       processes: of each run.
+      config: its file.
     """
 
     def __init__(
@@ -57,8 +58,10 @@ class KilledRuns:
         keys: Mapping[str, Any],
         rng: random.Random,
         processes: int = 1,
+        config: str = "experiments/mlm.py",
     ):
         self.folder, self.rng, self.processes = folder, rng, processes
+        self.config = config
         self.keys = {**keys, "data.cache_dir": folder / "cache"}
         self.kills: Counter[str] = Counter()  # by fault
         self.reference = self.run("uninterrupted")
@@ -69,7 +72,7 @@ class KilledRuns:
         flags = [f"--config.{key}={value}" for key, value in keys.items()]
         return Run(
             self.folder / name,
-            ["--config=experiments/mlm.py", *flags],
+            [f"--config={self.config}", *flags],
             processes=1 if devices else self.processes,
             devices=devices,
             cache_dir=self.folder / "cache",
