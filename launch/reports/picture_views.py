@@ -94,9 +94,8 @@ def panel(
         own = Picture(title, store.pixels[number], plain if joint else marked)
         read = _crops(batch["pixels"][row], batch, row, objective, regions)
         whole, crops = read[0][0], read[1:]
-        reads = Picture(
-            "the network reads" + ", of another picture" * replaced, whole, (), crops
-        )
+        title = "the network reads" + ", of another picture" * replaced
+        reads = Picture(title, whole, (), crops)
         return Panel([own, reads], notes, nearest)
     grid = _grid(store.pixels[number], objective.patch)
     pictures = [Picture(title, store.pixels[number], grid)]

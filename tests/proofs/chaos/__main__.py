@@ -7,8 +7,8 @@ saves or evaluates; it ends bit-equal to one that is not killed. So does one of 
 processes, of which one is killed. A run goes on with fewer devices and on other meshes;
 a second writer of a workdir is refused, and a run whose checkpoint folder becomes
 read-only ends. Exports and reports that are killed leave nothing half written. Drivers
-of sweeps get signals until the sweep ends. A run of clip is killed, too. --short does each of these once or twice, on
-less text, in about a minute.
+of sweeps get signals until the sweep ends. --short does each of these once or twice, on
+less text, in about a minute; without it a run of clip is killed, too.
 """
 
 import json
