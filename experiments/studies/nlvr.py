@@ -111,9 +111,9 @@ def hidden_regions(workdir: str, captions: Path, draws: int = 4) -> dict:
     import jax
 
     from research import networks
-    from research.contract.batch import Example
     from research.data.store.pictures import open_store
     from research.use.inference.open_run import open_run
+    from research.use.inference.picture_guesses import pair_examples
 
     model = open_run(workdir)
     run, length = model.run, model.run.config.data.length
@@ -133,30 +133,17 @@ def hidden_regions(workdir: str, captions: Path, draws: int = 4) -> dict:
         return networks.apply(run.network, params, forward).argmax(axis=-1)
 
     compiled = jax.jit(predict)
-    encoded = [run.vocabulary.encode(row["text"])[: length - 2] for row in rows]
-    size = np.array([len(each) for each in encoded], np.int32)
-    token = np.zeros((len(rows), length - 2), np.int32)
-    for n, each in enumerate(encoded):
-        token[n, : len(each)] = each
     hits = np.zeros((2, len(rows)))
     total = np.zeros(len(rows))
     for draw in range(draws):
         for side in range(2):
             order = np.arange(len(rows)) if side == 0 else rng.permutation(len(rows))
             key = np.arange(len(rows), dtype=np.uint64) + np.uint64(1 + 10**6 * draw)
-            zero = np.zeros_like(size)
-            example = Example(
-                token[order],
-                np.zeros_like(token, np.uint8),
-                size[order],
-                zero,
-                first_length=size[order],
-                corpus=zero,
-                step=zero,
-                document=zero,
-                number=zero,
-                arrays={"image": np.broadcast_to(picture[:, None], token.shape)},
-            )
+            pairs = [
+                (rows[n]["text"], row["image"])
+                for n, row in zip(order, rows, strict=True)
+            ]
+            example = pair_examples(run.vocabulary, pairs, length - 2)
             batch = objective.corrupt(example, key, run.vocabulary.vocab, length)
             found = np.asarray(compiled(run.params, batch))
             right = (found == batch["region_target"]) * batch["region_weight"]
