@@ -33,6 +33,7 @@ class Corpus:
     # its documents may have
     files: tuple[Path, ...] = ()  # that are read, if it consists of files
     classes: tuple[str, ...] = ()  # its labels in its own order; (): it has none
+    division: str = ""  # how its files become documents, where that may surprise
 
     def documents(self, split: str) -> Iterator[Document]:
         """The documents of "train", "valid" or "test" that are not blank.

@@ -193,6 +193,10 @@ class _Reader:
             later.append([first.parent.name for first, *_ in texts])
         return named + later
 
+    def division(self, texts: list[tuple[Path, ...]]) -> str:
+        """How the files become documents, if a format says so."""
+        return next((f.division for f in self._formats(texts) if f.division), "")
+
     def _formats(self, texts: list[tuple[Path, ...]]) -> list[FileFormat]:
         found = {type(self.format_of(first)): first for first, *_ in texts}
         return [each for first in found.values() if (each := self.format_of(first))]
@@ -223,7 +227,15 @@ def _corpus(
         return cache.fingerprint(["files", contents, *rules])
 
     arrays, all_files = reader.arrays(texts), tuple(itertools.chain(*texts))
-    return Corpus(name, read, fingerprint, sum(sizes), arrays=arrays, files=all_files)
+    return Corpus(
+        name,
+        read,
+        fingerprint,
+        sum(sizes),
+        arrays=arrays,
+        files=all_files,
+        division=reader.division(texts),
+    )
 
 
 def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
@@ -244,11 +256,13 @@ def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
     if not found or wrong:
         is_flag = key.startswith("--")
         problem = f"{wrong[0]} has an unknown suffix" if wrong else "no such files"
-        if wrong and reader.is_known(wrong[0]):
-            needs = (
-                "has columns" if is_flag else "needs data.fields, the columns to read"
+        if wrong and reader.is_known(wrong[0]) and not is_flag:
+            raise UserError(
+                f"{key}={name}: {wrong[0]} has columns; name those to read, as in "
+                "data.fields=sentence1,sentence2"
             )
-            problem = f"{wrong[0]} {needs}"
+        if wrong and reader.is_known(wrong[0]):
+            problem = f"{wrong[0]} has columns"
         suffixes = ", ".join(formats.text_suffixes())
         files = f"a file, folder or glob of {suffixes}"
         if is_flag:

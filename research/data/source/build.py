@@ -356,7 +356,8 @@ def split_corpora(
             "them"
         )
     if not named:
-        return [load_corpus(name, data.held_out, options) for name in names]
+        key = "data.mixture" if data.mixture else "data.corpus"
+        return [load_corpus(name, data.held_out, options, key) for name in names]
     for key in ("mixture", "task") if trained else ():
         if getattr(data, key):
             raise UserError(f"data.{key} and data.{data.train_split} name two texts")
@@ -372,8 +373,10 @@ def split_corpora(
     return [_load_named_corpus(named, None, options, split)]
 
 
-def load_corpus(name: str, held_out: float, options: FileOptions = AUTO) -> Corpus:
-    """The corpus that the config key `data.corpus` names.
+def load_corpus(
+    name: str, held_out: float, options: FileOptions = AUTO, key: str = "data.corpus"
+) -> Corpus:
+    """The corpus that the config key `data.corpus` or `data.mixture` names.
 
     A document is held out by the hash of its text, so that copies of a document are in
     the same split and a corpus that grows moves no document to another split.
@@ -389,6 +392,7 @@ def load_corpus(name: str, held_out: float, options: FileOptions = AUTO) -> Corp
       held_out: the fraction of documents in valid, and again in test. Docstrings have
         fractions of their own: see `research.data.read.stdlib_corpus`.
       options: how files are read.
+      key: the config key of the name, for errors.
 
     Raises:
       UserError: there is no such corpus, or `held_out` is not in [0, 0.5).
@@ -399,11 +403,15 @@ def load_corpus(name: str, held_out: float, options: FileOptions = AUTO) -> Corp
         )
     if name in stdlib_corpus.NAMES:
         return stdlib_corpus.load_stdlib_corpus(name, held_out)
-    return _load_named_corpus(name, held_out, options)
+    return _load_named_corpus(name, held_out, options, key=key)
 
 
 def _load_named_corpus(
-    name: str, held_out: HeldOut, options: FileOptions, split: str = ""
+    name: str,
+    held_out: HeldOut,
+    options: FileOptions,
+    split: str = "",
+    key: str = "data.corpus",
 ) -> Corpus:
     """The corpus of files or of TFDS that data.corpus names, or the key of a split."""
     if name.startswith(TFDS_PREFIX):
@@ -412,4 +420,5 @@ def _load_named_corpus(
         return load_tfds_corpus(name, held_out, options, split)
     from research.data.read.files import load_file_corpus  # and all formats
 
-    return load_file_corpus(name, held_out, options, f"data.{split or 'corpus'}")
+    key = f"data.{split}" if split else key
+    return load_file_corpus(name, held_out, options, key)

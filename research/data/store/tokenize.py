@@ -20,7 +20,7 @@ from research.contract.errors import UserError
 from research.data.documents import ArrayType, Document
 from research.data.progress import progress
 from research.data.read import sentences
-from research.data.read.corpus import Corpus
+from research.data.read.corpus import SPLITS, Corpus
 from research.data.read.sentences import BLANK, NEWLINE
 from research.data.store.annotations import annotate, label_number
 from research.data.tokenize.vocabulary import Vocabulary
@@ -259,9 +259,12 @@ def check_stream(corpus: Corpus, split: str, meta: dict) -> dict:
       UserError: the split has no documents.
     """
     if not meta["shards"]:
+        count = sum(1 for name in SPLITS for _ in corpus.documents(name))
+        division = f": {corpus.division}" if count and corpus.division else ""
         raise UserError(
-            f"{corpus.name!r} has no documents in the {split} split; give more text, "
-            "or a larger data.held_out or data.split if these divide it"
+            f"{corpus.name!r} has {count} documents, none in the {split} split"
+            f"{division}; give more text, or a larger data.held_out or data.split if "
+            "these divide it"
         )
     if meta["unknown"]:
         total = sum(shard["tokens"] for shard in meta["shards"])

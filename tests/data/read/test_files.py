@@ -13,6 +13,7 @@ from research.data.read import files, stdlib_corpus
 from research.data.read.corpus import SPLITS
 from research.data.read.formats import FileOptions, txt
 from research.data.source.build import load_corpus
+from research.data.store.tokenize import check_stream
 from research.files import paths
 from research.use.retrieval.documents import read_documents
 
@@ -148,13 +149,26 @@ def test_an_unreadable_file_gives_a_one_line_error(tmp_path, name, content, mess
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["absent", "*.jsonl", "folder", "a.csv", "embeded"])
+@pytest.mark.parametrize("name", ["absent", "*.jsonl", "folder", "a.xyz", "embeded"])
 def test_a_missing_corpus_gives_a_one_line_error(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
+    (tmp_path / "a.xyz").write_text("x")
     (tmp_path / "a.csv").write_text("x")
-    with pytest.raises(UserError, match=r"data.corpus is .*\.jsonl\.gz"):
-        load_corpus(name, 0.1)
+    for key in ("data.corpus", "data.mixture"):
+        with pytest.raises(UserError, match=rf"{key} is .*\.jsonl\.gz"):
+            load_corpus(name, 0.1, key=key)
+    with pytest.raises(
+        UserError, match=r"a\.csv has columns; .*data\.fields=sentence1"
+    ):
+        load_corpus("a.csv", 0.1)
+
+
+def test_too_few_documents_are_told_and_what_divides_them(tmp_path):
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    corpus = load_corpus(str(tmp_path / "a.txt"), 0.0)
+    with pytest.raises(UserError, match="has 1 documents, none in the valid .*blank"):
+        check_stream(corpus, "valid", {"shards": [], "unknown": 0})
 
 
 def test_what_a_folder_leaves_out_is_told(tmp_path, capsys, monkeypatch):

@@ -76,7 +76,7 @@ CASES = [
     (
         similarity,
         "--workdir=run --data=t.csv",
-        "--data is 't.csv': t.csv needs --fields",
+        "--data=t.csv: t.csv has columns; name those to read, as in --fields=",
     ),
     (similarity, f"{PAIRS} --label=c", "--label=c: no row of t.csv has it"),
     (similarity, PAIRS.replace("t.csv", "none.csv"), "--data=none.csv has no texts"),

@@ -106,6 +106,8 @@ class FileFormat:
     """Whether the files of a folder with these suffixes are read."""
 
     needs_fields: bool = False
+    division: str = ""
+    """How files become documents, for the error where they are too few."""
     """Whether a file's suffix implies this format only if data.fields is given."""
 
     arrays: Mapping[str, ArrayType] = MappingProxyType({})

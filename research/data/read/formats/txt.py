@@ -22,6 +22,8 @@ class Format(FileFormat):
     suffixes = (".txt",)
     is_text = True
     label_rules = FILE_LABELS
+    division = "in .txt a blank line ends a document; data.format=lines makes each "
+    division += "line one"
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
         document, size, first = [], 0, 1
