@@ -1,22 +1,48 @@
 """What a run that has ended took, and which commands use it."""
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 
 from launch.measure.accelerators import find_chip
+from research.config.config import Config
+from research.evaluation.learning import learning_warnings
+from research.metrics import notes_lines, ranges_line
 from research.objectives import Objective
-from research.predictions import prediction_kind
+from research.predictions import Prediction, prediction_kind
+
+
+def print_result(workdir: str, result: Mapping[str, Any], config: Config) -> None:
+    """Prints the metrics of a run that has ended; to stderr what else is known of it.
+
+    Args:
+      result: the content of result.json.
+    """
+    for name, value in result["metrics"].items():
+        print(f"{name} {value:.6g}", flush=True)
+    fields = [name for name in config.data.fields.split(",") if name]
+    entropy = result["token_entropy"]
+    warnings = learning_warnings(result["metrics"], config.values, entropy)
+    for line in [
+        ranges_line(result["ranges"]),
+        *notes_lines(result["notes"]),
+        *(f"warning: {line}" for line in warnings),
+        *summary_lines(workdir, result, config.objective, len(fields)),
+    ]:
+        if line:
+            print(line, file=sys.stderr)
 
 
 def summary_lines(
-    workdir: str, result: Mapping[str, Any], objective: Objective
+    workdir: str, result: Mapping[str, Any], objective: Objective, num_texts: int = 1
 ) -> list[str]:
     """Lines for the user.
 
     Args:
       result: the content of result.json.
+      num_texts: the texts of an example (data.fields).
     """
     steps, tokens = result["steps"], result.get("tokens_seen", 0)
     seconds, total = result["train_seconds"], result["wall_seconds"]
@@ -31,7 +57,8 @@ def summary_lines(
             f"{result['compile_seconds']:.0f} compiling, {rest:.0f} for data, "
             "evaluations and checkpoints"
         )
-    return [line, f"next: {' | '.join(next_commands(workdir, objective))}"]
+    commands = next_commands(workdir, objective, num_texts)
+    return [line, f"next: {' | '.join(commands)}"]
 
 
 def _utilisation(flops_per_second: float) -> str:
@@ -43,12 +70,14 @@ def _utilisation(flops_per_second: float) -> str:
     return f", MFU {100 * flops_per_second / (chip.flops * len(devices)):.1f} %"
 
 
-def next_commands(workdir: str, objective: Objective) -> list[str]:
+def next_commands(workdir: str, objective: Objective, num_texts: int) -> list[str]:
     """Commands that use a run, the most specific first."""
     use = f"--workdir={workdir}"
     found = []
     if objective.predicts and prediction_kind(objective.predicts).of_texts:
         example = prediction_kind(objective.predicts).example
+        if num_texts == 2 and example == Prediction.example:
+            example = '"a text" "another"'
         found += [f"palimpsest predict {use} {example}", f"palimpsest evaluate {use}"]
     else:
         if objective.fills_masks:

@@ -144,11 +144,13 @@ def train(
     changes = dict(overrides or {}) | keys
     resolved = load_config(config, changes, workdir=workdir)
     # After the config: a wrong key is reported without waiting for imports.
+    from launch.run_summary import print_result
     from research.program.setup import use_compilation_cache
     from research.train import train as train_config
 
     use_compilation_cache(resolved.data.cache_dir)
-    train_config(resolved, workdir)
+    result = train_config(resolved, workdir)
+    print_result(str(workdir), result, resolved)
     return Run(str(workdir))
 
 

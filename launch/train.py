@@ -26,11 +26,9 @@ from launch.config import load_config
 def run(args: argparse.Namespace) -> int:
     config = load_config(args.config, args.overrides, workdir=args.workdir)
     # After the config: a wrong key is reported without waiting for imports.
-    from launch.run_summary import summary_lines
+    from launch.run_summary import print_result
     from research.distributed import processes
     from research.distributed.peers import Peers
-    from research.evaluation.learning import learning_warnings
-    from research.metrics import notes_lines, ranges_line
     from research.program.setup import use_compilation_cache
     from research.train import train
 
@@ -56,16 +54,7 @@ def run(args: argparse.Namespace) -> int:
             raise
         exit_with_error(error, peers)
     if peers.index == 0:
-        for name, value in result["metrics"].items():
-            print(f"{name} {value:.6g}", flush=True)
-        for line in [ranges_line(result["ranges"]), *notes_lines(result["notes"])]:
-            if line:
-                print(line, file=sys.stderr)
-        entropy = result["token_entropy"]
-        for line in learning_warnings(result["metrics"], config.values, entropy):
-            print(f"warning: {line}", file=sys.stderr)
-        for line in summary_lines(args.workdir, result, config.objective):
-            print(line, file=sys.stderr)
+        print_result(args.workdir, result, config)
     if peers.num_processes > 1:
         exit_now(cli.DONE)
     return cli.DONE

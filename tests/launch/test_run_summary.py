@@ -25,10 +25,11 @@ RESULT = {
         ("electra", "fill"),
         ("transe", "vectors --workdir=runs/a --to="),
         ("question_answering", 'predict --workdir=runs/a "a question" "its context"'),
+        ("sequence_classification", 'predict --workdir=runs/a "a text" "another"'),
     ],
 )
 def test_the_commands_that_use_a_run(name, command):
-    done, following = summary_lines("runs/a", RESULT, make_objective(name))
+    done, following = summary_lines("runs/a", RESULT, make_objective(name), 2)
     assert done == (
         "runs/a: 10 steps, 5,000 tokens, 1,250 tokens/s in steps; 12 s: 4 in steps, 3 "
         "compiling, 5 for data, evaluations and checkpoints"
