@@ -4,7 +4,8 @@ R is a run of a task (a classifier, tagger, reader of answers, regression, choic
 texts, or sequence to sequence), whose newest or best checkpoint is read, or hf:DIR, a
 model in Hugging Face's layout whose class has a task's head. The texts after the flags
 are the parts of one example, in the order in which the run read them: a sentence; two
-sentences; a question and its context; a question and its choices.
+sentences; a question and its context; a question and its choices. Of a tagger they are
+sentences, or the words of one sentence, if no text has a space.
 
 --data=F reads many examples from a file instead, as the run read its own (data.format,
 data.fields, data.label; the label may lack). Of hf:DIR, and where it is another kind of
@@ -42,8 +43,11 @@ def run(args: argparse.Namespace) -> None:
         items = _of_pictures(args)
     elif args.parts:
         predictor = Predictor(open_run(args.workdir))
-        example = args.parts[0] if len(args.parts) == 1 else args.parts
-        items = predictor.predict([example])
+        has_spaces = any(len(part.split()) > 1 for part in args.parts)
+        if len(args.parts) == 1 or (predictor.of_words and has_spaces):
+            items = predictor.predict(args.parts)
+        else:
+            items = predictor.predict([args.parts])
     elif Path(args.data).suffix == ".txt":
         from research.data.read.files import read_texts
 
@@ -55,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
         with cli.keys_as_flags(given_texts.FLAGS):
             items = predictor.predict_file(args.data, args.fields, args.label)
     if args.parts and not args.to:
-        print("\n".join(_table(items[0])))
+        print("\n\n".join("\n".join(_table(item)) for item in items))
         return
     content = "".join(
         f"{line(each) if isinstance(each, Item) else _error(number, each)}\n"

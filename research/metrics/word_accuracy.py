@@ -19,3 +19,12 @@ class Metric(metrics.Metric):
             for pair in zip(item.prediction, item.gold, strict=True)
         ]
         return {"word_accuracy": sum(a == b for a, b in pairs) / len(pairs)}
+
+    def note(self, items: Sequence[Item]) -> str:
+        found = [p for item in items for p in item.details.get("probabilities", ())]
+        if not (unread := found.count(None)):
+            return ""
+        return (
+            f"{unread} of {len(found)} words lie beyond data.length (or have no token) "
+            "and count as wrong; raise data.length"
+        )

@@ -33,11 +33,15 @@ class Prediction(predictions.Prediction):
         return labels
 
     def answers(self, item, labels):
-        """The chunks of tags of a scheme; else each word's tag."""
-        return tuple(
+        """The chunks of tags of a scheme; else each word's tag, if it was read."""
+        ours, theirs = (
             [(name, (first, last)) for name, first, last in _spans(tags, labels)]
             for tags in (item.prediction, item.gold)
         )
+        if not chunks.has_scheme(item.prediction, labels):
+            read = item.details.get("probabilities", item.prediction)
+            ours = [answer for answer in ours if read[answer[1][0]] is not None]
+        return ours, theirs
 
     def item(self, rows, objective, data):
         (arrays,) = rows.arrays

@@ -8,7 +8,7 @@ from seqeval.metrics.sequence_labeling import (
 )
 
 from research.evaluation.label_report import confusion, label_scores, report_lines
-from research.metrics import Item
+from research.metrics import Item, notes
 
 DRAW = np.random.default_rng(0)
 CLASSES = ("a", "b", "c")
@@ -56,6 +56,14 @@ def test_tags_of_a_scheme_count_chunks_and_others_words():
     flat = [[tag for row in side for tag in row] for side in words]
     expected = sklearn.metrics.precision_recall_fscore_support(*flat[::-1])
     check(make(*words), "tags", ("O", "X", "Y"), expected)
+    unread = Item(
+        "1", ["X", "O"], ["X", "Y"], 0.5, details={"probabilities": [1, None]}
+    )
+    scores = label_scores([unread], "tags", ("X", "Y"))
+    assert [(each.label, each.predicted) for each in scores] == [("X", 1), ("Y", 0)]
+    assert notes("tags", [unread])["word_accuracy"].startswith(
+        "1 of 2 words lie beyond"
+    )
 
 
 @pytest.mark.parametrize("kind", ["number", "span"])

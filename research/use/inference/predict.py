@@ -71,7 +71,7 @@ class Predictor:
                 "it"
             )
         kind = prediction_kind(self.kind)
-        self._writes, self._of_words = kind.is_written, kind.of_words
+        self._writes, self.of_words = kind.is_written, kind.of_words
         self._vocab = self._run.vocabulary.vocab
         if not self._vocab.labels and not self._writes:
             raise UserError(
@@ -108,7 +108,7 @@ class Predictor:
             if isinstance(document, UserError):
                 continue
             if item := items.get(document.id):
-                if self._of_words:
+                if self.of_words:
                     item = self._with_chunks(item, document, examples[number])
                 found[number] = item
             else:
@@ -130,7 +130,7 @@ class Predictor:
             "examples",
             lambda split: iter(documents),
             lambda: key,
-            arrays=TAGS if self._of_words else {},
+            arrays=TAGS if self.of_words else {},
         )
         items = self.predict_corpus(corpus)
         assert len(items) == len(documents)
@@ -206,7 +206,7 @@ class Predictor:
             raise UserError(f"data.test={file} has no texts")
         if label and all(each.label is None for each in corpus.documents("test")):
             raise UserError(f"data.label={label}: no row of {file} has it")
-        if not self._of_words:
+        if not self.of_words:
             self._check_parts(first.id, len(first.starts) + 1)
         return self.predict_corpus(corpus)
 
@@ -220,11 +220,11 @@ class Predictor:
         for part in parts:
             if not isinstance(part, str) or not part.strip():
                 raise UserError(f"example {number}: {part!r:.40} is blank or no text")
-        if self._of_words and len(parts) == 1:
+        if self.of_words and len(parts) == 1:
             parts = WORD.findall(parts[0])
-        separator = " " if self._of_words else "\n"
+        separator = " " if self.of_words else "\n"
         document = join_parts(parts, separator)._replace(id=str(number))
-        if self._of_words:
+        if self.of_words:
             tags = (self._vocab.labels[0],) * len(parts)
             return document._replace(arrays={"tags": tags})
         self._check_parts(f"example {number}", len(parts))
