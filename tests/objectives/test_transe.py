@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.studies import held_out_entities
 from research import networks, objectives
 from research.contract.batch import CONSTANTS, EVALUATION_STEP
 from research.contract.errors import UserError
@@ -206,3 +207,16 @@ def test_wrong_graphs_are_refused_in_one_line(tmp_path, monkeypatch, change, mes
         data = open_graph(tmp_path, **change)
         [*data.eval.evaluation(), data.train.batch(0)]
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_held_out_entities_are_in_no_training_triple():
+    rng = np.random.default_rng(0)
+    files = [[tuple(map(str, t)) for t in rng.integers(0, 60, (200, 3))] for _ in "ab"]
+    parts = held_out_entities.split(files, 0.2, limit=10**6)
+    trained = {end for h, _, t in parts["train"] for end in (h, t)}
+    held = {str(n) for n in range(60) if held_out_entities.is_held_out(str(n), 0.2)}
+    assert 3 < len(held) < 25 and not trained & held
+    assert parts["unseen"] and {*parts["train"]} <= {*files[0]}
+    for head, _, tail in parts["unseen"]:
+        assert (head in held) != (tail in held) and trained & {head, tail}
+    assert {*parts["seen"]} <= {*files[1]}
