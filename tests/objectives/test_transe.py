@@ -1,7 +1,9 @@
 """transe: the specification's distances and losses, negatives, and filtered ranks."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from experiments.studies import held_out_entities
@@ -207,6 +209,35 @@ def test_wrong_graphs_are_refused_in_one_line(tmp_path, monkeypatch, change, mes
         data = open_graph(tmp_path, **change)
         [*data.eval.evaluation(), data.train.batch(0)]
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.long
+def test_32_triples_are_learnt_by_heart():
+    objective = objectives.make_objective("transe", normalize="none", margin=1.0)
+    count = min(32, len(TRIPLES.head))
+    known = [each[:count] for each in (TRIPLES.head, TRIPLES.relation, TRIPLES.tail)]
+    batch = rows_of(objective, [*zip(*known, strict=True)])
+    tables = model_options(network="tables", width=16, layers=1)
+    net = networks.build(tables, objective.needs(VOCAB), VOCAB)
+    params = {
+        "token": {"embedding": 0.1 * jax.random.normal(jax.random.key(0), (256, 16))}
+    }
+    optimizer = optax.adam(0.03)
+
+    def loss(params):
+        run = lambda net: objective.loss(net, batch, None)[0]  # noqa: E731
+        term = networks.apply(net, params, run)["transe"]
+        return term.total / term.weight
+
+    def step(carry, _):
+        params, state = carry
+        value, grads = jax.value_and_grad(loss)(params)
+        updates, state = optimizer.update(grads, state)
+        return (optax.apply_updates(params, updates), state), value
+
+    carry = params, optimizer.init(params)
+    values = jax.lax.scan(step, carry, length=300)[1]
+    assert values[0] > 0.8 and values[-1] < 0.1
 
 
 def test_held_out_entities_are_in_no_training_triple():
