@@ -7,8 +7,8 @@ r"""CLIP (Radford et al. 2021): images and captions, nearest to each other in a 
 
 A tower reads the patches of a picture, another one the caption; each makes a vector,
 and every picture is to find its caption among those of the batch, and the reverse. A
-larger batch has more wrong answers, and cannot be split: train.accumulate is 1, and
-data-parallel devices share one batch.
+larger batch has more wrong answers: data-parallel devices share one, and
+train.accumulate reads it in parts, whose vectors are compared at once.
 
 Look at: valid/image_to_text_5 and text_to_image_5, the fraction of pictures (captions)
 whose caption (picture) is among the nearest five of the split; train/contrast, which

@@ -13,8 +13,8 @@ then --config.objective.head=none, and --config.objective.pool=mean
 objective.widths=[256,128,64] as sentence-transformers tunes. A published encoder is
 --config.train.init_from=hf:DIR.
 
-Look at: train/contrast_accuracy; larger batches have more negatives (train.batch), and
-cannot be split (train.accumulate is 1). Steps are few: the best checkpoint on STS-B
+Look at: train/contrast_accuracy; larger batches have more negatives (train.batch),
+also where train.accumulate splits them. Steps are few: the best checkpoint on STS-B
 comes early.
 
 The published settings of BERT-base: batch 64, rate 3e-5, 32 tokens, one epoch of a

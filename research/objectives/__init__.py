@@ -54,6 +54,10 @@ class Objective(abc.ABC):
     supports_accumulation: bool = True
     """Whether micro-batches may be scored separately; False if examples interact."""
 
+    caches_vectors: bool = False
+    """Whether micro-batches may be read separately, and their vectors compared at once:
+    the loss is `contrast` of `row_vectors` (`program.step.gradient`)."""
+
     reads_separators: bool = False
     """Whether the separator after a document is read and scored, in place of an eos
     that the row would add."""
@@ -194,6 +198,16 @@ class Objective(abc.ABC):
         self, net: "BoundNetwork", batch: Batch, key: "jax.Array"
     ) -> tuple[dict[str, "Term"], Any]:
         """Named terms (sums and weights, no means), and the recurrent carry or ()."""
+
+    def row_vectors(self, net: "BoundNetwork", batch: Batch) -> Any:
+        """A tree of arrays [B, ...], each row's by itself; with `caches_vectors`."""
+        raise NotImplementedError
+
+    def contrast(
+        self, net: "BoundNetwork", vectors: Any, batch: Batch
+    ) -> dict[str, "Term"]:
+        """The terms of the vectors of a whole batch; with `caches_vectors`."""
+        raise NotImplementedError
 
     def constants(self, vocab: VocabInfo) -> Mapping[str, ConstantSpec]:
         """Arrays that the loss reads and training never changes.

@@ -195,7 +195,9 @@ def _with_shardings(shapes: Any, shardings: Any) -> Any:
 def _check_batch(config: Config, mesh: Mesh) -> None:
     """Raises UserError: the batch cannot be divided among devices or micro-batches."""
     sharding.check_batch_divides(mesh, config.train.batch, config.train.accumulate)
-    if config.train.accumulate > 1 and not config.objective.supports_accumulation:
+    objective = config.objective
+    splits = objective.supports_accumulation or objective.caches_vectors
+    if config.train.accumulate > 1 and not splits:
         raise UserError(
             f"train.accumulate={config.train.accumulate}: objective "
             f"{config.objective_name} compares the examples of a batch and cannot be "

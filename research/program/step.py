@@ -142,6 +142,25 @@ def gradient(
         return grads, sums, carry
 
     parts = _split(rows, accumulate)
+    indices = jnp.arange(accumulate)
+
+    def key_of(index: jax.Array) -> jax.Array | None:
+        return None if dropout_key is None else jax.random.fold_in(dropout_key, index)
+
+    if objective.caches_vectors:
+
+        def read(params: Any, part: Batch, index: jax.Array) -> Any:
+            return networks.apply(
+                network,
+                stop_frozen(params),
+                lambda net: objective.row_vectors(net, part | constants),
+                key_of(index),
+            )
+
+        return _cached_gradient(
+            objective, network, params, rows | constants, parts, read, stop_frozen
+        )
+
     part_sums = jax.lax.map(
         lambda part: loss_fn(params, part, dropout_key)[1][0], parts
     )
@@ -151,16 +170,57 @@ def gradient(
         grads: Any, part_and_index: tuple[Batch, jax.Array]
     ) -> tuple[Any, Any]:
         part, index = part_and_index
-        part_key = (
-            None if dropout_key is None else jax.random.fold_in(dropout_key, index)
-        )
-        more, aux = grad_fn(params, part, part_key, weights)
+        more, aux = grad_fn(params, part, key_of(index), weights)
         return jax.tree.map(jnp.add, grads, more), aux
 
     zeros = jax.tree.map(jnp.zeros_like, params)
-    indices = jnp.arange(accumulate)
     grads, (sums, carry) = jax.lax.scan(add_part, zeros, (parts, indices))
     return grads, jax.tree.map(lambda x: x.sum(0), sums), _join(carry)
+
+
+def _cached_gradient(
+    objective: Objective,
+    network: networks.Module,
+    params: Any,
+    batch: Batch,
+    parts: Batch,
+    read: Callable[[Any, Batch, jax.Array], Any],
+    stop_frozen: Callable[[Any], Any],
+) -> tuple[Any, dict[str, tuple[jax.Array, ...]], Any]:
+    """`gradient` of a loss that compares the vectors of all micro-batches.
+
+    Each micro-batch is read twice: once for its vectors, of which the whole batch's
+    loss has a gradient, and once to carry that to the parameters (GradCache, Gao et al.
+    2021, section 3.2). Both times dropout is the same.
+
+    Args:
+      parts: the rows of `batch` as micro-batches [A, B / A, ...].
+      read: (params, part, index) -> the vectors of a micro-batch.
+    """
+    count = jax.tree.leaves(parts)[0].shape[0]
+    indices = jnp.arange(count)
+    cached = jax.lax.map(lambda part: read(params, *part), (parts, indices))
+
+    def loss_fn(params: Any, cached: Any) -> tuple[jax.Array, Any]:
+        terms = networks.apply(
+            network,
+            stop_frozen(params),
+            lambda net: objective.contrast(net, _join(cached), batch),
+            None,
+        )
+        weights = {name: term.weight for name, term in terms.items()}
+        return weighted_loss(terms, weights), term_sums(terms)
+
+    grad_fn = jax.grad(loss_fn, argnums=(0, 1), has_aux=True)
+    (grads, of_cached), sums = grad_fn(params, cached)
+
+    def add_part(grads: Any, part: tuple[Batch, jax.Array, Any]) -> tuple[Any, None]:
+        rows, index, of_vectors = part
+        _, pull = jax.vjp(lambda params: read(params, rows, index), params)
+        return jax.tree.map(jnp.add, grads, pull(of_vectors)[0]), None
+
+    grads, _ = jax.lax.scan(add_part, grads, (parts, indices, of_cached))
+    return grads, sums, ()
 
 
 def make_step(

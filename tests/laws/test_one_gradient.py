@@ -38,8 +38,8 @@ GRADIENT_CASES = [
 """Each objective once, all cases with mems, and networks of pictures."""
 
 
-SHORT = ("electra", "infoword", "plm")
-"""Two networks, a loss over the batch, mems; the others are long."""
+SHORT = ("electra", "infoword", "plm", "sentence_vectors")
+"""Two networks, a loss over the batch, mems, cached vectors; the others are long."""
 
 
 @parametrize(
@@ -101,9 +101,8 @@ def test_a_mesh_and_micro_batches_do_not_change_the_gradient(name, fields):
             return jax.device_get(grads(placed, fed))
 
     whole = run(one, 1)
-    split = run(
-        {"data": 2, "fsdp": 2, "tensor": 2}, 2 if objective.supports_accumulation else 1
-    )
+    splits = objective.supports_accumulation or objective.caches_vectors
+    split = run({"data": 2, "fsdp": 2, "tensor": 2}, 2 if splits else 1)
     largest = np.max([np.abs(leaf).max() for leaf in jax.tree.leaves(whole[0])])
     assert largest > 1e-3
     for expected, got in zip(

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from launch.commands import similarity
-from research import objectives
+from research import networks, objectives
 from research.contract.batch import PART
 from research.contract.errors import UserError
 from research.objectives.losses.contrastive import in_batch
+from research.program.step import gradient
 from research.use.inference.open_run import open_run
 from tests.testing.example_batches import texts, vocab
+from tests.testing.model_options import model_options
 from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
 
 QUERY, ANSWER = jnp.eye(2), jnp.array([[1, 0], [0.6, 0.8]])
@@ -64,6 +66,50 @@ def test_parts_are_rows_of_their_own_and_a_row_that_lacks_one_has_weight_0():
     assert batch["vector_weight"].tolist() == [1, 0, 0]
     row = batch["positive_token"][0, :5].tolist()
     assert row == [known.bos_id, *example.token[0, 2:5], known.eos_id]
+
+
+def test_cached_vectors_have_the_gradient_of_one_pass_with_their_dropout():
+    """Rows of micro-batch m are m::2, and its dropout has key m in both readings."""
+    objective = objectives.make_objective("sentence_vectors")
+    known, key = vocab(), jax.random.key(1)
+    batch = objective.corrupt(
+        texts(6, [6, 5, 3, 6], known), np.zeros(4, np.uint64), known, 8
+    )
+    batch = jax.tree.map(jnp.asarray, batch)
+    options = model_options(layers=1, width=16, heads=2, dropout=0.3)
+    network = networks.build(options, objective.needs(known), known)
+    loss = lambda net: objective.loss(net, batch, key)[0]  # noqa: E731
+    params = networks.unbox(networks.init(network, loss, key))
+
+    def whole(params):
+        parts = []
+        for m in range(2):
+            rows = jax.tree.map(lambda x, m=m: x[m::2], batch)
+            read = lambda net, rows=rows: objective.row_vectors(net, rows)  # noqa: E731
+            dropout_key = jax.random.fold_in(key, m)
+            parts.append(networks.apply(network, params, read, dropout_key))
+        vectors = [
+            jnp.stack(pair, axis=1).reshape(4, 16) for pair in zip(*parts, strict=True)
+        ]
+        term = objective.contrast(None, vectors, batch)["contrast"]
+        return term.total / term.weight
+
+    @jax.jit
+    def both(params):
+        keys = {"key": key, "dropout_key": key, "accumulate": 2}
+        fed = batch | {"carry": ()}
+        return jax.grad(whole)(params), gradient(
+            objective, network, params, fed, **keys
+        )
+
+    expected, (found, sums, _) = both(params)
+    largest = max(np.abs(x).max() for x in jax.tree.leaves(expected))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6 * largest, rtol=0),
+        found,
+        expected,
+    )
+    assert largest > 1e-3 and sums["contrast"][1] == 4
 
 
 def test_widths_beyond_the_vectors_are_one_line(tmp_path):

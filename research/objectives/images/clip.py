@@ -55,6 +55,7 @@ class Objective(objectives.Objective):
     pattern = "causal"
     min_length = 3
     supports_accumulation = False
+    caches_vectors = True
     predicts = "retrieval"
     vector_pool = "class"
     vector_head = "vector"
@@ -124,7 +125,7 @@ class Objective(objectives.Objective):
         states = net.image.states(of_image, scored=first)
         return net.image.head("vector", states[:, 0])
 
-    def _vectors(
+    def row_vectors(
         self, net: networks.BoundNetwork, batch: Batch
     ) -> tuple[jax.Array, jax.Array]:
         """[B, J] float32: of pictures and of captions."""
@@ -135,8 +136,17 @@ class Objective(objectives.Objective):
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
+        """See `contrast`."""
+        return self.contrast(net, self.row_vectors(net, batch), batch), ()
+
+    def contrast(
+        self,
+        net: networks.BoundNetwork,
+        vectors: tuple[jax.Array, jax.Array],
+        batch: Batch,
+    ) -> dict[str, Term]:
         """Terms: contrast; metrics: how often the caption is nearest, and the scale."""
-        image, text = self._vectors(net, batch)
+        image, text = vectors
         log_scale = within(
             net.log_scale() - math.log(self.temperature), 0.0, math.log(self.max_scale)
         )
@@ -145,13 +155,13 @@ class Objective(objectives.Objective):
             image, text, weight, temperature=1 / scale, symmetric=True
         )
         terms = with_accuracy("contrast", term, correct)
-        return terms | {"scale": Term(scale * term.weight, term.weight, 0.0)}, ()
+        return terms | {"scale": Term(scale * term.weight, term.weight, 0.0)}
 
     def predictions(
         self, net: networks.BoundNetwork, batch: Batch
     ) -> dict[str, jax.Array]:
         """image, text [B, J] float32, picture [B], and weight [B], 0 of no pair."""
-        image, text = self._vectors(net, batch)
+        image, text = self.row_vectors(net, batch)
         found = {"image": image, "text": text, "picture": batch["picture"]}
         return found | {"weight": batch["pair_weight"]}
 

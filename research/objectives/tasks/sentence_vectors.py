@@ -61,6 +61,7 @@ class Objective(task_input.Task):
     # loss, and it is their sum (Matryoshka); (): whole vectors alone
 
     supports_accumulation = False
+    caches_vectors = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,7 +126,7 @@ class Objective(task_input.Task):
         heads = {"vector": networks.HeadSpec(0, "none")} if self.head == "tanh" else {}
         return self.task_needs(heads)
 
-    def _vectors(
+    def _vector(
         self, net: networks.BoundNetwork, batch: Batch, prefix: str
     ) -> jax.Array:
         """[B, D] float32: one vector of each row's text."""
@@ -144,11 +145,20 @@ class Objective(task_input.Task):
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
-        """Terms: contrast; how often the positive is nearest (a metric)."""
+        """See `contrast`."""
+        return self.contrast(net, self.row_vectors(net, batch), batch), ()
+
+    def row_vectors(self, net: networks.BoundNetwork, batch: Batch) -> list[jax.Array]:
+        """[B, D] float32 each: of the texts of a row, or of the one text twice."""
         prefixes = PREFIXES[: self.texts]
         if self.texts == 1:
             prefixes = ("", "")  # dropout differs between the calls
-        vectors = [self._vectors(net, batch, prefix) for prefix in prefixes]
+        return [self._vector(net, batch, prefix) for prefix in prefixes]
+
+    def contrast(
+        self, net: networks.BoundNetwork, vectors: list[jax.Array], batch: Batch
+    ) -> dict[str, Term]:
+        """Terms: contrast; how often the positive is nearest (a metric)."""
         weight = batch["vector_weight"]
         whole = vectors[0].shape[-1]
         if max(self.widths, default=0) > whole:
@@ -171,4 +181,4 @@ class Objective(task_input.Task):
             )
         total = jnp.sum(jnp.stack([term.total for term, _ in terms]))
         term, correct = terms[0][0]._replace(total=total), terms[0][1]
-        return with_accuracy("contrast", term, correct), ()
+        return with_accuracy("contrast", term, correct)
