@@ -139,6 +139,10 @@ WRONG_FIELDS = {
         ({"shuffle_rate": 0.9}, r"rate \+ shuffle_rate is at most 1, not 1.05"),
         ({"shuffle_rate": 0.1, "boundary_targets": 3}, "exclude each other"),
     ],
+    "retromae": [
+        ({"predict_at": "previous"}, "predict_at must be masked, not previous"),
+        (PAIR, "format must be stream"),
+    ],
     "plm": [({"mem_len": 8, "num_permutations": 1}, "at least 2")],
     "sentences": [({"format": "stream"}, "objective sentences")],
     "sequence_classification": [

@@ -155,20 +155,23 @@ first_cases = parametrize(
 """Every case with a network; all but the first of an objective of research are long."""
 
 STACKS = ("lm", "mlm", "plm", "unilm", "dae", "electra", "multiple_choice")
+UNPACKED = ("clip", "knowbert", "retromae")
 stack_cases = parametrize(
-    [c for c in FIRST.values() if c.values[0] not in ("clip", "knowbert")],
+    [c for c in FIRST.values() if c.values[0] not in UNPACKED],
     lambda case: case.values[0] not in STACKS,
 )
 """The first case of each objective whose rows may be packed (clip's have one picture,
-knowbert's have spans that count positions); long where others have its networks and
-groups."""
+knowbert's have spans that count positions, retromae's ranks of its decoder); long where
+others have its networks and groups."""
 
+OWN_ROWS = ("theseus", "retromae")
 pattern_cases = parametrize(
-    [case for case in LOSS_CASES if case.values[0] != "theseus"],
+    [case for case in LOSS_CASES if case.values[0] not in OWN_ROWS],
     lambda case: case.id in SAME_PATTERN or case.values[0] in EXAMPLES,
 )
 """Every case with a network that can be instrumented: theseus makes one of parts of two
-in its loss. Those of SAME_PATTERN and of EXAMPLES are long."""
+in its loss, retromae rows of twice the length (tests/objectives/test_retromae.py has
+their law). Those of SAME_PATTERN and of EXAMPLES are long."""
 
 
 def make_objective(name: str, fields: dict[str, Any]) -> Any:

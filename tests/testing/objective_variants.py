@@ -78,6 +78,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "only": "corrupt",
         },
     ],
+    "retromae": [{"unit": "token"}],
     "tlm": [
         {},
         {"side": "one", "languages": "1:2", "only": "corrupt"},

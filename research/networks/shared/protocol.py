@@ -132,12 +132,28 @@ class BoundNetwork(Protocol):
             of all layers besides, as its last part.
         """
 
+    def embed(self, group: Group, vectors: jax.Array | None = None) -> jax.Array:
+        """With `Needs.future`, input embeddings [B, L, E] of the group's tokens.
+
+        Or vectors [B, L, E], to which only embeddings of positions are added.
+        """
+
     def future_states(
-        self, group: Group, states: jax.Array, number: int, cache: Cache | None = None
+        self,
+        group: Group,
+        states: jax.Array,
+        number: int,
+        cache: Cache | None = None,
+        scored: jax.Array | None = None,
+        pattern: str | None = None,
     ) -> Any:
         """States [B, L, D] of block `number` of `Needs.future`, from states [B, L, D].
 
         With a cache the result is a pair: the states, and the next cache.
+
+        Args:
+          scored: [B, P] positions; the result then is the states of these alone.
+          pattern: of the group's attention; None: that of `Needs`.
         """
 
     def features(self, group: Group, scored: jax.Array | None = None) -> jax.Array:

@@ -65,11 +65,14 @@ class InputEmbedding(Module):
     options: TransformerOptions
 
     @nn.compact
-    def __call__(self, x_BLE: jax.Array, group: Mapping, *, length: int) -> jax.Array:
+    def __call__(
+        self, x_BLE: jax.Array, group: Mapping, *, length: int, bare: bool = False
+    ) -> jax.Array:
         """[B, L, E] from token embeddings [B, L, E] and the group's arrays.
 
         Args:
           length: number of positions that the network reads.
+          bare: only positions are added, and there is no norm.
 
         Raises:
           UserError: the table of learned positions is shorter than `length`.
@@ -92,6 +95,8 @@ class InputEmbedding(Module):
             x = x + lookup(table, group["position"])
         elif options.position == "sinusoidal":
             x = x + sinusoids(group["position"], width)
+        if bare:
+            return x.astype(options.dtype)
         if options.token_types and options.token_type_encoding == "absolute":
             shape = (options.token_types, width)
             init = normal(options, table_std(options), None, "embed")

@@ -196,12 +196,26 @@ class Transformer(nn.Module):
         """Those of a stack of one layer."""
         return dataclasses.replace(self.options, layers=1, scan_unroll=1)
 
+    def embed(self, group: Mapping, vectors: jax.Array | None = None) -> jax.Array:
+        """The input embeddings [B, L, E] of a group of arrays [B, L].
+
+        Args:
+          vectors: [B, L, E], which stand for those of tokens; only positions are added
+            to them. None: those of tokens.
+        """
+        token, embedding = self.embeddings()
+        bare = vectors is not None
+        x = vectors if bare else token(group["token"])
+        return embedding(x, group, length=x.shape[1], bare=bare)
+
     def future_states(
         self,
         group: Mapping,
         states: jax.Array,
         number: int,
         cache: Cache | None = None,
+        scored: jax.Array | None = None,
+        pattern: str | None = None,
     ) -> Any:
         """States [B, L, D] of a block that predicts tokens after the next.
 
@@ -213,6 +227,8 @@ class Transformer(nn.Module):
           states: [B, L, D].
           number: of the block, from 0.
           cache: with it the result is a pair of the states and the next cache.
+          scored: [B, P] positions; the result then is the states of these alone.
+          pattern: that of the group's attention; None: the network's.
         """
         if self.future_tokens:
             token = self.embeddings()[0](group["token"])
@@ -223,7 +239,8 @@ class Transformer(nn.Module):
                 )
             ]
             states = self.future_projections[number](jnp.concatenate(both, axis=-1))
-        return self.future_stacks[number](states, group, cache=cache)
+        run = partial(self.future_stacks[number], states, group)
+        return run(cache=cache, scored=scored, pattern=pattern)
 
     def empty_future_cache(self, rows: int, slots: int) -> Cache:
         """A cache of one of these blocks."""
@@ -244,8 +261,7 @@ class Transformer(nn.Module):
 
     def layers(self, group: Mapping) -> Layers:
         """What all layers compute of a group of arrays [B, L]."""
-        token, embedding = self.embeddings()
-        x = embedding(token(group["token"]), group, length=group["token"].shape[1])
+        x = self.embed(group)
         stack = self.stack if self.shared_stack is None else self.shared_stack
         x, inputs, own = stack(x, group, with_inputs=True, with_projections=True)
         return Layers(jnp.concatenate([inputs, x[None]]), *own)

@@ -15,6 +15,7 @@ from research.contract.batch import (
     PARAGRAPH,
     SENTENCE,
     WORD,
+    rank_mask,
 )
 from research.data.read import lexicon
 from research.objectives.losses.contrastive import info_nce
@@ -757,3 +758,17 @@ def chosen_tokens(system: System):
     _, batch = rows_of(objective_with(system), 128)
     late = (batch["scored"][batch["weight"] > 0] >= 0.9 * 128).mean()
     return phrase({"anywhere": 0.05 < late < 0.15, "not at the end": late == 0})
+
+
+@guard("words hidden from a query")
+def hidden_from_a_query(system: System):
+    """Whether queries of a row may differ in what they see, and words may be cut."""
+    objective = objective_with(system)
+    text, batch = rows_of(objective, 64, 100)
+    seen = {n: batch[f"seen_{n}"] for n in ("rank", "reach", "low", "low2", "reach2")}
+    mask = rank_mask(seen, seen)[:, 1:-1, 1:-1]
+    differs = (mask[:, 0] != mask[:, 1]).any(axis=1).mean() > 0.9
+    same_word = (text.flags[:, 1:62] & WORD) == 0
+    cut = (mask[:, 0, :-1] != mask[:, 0, 1:])[:, : same_word.shape[1]]
+    cuts_words = (cut & same_word).any()
+    return phrase({"tokens, other ones from each": differs and cuts_words})
