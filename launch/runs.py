@@ -169,7 +169,7 @@ def curves(
     Raises:
       UserError: a run is missing or has no such metric, or its cost is not known.
     """
-    from launch.commands.curves import AXES, curve, short_names
+    from launch.commands.curves import AXES, curve, short_names, with_trials
     from launch.reports.figures import overlaid_figure
     from launch.reports.run_differences import read_run
     from research.contract.errors import unknown
@@ -181,6 +181,7 @@ def curves(
     paths = [run.workdir if isinstance(run, Run) else str(run) for run in runs]
     if not paths:
         raise UserError("curves of no runs; give one or more")
+    paths = with_trials(paths)
     points = {
         name: curve(read_run(path), metric, over)
         for name, path in zip(short_names(paths), paths, strict=True)

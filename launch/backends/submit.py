@@ -141,7 +141,10 @@ def print_plan(jobs: Sequence[Job], flags: Mapping[str, Any], round: int) -> Non
     """Prints what `run_jobs` would run or write."""
     for job in jobs:
         print(f"{job.id}  {'done' if job.done else 'to do'}  {job.name}")
-        print("   ", shlex.join(job.command))
+        words = job.command
+        if words[:3] == ["python", "-m", "launch.train"]:
+            words = ["palimpsest", "train", *words[3:]]
+        print("   ", shlex.join(words))
     backend = make_backend(flags)
     if hasattr(backend, "render"):
         todo = [job for job in jobs if not job.done]

@@ -1,7 +1,8 @@
 """Draws a metric of runs over their cost: `palimpsest curves RUN RUN ...`.
 
-A RUN is its folder; a trial of a sweep has the name that the sweep gives it, behind the
-sweep's folder if those of several sweeps have one name. --metric
+A RUN is its folder, or that of a sweep: all its trials that have begun. A trial has the
+name that the sweep gives it, behind the sweep's folder if those of several sweeps have
+one name. --metric
 is one of metrics.jsonl, or several with commas, of which each run is drawn by the first
 that it has; --over is what the horizontal axis counts. The curves are printed
 as bars, all on one scale, and --to writes them: a figure (.svg, .png, .pdf), or every
@@ -10,6 +11,7 @@ point (.csv). Runs that go on are drawn as far as they are.
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,10 +36,11 @@ def run(args: argparse.Namespace) -> None:
     form = args.to.rpartition(".")[2]
     if args.to and form not in (*FIGURES, "csv"):
         raise unknown("ending of --to", form, (*FIGURES, "csv"))
-    names = short_names(args.runs)
+    paths = with_trials(args.runs)
+    names = short_names(paths)
     curves = {
         name: curve(read_run(path), args.metric, args.over)
-        for name, path in zip(names, args.runs, strict=True)
+        for name, path in zip(names, paths, strict=True)
     }
     width = max(map(len, names))
     title = args.metric.replace(",", ", ")
@@ -77,6 +80,32 @@ def curve(run: Run, metric: str, over: str) -> dict[float, float]:
     steps, costs = cost_of_steps(epath.Path(run.name), run.lines, over)
     at = np.interp([*points], steps, costs)
     return dict(zip(map(float, at), points.values(), strict=True))
+
+
+def with_trials(paths: Sequence[str]) -> list[str]:
+    """The paths, with the trials that have metrics in place of a sweep's folder.
+
+    Prints how many have none yet.
+
+    Raises:
+      UserError: no trial of a sweep has metrics.
+    """
+    found = []
+    for path in paths:
+        if not exists(epath.Path(path) / "sweep.json"):
+            found.append(path)
+            continue
+        trials = sweep_plan.read_plan(path)
+        begun = [str(trial.folder) for trial in trials if trial.metrics]
+        if not begun:
+            raise UserError(f"RUN={path}: no trial of this sweep has metrics yet")
+        if missing := len(trials) - len(begun):
+            print(
+                f"{path}: {missing} of {len(trials)} trials have no metrics yet",
+                file=sys.stderr,
+            )
+        found += begun
+    return found
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     rows = label_report.label_scores(scored, kind, labels) if scored else []
     confused = label_report.confusion(scored, kind)
     for line in label_report.report_lines(rows, confused):
-        print(line, file=sys.stderr)
+        print(line, flush=True)
     if rows:
         facts |= label_report.as_json(rows, confused)
     named = {f"{split}/{name}": value for name, value in scores.metrics.items()}

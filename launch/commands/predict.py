@@ -98,11 +98,13 @@ def _table(item: Any) -> list[str]:
     details = item.details
     if "chunks" in details:
         rows = zip(item.prediction, details["probabilities"], item.texts, strict=True)
-        lines = [f"{p or 0:8.4f}  {tag:12}  {word}" for tag, p, word in rows]
+        lines = ["probability  tag           word"]
+        lines += [f"{p or 0:11.4f}  {tag:12}  {word}" for tag, p, word in rows]
         chunks = [f"{chunk['type']}: {chunk['text']}" for chunk in details["chunks"]]
         return lines + [""] * bool(chunks) + chunks
     if probabilities := details.get("probabilities"):
-        return [f"{value:8.4f}  {name}" for name, value in probabilities.items()]
+        rows = [f"{value:11.4f}  {name}" for name, value in probabilities.items()]
+        return ["probability  class", *rows]
     return [str(item.prediction)]
 
 

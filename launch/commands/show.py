@@ -127,6 +127,9 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
         print(row_views.as_text(row, colours=sys.stdout.isatty()), end="\n\n")
     for group in rows[0].groups:
         name = f" of the {group.name}" if group.name else ""
+        if group.attends.all():
+            print(f"attention{name} in row 1: every token attends to every token\n")
+            continue
         print(f"attention{name} in row 1: # is a position that the line's token reads")
         print(row_views.attention_text(group), end="\n\n")
     states = {token.state for row in rows for g in row.groups for token in g.tokens}

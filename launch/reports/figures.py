@@ -38,6 +38,8 @@ MOST_PANELS = 6
 """The most panels in a line."""
 LEAST_PANEL_INCHES = 1.6
 """The least width of a panel of a PDF."""
+LABEL_LETTERS = 72
+"""The most letters in a line of a legend below a panel."""
 
 STYLE = {
     "axes.edgecolor": GRID_COLOR,
@@ -143,19 +145,24 @@ def draw_overlaid(
 def overlaid_figure(
     curves: Mapping[str, Mapping[float, float]], title: str, x_label: str
 ) -> Figure:
-    """The curves (x -> y) of several runs in one panel."""
+    """The curves (x -> y) of several runs in one panel; their names stand below it."""
+    labels = [textwrap.fill(name, LABEL_LETTERS) for name in curves]
+    num_lines = sum(label.count("\n") + 1 for label in labels)
     with pyplot.rc_context(STYLE):
-        figure, panel = pyplot.subplots(figsize=(5.6, 3.4))
-        for number, (name, points) in enumerate(curves.items()):
+        size = 5.6, 3.2 + 0.16 * num_lines
+        figure, panel = pyplot.subplots(figsize=size)
+        for number, (label, points) in enumerate(
+            zip(labels, curves.values(), strict=True)
+        ):
             dash = DASHES[number // len(ROW_COLORS) % len(DASHES)]
             color = ROW_COLORS[number % len(ROW_COLORS)]
             x, y = [*points], [*points.values()]
-            panel.plot(x, y, color=color, ls=dash, lw=1.4, label=name)
+            panel.plot(x, y, color=color, ls=dash, lw=1.4, label=label)
         panel.set_title(title, loc="left")
         panel.set_xlabel(x_label)
         panel.set_xlim(left=0)
         panel.grid(axis="y")
-        panel.legend(frameon=False, fontsize=8)
+        figure.legend(loc="outside lower left", frameon=False, fontsize=8)
         return figure
 
 

@@ -417,16 +417,19 @@ def _with_distinct_names(trials: list[Trial]) -> list[Trial]:
     """Appends to each name the overrides that differ among similar trials.
 
     These have the same row and group or, if the sweep names none, the same experiment.
+    A key that the row names is not named again.
     """
     renamed: dict[str, Trial] = {}
     for trial in trials:
         alike = [other for other in trials if _kind(other) == _kind(trial)]
         name = f"{trial.row}, {trial.group}" if trial.row else trial.name
-        words = [name] + [
+        differing = (
             f"{key.rpartition('.')[2]}={value}"
             for key, value in trial.overrides.items()
-            if any(other.config.get(key) != value for other in alike)
-        ]
+            if any(_value(other, key) != _value(trial, key) for other in alike)
+        )
+        in_row = trial.row.split(", ")
+        words = [name] + [word for word in differing if word not in in_row]
         parents = {key: renamed[parent.id] for key, parent in trial.parents.items()}
         if not trial.row:
             keys = {parent.name: key for key, parent in reversed(parents.items())}
@@ -435,6 +438,11 @@ def _with_distinct_names(trials: list[Trial]) -> list[Trial]:
             trial, name=" ".join(words), parents=parents
         )
     return list(renamed.values())
+
+
+def _value(trial: Trial, key: str) -> Any:
+    """The value of a key: an override may be its text, as in "30" for 30."""
+    return trial.config.get(key, trial.overrides.get(key))
 
 
 def _kind(trial: Trial) -> tuple[str, str, str]:

@@ -162,7 +162,7 @@ def test_a_missing_text_is_a_blank_field(tmp_path, capsys):
     assert read(path, *PAIRS) == []
     error = capsys.readouterr().err
     assert "a.parquet: 1 row, number 1: left out, since a field of" in error
-    assert "a.jsonl: 2 rows, the first number 1: left out, since a field of" in error
+    assert "a.jsonl: 2 rows, the first of which is number 1: left out, since a field of" in error
 
 
 def test_csv_has_long_fields_and_carriage_returns(tmp_path):
@@ -196,7 +196,7 @@ def test_rows_with_a_blank_field_are_counted(tmp_path, capsys):
     path = write(tmp_path / "a.tsv", "one\ttwo\tgold\na\tb\t1\n \tb\t1\na\t\t0\n")
     assert len(read(path, *PAIRS)) == 1
     assert (
-        "a.tsv: 2 rows, the first number 3: left out, since a field of"
+        "a.tsv: 2 rows, the first of which is number 3: left out, since a field of"
         in capsys.readouterr().err
     )
 
@@ -209,7 +209,7 @@ def test_files_of_a_test_split_may_lack_the_label(tmp_path, capsys):
         (None, "c", "d"),
     ]
     error = capsys.readouterr().err
-    assert "a.tsv: 2 rows, the first number 2: no column 'gold'" in error
+    assert "a.tsv: 2 rows, the first of which is number 2: no column 'gold'" in error
 
 
 def test_labels_may_be_several_or_missing(tmp_path):
@@ -325,7 +325,7 @@ def test_answers_are_characters_of_the_context(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "a.json: 1 row, number 2: not trained on" in error
     assert "question b" in error
-    assert "a.json: 3 rows, the first number 4: no answer" in error
+    assert "a.json: 3 rows, the first of which is number 4: no answer" in error
 
 
 def test_named_files_are_all_of_their_split_and_others_by_hash(tmp_path):

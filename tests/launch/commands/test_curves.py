@@ -114,6 +114,15 @@ def test_trials_of_two_sweeps_with_one_name_have_their_sweeps_folder(
     ]
 
 
+def test_a_sweep_stands_for_its_trials_that_have_begun(runs, capsys, tmp_path):
+    for path in (Path(runs[0]), Path(runs[0]).parent / "sweep.json"):
+        copy = shutil.copytree if path.is_dir() else shutil.copy
+        copy(path, tmp_path / path.name)
+    code, text = call(capsys, str(tmp_path), "--metric=train/loss")
+    assert code == DONE and "\nlm " in text
+    assert f"{tmp_path}: 1 of 2 trials have no metrics yet" in text
+
+
 def _with_result(run, folder, **changes):
     """A copy of a run with changes of its result; None: without."""
     shutil.copytree(run, folder)
@@ -152,8 +161,11 @@ def test_a_run_that_goes_on_has_no_flops_yet(runs, capsys, tmp_path):
         (["{run}", "--to=x.gif"], "unknown ending of --to 'gif'"),
         (["{run}", "--over=cost"], "--over"),
         (["{run}/checkpoints"], "is no run"),
+        (["{sweep}"], "no trial of this sweep has metrics yet"),
     ],
 )
-def test_wrong_input_is_one_line(runs, capsys, words, reason):
-    code, text = call(capsys, *(word.format(run=runs[0]) for word in words))
+def test_wrong_input_is_one_line(runs, capsys, tmp_path, words, reason):
+    shutil.copy(Path(runs[0]).parent / "sweep.json", tmp_path)  # none has begun
+    paths = {"run": runs[0], "sweep": tmp_path}
+    code, text = call(capsys, *(word.format(**paths) for word in words))
     assert code == MISTAKE and reason in text and text.count("\n") == 1

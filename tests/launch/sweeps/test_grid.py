@@ -38,6 +38,15 @@ def test_rows_are_the_combinations_of_values_each_with_all_seeds(tmp_path):
     assert len(found) == 8
 
 
+def test_a_name_has_what_differs_and_not_what_all_share(tmp_path):
+    shared = {"train.steps": "30", "model.width": "64"}  # texts, as of the command line
+    trials = plan(tmp_path, ["objective.rate=.15,.3"], **shared)
+    assert [trial.name for trial in trials[1:3]] == [
+        "rate=.15, pretraining seed=1",
+        "rate=.3, pretraining seed=0",
+    ]
+
+
 @pytest.mark.parametrize(
     ("key", "has_verdict"), [("objective.rate", False), ("optimizer.beta2", True)]
 )

@@ -81,7 +81,8 @@ class SkippedRows(NamedTuple):
     def __str__(self) -> str:
         if self.count == 1:
             return f"1 row, number {self.first}: {self.reason}"
-        return f"{self.count} rows, the first number {self.first}: {self.reason}"
+        rows = f"{self.count} rows, the first of which is number {self.first}"
+        return f"{rows}: {self.reason}"
 
 
 FILE_LABELS = ("file", "suffix", "folder")
