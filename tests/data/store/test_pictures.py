@@ -76,6 +76,19 @@ def test_pictures_are_rows_of_the_store(tmp_path):
     assert len(train) == 2 * store.num_train and {x["label"] for x in train} == {"x"}
 
 
+def test_classes_may_be_distributions(tmp_path):
+    """Of weights, which are normalised; the likeliest is the class."""
+    made = rows(boxes=[[0, 0, 8, 8], [8, 0, 16, 8]], classes=[{"b": 1, "a": 3}, "c"])
+    made[0] |= {"classes": ["a", "b"]}
+    store = run(tmp_path, write(tmp_path, made))
+    assert store.class_names == ("a", "b", "c")
+    assert sorted(store.classes.tolist()) == [[0, 1], *[[0, 2]] * 11]
+    one = store.classes[:, 1] == 1
+    assert (store.distributions[one] == [[[1, 0, 0], [0, 1, 0]]]).all()
+    assert (store.distributions[~one] == [[[0.75, 0.25, 0], [0, 0, 1]]]).all()
+    assert isinstance(store.distributions, np.memmap)
+
+
 @pytest.mark.parametrize(
     ("array", "expected"),
     [
@@ -152,6 +165,16 @@ def chunk_bomb():
         (None, {"boxes": [[0, 0, 3]]}, "boxes must be lists of 4 numbers, got"),
         (None, {"boxes": [[0, 0, 3, 3]], "classes": []}, None),
         (None, {"boxes": [[0, 0, 3, 3]], "classes": ["a", "b"]}, "a name for each box"),
+        (
+            None,
+            {"boxes": [[0, 0, 3, 3]], "classes": [{"a": 0}]},
+            "numbers above 0, got",
+        ),
+        (
+            None,
+            {"boxes": [[0, 0, 3, 3]], "classes": [{}]},
+            "a name for each box, or an",
+        ),
         (None, {"caption": " "}, "jsonl:1: the picture and its captions must be texts"),
         (None, {"file": "1.png", "boxes": [[0, 0, 1, 1]]}, None),
         (None, "file\tcaption\n0.png\ta\n1.png\n", r"tsv:3: has 1 columns, not 2"),
