@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import optax
 
+from research import networks
 from research.contract.errors import UserError
 from research.optimize import l0_gates
 from research.optimize.layer_rates import (
@@ -22,6 +23,7 @@ from research.optimize.moving_average import with_average_of_steps, with_moving_
 from research.optimize.options import OptimizerOptions
 from research.optimize.pruning import Pruner
 from research.optimize.schedule import make_schedule
+from research.optimize.width_scaling import check_scaling, scale_rates
 
 NETWORK = "network"
 """A value of optimizer.frozen."""
@@ -65,11 +67,14 @@ def stop_frozen(params: Any, parts: str) -> Any:
 
 
 def make_optimizer(
-    config: OptimizerOptions, steps: int
+    config: OptimizerOptions, steps: int, model: networks.Network | None = None
 ) -> optax.GradientTransformation:
     """Clipping, the chosen optimizer on its schedule, and the average, in order.
 
     Clipping is by global norm; the average is of the parameters.
+
+    Args:
+      model: the network, whose width scales rates with base_width.
 
     Frozen parameters are left out of norms and of pruning, do not decay and have no
     moments.
@@ -82,6 +87,10 @@ def make_optimizer(
     if config.frozen:
         chain = [_without_frozen(each, config.frozen) for each in chain]
     chain.append(rate)
+    if config.base_width:
+        assert model is not None
+        check_scaling(config.name, model)
+        chain.append(optax.stateless(scale_rates(model, config.base_width)))
     if config.layer_decay < 1:
         chain.append(optax.stateless(partial(scale_by_depth, config.layer_decay)))
     if config.layer_rates:

@@ -33,6 +33,9 @@ class OptimizerOptions:
     layer_rates: list[float] = dataclasses.field(default_factory=list)  # factors of the
     # rates of embeddings, of each layer from the lowest on, and of heads, as in [0.5,
     # 0.1667, 0.3333, 1, 0.5] (ULMFiT's language model); []: those of layer_decay
+    base_width: int = number(0, least=0)  # model.width at which initial values and
+    # rates are as given; at others they follow from it, so that the best rate is about
+    # the same (muP, Yang et al. 2022); 0: the same at each width
     unfreeze_every: int = number(0, least=0)  # steps after which the next layer begins
     # to learn: heads at once, then the last block, ..., embeddings (gradual
     # unfreezing, ULMFiT); 0: all at once

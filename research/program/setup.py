@@ -23,6 +23,7 @@ from research.objectives.losses.cross_entropy import Term
 from research.optimize import l0_gates
 from research.optimize.optimizer import make_optimizer, stop_frozen
 from research.optimize.pruning import check_prunable
+from research.optimize.width_scaling import initial_values
 from research.predictions import prediction_kind
 from research.program.constants import Constants
 from research.program.step import GRADIENT_NORM, make_evaluate, make_step
@@ -87,7 +88,7 @@ def build_program(
     objective, model = config.objective, config.model
     mesh = sharding.make_mesh(config.mesh, devices)
     _check_batch(config, mesh)
-    optimizer = make_optimizer(config.optimizer, config.train.steps)
+    optimizer = make_optimizer(config.optimizer, config.train.steps, model)
     data = None if vocab else open_run_data(config)
     if vocab is None:
         assert data is not None
@@ -100,7 +101,10 @@ def build_program(
     facts = data.vocabulary_facts if data else {}
     constants = Constants(objective.constants(vocab), mesh, facts)
     specs = batch_specs[config.data.length]
-    rest = network, optimizer, specs, config.train.batch, constants
+    scale = None
+    if base_width := config.optimizer.base_width:
+        scale = partial(initial_values, model=model, base_width=base_width)
+    rest = network, optimizer, specs, config.train.batch, constants, scale
     init = eval_init = make_init(objective, *rest)
     evaluated = objective.for_evaluation()
     if evaluated is not objective:
@@ -238,11 +242,15 @@ def make_init(
     batch_spec: dict[str, ArraySpec],
     batch_size: int,
     constants: Constants | None = None,
+    scale: Callable[[Any], Any] | None = None,
 ) -> Callable[[jax.Array], State]:
     """A function from a random key to the state before step 0.
 
     Only the parameters that the loss uses are created. They are boxed with their
     logical axes: `networks.unbox` gives the arrays, `state_shardings` reads the axes.
+
+    Args:
+      scale: changes initial values; None: they are as the network draws them.
     """
 
     def loss_fn(net: networks.BoundNetwork) -> tuple[dict[str, Term], Any]:
@@ -254,6 +262,7 @@ def make_init(
 
     def init(key: jax.Array) -> State:
         (terms, carry), boxed = networks.init_with_output(network, loss_fn, key)
+        boxed = scale(boxed) if scale else boxed
         zero = jnp.zeros((), jnp.float32)
         return State(
             step=jnp.zeros((), jnp.int32),
