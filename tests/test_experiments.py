@@ -95,8 +95,9 @@ def corpus(folder: Path) -> dict[str, str]:
     (folder / "texts.linked").write_text("\n".join(map(json.dumps, links)))
     captions = [{"text": sentence(), "image": n % 40} for n in range(400)]
     (folder / "pictures.captioned").write_text("\n".join(map(json.dumps, captions)))
-    tagged = "\n".join(f"{word} {word[0]}" for word in WORDS)
-    (folder / "words.conll").write_text("\n\n".join(300 * [tagged]))
+    tagged = [sentence().removesuffix(".").split() for _ in range(300)]
+    lines = ["\n".join(f"{word} {word[0]}" for word in words) for words in tagged]
+    (folder / "words.conll").write_text("\n\n".join(lines))
     return {
         "data.corpus": str(folder / "text.jsonl"),
         "data.lexicon": str(folder / "lexicon.tsv"),
@@ -104,6 +105,7 @@ def corpus(folder: Path) -> dict[str, str]:
         "data.held_out": 0.1,
         "data.vocabulary": "unigram",
         "data.vocabulary_size": 384,
+        "data.sentinels": 100,
         "data.length": 32,
         "model.layers": 1,
     }
@@ -130,13 +132,13 @@ def test_it_trains(name, folder):
     elif "image" in objective.text_spec(32).arrays:
         settings["data.corpus"] = str(folder / "pictures.captioned")
         settings |= {"objective.images": "random", "objective.patch": 4}
-        settings["data.vocabulary_size"] = 280
+        settings["data.vocabulary_size"] = 380
     elif "link" in objective.text_spec(32).arrays:
         settings["data.corpus"] = str(folder / "texts.linked")
         settings |= {"objective.entities": "random", "model.layers": 2}
     elif objective.text_spec(32).arrays:  # of pairs of words
         settings["data.corpus"] = str(folder / "pairs.cooccurrences")
-        settings |= {"data.vocabulary": "words", "data.vocabulary_size": 105 + 8}
+        settings |= {"data.vocabulary": "words", "data.vocabulary_size": 105 + len(WORDS)}
     elif load_config(spec(name, size)).data.vocabulary == "words":
         settings |= {"data.vocabulary": "words", "data.sentinels": 0}
         settings["data.vocabulary_size"] = 5 + len(WORDS)
