@@ -138,7 +138,10 @@ def test_it_trains(name, folder):
         settings |= {"objective.entities": "random", "model.layers": 2}
     elif objective.text_spec(32).arrays:  # of pairs of words
         settings["data.corpus"] = str(folder / "pairs.cooccurrences")
-        settings |= {"data.vocabulary": "words", "data.vocabulary_size": 105 + len(WORDS)}
+        settings |= {
+            "data.vocabulary": "words",
+            "data.vocabulary_size": 105 + len(WORDS),
+        }
     elif load_config(spec(name, size)).data.vocabulary == "words":
         settings |= {"data.vocabulary": "words", "data.sentinels": 0}
         settings["data.vocabulary_size"] = 5 + len(WORDS)
@@ -152,6 +155,9 @@ def test_it_trains(name, folder):
     if objective.predicts == "text":  # of two parts
         files = dict.fromkeys(("data.train", "data.valid"), str(folder / "texts.tsv"))
         settings |= {"data.fields": "0,1", **files}
+    if load_config(spec(name, size)).optimizer.layer_rates:
+        del settings["model.layers"]  # a rate for each
+        settings["optimizer.unfreeze_every"] = 0
     if load_config(spec(name, size)).data.mixture:
         settings["data.mixture"] = {settings.pop("data.corpus"): 1.0}
     if hasattr(objective, "teacher"):

@@ -1,5 +1,6 @@
 """The tutorials' commands, word for word, give the output that their pages show."""
 
+import functools
 import json
 import os
 import re
@@ -17,12 +18,20 @@ FOLDER = ROOT / "docs" / "tutorials"
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """A copy of the program, in which each tutorial finds what those before it made."""
+def outputs_of(tmp_path_factory):
+    """Runs the commands of a page in a copy of the program, after those before it."""
     folder = tmp_path_factory.mktemp("tutorials")
     tutorials.copy_program(folder)
     process = tutorials.start_python(folder)
-    yield folder
+
+    @functools.cache
+    def outputs_of(page: str) -> list[str]:
+        for earlier in tutorials.PAGES[: tutorials.PAGES.index(page)]:
+            outputs_of(earlier)
+        blocks = tutorials.blocks((ROOT / page).read_text("utf-8"))
+        return tutorials.run([block.commands for block in blocks], folder)
+
+    yield outputs_of
     process.terminate()
     process.wait()
     process.stdout.close()
@@ -63,12 +72,11 @@ LONG = tuple(
         for p in tutorials.PAGES
     ],
 )
-def test_its_commands_give_what_it_shows(page, program):
+def test_its_commands_give_what_it_shows(page, outputs_of):
     blocks = tutorials.blocks((ROOT / page).read_text("utf-8"))
     shown = [block.shown for block in blocks]
     assert any(text is not None for text in shown)
-    outputs = tutorials.run([block.commands for block in blocks], program)
-    for block, output in zip(blocks, outputs, strict=True):
+    for block, output in zip(blocks, outputs_of(page), strict=True):
         if block.shown is not None:
             found = tutorials.difference(block.shown, output)
             assert not found, f"{page}\n{block.commands}{found}"

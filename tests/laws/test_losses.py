@@ -40,7 +40,9 @@ def test_an_untrained_network_predicts_as_one_that_sees_nothing(name, fields):
         assert token_losses(seeing.terms), "no sign that it has learnt too little"
     for term, (total, weight, _) in seeing.differentiated().items():
         loss, expected = total / weight, blind.terms[term].total / weight
-        assert abs(loss - expected) < 0.1, (
+        # Texts that are alike have vectors that are alike, also untrained.
+        may_be_less = term.rpartition("/")[2] in own.shown_answers
+        assert abs(loss - expected) < 0.1 or (may_be_less and loss < expected), (
             f"the untrained loss of {term} is {loss:.3f}, and {expected:.3f} where the "
             "network sees nothing: what it predicts depends on its input from the start"
         )
@@ -88,7 +90,8 @@ def test_sums_over_parts_are_sums_over_the_batch(name, fields):
         sums = [
             sum(each) for each in zip(*(p.terms[term][:2] for p in parts), strict=True)
         ]
-        rounding = 0 if float(weight).is_integer() else 1e-6
+        # Of fractions, 24 a row, float32 rounds a sum by up to 24 * 8 * 6e-8.
+        rounding = 0 if float(weight).is_integer() else 1e-5
         same = np.isclose(sums[1], weight, rtol=rounding, atol=0)
         assert same and np.isclose(sums[0], total, rtol=1e-5), (
             f"{term} of a batch is {total:.5g} of weight {weight:g}, but that of its "
@@ -156,12 +159,17 @@ def test_no_target_is_seen_by_what_predicts_it(name, fields):
 
 
 def _terms_of(case: ScoredCase, batch: dict, weight: str) -> list[str]:
-    """The terms of the loss that an array of weights is part of: totals are linear."""
+    """The terms of the loss that an array of weights is part of.
+
+    Totals are linear in weights, but for those that say which positions are words.
+    """
     before = case.score(batch).differentiated()
-    after = case.score(batch | {weight: 2 * batch[weight]}).terms
-    terms = [name for name in before if before[name].total != after[name].total]
-    assert terms, f"no term of the loss has the weights {weight}"
-    return terms
+    for factor in (2, 0):
+        after = case.score(batch | {weight: factor * batch[weight]}).terms
+        terms = [name for name in before if before[name].total != after[name].total]
+        if terms:
+            return terms
+    raise AssertionError(f"no term of the loss has the weights {weight}")
 
 
 def check_targets(case, text, batch, weight, terms, *, may_be_shown) -> None:

@@ -106,12 +106,16 @@ def _scored_case(name, fields):
 
 def _frozen(value):
     """A hashable form of a value; `_thawed` is the inverse."""
+    if isinstance(value, list):
+        return ("list", *map(_frozen, value))
     if isinstance(value, dict):
         return ("dict", *((key, _frozen(item)) for key, item in value.items()))
     return value
 
 
 def _thawed(value):
+    if isinstance(value, tuple) and value[:1] == ("list",):
+        return [*map(_thawed, value[1:])]
     if isinstance(value, tuple) and value[:1] == ("dict",):
         return {key: _thawed(item) for key, item in value[1:]}
     return value

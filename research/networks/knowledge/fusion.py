@@ -5,6 +5,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -235,8 +236,9 @@ class FusedFeedForward(nn.Module):
         """The hidden values [B, L, feedforward], and the output [B, L, D]."""
         options = self.options
         inner, outer = ("embed", "feedforward"), ("feedforward", "embed")
-        h = Dense(options, options.feedforward, inner, name="in")(x_BLD)
+        dense = partial(Dense, options, bias=options.bias and options.feedforward_bias)
+        h = dense(options.feedforward, inner, name="in")(x_BLD)
         h = ACTIVATIONS[options.activation](h + added)
         h = dropout(self, h, "feedforward")
         size = x_BLD.shape[-1]
-        return h, Dense(options, size, outer, residual=True, name="out")(h)
+        return h, dense(size, outer, residual=True, name="out")(h)

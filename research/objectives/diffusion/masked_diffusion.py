@@ -123,6 +123,13 @@ class Objective(objectives.Objective):
         return "general" if self.block_size else "full"
 
     @property
+    def shown_answers(self) -> dict[str, str]:
+        reason = (
+            "how often a row's tokens are masked depends on how rare the others are"
+        )
+        return {"diffusion": reason} if self.frequency_power else {}
+
+    @property
     def length_multiple(self) -> int:
         return max(1, self.block_size)
 

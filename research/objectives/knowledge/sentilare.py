@@ -75,11 +75,6 @@ class Objective(wrapped.Wrapped):
     pos: str = choice("none", ("none", "tags"))  # parts of speech; tags: of the text's
     # words, which then has no labels (data.format=conllu)
 
-    shown_answers: ClassVar = {
-        "mlm": STAYS,
-        "polarity": STAYS,
-        "pos": STAYS,
-    }
     head_weights: ClassVar = {"polarity": "polarity_weight", "pos": "pos_weight"}
     row_length = None
 
@@ -87,6 +82,11 @@ class Objective(wrapped.Wrapped):
         super().__post_init__()
         if self.pretrains and self.base:
             raise ValueError("base is empty with base_objective mlm")
+
+    @property
+    def shown_answers(self) -> dict[str, str]:
+        own = dict.fromkeys(("mlm", "polarity", "pos"), STAYS)
+        return own if self.pretrains else dict(self._base.shown_answers)
 
     @property
     def pretrains(self) -> bool:

@@ -75,6 +75,10 @@ class Objective(task_input.Task):
     def vector_pool(self) -> str:
         return self.pool
 
+    @property
+    def shown_answers(self) -> dict[str, str]:
+        return {"contrast": "texts that belong together are read: none is hidden"}
+
     def text_spec(self, length: int) -> TextSpec:
         room = length - self.num_specials(1)
         most = {"max_first": room} if self.texts > 1 else {}
