@@ -1,5 +1,6 @@
 """Whether files are there: what may not be looked at raises, and is not missing."""
 
+import errno
 import os
 import stat
 
@@ -22,8 +23,10 @@ def exists(path: epath.PathLike) -> bool:
         return _ask_bucket(text, "exists")
     try:
         os.stat(text)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            return False
+        raise
     return True
 
 

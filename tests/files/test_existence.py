@@ -34,7 +34,8 @@ def test_what_is_there_and_what_is_missing(tmp_path):
     (tmp_path / "c.txt").touch()
     (tmp_path / "link").symlink_to("nowhere")
     assert exists(tmp_path) and exists(tmp_path / "c.txt")
-    assert not any(exists(tmp_path / name) for name in ("x", "link", "c.txt/x"))
+    missing = ("x", "link", "c.txt/x", 300 * "x")
+    assert not any(exists(tmp_path / name) for name in missing)
     assert [path.name for path in files_in(tmp_path, ".json")] == ["a.json", "b.json"]
     assert files_in(tmp_path / "x", "") == []
 
@@ -63,8 +64,6 @@ def test_without_permission_nothing_counts_as_missing(tmp_path):
 
 
 def test_other_errors_of_the_system_are_raised(tmp_path):
-    with pytest.raises(OSError):
-        exists(tmp_path / ("x" * 300))
     (tmp_path / "circle").symlink_to("circle")
     with pytest.raises(OSError):
         exists(os.fspath(tmp_path / "circle" / "x"))
