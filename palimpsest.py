@@ -17,10 +17,17 @@ import importlib.util
 import runpy
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launch import cli
 from research.contract.errors import UserError, unknown
+
+if TYPE_CHECKING:  # so that editors complete them
+    from launch.runs import Run as Run
+    from launch.runs import curves as curves
+    from launch.runs import show as show
+    from launch.runs import train as train
+    from research.use.inference.open_run import open_run as open_run
 
 COMPARE = {
     "sweep": ["--sweep=experiments/sweeps/objectives.py", "--workdir=runs/compare"],
@@ -78,6 +85,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'palimpsest' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted([*globals(), *PYTHON, "__version__"])
+
+
 def version() -> str:
     """The installed version; that of setup.py where it is not installed."""
     try:
@@ -117,8 +128,7 @@ def _first_line(tree: ast.Module) -> str:
 def main() -> None:
     """Runs the command of the first argument."""
     arguments = sys.argv[1:]
-    clone = Path("palimpsest.py")
-    if clone.is_file() and not clone.samefile(__file__):
+    if _is_other_clone(Path()):
         print(
             f"palimpsest runs the installed copy in {Path(__file__).parent}, not the "
             "clone in this folder; to run the clone: pip install -e .",
@@ -146,6 +156,20 @@ def main() -> None:
         sys.exit(cli.print_exit(*cli.exit_code_for(error)))
     except BrokenPipeError:
         cli.leave_stdout()
+
+
+def _is_other_clone(folder: Path) -> bool:
+    """Whether a folder has a clone whose code differs from what runs."""
+    here, names = Path(__file__).parent, ("research", "launch", "experiments")
+    if not (folder / "palimpsest.py").is_file() or folder.samefile(here):
+        return False
+
+    def sources(root: Path) -> dict[Path, bytes]:
+        files = [root / "palimpsest.py"]
+        files += [file for name in names for file in (root / name).rglob("*.py")]
+        return {file.relative_to(root): file.read_bytes() for file in files}
+
+    return sources(folder) != sources(here)
 
 
 def _compare(flags: list[str]) -> None:

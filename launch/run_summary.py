@@ -14,14 +14,12 @@ from research.objectives import Objective
 from research.predictions import Prediction, prediction_kind
 
 
-def print_result(workdir: str, result: Mapping[str, Any], config: Config) -> None:
-    """Prints the metrics of a run that has ended; to stderr what else is known of it.
+def print_summary(workdir: str, result: Mapping[str, Any], config: Config) -> None:
+    """Prints to stderr what there is to know of a run that has ended.
 
     Args:
       result: the content of result.json.
     """
-    for name, value in result["metrics"].items():
-        print(f"{name} {value:.6g}", flush=True)
     fields = [name for name in config.data.fields.split(",") if name]
     entropy = result["token_entropy"]
     warnings = learning_warnings(result["metrics"], config.values, entropy)

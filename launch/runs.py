@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from etils import epath
 
-from research.contract.errors import UserError
+from research.contract.errors import UserError, short_traceback
 from research.files.existence import exists
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class Shown:
         return f'<iframe srcdoc="{page}" style="{style}"></iframe>'
 
 
+@short_traceback
 def show(
     config: str,
     overrides: Mapping[str, Any] | None = None,
@@ -114,6 +115,7 @@ def show(
     return Shown(resolved.objective_name, shown_rows(resolved, rows))
 
 
+@short_traceback
 def train(
     config: str,
     workdir: epath.PathLike,
@@ -144,16 +146,17 @@ def train(
     changes = dict(overrides or {}) | keys
     resolved = load_config(config, changes, workdir=workdir)
     # After the config: a wrong key is reported without waiting for imports.
-    from launch.run_summary import print_result
+    from launch.run_summary import print_summary
     from research.program.setup import use_compilation_cache
     from research.train import train as train_config
 
     use_compilation_cache(resolved.data.cache_dir)
     result = train_config(resolved, workdir)
-    print_result(str(workdir), result, resolved)
+    print_summary(str(workdir), result, resolved)
     return Run(str(workdir))
 
 
+@short_traceback
 def curves(
     runs: Sequence[Run | epath.PathLike],
     metric: str = "valid/loss",

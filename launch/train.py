@@ -26,7 +26,7 @@ from launch.config import load_config
 def run(args: argparse.Namespace) -> int:
     config = load_config(args.config, args.overrides, workdir=args.workdir)
     # After the config: a wrong key is reported without waiting for imports.
-    from launch.run_summary import print_result
+    from launch.run_summary import print_summary
     from research.distributed import processes
     from research.distributed.peers import Peers
     from research.program.setup import use_compilation_cache
@@ -54,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
             raise
         exit_with_error(error, peers)
     if peers.index == 0:
-        print_result(args.workdir, result, config)
+        for name, value in result["metrics"].items():
+            print(f"{name} {value:.6g}", flush=True)
+        print_summary(args.workdir, result, config)
     if peers.num_processes > 1:
         exit_now(cli.DONE)
     return cli.DONE

@@ -1,7 +1,9 @@
 """The command `palimpsest` and the module of that name."""
 
+import shutil
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -49,7 +51,11 @@ def test_a_clone_that_does_not_run_is_named(is_other, monkeypatch, capsys, tmp_p
     """Else an objective that was added to it is unknown, and nobody says why."""
     if is_other:
         (tmp_path / "palimpsest.py").touch()
-    monkeypatch.chdir(tmp_path if is_other else ROOT)
+    else:  # a copy with the same code
+        shutil.copy(ROOT / "palimpsest.py", tmp_path)
+        for name in ("research", "launch", "experiments"):
+            (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
     assert run(monkeypatch, "version") == 0
     line = f"palimpsest runs the installed copy in {ROOT}, not the clone in this folder"
     assert (line in capsys.readouterr().err) == is_other
@@ -89,6 +95,7 @@ def test_bash_completes_a_command():
 def test_the_module_opens_runs():
     assert palimpsest.open_run is open_run
     assert palimpsest.__version__ == palimpsest.version()
+    assert {"train", "curves", "show", "Run", "open_run"} <= {*dir(palimpsest)}
     with pytest.raises(AttributeError, match="opn_run"):
         _ = palimpsest.opn_run
 
@@ -102,6 +109,10 @@ def test_a_run_is_trained_read_and_drawn_from_python(tmp_path):
     folder, workdir = write_corpus(tmp_path), tmp_path / "run"
     with pytest.raises(UserError, match="is no run"):
         palimpsest.Run(str(workdir))
+    with pytest.raises(UserError, match=r"train\.steps") as error:
+        palimpsest.train("experiments/mlm.py", workdir, {"train.step": 1})
+    assert len(traceback.extract_tb(error.value.__traceback__)) == 2
+    assert error.value.__suppress_context__
     keys = tiny_settings(folder)
     run = palimpsest.train("experiments/mlm.py", workdir, keys, **{"train.steps": 6})
     assert run.config["train"]["steps"] == 6

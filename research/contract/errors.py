@@ -1,7 +1,12 @@
 """Exceptions that end a run early; each has one line and an exit code in `launch`."""
 
 import difflib
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class UserError(ValueError):
@@ -15,6 +20,23 @@ class UserError(ValueError):
     def __init__(self, message: str, hint: str = ""):
         super().__init__(message + hint)
         self.hint = hint
+
+    def _render_traceback_(self) -> list[str]:
+        """The lines that a notebook shows (IPython): the message alone."""
+        return [f"UserError: {self}"]
+
+
+def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, of whose `UserError` Python shows the call and the message."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except UserError as error:
+            raise error.with_traceback(None) from None
+
+    return call
 
 
 class NonFiniteError(ArithmeticError):

@@ -16,7 +16,7 @@ from research.checkpoints.checkpoint import as_tree, path_name
 from research.config.config import Config
 from research.config.identity import read_run_config
 from research.contract.batch import ArraySpec, VocabInfo
-from research.contract.errors import UserError, unknown
+from research.contract.errors import UserError, short_traceback, unknown
 from research.contract.parts import make_section
 from research.data.documents import single_labels
 from research.data.options import DataOptions
@@ -63,6 +63,7 @@ PRODUCT_DTYPES = ("dtype", "bfloat16")
 ONE_DEVICE = {name: 1 for name in sharding.MESH_AXES}
 
 
+@short_traceback
 def open_run(
     source: epath.PathLike,
     *,
