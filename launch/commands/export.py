@@ -13,6 +13,7 @@ and the one that opens the run to E/main, as BabyLM names them.
 import argparse
 import contextlib
 import re
+import sys
 import tempfile
 from pathlib import Path
 
@@ -58,6 +59,11 @@ def run(args: argparse.Namespace) -> None:
             languages=languages,
         ):
             print(line)
+        if not languages:
+            print(
+                "the model card names no language; --language=en says one",
+                file=sys.stderr,
+            )
         if repository:
             has_branches = args.all or args.revisions
             names = [path.name for path in Path(to).iterdir()] if has_branches else []

@@ -3,7 +3,7 @@
 import inspect
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,8 @@ def model_card(
     margins = _margins(workdir, facts["step"])
     name = config["objective"]["name"]
     base, hub_name = _base_model(config)
-    options = {k: v for k, v in config["objective"].items() if k != "name"}
-    text, task, call = text_of(config["data"]), "", ""
+    options = {k: _name(v) for k, v in config["objective"].items() if k != "name"}
+    text, task, call = text_of(config["data"], _name), "", ""
     if folder and (folder / folders.CONFIG).is_file():
         (architecture,) = folders.read_json(folder / folders.CONFIG)["architectures"]
         ending = next((e for e in PIPELINES if architecture.endswith(e)), "")
@@ -84,7 +84,7 @@ def model_card(
         for key, value in metrics.items()
         if "/" in key and not key.startswith("train/") and math.isfinite(value)
     }
-    rows |= {k: _with_margin(v, margins.get(k)) for k, v in metrics.items()}
+    rows |= {k: _with_margin(v, margins.get(k)) for k, v in scores.items()}
     objective = objectives.make_objective(**config["objective"])
     results = [
         _eval_result(key, value, margins.get(key), text, task)
@@ -167,10 +167,24 @@ def _table(rows: Mapping[str, Any]) -> str:
     return "\n".join(["| | |", "|---|---|", *lines])
 
 
-def text_of(data: Mapping[str, Any]) -> str:
-    """The text that a run is trained on."""
-    mixture = ", ".join(f"{name} ({rate})" for name, rate in data["mixture"].items())
-    return data["task"] or data["train"] or mixture or data["corpus"]
+def text_of(
+    data: Mapping[str, Any], spell: Callable[[str], str] = lambda name: name
+) -> str:
+    """The text that a run is trained on.
+
+    Args:
+      spell: how a file or a corpus is named.
+    """
+    rates = data["mixture"].items()
+    mixture = ", ".join(f"{spell(name)} ({rate})" for name, rate in rates)
+    return data["task"] or spell(data["train"]) or mixture or spell(data["corpus"])
+
+
+def _name(value: Any) -> Any:
+    """The name of a file or folder without those above it, which are not public."""
+    if not isinstance(value, str) or value.startswith(("hf:", "tfds:")):
+        return value
+    return value.rstrip("/").rpartition("/")[2]
 
 
 def _base_model(config: Mapping[str, Any]) -> tuple[dict[str, str], str]:
@@ -187,4 +201,5 @@ def _base_model(config: Mapping[str, Any]) -> tuple[dict[str, str], str]:
     if card.is_file():
         found = re.search(r"^license: *(.+)$", card.read_text("utf-8"), re.MULTILINE)
         licence = found[1].strip() if found else licence
-    return {"base model": name, "its licence": licence}, name if is_hub else ""
+    shown = name if is_hub else _name(name)
+    return {"base model": shown, "its licence": licence}, name if is_hub else ""
