@@ -112,10 +112,18 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
                 ):
                     raise
                 config = config.with_values({"data.vocabulary_size": error.fits})
+    data = config.data
+    if args.config and args.data and not (args.pictures or data.train):
+        language = " (English)" if data.corpus == "embedded" else ""
+        print(
+            f"vocabulary of corpus {data.corpus!r}{language}; --workdir=RUN has that "
+            "of a run, --config.data.corpus=FILE trains one",
+            file=sys.stderr,
+        )
     first = (type(config.objective).__doc__ or "").strip().partition("\n")[0]
     title = f"{config.objective_name}: {first}"
     if args.html:
-        pattern = f"Attention pattern: {config.objective.pattern}."
+        pattern = row_views.PATTERNS[config.objective.pattern]
         name = args.config or args.workdir
         page = row_views.as_html(name, f"{title} {pattern}", rows)
         write_output(args.html, page, "--html")
@@ -126,11 +134,11 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
         print(f"row {number}")
         print(row_views.as_text(row, colours=sys.stdout.isatty()), end="\n\n")
     for group in rows[0].groups:
-        name = f" of the {group.name}" if group.name else ""
+        title = row_views.attention_title(group)
         if group.attends.all():
-            print(f"attention{name} in row 1: every token attends to every token\n")
+            print(f"attention{title} in row 1: every token attends to every token\n")
             continue
-        print(f"attention{name} in row 1: # is a position that the line's token reads")
+        print(f"attention{title} in row 1: # is a position that the line's token reads")
         print(row_views.attention_text(group), end="\n\n")
     states = {token.state for row in rows for g in row.groups for token in g.tokens}
     for state, meaning in row_views.MEANINGS.items():
@@ -227,9 +235,9 @@ def _with_pictures(
 
 
 def _named(group: Any, batch: Any, row: int) -> Any:
-    """The group without padding, and with names for the tokens of a picture."""
-    from launch.reports.row_views import MAX_POSITIONS
-    from research.contract.batch import attention_mask, input_group
+    """The group with names for the tokens of a picture."""
+    from launch.reports import row_views
+    from research.contract.batch import input_group
 
     is_tower = group.name == "image"
     name = "image_pixels" if is_tower else "pixels"
@@ -241,14 +249,12 @@ def _named(group: Any, batch: Any, row: int) -> Any:
     }
     kept = np.flatnonzero(inputs["segment"][0] > 0)
     first = 0 if is_tower else len(inputs["segment"][0]) - batch[name].shape[1]
-    tokens = [group.tokens[n] for n in kept.tolist()]
+    tokens = [*group.tokens]
     for n, position in enumerate(kept.tolist()):
         if position >= first:
             text = " [picture]" if position == first else " ·"
             tokens[n] = tokens[n]._replace(text=text)
-    drawn = kept[:MAX_POSITIONS]
-    attends = np.asarray(attention_mask(inputs))[0][np.ix_(drawn, drawn)]
-    return group._replace(tokens=tokens, attends=attends)
+    return row_views.group(group.name, tokens, inputs, kept)
 
 
 def _keys_text(config: Config | None) -> str:

@@ -17,7 +17,7 @@ from research.contract.batch import (
 )
 from research.data.tokenize.vocabulary import Vocabulary
 
-# L positions, K scored positions
+# L positions, K scored positions, D positions whose attention is drawn
 
 HIDDEN, REPLACED, KEPT, NEXT, PLAIN = "hidden", "replaced", "kept", "next", ""
 MEANINGS = {
@@ -31,6 +31,13 @@ ANSI = {HIDDEN: "30;43", REPLACED: "30;41", KEPT: "30;42", NEXT: "4", PLAIN: "2"
 COLOURS = {HIDDEN: "#ffe08a", REPLACED: "#f7a8a8", KEPT: "#b5e3b5", NEXT: "#d5e3f7"}
 MAX_POSITIONS = 40
 """Positions of a row whose attention is drawn."""
+PATTERNS = {
+    "self": "Each position reads itself alone.",
+    "causal": "Each position reads itself and those before it.",
+    "full": "Each position reads the whole row.",
+    "general": "Which positions a position reads is drawn below.",
+}
+"""`Objective.pattern` in words."""
 MAX_VALUES = 8
 """Values of another array that are shown."""
 
@@ -49,7 +56,8 @@ class Group(NamedTuple):
 
     name: str  # "" of the only one
     tokens: list[Token]
-    attends: np.ndarray  # [L, L] bool: query (row) to key (column)
+    attends: np.ndarray  # [D, D] bool: query (row) to key (column)
+    drawn: Sequence[int]  # [D], the tokens whose attention that is
 
 
 class Row(NamedTuple):
@@ -109,10 +117,8 @@ def view(
         order = np.arange(len(tokens))
         if known.order is not None and not prefix:
             order = np.array(known.order)
-        tokens = [tokens[n] for n in order]
-        drawn = order[:MAX_POSITIONS]
-        attends = np.asarray(attention_mask(row))[0][np.ix_(drawn, drawn)]
-        groups.append(Group(prefix.rstrip("_"), tokens, attends))
+        kept = order[row["segment"][0][order] > 0]
+        groups.append(group(prefix.rstrip("_"), [tokens[n] for n in kept], row, kept))
     others = {
         name: _values(array[number])
         for name, array in batch.items()
@@ -122,6 +128,37 @@ def view(
         others["label"] = labels[int(batch["label"][number])]
     text = vocabulary.decode([*before]) if len(before) else ""
     return Row(text, groups, others, known.lines, known.tree)
+
+
+def group(
+    name: str, tokens: list[Token], row: Mapping[str, np.ndarray], kept: np.ndarray
+) -> Group:
+    """The group of some positions of a row.
+
+    The first positions are drawn, or if none of them is scored, as where queries follow
+    the text, as many of the first and the last ones.
+
+    Args:
+      tokens: of these positions.
+      row: its input arrays, [1, L] each.
+      kept: the positions.
+    """
+    drawn = np.arange(len(kept))
+    if len(kept) > MAX_POSITIONS:
+        half = MAX_POSITIONS // 2
+        is_scored = any(token.state for token in tokens[:MAX_POSITIONS])
+        ends = np.concatenate([drawn[:half], drawn[-half:]])
+        drawn = drawn[:MAX_POSITIONS] if is_scored else ends
+    at = kept[drawn]
+    attends = np.asarray(attention_mask(row))[0][np.ix_(at, at)]
+    return Group(name, tokens, attends, drawn.tolist())
+
+
+def attention_title(group: Group) -> str:
+    """Of which input the attention is, and how much of it is shown."""
+    name = f" of the {group.name}" if group.name else ""
+    shown, count = len(group.drawn), len(group.tokens)
+    return name + (f" ({shown} of {count} positions shown)" if shown < count else "")
 
 
 def _scores_of(
@@ -178,10 +215,10 @@ def _tokens(
 def piece_name(token: int, vocabulary: Vocabulary) -> str:
     """The text of a token; of a special one its name, and of an unknown id the id."""
     if token < len(vocabulary.model.pieces):
-        text = vocabulary.piece_text(token)
-        if text and not text.strip():
+        text = vocabulary.piece_name(token)
+        if not text.strip():
             return text.replace(" ", "▁").replace("\n", "⏎")
-        return text or str(vocabulary.model.pieces[token])
+        return text
     sentinels = [*vocabulary.vocab.sentinel_ids]
     if token in sentinels:
         return f"<{sentinels.index(token)}>"
@@ -235,11 +272,12 @@ def _wrapped(text: str, width: int, *, colours: bool = False) -> list[str]:
 
 def attention_text(group: Group) -> str:
     """Who attends to whom: a line for each query, # for a key that it reads."""
-    width = max((len(t.text.strip()) for t in group.tokens), default=0)
+    tokens = [group.tokens[n] for n in group.drawn]
+    width = max((len(t.text.strip()) for t in tokens), default=0)
     return "\n".join(
         f"  {token.text.strip():>{min(width, 14)}.14}  "
         + "".join("#" if key else "." for key in keys)
-        for token, keys in zip(group.tokens, group.attends, strict=False)
+        for token, keys in zip(tokens, group.attends, strict=True)
     )
 
 
@@ -318,12 +356,12 @@ def _html_attention(group: Group) -> str:
     labels = "".join(
         f'<text x="{side * size + 4}" y="{side * query + 9}" fill="#555">'
         f"{html.escape(token.text.strip()[:16])}</text>"
-        for query, token in enumerate(group.tokens[:size])
+        for query, token in enumerate(group.tokens[n] for n in group.drawn)
     )
-    name = f" of the {group.name}" if group.name else ""
     return (
-        f"<h3>Attention{name}</h3><p>Each line is a position, and each square a "
-        f'position that it reads.</p><svg width="{side * size + 140}" '
+        f"<h3>Attention{attention_title(group)}</h3><p>Each line is a position, "
+        "and each square a position that it reads.</p>"
+        f'<svg width="{side * size + 140}" '
         f'height="{side * size + 4}">{cells}{labels}</svg>'
     )
 

@@ -180,6 +180,17 @@ class Vocabulary:
         """The text of one token, with its spaces."""
         return self._piece_bytes[token].decode("utf-8", "replace")
 
+    def piece_name(self, token: int) -> str:
+        """The text of one token, for reading: of a special one its name.
+
+        A byte that is a part of a letter is as <0xC3>.
+        """
+        piece = self._piece_bytes[token]
+        try:
+            return piece.decode("utf-8") or str(self.model.pieces[token])
+        except UnicodeDecodeError:
+            return "".join(chr(b) if b < 0x80 else f"<0x{b:02X}>" for b in piece)
+
     def save(self, folder: epath.PathLike) -> epath.Path:
         """Writes the model file into a folder, where `load_vocabulary` finds it."""
         json = isinstance(self.model, tokenizer_models.HuggingFaceModel)

@@ -62,9 +62,10 @@ SENTENCE_TASKS = ("none", "nsp", "sop", "sop_released", "structural")
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Reads bos, text, eos, or bos, A, eos, B, eos; scores all chosen positions.
+    """Hides some tokens of a text, or of a pair of texts, and predicts each of them.
 
-    rate * tokens of a row are chosen, where `tokens` includes specials.
+    A row is bos, text, eos, or bos, A, eos, B, eos. rate * tokens of it are chosen and
+    scored, where `tokens` includes specials.
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen

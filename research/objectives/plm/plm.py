@@ -43,7 +43,9 @@ NUM_SCORE_ORDERS = 8
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Reads text, specials with bos (the class token) last, and K queries.
+    """Predicts some tokens of a text in a random order, each from those before it.
+
+    A row is the text, specials with bos (the class token) last, and K queries.
 
     A row is cut into parts with a permutation each (zihangdai/xlnet, data_utils.py, one
     call of `_local_perm` for each). A part attends to all earlier parts and to no later

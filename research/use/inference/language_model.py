@@ -389,7 +389,7 @@ class LanguageModel:
             return row
 
         def named(candidate: Candidate) -> Filled:
-            return Filled(vocabulary.piece_text(candidate.token), *candidate)
+            return Filled(vocabulary.piece_name(candidate.token), *candidate)
 
         found: list[Any] = [caught(prepare, text) for text in texts]
         numbers = [n for n, row in enumerate(found) if not isinstance(row, UserError)]

@@ -73,15 +73,13 @@ def guesses(run: Any, batch: Mapping[str, np.ndarray]) -> list[Guesses]:
     names = objective.store.class_names
 
     def piece(token: int) -> str:
-        return vocabulary.piece_text(token) or str(vocabulary.model.pieces[token])
+        return vocabulary.piece_name(token)
 
     is_one = int(getattr(objective, "match_label", "") == "matched")
     rows = []
     for row in range(len(batch["scored"])):
         words = [
-            _best(
-                p, t, lambda n: vocabulary.piece_text(n) or vocabulary.model.pieces[n]
-            )
+            _best(p, t, vocabulary.piece_name)
             for p, t, w in zip(
                 found["word"][row],
                 batch["target"][row],

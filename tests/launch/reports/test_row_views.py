@@ -14,7 +14,7 @@ VOCAB = vocab()
 VOCABULARY = SimpleNamespace(
     vocab=VOCAB,
     model=SimpleNamespace(pieces=[f"w{n}" for n in range(VOCAB.size)]),
-    piece_text=lambda token: "" if VOCAB.is_special[token] else f" w{token}",
+    piece_name=lambda token: f" w{token}",
     decode=lambda tokens: " ".join(f"w{token}" for token in tokens),
 )
 
@@ -42,7 +42,9 @@ def test_a_row_shows_its_scored_positions_and_its_attention(name, fields):
             assert len(scored) == len({*at[weight > 0].tolist()})
         else:
             assert not scored
-        assert group.attends.any()
+        assert group.attends.any() and len(group.attends) == len(group.drawn)
+        inputs = batch[f"{prefix}segment"][0]
+        assert len(group.tokens) == (inputs > 0).sum()
     for other in row.others:
         assert f"{other}: " in text and f"<td>{other}</td>" in page
     assert page.count("<svg") == len(row.groups)
@@ -74,3 +76,16 @@ def test_states_of_scored_positions(token, target, state):
     (group,) = row_views.view(batch, 0, VOCABULARY).groups
     assert [token.state for token in group.tokens] == state
     assert (group.attends == np.tri(3, dtype=bool)).all()
+
+
+def test_of_a_long_row_the_queries_at_its_end_are_drawn_too():
+    tokens = [row_views.Token("a", "", "", 0.0)] * 60
+    hidden = row_views.Token("b", row_views.HIDDEN, "a", 1.0)
+    order = np.arange(63, dtype=np.int32)[None]
+    names = ("position", "token_type", "rank", "reach")
+    row = dict.fromkeys(names, order) | {"segment": np.ones((1, 63), np.int32)}
+    group = row_views.group("", [*tokens, hidden, hidden, hidden], row, order[0])
+    assert group.drawn == [*range(20), *range(43, 63)]
+    assert row_views.attention_title(group) == " (40 of 63 positions shown)"
+    group = row_views.group("", [hidden, *tokens], row, order[0, :61])
+    assert group.drawn == [*range(40)]
