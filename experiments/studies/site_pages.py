@@ -38,6 +38,7 @@ NAV = {
     },
     "How to": {
         "Your own files": "docs/howto/files.md",
+        "Several languages": "docs/howto/languages.md",
         "Tags, answers, numbers": "docs/howto/tags_answers_numbers.md",
         "Two objectives on your tasks": "docs/howto/compare.md",
         "BabyLM, to a submission": "docs/howto/babylm.md",
