@@ -16,6 +16,9 @@ with --group-column=C those with one value in column C together, so that variant
 picture are in one split. --label-column=C is a column for tasks. JSON lines may have
 `boxes`, lists of [x1, y1, x2, y2] in pixels, and `classes`, a name for each box.
 
+--features=F.npz has features of your own: of each picture an array [boxes, D] of the
+name of its file, which objective.regions=features reads in place of pixels.
+
 The same command again decodes nothing; D that has other pictures is refused.
 """
 
@@ -52,7 +55,8 @@ def run(args: argparse.Namespace) -> None:
             f"{min(both)} has rows of several groups, which are in both splits; a "
             "picture must have one group"
         )
-    key = store.store_key(source, found, args.size)
+    features = Path(args.features) if args.features else None
+    key = store.store_key(source, found, args.size, features)
     folder, start = Path(args.to), time.monotonic()
     old = store.stored_key(folder)
     if old and old != key:
@@ -69,6 +73,7 @@ def run(args: argparse.Namespace) -> None:
                 size=args.size,
                 num_train=len(files[0]),
                 key=key,
+                features=features,
             )
     seconds = time.monotonic() - start
     number = {file: n for n, file in enumerate(found)}
@@ -115,6 +120,7 @@ def parser() -> Parser:
     )
     parser.add_argument("--group-column", default="", help="column of groups")
     parser.add_argument("--label-column", default="", help="column of labels")
+    parser.add_path("--features", default="", help=".npz of features of boxes")
     parser.add_argument("--held-out", type=fraction, default=0.1, help="for validation")
     return parser
 

@@ -64,7 +64,7 @@ def panel(
         grid = _grid(store.pixels[number], objective.patch)
         own = Picture(title, store.pixels[number], grid)
         return Panel([own], nearest=nearest)
-    is_boxes, notes = objective.regions == "boxes", []
+    is_boxes, notes = objective.regions != "patches", []
     replaced = False
     if "match_label" in batch:
         label = int(batch["match_label"][row])
@@ -92,6 +92,8 @@ def panel(
         ]
         marked = [regions.get(n, each) for n, each in enumerate(plain)]
         own = Picture(title, store.pixels[number], plain if joint else marked)
+        if objective.regions == "features":
+            return Panel([own], notes, nearest)
         read = _crops(batch["pixels"][row], batch, row, objective, regions)
         whole, crops = read[0][0], read[1:]
         title = "the network reads" + ", of another picture" * replaced

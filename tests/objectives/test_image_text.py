@@ -286,3 +286,30 @@ def test_texts_without_answers_are_refused():
     objective, example = make(answers="label")
     with pytest.raises(UserError, match="none; set it to none, or name a column"):
         objective.corrupt(example, keys(32), VOCAB._replace(labels=()), LENGTH)
+
+
+def test_features_of_a_hidden_region_are_nowhere_in_the_batch(monkeypatch):
+    """Neither its own nor the mean that stands for the whole picture."""
+    fields = {"regions": "features", "region_rate": 0.4, "match": "none"}
+    objective, example = make(**fields, region_mask_fraction=1.0)
+    store = pictures.open_store("random")
+    before = objective.corrupt(example, keys(32), VOCAB, LENGTH)
+    features, changed = store.features.copy(), 0
+    for row in range(32):
+        chosen = before["region_scored"][row][before["region_weight"][row] > 0]
+        features[row, chosen - LENGTH - 1] += 1
+        changed += len(chosen)
+    assert changed >= 32 and before["pixels"].dtype == np.float32
+    changed_store = store._replace(features=features)
+    monkeypatch.setattr(pictures, "open_store", lambda _: changed_store)
+    after = objective.corrupt(example, keys(32), VOCAB, LENGTH)
+    for name in before:
+        np.testing.assert_array_equal(before[name], after[name], name)
+    shown = make(**fields, region_mask_fraction=0.0)[0]
+    assert not np.array_equal(
+        before["pixels"], shown.corrupt(example, keys(32), VOCAB, LENGTH)["pixels"]
+    )
+    missing = store._replace(features=None)
+    monkeypatch.setattr(pictures, "open_store", lambda _: missing)
+    with pytest.raises(UserError, match=r"give palimpsest images --features=F.npz"):
+        objective.needs(VOCAB)

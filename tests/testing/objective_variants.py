@@ -283,6 +283,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "kepler": [{"description": 4, "model": {"init": "zero_residual"}}],
     "image_text": [
+        {
+            **IMAGES,
+            **{"regions": "features", "region_rate": 0.3, "match": "joint"},
+            **{"region_regression": "smooth_l1", "only": "corrupt"},
+        },
         {**IMAGES, "alignment": 0.1, "unit": "word"},
         {
             **IMAGES,
@@ -309,6 +314,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         },
     ],
     "picture_classification": [
+        {**IMAGES, "regions": "features", "box": "corners", "only": "corrupt"},
         {**IMAGES},
         {**IMAGES, "regions": "boxes", "box": "corners", "only": "corrupt"},
     ],

@@ -4,6 +4,7 @@
 
 import functools
 import hashlib
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from research.files.paths import user_path
 VERSION = 1
 """Raise it when the same pictures give other arrays."""
 
+FEATURES = "features.npy"
 META, PIXELS, BOXES, CLASSES = "pictures.json", "pixels.npy", "boxes.npy", "classes.npy"
 DISTRIBUTIONS = "distributions.npy"
 
@@ -47,6 +49,8 @@ class Store(NamedTuple):
     num_train: int
     distributions: np.ndarray | None = None  # [N, R, C] float32, of C classes; None:
     # every region has one class
+    features: np.ndarray | None = None  # [N, R, D] float32 of regions; None: there are
+    # none
 
 
 def split_rows(rows: list[Row], held_out: float) -> tuple[list[Row], list[Row]]:
@@ -99,18 +103,32 @@ def _regions(row: Row) -> tuple[Any, ...]:
     return row.boxes, row.classes, row.distributions
 
 
-def store_key(source: Pictures, pictures: dict[str, Row], size: tuple[int, int]) -> str:
-    """The hash of what the arrays depend on: pictures, their boxes, and the size.
+def store_key(
+    source: Pictures,
+    pictures: dict[str, Row],
+    size: tuple[int, int],
+    features: Path | None = None,
+) -> str:
+    """The hash of what the arrays depend on: pictures, boxes, features, and the size.
 
     Raises:
-      UserError: a picture is missing.
+      UserError: a picture, or the file of features, is missing.
     """
     each = [
         [row.file, row.boxes, row.classes, source.stamp(row)]
         + [row.distributions] * bool(row.distributions)
         for row in pictures.values()
     ]
-    return cache.fingerprint([VERSION, size, each])
+    own = []
+    if features:
+        try:
+            state = features.stat()
+        except OSError as error:
+            raise UserError(
+                f"{features} is no .npz of features ({os_reason(error)})"
+            ) from error
+        own = [state.st_size, state.st_mtime_ns]
+    return cache.fingerprint([VERSION, size, each, *own])
 
 
 def write_store(
@@ -122,17 +140,19 @@ def write_store(
     num_train: int,
     key: str,
     names: Sequence[str] = (),
+    features: Path | None = None,
 ) -> None:
     """Decodes all pictures into an empty folder, one after the other.
 
     Args:
       size: width and height.
       num_train: the pictures of the training split, which are first.
+      features: an .npz with an array [boxes, D] for each file; None: there are none.
       names: the classes of boxes; (): those of the rows.
 
     Raises:
-      UserError: a picture cannot be decoded, a box is outside of it, or its class is
-        not in `names`.
+      UserError: a picture cannot be decoded, a box is outside of it, its class is not
+        in `names`, or features are missing or of another shape.
     """
     rows = list(pictures.values())
     most = max(len(row.boxes) for row in rows)
@@ -156,6 +176,8 @@ def write_store(
             classes[n, : len(row.classes)] = [number[name] for name in row.classes]
     if any(row.distributions for row in rows):
         _write_distributions(folder / DISTRIBUTIONS, rows, number, most)
+    if features:
+        _write_features(folder / FEATURES, features, rows, most)
     np.save(folder / BOXES, boxes)
     np.save(folder / CLASSES, classes)
     meta = {"key": key, "num_train": num_train, "classes": names}
@@ -195,6 +217,46 @@ def write_rows(
         )
     )
     return file
+
+
+def _write_features(path: Path, source: Path, rows: list[Row], most: int) -> None:
+    """Writes the features of regions, picture after picture, as float32 [N, R, D].
+
+    Raises:
+      UserError: a picture has none, or not one finite row for each of its boxes.
+    """
+    try:
+        found = np.load(source, allow_pickle=False)
+        with path.open("wb") as file:
+            width = 0
+            for row in rows:
+                if row.file not in found:
+                    raise UserError(
+                        f"{source} has no array {row.file!r}; it must have one of each "
+                        "picture, by its path in the captions"
+                    )
+                own = np.asarray(found[row.file])
+                width = width or (own.shape[1] if own.ndim == 2 else 0)
+                if own.shape != (len(row.boxes), width) or own.dtype.kind not in "fiu":
+                    raise UserError(
+                        f"{source}: {row.file} must be numbers of shape "
+                        f"({len(row.boxes)}, {width or 'D'}), a row for each box; got "
+                        f"{own.dtype} {own.shape}"
+                    )
+                if not np.isfinite(own).all():
+                    raise UserError(
+                        f"{source}: {row.file} has values that are no number"
+                    )
+                if not file.tell():
+                    shape = len(rows), most, width
+                    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+                    np.lib.format.write_array_header_1_0(file, header)
+                padded = np.zeros((most, width), np.float32)
+                padded[: len(own)] = own
+                file.write(padded.tobytes())
+    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        reason = os_reason(error) if isinstance(error, OSError) else error
+        raise UserError(f"{source} is no .npz of features ({reason})") from error
 
 
 def _write_distributions(
@@ -246,7 +308,10 @@ def _open(folder: Path) -> Store:
         distributions = None
         if (folder / DISTRIBUTIONS).exists():
             distributions = np.load(folder / DISTRIBUTIONS, mmap_mode="r")
-        return Store(*arrays, names, meta["num_train"], distributions)
+        features = None
+        if (folder / FEATURES).exists():
+            features = np.load(folder / FEATURES, mmap_mode="r")
+        return Store(*arrays, names, meta["num_train"], distributions, features)
     except UserError:
         raise
     except (OSError, ValueError, EOFError) as error:
@@ -266,8 +331,9 @@ def _random_store() -> Store:
     here = np.arange(3) < rng.integers(1, 4, (40, 1))
     classes = np.where(here, rng.integers(0, 5, (40, 3)), -1)
     boxes = np.where(here[..., None], boxes, 0).astype(np.float32)
-    names = tuple("abcde")
-    return Store(pixels, boxes, classes.astype(np.int32), names, num_train=32)
+    names, features = tuple("abcde"), rng.normal(size=(40, 3, 6)).astype(np.float32)
+    arrays = pixels, boxes, classes.astype(np.int32)
+    return Store(*arrays, names, num_train=32, features=features)
 
 
 def picture_numbers(image: np.ndarray, here: np.ndarray, store: Store) -> np.ndarray:

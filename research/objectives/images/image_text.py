@@ -30,7 +30,7 @@ from research.data import counter_rng
 from research.data.read.formats.captioned import IMAGE
 from research.data.rows import TextSpec
 from research.data.store import pictures
-from research.objectives.images import losses, picture_rows, pixels, transport
+from research.objectives.images import losses, picture_rows, transport
 from research.objectives.images import regions as image_regions
 from research.objectives.layout import input_format
 from research.objectives.losses.cross_entropy import (
@@ -85,7 +85,7 @@ class Objective(picture_rows.PictureRows):
     classified: str = choice("chosen", ("chosen", "all"))  # regions of which it is
     region_coef: float = number(1.0, least=0)  # weight of this loss
     region_regression: str = choice("none", tuple(losses.REGRESSIONS))  # of the pixels
-    # of chosen regions, from -1 to 1: the mean over them of this loss
+    # of chosen regions, from -1 to 1, or features: the mean over them of this loss
     match: str = choice("separate", ("separate", "joint", "none"))  # whether picture
     # and text belong together is asked of the text as it is, in a pass of its own
     # (ViLT), of the masked text, or not at all
@@ -165,7 +165,7 @@ class Objective(picture_rows.PictureRows):
         return specs
 
     def _region_specs(self) -> dict[str, ArraySpec]:
-        count, values = self._num_region_targets(), 3 * self.patch**2
+        count = self._num_region_targets()
         specs = {"region_scored": ArraySpec((count,))}
         if self._has_classes:
             specs["region_target"] = ArraySpec((count,))
@@ -174,7 +174,7 @@ class Objective(picture_rows.PictureRows):
             size = len(self.store.class_names)
             specs["region_distribution"] = ArraySpec((count, size), np.float32)
         if self._has_regression:
-            specs["region_pixels"] = ArraySpec((count, values), np.uint8)
+            specs["region_pixels"] = self.values_spec(count)
             specs["region_pixels_weight"] = ArraySpec((count,), np.float32)
         return specs
 
@@ -292,7 +292,8 @@ class Objective(picture_rows.PictureRows):
         if self._has_regression:
             predicted = used & chosen.chosen[row, at]
             values = self.regions_read(number).pixels[row, 1 + at]
-            batch["region_pixels"] = np.where(predicted[..., None], values, np.uint8(0))
+            nothing = values.dtype.type(0)
+            batch["region_pixels"] = np.where(predicted[..., None], values, nothing)
             batch["region_pixels_weight"] = predicted.astype(np.float32)
         return batch
 
@@ -304,7 +305,7 @@ class Objective(picture_rows.PictureRows):
             size = max(1, len(self.store.class_names))
             heads["region"] = networks.HeadSpec(size, norm=True)
         if self._has_regression:
-            heads["regression"] = networks.HeadSpec(3 * self.patch**2, norm=True)
+            heads["regression"] = networks.HeadSpec(self.num_values, norm=True)
         if self.answers == "label":
             size = max(1, len(vocab.labels))
             heads |= self.pooled_heads("answer", size, dropout=False)
@@ -383,7 +384,7 @@ class Objective(picture_rows.PictureRows):
             terms |= losses.class_terms(logits, batch, self.region_coef)
         if self._has_regression:
             predicted = net.head("regression", states)
-            values = pixels.scaled(batch["region_pixels"], pixels.HALF)
+            values = self.scaled(batch["region_pixels"])
             weight = batch["region_pixels_weight"]
             terms["regression"] = losses.regression(
                 self.region_regression, predicted, values, weight

@@ -40,7 +40,8 @@ class PictureRows(objectives.Objective):
     """
 
     images: str = free_text("", source="folder", needed=pictures.FOLDER)
-    regions: str = choice("patches", ("patches", "boxes"))  # boxes: those of `images`
+    regions: str = choice("patches", ("patches", "boxes", "features"))  # boxes, or
+    # features of boxes: those of `images`
     patch: int = number(12, least=1)  # pixels of a patch's side, or of the side to
     # which the crop of a box is resized
     box: str = choice("none", tuple(image_regions.BOX_WIDTHS))  # what is read beside
@@ -62,7 +63,23 @@ class PictureRows(objectives.Objective):
     @property
     def region_width(self) -> int:
         """Of the vector that a position reads of a picture."""
-        return 3 * self.patch**2 + image_regions.BOX_WIDTHS[self.box]
+        return self.num_values + image_regions.BOX_WIDTHS[self.box]
+
+    @property
+    def num_values(self) -> int:
+        """Of the pixels of a region, or of its features."""
+        return image_regions.num_values(self.store, self.regions, self.patch)
+
+    def values_spec(self, count: int) -> ArraySpec:
+        """Of what is read of `count` regions."""
+        dtype = np.float32 if self.regions == "features" else np.uint8
+        return ArraySpec((count, self.num_values), dtype)
+
+    def scaled(self, values: jax.Array) -> jax.Array:
+        """Float32 [..., F]: pixels from -1 to 1, and features as they are."""
+        if self.regions == "features":
+            return values
+        return pixels.scaled(values, pixels.HALF)
 
     def num_positions(self) -> int:
         return 1 + image_regions.num_regions(self.store, self.regions, self.patch)
@@ -76,9 +93,9 @@ class PictureRows(objectives.Objective):
         return TextSpec("document", length - 2, arrays=(IMAGE,))
 
     def picture_specs(self, length: int, prefix: str = "") -> dict[str, ArraySpec]:
-        count, values = self.num_positions(), 3 * self.patch**2
+        count = self.num_positions()
         specs = input_specs(length + count, prefix)
-        specs[f"{prefix}pixels"] = ArraySpec((count, values), np.uint8)
+        specs[f"{prefix}pixels"] = self.values_spec(count)
         if self.box != "none":
             specs[f"{prefix}box"] = ArraySpec((count, image_regions.BOX), np.float32)
         return specs
@@ -130,7 +147,8 @@ class PictureRows(objectives.Objective):
             name: np.concatenate([group[name], array], axis=1).astype(np.int32)
             for name, array in of_image.items()
         }
-        batch["pixels"] = np.where(is_read[..., None], found.pixels, 0).astype(np.uint8)
+        dtype = found.pixels.dtype
+        batch["pixels"] = np.where(is_read[..., None], found.pixels, 0).astype(dtype)
         if self.box != "none":
             batch["box"] = np.where(is_read[..., None], found.box, 0)
         return batch
@@ -138,7 +156,7 @@ class PictureRows(objectives.Objective):
     def group(self, batch: Batch, prefix: str = "") -> dict[str, Any]:
         """A network input, with the vectors [B, L + N, F] of its pictures."""
         group = input_group(batch, prefix)
-        values = pixels.scaled(batch[f"{prefix}pixels"], pixels.HALF)
+        values = self.scaled(batch[f"{prefix}pixels"])
         if self.regions == "patches":  # the first is a class token
             values = values.at[:, 0].set(0.0)
         if self.box != "none":

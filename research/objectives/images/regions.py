@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from research.contract.errors import UserError
 from research.data import counter_rng
 from research.data.store import pictures
 from research.data.store.pictures import Store
@@ -30,7 +31,8 @@ BOX_WIDTHS = {"none": 0, "edges": 4, "corners": BOX, "sinusoids": 8 * WAVES}
 class Regions(NamedTuple):
     """What is read of pictures: the whole first, then their regions."""
 
-    pixels: np.ndarray  # [B, 1 + R, F] uint8; with patches the first is not read
+    pixels: np.ndarray  # [B, 1 + R, F] uint8; with patches the first is not read.
+    # Features, float32, stand in their place
     box: np.ndarray  # [B, 1 + R, BOX] float32
     here: np.ndarray  # [B, 1 + R] bool
 
@@ -97,7 +99,7 @@ def replace(
     region = (np.cumsum(there, axis=-1) > nth[..., None]).argmax(axis=-1)
     for row, n in np.argwhere(replaced & there.any(axis=-1)):
         other, which = picture[row, n, None], region[row, n]
-        if kind == "patches":
+        if kind != "boxes":
             found = read(store, other, kind, patch).pixels[0, 1 + which]
         else:
             box = store.boxes[:, which, None]
@@ -117,7 +119,42 @@ def read(
         hidden = np.zeros((len(number), num_regions(store, kind, patch)), bool)
     if kind == "patches":
         return read_patches(store, number, patch, hidden)
+    if kind == "features":
+        return read_features(store, number, hidden)
     return read_boxes(store, number, patch, hidden)
+
+
+def num_values(store: Store, kind: str, patch: int) -> int:
+    """F: of pixels, or of features.
+
+    Raises:
+      UserError: the store has no features.
+    """
+    if kind != "features":
+        return 3 * patch**2
+    if store.features is None:
+        raise UserError(
+            "objective.regions=features needs pictures with features, but those of "
+            "objective.images have none; give palimpsest images --features=F.npz"
+        )
+    return int(store.features.shape[2])
+
+
+def read_features(store: Store, number: np.ndarray, hidden: np.ndarray) -> Regions:
+    """The features of the regions of pictures [B]; those of hidden ones are 0.
+
+    The whole picture has the mean of the others.
+    """
+    assert store.features is not None
+    boxes, found = store.boxes[number], np.array(store.features[number])
+    there = (boxes[..., 2:] > boxes[..., :2]).all(axis=-1)
+    seen = there & ~hidden
+    found[~seen] = 0
+    total = found.sum(axis=1, keepdims=True)
+    mean = total / np.maximum(seen.sum(axis=1), 1)[:, None, None]
+    here = np.concatenate([np.ones((len(boxes), 1), bool), there], axis=1)
+    values = np.concatenate([mean, found], axis=1, dtype=np.float32)
+    return Regions(values, _with_whole(boxes) * here[..., None], here)
 
 
 def sinusoids(box: jax.Array) -> jax.Array:

@@ -212,3 +212,38 @@ def test_a_row_names_no_picture_of_the_store():
         pictures.open_store("nowhere")
     with pytest.raises(UserError, match=r"objective.images is not set"):
         pictures.open_store("")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({}, None),
+        ({"0.png": None}, "has no array '0.png'"),
+        ({"3.png": np.ones((2, 4))}, r"3.png must be numbers of shape \(1, 4\)"),
+        ({"3.png": np.ones((1, 5))}, r"of shape \(1, 4\), a row for each box; got"),
+        ({"3.png": np.full((1, 4), np.nan)}, "3.png has values that are no number"),
+        ("text", "is no .npz of features"),
+        (None, "is no .npz of features"),
+    ],
+)
+def test_features_of_an_npz(tmp_path, arrays, words):
+    flags = write(tmp_path, rows(boxes=[[0, 0, 8, 8]]))
+    file = tmp_path / "f.npz"
+    own = {f"{n}.png": np.full((1, 4), n, np.float64) for n in range(12)}
+    if isinstance(arrays, str):
+        file.write_text(arrays)
+    elif arrays is not None:
+        own |= arrays
+        np.savez(file, **{k: v for k, v in own.items() if v is not None})
+    if words is None:
+        store = run(tmp_path, flags, f"--features={file}")
+        assert store.features.shape == (12, 1, 4)
+        assert isinstance(store.features, np.memmap)
+        made = [*lines(tmp_path, "train"), *lines(tmp_path, "valid")]
+        for line in made:
+            number = int(line["text"].split()[1])
+            assert (store.features[line["image"]] == number).all()
+        return
+    with pytest.raises(UserError, match=words) as error:
+        run(tmp_path, flags, f"--features={file}")
+    assert "\n" not in str(error.value) and not (tmp_path / "d").exists()
