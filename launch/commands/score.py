@@ -9,7 +9,8 @@ log P(original), minus its discriminator's energy. For joint and mix it is that 
 part: --method=PART.METHOD. A text for tlm is in its first language, or in that of
 --config.objective.languages.
 
---task=retrieval ranks captions and pictures by their vectors (a run of clip): the table
+--task=retrieval ranks captions and pictures, by their vectors (a run of clip) or by the
+probability that they match (image_text, a pass of the network for each pair): the table
 --data=T has the columns `file` and `caption` (--fields=image,name_en,name_de names
 others), and --pictures=P is the folder or zip of the files. --data=D/valid.captioned of
 `palimpsest images` needs no --pictures.
@@ -24,6 +25,7 @@ last.
 """
 
 import argparse
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,11 +81,17 @@ def _score_retrieval(workdir: epath.Path, args: argparse.Namespace) -> None:
         raise UserError(f"--task={RETRIEVAL} scores one run; name one of {workdir}")
     from research.data.cache import fingerprint
     from research.data.read import pictures
-    from research.evaluation.retrieval_scores import retrieval_ranks, retrieval_table
+    from research.evaluation.retrieval_scores import (
+        matrix_ranks,
+        retrieval_ranks,
+        retrieval_table,
+    )
     from research.evaluation.score_tables import table_lines
     from research.files.json_files import write_json
     from research.files.output_files import replace_text
     from research.use.inference.open_run import open_run
+    from research.use.inference.own_pictures import open_with_pictures
+    from research.use.inference.picture_guesses import match_probabilities
 
     data = Path(args.data)
     columns = given_texts.picture_columns(args.fields)
@@ -95,29 +103,39 @@ def _score_retrieval(workdir: epath.Path, args: argparse.Namespace) -> None:
             else "--pictures=P must name the folder or zip of the pictures of --data"
         )
     rows = pictures.read_captioned(data) if own else pictures.read_rows(data, columns)
-    if not own:
-        source = pictures.Pictures(Path(args.pictures))
-        for row in rows:
-            source.stamp(row)  # one that is missing is named with its line
     files = list(dict.fromkeys(row.file for row in rows))
     number = {file: n for n, file in enumerate(files)}
     captions = [(text, number[row.file]) for row in rows for text in row.captions]
     texts, picture = [text for text, _ in captions], [n for _, n in captions]
-    model = open_run(workdir, step=args.step)
-    if own:
-        image = model.encode_stored([int(file) for file in files])
-    else:
-        image = model.encode_pictures(args.pictures, files)
-    ranks = retrieval_ranks(image, model.encode(texts), picture)
+    with contextlib.ExitStack() as stack:
+        if own:
+            model, numbers = open_run(workdir, step=args.step), [int(f) for f in files]
+        else:
+            opened = open_with_pictures(
+                str(workdir), Path(args.pictures), rows, step=args.step
+            )
+            (model, _), numbers = stack.enter_context(opened), [*range(len(files))]
+        objective = model.run.objective
+        if hasattr(objective, "picture_vectors"):
+            method, image = "vectors", model.encode_stored(numbers)
+            ranks = retrieval_ranks(image, model.encode(texts), picture)
+        elif getattr(objective, "match", "none") != "none":
+            values = match_probabilities(model.run, texts, numbers)
+            method, ranks = "match", matrix_ranks(values, picture)
+        else:
+            raise UserError(
+                f"--task={RETRIEVAL} needs a run of clip, or one of image_text that "
+                f"predicts matching; got one of {objective.name}"
+            )
     table = retrieval_table(ranks, picture)
     hash = fingerprint([files, captions])
-    name = f"{RETRIEVAL}-vectors-{model.run.step}-{hash[:8]}"
+    name = f"{RETRIEVAL}-{method}-{model.run.step}-{hash[:8]}"
     folder = workdir / "evaluations" / name
     cells = {
         row: {column: cell.to_json() for column, cell in columns.items()}
         for row, columns in table.items()
     }
-    facts = {"task": RETRIEVAL, "files": args.data, "hash": hash}
+    facts = {"task": RETRIEVAL, "method": method, "files": args.data, "hash": hash}
     write_json(folder / "table.json", facts | {"step": model.run.step, "table": cells})
     lines = (
         json.dumps(

@@ -6,6 +6,7 @@ import numpy as np
 
 from research.contract.batch import WORD, VocabInfo, empty_examples, example_ids
 from research.data import counter_rng
+from research.data.read.formats.captioned import IMAGE
 
 
 def random_batch(
@@ -13,7 +14,8 @@ def random_batch(
 ) -> dict[str, np.ndarray]:
     """The arrays of a batch for the network's `length`; all rows are full.
 
-    Each token is a word, and each row a document. Arrays beside the text are empty.
+    Each token is a word, and each row a document. Arrays beside the text are empty, but
+    for the number of a picture, which is the first.
     """
     text_spec, types = objective.text_spec(length), objective.array_types
     num_tokens, arrays = text_spec.length, dict.fromkeys(text_spec.arrays, np.int32)
@@ -24,6 +26,8 @@ def random_batch(
     example.token[:], example.flags[:] = token, WORD
     example.length[:] = example.first_length[:] = num_tokens
     example.step[:], example.document[:], example.number[:] = 0, number, number
+    if IMAGE in arrays:
+        example.arrays[IMAGE][:] = 0
     key = counter_rng.row_key(0, np.zeros_like(number), number)
     batch = objective.corrupt(example, key, vocab, length)
     return batch | {"example": example_ids(number)}

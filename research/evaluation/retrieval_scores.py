@@ -28,6 +28,21 @@ def retrieval_ranks(
     return pair_ranks(image[number], text, number, np.ones(len(number)))
 
 
+def matrix_ranks(values: np.ndarray, picture: Sequence[int]) -> np.ndarray:
+    """[N, 2]: as `retrieval_ranks`, by values [P, N] of pairs; larger ones are nearer."""
+    number = np.asarray(picture)
+    own = np.arange(len(values))[:, None] == number  # [P, N]
+    best = np.where(own, values, -np.inf).max(axis=1, keepdims=True)
+    of_picture = _rank(values, best, ~own).sum(axis=1)[number]
+    of_caption = _rank(values, values[number, np.arange(len(number))], ~own).sum(axis=0)
+    return 1 + np.stack([of_picture, of_caption], axis=1)
+
+
+def _rank(values: np.ndarray, best: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """1 where another value is larger than the best right one, 1/2 where equal."""
+    return other * ((values > best) + (values == best) / 2)
+
+
 def retrieval_table(ranks: np.ndarray, picture: Sequence[int]) -> Table:
     """R@k of both sides, and the median rank.
 

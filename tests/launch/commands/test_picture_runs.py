@@ -11,6 +11,7 @@ from PIL import Image
 from launch.cli import DONE, MISTAKE, main
 from launch.commands import embed, evaluate, images, predict, score, show
 from launch.config import load_config
+from research.evaluation.retrieval_scores import matrix_ranks, retrieval_ranks
 from research.predictions.retrieval import pair_ranks
 from research.use.inference.open_run import open_run
 from tests.testing.tiny_runs import save_untrained
@@ -125,6 +126,24 @@ def test_labels_of_pictures_of_a_table_are_those_of_the_store(folder, tmp_path):
     assert run(evaluate, flags[0]) == DONE
 
 
+def test_ranks_of_all_pairs_are_those_of_vectors():
+    """Cosines of vectors as a matrix, with equal ones and two captions of a picture."""
+    rng, picture = np.random.default_rng(0), np.array([0, 1, 1, 2, 3])
+    image, text = rng.integers(0, 2, (4, 3)) + 0.0, rng.integers(0, 2, (5, 3)) + 0.0
+    image[:, 0] = text[:, 0] = 1
+    unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (image, text)]
+    found = matrix_ranks(unit[0] @ unit[1].T, picture)
+    np.testing.assert_array_equal(found, retrieval_ranks(image, text, picture))
+
+
+def test_a_run_that_reads_both_ranks_all_pairs(folder, capsys):
+    data = f"--data={folder / 'd' / 'valid.captioned'}"
+    workdir = f"--workdir={folder / 'vilbert'}"
+    assert run(score, workdir, "--task=retrieval", data) == DONE
+    out = capsys.readouterr().out
+    assert "retrieval: 7 pictures, 7 captions" in out and "retrieval-match-3-" in out
+
+
 def test_my_pictures_are_shown_with_what_a_run_predicts(folder, tmp_path, capsys):
     """Of a run of boxes, and one of two towers; without a run, what is hidden."""
     shown = [f"--pictures={folder / 'p'}", f"--data={folder / 'table.jsonl'}"]
@@ -171,7 +190,7 @@ CLIP, LABELS = "clip", "picture_classification"
             "there is no picture",
         ),
         (score, CLIP, ["--data={t}", "--label=x"], "--label is not read by"),
-        (score, LABELS, ["--data={t}", "--pictures={p}"], "gives them no vectors"),
+        (score, LABELS, ["--data={t}", "--pictures={p}"], "needs a run of clip, or"),
         (predict, LABELS, ["--pictures={p}", "a text"], "must be one picture"),
         (show, CLIP, ["--pictures={p}"], "--data=T must name the table of --pictures"),
         (show, CLIP, ["--pictures={p}", "--data={t}", "--fields=x"], "of captions"),
