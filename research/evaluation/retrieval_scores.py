@@ -29,7 +29,7 @@ def retrieval_ranks(
 
 
 def matrix_ranks(values: np.ndarray, picture: Sequence[int]) -> np.ndarray:
-    """[N, 2]: as `retrieval_ranks`, by values [P, N] of pairs; larger ones are nearer."""
+    """[N, 2]: as `retrieval_ranks`, by values [P, N] of pairs, the larger nearer."""
     number = np.asarray(picture)
     own = np.arange(len(values))[:, None] == number  # [P, N]
     best = np.where(own, values, -np.inf).max(axis=1, keepdims=True)
