@@ -131,12 +131,18 @@ FAMILIES = {
     "plm": {},
     "dae": {"label_smoothing": 0.1, "z_loss": 1e-4},
     "electra": {},
+    "coco_lm": {},
+    "retromae": {},
     "mass": {"label_smoothing": 0.1},
     "infoword": {},
     "unilm": {},
     "joint": {"parts": PARTS},
     "mix": {"base_objective": "dae", "parts": {"r": {"mode": "R"}, "s": {}}},
 }
+
+
+AS_OTHERS = ("infoword", "joint", "mix", "coco_lm", "retromae")
+"""Their networks are those of mlm, lm, dae and electra."""
 
 
 def random_run(name):
@@ -171,10 +177,7 @@ def example_of(objective, text):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(n, marks=[pytest.mark.long] * (n in ("infoword", "joint", "mix")))
-        for n in FAMILIES  # the networks of these are those of mlm, lm and dae
-    ],
+    [pytest.param(n, marks=[pytest.mark.long] * (n in AS_OTHERS)) for n in FAMILIES],
 )
 def test_a_score_does_not_depend_on_the_batch_or_its_neighbours(name, monkeypatch):
     run = random_run(name)

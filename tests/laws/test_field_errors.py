@@ -89,6 +89,10 @@ WRONG_FIELDS = {
         ({"layer_map": (-1, -1)}, "layer_map names no layer"),
         ({"hard": 0.0, "soft": 0.0}, "hard, soft, .* is above 0"),
     ],
+    "coco_lm": [
+        ({"task": "chosen"}, "task must be replaced, not chosen"),
+        ({"format": "segment_pair"}, "format must be stream, not segment_pair"),
+    ],
     "electra": [
         ({"tie": "all"}, "generator_size is 1, not 0.25"),
         ({"head": "class", "task": "chosen"}, "head class needs task replaced"),

@@ -114,7 +114,7 @@ def in_batch(
     Returns:
       The loss, and the weight of the rows whose answer is nearest.
     """
-    query, answer, *others = map(_unit, (query_BD, answer_BD, *negatives))
+    query, answer, *others = map(unit, (query_BD, answer_BD, *negatives))
 
     def logits(one: jax.Array, candidates: Sequence[jax.Array]) -> jax.Array:
         products = [
@@ -139,7 +139,7 @@ def in_batch(
     return Term(total, jnp.sum(weight)), jax.lax.stop_gradient(correct)
 
 
-def _unit(x_BD: jax.Array) -> jax.Array:
+def unit(x_BD: jax.Array) -> jax.Array:
     """The rows with length 1, whose gradient is finite at 0, too."""
     square = jnp.sum(x_BD**2, axis=-1, keepdims=True)
     return x_BD * jax.lax.rsqrt(jnp.maximum(square, 1e-24))

@@ -8,7 +8,7 @@ staoxiao/RetroMAE, src/pretrain).
 
 # B batch, L length, D width
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import jax
@@ -117,6 +117,12 @@ class Objective(mlm.Objective):
             "reach2": np.where(inside, np.maximum(last - count, VECTOR), VECTOR),
         }
         return {name: array.astype(np.int32) for name, array in seen.items()}
+
+    def for_scoring(self) -> mlm.Objective:
+        """`mlm`, which has the same encoder and the same loss of masked tokens."""
+        names = [field.name for field in fields(mlm.Objective)]
+        own = mlm.Objective(**{name: getattr(self, name) for name in names})
+        return own.for_scoring()
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return networks.Needs(pattern=self.pattern, transform=True, future=1)

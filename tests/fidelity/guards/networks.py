@@ -450,3 +450,43 @@ def mention_states(system: System):
             "of the last block, concatenated": np.isclose(found, loss(x), rtol=1e-3),
         }
     )
+
+
+@guard("dropout of the generator that samples")
+def dropout_of_samples(system: System):
+    """The generator runs once a loss, so that its samples are of the trained pass."""
+    own, calls = small(system.name), []
+
+    class Counted:
+        def __init__(self, net):
+            self.net = net
+
+        def __getattr__(self, name):
+            member = getattr(self.net, name)
+            if name == "states":
+                calls.append(name)
+            return member
+
+    class Net:
+        def __init__(self, net):
+            self.generator, self.discriminator = (
+                Counted(net.generator),
+                net.discriminator,
+            )
+
+    own.run(lambda net: own.objective.loss(Net(net), own.batch, jax.random.key(0))[0])
+    return phrase({"that of the pass that is trained": len(calls) == 1})
+
+
+@guard("vector that is contrasted")
+def contrasted_vector(system: System):
+    params = by_path(small(system.name).params)
+    heads = {name.split("/")[1] for name in params if "/head_" in name}
+    return phrase({"the state at bos": heads == {"head_replaced"}})
+
+
+@guard("bias of restored tokens")
+def bias_of_restored_tokens(system: System):
+    params = by_path(small(system.name).params)
+    has_bias = "discriminator/output/bias" in params
+    return phrase({"none": not has_bias, "one for each token": has_bias})
