@@ -74,7 +74,7 @@ batch = sharding.to_devices(batch, program.abstract_batch) | program.constants.z
 held = [initial_state(program, 0)]
 def step():
     with sharding.context(program.mesh):
-        held[0], metrics, *_ = compiled(held[0], batch)
+        held[0] = compiled(held[0], batch)
     jax.block_until_ready(held[0])
     return 0.0
 step()
