@@ -59,6 +59,13 @@ MACHINE_ERRORS = {
 }
 """Errors of the operating system that the user can fix."""
 
+OTHER_NAMES = {
+    "--data": ("--file", "--files", "--input", "--input_file", "--text", "--texts"),
+    "--workdir": ("--model", "--run", "--checkpoint", "--output_dir"),
+    "--to": ("--output", "--output_file", "--out"),
+}
+"""Flag -> its names in other programs."""
+
 OWN_PACKAGES = ("experiments", "launch", "palimpsest", "research")
 
 
@@ -215,6 +222,9 @@ class Parser(argparse.ArgumentParser):
 
     def _unknown(self, flag: str, known: Sequence[str]) -> UserError:
         """The error for a flag that there is not; a config key is --config.KEY."""
+        ours = next((f for f, others in OTHER_NAMES.items() if flag in others), "")
+        if ours in known:
+            return UserError(f"unknown flag {flag!r}; did you mean {ours}?")
         key = flag_key(flag.lstrip("-"))
         if self._takes_overrides and key:
             return UserError(f"unknown flag {flag!r}; did you mean --config.{key}?")

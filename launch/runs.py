@@ -37,12 +37,12 @@ class Run:
     workdir: str
 
     def __post_init__(self):
-        from research.config.identity import CONFIG_FILE
+        from research.config.identity import CONFIG_FILE, no_run
         from research.files.paths import user_path
 
         user_path(self.workdir)  # raises where it is none
         if not exists(epath.Path(self.workdir) / CONFIG_FILE):
-            raise UserError(f"{self.workdir} is no run: it has no {CONFIG_FILE}")
+            raise no_run(self.workdir)
 
     @property
     def config(self) -> dict[str, Any]:

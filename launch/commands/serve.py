@@ -10,8 +10,8 @@ layout; a reader is one of question_answering, a generator a causal one.
 The page is at http://127.0.0.1:PORT/, answers to programs at POST /answer
 {"question": Q, "top_k": K}; launch/serving/app.py has the other paths. Only this
 machine can ask, unless --host names an address of it. All shapes are compiled before
-the first line is printed. SIGTERM and Ctrl-C end the server when it has answered what
-it was asked. It needs the packages of the extra serve.
+the line with its address is printed. SIGTERM and Ctrl-C end the server when it has
+answered what it was asked. It needs the packages of the extra serve.
 """
 
 import argparse
@@ -89,17 +89,21 @@ def make_functions(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, 
     encode, encode_one, reader = None, None, None
     if args.encoder:
         model = open_run(args.encoder)
-        encode, encode_one = embedder(model)
+        encode, encode_one = embedder(model, _report)
         functions["embed"] = embed_function(model, encode_one)
     if args.reader:
         reader = SpanReader(open_run(args.reader))
+        _report("reader: compiling all shapes")
         reader.warm_up()
         functions["read"] = span_function(reader)
     if args.generator:
         completer = Completer(open_run(args.generator))
+        _report("generator: compiling all shapes")
         completer.warm_up()
         functions["complete"] = completer.complete
     passages = [p for name, text in documents for p in cut_document(name, text)]
+    if encode:
+        _report(f"encoder: encoding {len(passages)} passages")
     index = make_index(passages, encode)
     if encode_one:
         index = dataclasses.replace(index, encode=encode_one)
@@ -108,6 +112,10 @@ def make_functions(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, 
     models = {name: getattr(args, name) for name in ("reader", "encoder", "generator")}
     info = {"documents": len(documents), "passages": len(passages), "models": models}
     return functions, info
+
+
+def _report(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def serve_until_asked_to_end(

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from etils import epath
 
-from research.config.identity import flatten, read_run_config
-from research.contract.errors import UserError
+from research.config.identity import flatten, no_run, read_run_config
 from research.files.existence import exists
 from research.files.json_files import read_json
 from research.record.metric_writer import BEST_STEP, latest_metrics, read_metrics
@@ -102,7 +101,7 @@ def read_run(path: str) -> Run:
     """
     workdir = epath.Path(path)
     if not exists(workdir / "config.json"):
-        raise UserError(f"RUN={path} is no run: it has no config.json")
+        raise no_run(path, "RUN=")
     origin = {}
     if exists(workdir / "provenance.json"):
         origin = read_json(workdir / "provenance.json", "delete it")

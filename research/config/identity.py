@@ -12,7 +12,7 @@ from etils import epath
 from research.config.sections import OPEN_SECTIONS, SECTIONS, dotted, is_open
 from research.contract.errors import UserError, unknown
 from research.contract.parts import default_of, key_fields, section_fields
-from research.files.existence import exists
+from research.files.existence import exists, missing_part
 from research.files.json_files import read_json, write_json
 
 CONFIG_FILE = "config.json"
@@ -128,8 +128,18 @@ def read_run_config(workdir: epath.Path) -> dict[str, Any]:
     """
     path = workdir / CONFIG_FILE
     if not exists(path):
-        raise UserError(f"{workdir} is no run: it has no config.json")
+        raise no_run(workdir)
     return complete_config(read_json(path, "train the run again"), path)
+
+
+def no_run(workdir: epath.PathLike, name: str = "") -> UserError:
+    """The error for a folder without config.json, or that is not there.
+
+    Args:
+      name: that of the flag, as in "RUN=".
+    """
+    reason = missing_part(workdir) or f"it has no {CONFIG_FILE}"
+    return UserError(f"{name}{workdir} is no run: {reason}")
 
 
 def _declared(name: str, flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -60,17 +60,19 @@ def learning_warnings(
       config: the run's config.
     """
     split, objective = config["data"]["eval_split"], config["objective"]["name"]
+    remedy = "; try more train.steps or another optimizer.learning_rate"
     found = []
     is_trial = metrics.get("tokens_scored", FEW_TOKENS) < FEW_TOKENS
     if not is_trial and knows_no_context(metrics, objective, split, token_entropy):
         found.append(
             f"the loss of {objective} is not {100 * SMALL_GAIN:.0f} % below the "
             f"entropy of the training text's tokens, {token_entropy:.3f}: it has "
-            "learnt little more than how often tokens occur"
+            f"learnt little more than how often tokens occur{remedy} "
+            "(docs/howto/plateau.md)"
         )
     if predicts_one_class(metrics):
         found.append(
             "Matthews' correlation is 0: it predicts one class alone, or by chance"
+            f"{remedy} (docs/howto/one_class.md)"
         )
-    remedy = "; try more train.steps or another optimizer.learning_rate"
-    return [each + remedy for each in found]
+    return found

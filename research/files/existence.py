@@ -1,8 +1,10 @@
 """Whether files are there: what may not be looked at raises, and is not missing."""
 
+import difflib
 import errno
 import os
 import stat
+from pathlib import Path
 
 from etils import epath
 
@@ -73,3 +75,29 @@ def _ask_bucket(url: str, question: str) -> bool:
     except Exception as error:  # its type depends on the library that reads the bucket
         reason, *_ = [*str(error).splitlines(), type(error).__name__]
         raise UserError(f"{url} cannot be read ({reason})") from error
+
+
+def missing_part(path: epath.PathLike) -> str:
+    """The first part of a path or glob that is not there, with the nearest name.
+
+    As in "no folder novells; did you mean novels?"; "" if all are there, or up to the
+    first pattern, or if it is in a bucket.
+    """
+    if is_in_bucket(os.fspath(path)):
+        return ""
+    path = Path(path)
+    for part in (*reversed(path.parents), path):
+        if any(letter in part.name for letter in "*?["):
+            return ""
+        if exists(part):
+            continue
+        try:
+            names = os.listdir(part.parent)
+        except OSError:  # the parent is a file, or may not be read
+            names = []
+        near = difflib.get_close_matches(part.name, names, n=1)
+        noun = "file or folder" if part == path else "folder"
+        return f"no {noun} {part}" + "".join(
+            f"; did you mean {part.parent / name}?" for name in near
+        )
+    return ""

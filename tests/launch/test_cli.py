@@ -166,6 +166,8 @@ def test_a_misspelt_flag_is_told_before_the_one_that_is_missing():
     parser.add_argument("--workdir", required=True)
     with pytest.raises(UserError, match="unknown flag '--workdr'; did you mean --work"):
         parser.parse_args(["--workdr=runs/a"])
+    with pytest.raises(UserError, match="unknown flag '--run'; did you mean --workdir"):
+        parser.parse_args(["--run=runs/a"])
     with pytest.raises(UserError, match="arguments are required: --workdir"):
         parser.parse_args([])
 

@@ -30,6 +30,7 @@ from research.data.read.formats import (
 )
 from research.data.read.formats.parsing.lines import parse_lines
 from research.data.read.formats.txt import MAX_DOCUMENT_BYTES
+from research.files.existence import missing_part
 from research.files.paths import files_below, find_paths, user_path
 
 VERSION = 1
@@ -253,6 +254,10 @@ def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
     texts = [(file,) for file in found if reader.format_of(file)]
     others = (file for file in found if not reader.format_of(file))
     parallel, wrong = parallel_text.group_sides(others, reader.options)
+    if not found and not hub_files.is_in_hub(name):
+        missing = missing_part(path)
+        if missing.startswith("no folder") or "did you mean" in missing:
+            raise UserError(f"{key} is {name!r}: {missing}")
     if not found or wrong:
         is_flag = key.startswith("--")
         problem = f"{wrong[0]} has an unknown suffix" if wrong else "no such files"

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from research.objectives import Objective
 
 
+MANY_DOCUMENTS, SHORT_BYTES = 100, 1000
+"""Documents of a file, and bytes of each, from which on a line says what ends one."""
+
+
 class OpenedText(NamedTuple):
     """The train and eval splits of a corpus or a mixture, with one vocabulary."""
 
@@ -118,6 +122,11 @@ def open_text(
             text_spec.label, train, held_out, evaluated, own, data.label
         )
         classes = class_order(labels, loaded)
+    for own, index in zip(loaded, train, strict=True):
+        if note := division_note(own, index.stream.num_documents):
+            from research.distributed import processes  # imports JAX
+
+            processes.print_from_process_0(note)
     count = sum(token_counts(corpus.stream, cache) for corpus in train)
     vocab = vocabulary.vocab._replace(
         labels=labels, token_count=count, num_corpora=len(train)
@@ -154,6 +163,17 @@ def open_text(
 
     sources = train_source, eval_source
     return OpenedText(vocabulary, vocab, *sources, documents, classes)
+
+
+def division_note(corpus: Corpus, num_documents: int) -> str:
+    """A line about files that became many short documents; "": they did not."""
+    is_many = num_documents > MANY_DOCUMENTS * len(corpus.files)
+    if not corpus.division or not is_many or corpus.size > SHORT_BYTES * num_documents:
+        return ""
+    return (
+        f"text: {corpus.name} has {num_documents:,} short documents in "
+        f"{len(corpus.files):,} files: {corpus.division}"
+    )
 
 
 def _check_documents(

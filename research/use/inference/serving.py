@@ -37,11 +37,16 @@ def embed_function(
     return embed
 
 
-def embedder(model: LanguageModel) -> tuple[Encode, Encode]:
+def embedder(
+    model: LanguageModel, report: Callable[[str], None] = lambda line: None
+) -> tuple[Encode, Encode]:
     """Two functions of texts to vectors [n, D] of length 1.
 
     One reads many texts at once; the other reads them one by one, and its shapes are
     all compiled here.
+
+    Args:
+      report: a function of a line that says what is compiled.
     """
 
     def encode(texts: Sequence[str]) -> np.ndarray:
@@ -50,7 +55,9 @@ def embedder(model: LanguageModel) -> tuple[Encode, Encode]:
     def encode_one(texts: Sequence[str]) -> np.ndarray:
         return model.encode(texts, normalize=True, batch=1)
 
-    for text in model.texts_of_all_widths():
+    texts = model.texts_of_all_widths()
+    for number, text in enumerate(texts, 1):
+        report(f"encoder: compiling shape {number} of {len(texts)}")
         encode_one([text])
     return encode, encode_one
 

@@ -12,7 +12,7 @@ from research.contract.errors import UserError
 from research.data.read import files, stdlib_corpus
 from research.data.read.corpus import SPLITS
 from research.data.read.formats import FileOptions, txt
-from research.data.source.build import load_corpus
+from research.data.source.build import division_note, load_corpus
 from research.data.store.tokenize import check_stream
 from research.files import paths
 from research.use.retrieval.documents import read_documents
@@ -86,6 +86,23 @@ def test_a_line_may_end_as_on_any_system(tmp_path, end):
     (tmp_path / "a.txt").write_bytes(text.encode())
     found = texts_of(load_corpus(str(tmp_path), 0.0), "train")
     assert [each.split() for each in found] == [["One.", "Two."], ["Three."], ["Four."]]
+
+
+def test_a_file_is_one_document_if_its_format_says_so(tmp_path):
+    (tmp_path / "a.txt").write_text("One.\n\nTwo.\n")
+    found = files.load_file_corpus(str(tmp_path), None, FileOptions("document"))
+    assert texts_of(found, "train") == ["One.\n\nTwo.\n"]
+    corpus = load_corpus(str(tmp_path), 0.0)
+    assert len(texts_of(corpus, "train")) == 2
+    assert "data.format=document" in division_note(corpus, 101)
+    assert division_note(corpus, 100) == division_note(found, 101) == ""
+
+
+def test_what_is_not_there_is_named_with_the_nearest(tmp_path):
+    (tmp_path / "novels").mkdir()
+    for name in ("novells", "novells/*.txt"):
+        with pytest.raises(UserError, match=r"no f.*novells; did you mean .*novels\?$"):
+            load_corpus(str(tmp_path / name), 0.0)
 
 
 def test_a_text_without_blank_lines_is_cut_into_documents(tmp_path, monkeypatch):

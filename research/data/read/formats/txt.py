@@ -23,16 +23,16 @@ class Format(FileFormat):
     is_text = True
     label_rules = FILE_LABELS
     division = "in .txt a blank line ends a document; data.format=lines makes each "
-    division += "line one"
+    division += "line one, data.format=document each file"
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
         document, size, first = [], 0, 1
         for number, line in enumerate(line_feeds(file), 1):
             blank = line.isspace()
-            if not blank:
+            if not (blank and self.blank_ends):
                 document.append(decode(line, number))
                 size += len(line)
-            if blank or size > MAX_DOCUMENT_BYTES:
+            if (blank and self.blank_ends) or size > MAX_DOCUMENT_BYTES:
                 yield Document("".join(document), id=f":{first}")
                 document, size, first = [], 0, number + 1
         yield Document("".join(document), id=f":{first}")
