@@ -21,7 +21,11 @@ def format_cell(cell: Cell | None, digits: int) -> str:
     """A cell as plain text: mean, margin and the paper's number, if there are any."""
     if cell is None:
         return DASH
-    if cell.missing:
+    if cell.finished:
+        mean = math.fsum(cell.finished) / len(cell.finished)
+        text = format_number(mean, digits)
+        text += f" ({len(cell.finished)} of {cell.num_trials})"
+    elif cell.missing:
         text = f"{DASH} {len(cell.missing)} of {cell.num_trials} runs missing"
     elif cell.diverged:
         text = f"{DASH} {len(cell.diverged)} of {cell.num_trials} runs diverged"

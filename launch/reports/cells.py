@@ -55,7 +55,8 @@ class Number(NamedTuple):
 class Cell(NamedTuple):
     """The numbers of a cell, with their comparison and the paper's number.
 
-    A cell with runs that are missing or have diverged has no numbers.
+    A cell with runs that are missing or have diverged has no numbers: none that are
+    compared.
     """
 
     numbers: tuple[Number, ...]
@@ -69,6 +70,7 @@ class Cell(NamedTuple):
     missing: tuple[Trial, ...] = ()  # those that are still to be run
     diverged: tuple[Trial, ...] = ()
     num_trials: int = 0
+    finished: tuple[float, ...] = ()  # the values of those that are not missing
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -148,7 +150,7 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
             if name not in rows:
                 raise unknown(what, name, rows)
     groups = _column_groups(table)
-    ready = {column.name: column.ready for column in table.columns}
+    columns = {column.name: column for column in table.columns}
     numbers: dict[tuple[str, str], Numbers] = {}
     for column, row in itertools.product(table.columns, rows):
         parts = [numbers[row, name] for name in column.mean_of]
@@ -165,10 +167,14 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
         members = [t for group in groups[name] for t in rows[row].get(group, ())]
         diverged = tuple(t for t in members if t.diverged)
         missing = tuple(
-            t for t in members if not (t.diverged or (t.done and ready[name](t)))
+            t
+            for t in members
+            if not (t.diverged or (t.done and columns[name].ready(t)))
         )
         if missing or (diverged and not found):
-            facts = paper, direction, missing, diverged, len(members)
+            # survivors of a divergence are no sample of the runs
+            ended = () if diverged else _finished_values(columns[name], rows[row])
+            facts = paper, direction, missing, diverged, len(members), ended
             grid[row][name] = Cell((), NO_ESTIMATE, None, *facts)
         elif found:
             compared = comparisons.get(key)
@@ -242,6 +248,21 @@ def _cell_numbers(column: Column, groups: Mapping[str, Sequence[Trial]]) -> Numb
         made = column.scoring(trial)
         numbers.append(Number(trial, scores, margin, scoring=made))
     return tuple(numbers) or None
+
+
+def _finished_values(
+    column: Column, groups: Mapping[str, Sequence[Trial]]
+) -> tuple[float, ...]:
+    """The values of the trials that have ended, where these can be told from a part.
+
+    The best of several settings, or a mean of columns, needs all of them.
+    """
+    if column.picked_by or column.mean_of:
+        return ()
+    trials = groups.get(column.group, ())
+    ended = [t for t in trials if t.done and column.ready(t)]
+    found = _cell_numbers(column, {column.group: ended}) or ()
+    return tuple(number.value for number in found)
 
 
 def _seeds(trial: Trial) -> tuple[int, int]:

@@ -215,7 +215,8 @@ def _missing_notes(cells: list[Cell]) -> Iterator[str]:
     workdir = shlex.quote(str(trial.folder.parent))
     runs = "1 run is" if len(missing) == 1 else f"{len(missing)} runs are"
     yield (
-        f"{runs} missing. All are run by: palimpsest sweep resume "
+        f"{runs} missing; a cell with (1 of 3) shows the mean of those that have "
+        "ended, which is not compared. All are run by: palimpsest sweep resume "
         f"--workdir={workdir}; those of one cell alone with, for example, "
         f"--trial={shlex.quote(one)}"
     )

@@ -91,7 +91,7 @@ def test_a_line_may_end_as_on_any_system(tmp_path, end):
 def test_a_file_is_one_document_if_its_format_says_so(tmp_path):
     (tmp_path / "a.txt").write_text("One.\n\nTwo.\n")
     found = files.load_file_corpus(str(tmp_path), None, FileOptions("document"))
-    assert texts_of(found, "train") == ["One.\n\nTwo.\n"]
+    assert texts_of(found, "train") == ["One.\n\nTwo."]
     corpus = load_corpus(str(tmp_path), 0.0)
     assert len(texts_of(corpus, "train")) == 2
     assert "data.format=document" in division_note(corpus, 101)

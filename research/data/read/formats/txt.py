@@ -22,6 +22,7 @@ class Format(FileFormat):
     suffixes = (".txt",)
     is_text = True
     label_rules = FILE_LABELS
+    blank_ends = True  # a blank line ends a document
     division = "in .txt a blank line ends a document; data.format=lines makes each "
     division += "line one, data.format=document each file"
 
