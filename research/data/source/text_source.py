@@ -255,7 +255,16 @@ class TextSource:
             assert self._contiguous_rows
 
     def counts(self) -> dict[str, int]:
-        """Numbers of tokens, documents and examples, and those of the indices."""
+        """Numbers of tokens, documents and examples, and those of the indices.
+
+        Of a mixture also the tokens of each corpus.
+        """
+        of_corpora = {}
+        if len(self.indices) > 1:
+            of_corpora = {
+                f"tokens of {name}": index.stream.num_tokens
+                for name, index in zip(self.rates, self.indices, strict=True)
+            }
         return {
             "tokens": sum(index.stream.num_tokens for index in self.indices),
             "documents": sum(index.stream.num_documents for index in self.indices),
@@ -264,6 +273,7 @@ class TextSource:
                 name: sum(index.counts[name] for index in self.indices)
                 for name in self.indices[0].counts
             },
+            **of_corpora,
         }
 
     def raw_examples(self, corpus, position, epoch, step, *, seed: int, shuffle: bool):

@@ -189,6 +189,11 @@ def test_alpha_sets_the_rates_by_the_tokens_of_each_corpus(make):
 
 def test_a_batch_is_of_one_corpus_and_each_example_is_read_once(make):
     data = make("mixture", "lm", mixing="batches")
+    counts = data.counts
+    of_corpora = [
+        n for name, n in counts.items() if name.startswith("train/tokens of ")
+    ]
+    assert len(of_corpora) > 1 and sum(of_corpora) == counts["train/tokens"]
     source = data.train.source
     corpus, own = source.schedule.locate(np.arange(8 * 10 * 4))
     by_batch = corpus.reshape(-1, 8)
