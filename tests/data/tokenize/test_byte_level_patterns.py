@@ -112,6 +112,11 @@ def test_pieces_of_white_space_are_used(family):
     found = [vocabulary.piece_text(i) for i in vocabulary.encode(CODE[0])[0]]
     joined = {"llama3": ").\n\n", "qwen": ").\n\n", "neox": "    "}
     assert name not in joined or joined[name] in found
+    tokens = vocabulary.encode("ᚠ")[0]  # of which no piece is the whole letter
+    named = "".join(map(vocabulary.piece_name, tokens.tolist())).strip()
+    assert named in ("<0xE1><0x9A><0xA0>", "ᚠ")
+    special = int(vocabulary.vocab.eos_id)
+    assert vocabulary.piece_name(special) == str(vocabulary.model.pieces[special])
 
 
 def test_spans_are_the_text_and_whole_units():
