@@ -307,7 +307,7 @@ def _read(workdir: epath.PathLike, fields: Mapping[str, Any]) -> dict[str, Any]:
     path = absolute_path(workdir) / "sweep.json"
     if not exists(path):
         raise UserError(
-            f"{workdir} holds no sweep (sweep.json); palimpsest sweep makes one"
+            f"{str(workdir)!r} holds no sweep (sweep.json); palimpsest sweep makes one"
         )
     content = read_json(path, REMEDY)
     try:
