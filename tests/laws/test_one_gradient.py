@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from research import networks
 from research.contract.batch import ArraySpec
@@ -22,7 +23,7 @@ from tests.testing.objective_cases import (
     make_network,
     parametrize,
 )
-from tests.testing.objective_variants import LXMERT, VL_BERT
+from tests.testing.objective_variants import NO_TOKENS, VL_BERT
 
 LENGTH = 24
 ROWS = 16
@@ -33,7 +34,7 @@ WITH_MEMS = [case for case in CASES if "mem_len" in case.values[1]]
 GRADIENT_CASES = [
     *FIRST.values(),
     *(case for case in WITH_MEMS if case not in FIRST.values()),
-    *(case for case in CASES if case.values[1] in (VL_BERT, LXMERT)),
+    *(pytest.param("image_text", fields) for fields in (VL_BERT, NO_TOKENS)),
 ]
 """Each objective once, all cases with mems, and networks of pictures."""
 

@@ -13,7 +13,7 @@ from research.objectives.images import losses, regions, transport
 from tests.testing import fast_key
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
-from tests.testing.objective_variants import LXMERT, VL_BERT
+from tests.testing.objective_variants import NO_TOKENS, VL_BERT
 
 VOCAB = vocab(200)
 LENGTH = 14
@@ -221,7 +221,7 @@ STREAMS = {"network": "two_streams", "norm_placement": "post", "co_layers": 1}
         pytest.param(BOXES | {"pool": "product"}, STREAMS, marks=pytest.mark.long),
         pytest.param(_fields(VL_BERT), VL_BERT["model"], marks=pytest.mark.long),
         pytest.param(
-            _fields(LXMERT), STREAMS | LXMERT["model"], marks=pytest.mark.long
+            _fields(NO_TOKENS), STREAMS | NO_TOKENS["model"], marks=pytest.mark.long
         ),
     ],
 )

@@ -37,9 +37,11 @@ LXMERT = {
     **{"region_regression": "smooth_l1", "answers": "label"},
     "model": {
         **{"network": "two_streams", "norm_placement": "post", "image_layers": 2},
-        **{"cross": "shared", "image_embedding": "mean"},
+        "cross": "shared",
     },
 }
+NO_TOKENS = LXMERT | {"model": {**LXMERT["model"], "image_embedding": "mean"}}
+"""Its regions read no tokens, by whose embeddings the laws see what a state reads."""
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "sentence_vectors": [
