@@ -210,6 +210,15 @@ def _fields(variant):
     return {name: value for name, value in variant.items() if name != "model"}
 
 
+def leave_out_twins(batch):
+    """Weight 0 for regions of a picture that have one box, and so one input."""
+    at = np.maximum(batch["region_scored"] - LENGTH, 0)[..., None]
+    box = np.take_along_axis(batch["box"], at, axis=1)
+    same = (box[:, :, None] == box[:, None]).all(axis=-1)
+    same &= (batch["region_weight"] > 0)[:, None]
+    batch["region_weight"][same.sum(axis=-1) > 1] = 0
+
+
 STREAMS = {"network": "two_streams", "norm_placement": "post", "co_layers": 1}
 
 
@@ -228,6 +237,8 @@ STREAMS = {"network": "two_streams", "norm_placement": "post", "co_layers": 1}
 def test_losses_begin_at_ln_classes_and_32_pairs_are_learnt(fields, more):
     objective, example = make(**fields)
     batch = objective.corrupt(example, keys(32), VOCAB, LENGTH)
+    if objective.classified == "all":
+        leave_out_twins(batch)
     options = {"layers": 2, "width": 64, "heads": 4, "feedforward": 128}
     options |= {"max_length": 40, "token_types": 2} | more
     net = networks.build(model_options(**options), objective.needs(VOCAB), VOCAB)
@@ -251,7 +262,7 @@ def test_losses_begin_at_ln_classes_and_32_pairs_are_learnt(fields, more):
     classes["answer"] = len(VOCAB.labels)
     for name in first.keys() & classes.keys():
         assert float(first[name]) == pytest.approx(np.log(classes[name]), rel=0.1), name
-    for _ in range(300):
+    for _ in range(200):
         means, params, state = step(params, state)
         accuracies = [means[n] for n in means if "accuracy" in n]
         if min(map(float, accuracies)) == 1:
