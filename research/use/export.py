@@ -65,7 +65,8 @@ def export_run(
 ) -> list[str]:
     """Exports the checkpoint that opens a run to a folder.
 
-    A run of ELECTRA becomes two folders, one for each network.
+    A run of ELECTRA becomes two folders, one for each network, but where the generator
+    has a mask decoder: then the discriminator's alone.
 
     Args:
       all_steps: every checkpoint is exported, each to a folder step_N in `to`.
@@ -262,10 +263,11 @@ def exported_networks(
         narrow = generator_options(options, *sizes)
     shared = "full", vocabulary.vocab, ("electra",)
     whole = dataclasses.replace(options, mask_decoder=0)
-    parts = {DISCRIMINATOR: Network(whole, discriminator, *shared)}
+    of_discriminator = Network(whole, discriminator, *shared)
     if narrow.mask_decoder:  # which Hugging Face does not compute
-        return parts
-    return parts | {GENERATOR: Network(narrow, generator, *shared)}
+        return {"": of_discriminator}
+    of_generator = Network(narrow, generator, *shared)
+    return {DISCRIMINATOR: of_discriminator, GENERATOR: of_generator}
 
 
 def start_ids(network: Network, objective: Any) -> dict[str, int]:
