@@ -89,7 +89,7 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
         config = load_config(args.config, overrides)
     # After the config: a wrong key is reported without waiting for imports.
     from launch.reports import row_views
-    from research.data.tokenize.train_tokenizer import SizeError
+    from research.data.tokenize.train_tokenizer import TRAINED_TYPES, SizeError
     from research.files.output_files import check_output, write_output
 
     if args.html:
@@ -114,12 +114,13 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
                 config = config.with_values({"data.vocabulary_size": error.fits})
     data = config.data
     if args.config and args.data and not (args.pictures or data.train):
-        language = " (English)" if data.corpus == "embedded" else ""
-        print(
-            f"vocabulary of corpus {data.corpus!r}{language}; --workdir=RUN has that "
-            "of a run, --config.data.corpus=FILE trains one",
-            file=sys.stderr,
-        )
+        corpus = repr(data.corpus) + " (English)" * (data.corpus == "embedded")
+        line = f"vocabulary of corpus {corpus}; --workdir=RUN has that of a run, "
+        line += "--config.data.corpus=FILE trains one"
+        if data.vocabulary not in TRAINED_TYPES:
+            line = f"counts of tokens: those of corpus {corpus}, not of --data; "
+            line += "--config.data.corpus=FILE counts another"
+        print(line, file=sys.stderr)
     first = (type(config.objective).__doc__ or "").strip().partition("\n")[0]
     title = f"{config.objective_name}: {first}"
     if args.html:

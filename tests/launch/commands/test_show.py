@@ -45,3 +45,7 @@ def test_a_run_has_its_own_vocabulary(tmp_path, capsys):
     workdir, *_ = save_untrained(tmp_path / "run", tiny_config(folder, "mlm"))
     show.run(show.parser().parse_args([f"--workdir={workdir}", "--rows=1"]))
     assert "scored here" in capsys.readouterr().out
+    flags = (f"--data={folder}", f"--config.data.vocabulary={workdir}", "--rows=1")
+    run(folder, *flags)
+    out, err = capsys.readouterr()
+    assert "counts of tokens: those of corpus" in err and "every token attends" in out
