@@ -62,6 +62,18 @@ class Prediction(abc.ABC):
     problem_type: str = ""
     """Hugging Face's word for classifiers of this kind; "": it has none."""
 
+    is_pooled: bool = False
+    """Whether the head reads one state of a row."""
+
+    def expected_texts(self, count: int, fields: Sequence[str]) -> str:
+        """The texts that an example must have, if it may not have `count`; else "".
+
+        Args:
+          fields: the columns of data.fields, () if a run names none.
+        """
+        is_right = not fields or count == len(fields)
+        return "" if is_right else f"{len(fields)}: {', '.join(fields)}"
+
     def new_text_labels(self, objective: Any) -> Sequence[str]:
         """The labels with which new text is read, if a head's values have no names.
 

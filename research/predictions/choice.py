@@ -13,7 +13,11 @@ class Prediction(predictions.Prediction):
     """The score is 1 if the choice is right, else 0."""
 
     open_labels = True
+    is_pooled = True
     example = "--data=FILE"
+
+    def expected_texts(self, count, fields):
+        return "" if count > 2 else "a question and its choices"
 
     def new_text_labels(self, objective):
         return CHOICE_NAMES[0][: objective.choices]

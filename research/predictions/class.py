@@ -12,6 +12,7 @@ class Prediction(predictions.Prediction):
     """The score is 1 if the label is right, else 0."""
 
     is_one_label = True
+    is_pooled = True
     problem_type = "single_label_classification"
 
     def output_names(self, labels):

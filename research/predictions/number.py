@@ -12,6 +12,7 @@ class Prediction(predictions.Prediction):
     """The score is minus the squared error."""
 
     open_labels = True
+    is_pooled = True
     problem_type = "regression"
 
     def new_text_labels(self, objective):

@@ -14,6 +14,7 @@ from research.data.documents import as_known, single_labels
 class Prediction(predictions.Prediction):
     """The score is the fraction of all labels that is right."""
 
+    is_pooled = True
     problem_type = "multi_label_classification"
 
     def output_names(self, labels):

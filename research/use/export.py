@@ -191,7 +191,7 @@ def _check_task(objective: Task, options: transformer.Network) -> None:
         wrong = "objective.head=crf: its taggers choose each tag alone"
     elif getattr(objective, "lm_coef", 0.0):
         wrong = "objective.lm_coef: its classifiers have no readout beside their head"
-    elif objective.predicts == "choice" or _problem_type(objective):
+    elif prediction_kind(objective.predicts).is_pooled:
         reads_last = options.position == "relative"
         if (
             reads_last != (objective.format == "xlnet")

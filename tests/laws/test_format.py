@@ -2,14 +2,25 @@
 
 import dataclasses
 import gzip
+import io
+import itertools
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from research.contract.errors import UserError
 from research.contract.fields import check
 from research.data.read import files
 from research.data.read.formats import FORMATS, FileOptions, by_suffix
+
+
+def parquet_file(rows: list[dict]) -> bytes:
+    content = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(rows), content)
+    return content.getvalue()
+
 
 RANDOM = np.random.default_rng(0).bytes(300)
 FILES = {
@@ -18,6 +29,8 @@ FILES = {
     "columns": b"one\ttwo\tthree\n1\t2\t3\n4\t5\t6\n",
     "triples": b"a\tr\tb\nb\tr\tc\nc\ts\ta\n",
     "ragged columns": b"a\tb\nc\n\td\te\tf\n",
+    "a table": b"text\tlabel\nA text.\t1\nAnother.\t0\n",
+    "a table with commas": b"text,label\nA text.,1\nAnother.,0\n",
     "commas": b'a,b\n"1 ""x",2\n3,"4\n5"\n',
     "words with tags": b"One B-X\nword O\n\nTwo I-X\n\n",
     "a tree": b"# id = 1\n1\tA\ta\tDET\t_\t_\t0\troot\t_\t_\n\n",
@@ -30,7 +43,19 @@ FILES = {
     "a NUL": b"A\0text\n\0\n",
     "a compressed file": gzip.compress(b"A text.\n" * 9),
     "a long line": b"word " * 30_000,
+    "a caption": b'{"text": "A stone.", "image": 0}\n{"text": "A sea.", "image": 1}\n',
+    "links": b'{"text": "A stone.", "links": [[0, 2, 1]]}\n',
+    "counts of pairs": b"a\tb\t2\nb\ta\t1\n",
+    "Parquet": parquet_file([{"text": "A text.", "label": 1}] * 9),
 }
+"""Each format reads one of these."""
+DAMAGED = {"Parquet": FILES["Parquet"]}
+"""Binary files, which are also cut and have wrong bytes."""
+for _name, _bytes in DAMAGED.items():
+    FILES[f"half of {_name}"] = _bytes[: len(_bytes) // 2]
+    for _start in range(0, len(_bytes), len(_bytes) // 4):
+        _wrong = _bytes[:_start] + bytes(255 - b for b in _bytes[_start : _start + 8])
+        FILES[f"{_name} wrong at {_start}"] = _wrong + _bytes[_start + 8 :]
 
 
 @pytest.mark.parametrize("name", FORMATS.names())
@@ -72,3 +97,17 @@ def test_any_file_is_documents_or_one_line_that_names_it(name, content, tmp_path
     assert [(d.text, d.label, d.id) for d in again] == [
         (d.text, d.label, d.id) for d in documents
     ]
+
+
+@pytest.mark.parametrize("name", FORMATS.names())
+def test_one_of_the_files_is_of_this_format(name, tmp_path):
+    for content, fields in itertools.product(FILES.values(), ((), ("text",))):
+        (tmp_path / "file.x").write_bytes(content)
+        try:
+            options = FileOptions(name, fields)
+            corpus = files.load_file_corpus(str(tmp_path / "file.x"), None, options)
+            if any([*corpus.documents(split)] for split in ("train", "valid", "test")):
+                return
+        except UserError:
+            continue
+    raise AssertionError(f"{name} reads none of FILES; add a file of this format")

@@ -22,7 +22,7 @@ def of_classes(predictions, golds, labels):
 
 def test_two_classes_have_the_f1_of_the_second():
     scores = of_classes("1100", "1010", ("0", "1"))
-    assert scores == {"accuracy": 0.5, "f1": 0.5, "matthews": 0.0}
+    assert scores.items() >= {"accuracy": 0.5, "f1": 0.5, "matthews": 0.0}.items()
     scores = of_classes("1111", "1110", ("0", "1"))
     assert scores["f1"] == pytest.approx(6 / 7) and scores["matthews"] == 0
     scores = of_classes("abc", "abb", ("a", "b", "c"))

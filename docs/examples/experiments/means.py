@@ -5,9 +5,11 @@ palimpsest train --config=experiments/means.py --workdir=runs/means
 
 from research.config import base
 
+SIZES = ("tiny", "small")
 
-def get_config():
-    config = base.get_config()
+
+def get_config(size: str = "small"):
+    config = base.get_config(size)
     config.model.update(network="means", layers=2)
     config.objective.name = "mlm"
     return config

@@ -16,7 +16,13 @@ import numpy as np
 from research.contract.batch import DOCUMENT, WORD, Lexicon, Triples
 from research.contract.errors import UserError, os_reason
 from research.data.read import sentences, word_boundaries
-from research.data.read.triples import Triple, parse_triples, spell, spell_relation
+from research.data.read.triples import (
+    Triple,
+    is_of_triples,
+    parse_triples,
+    spell,
+    spell_relation,
+)
 from research.files.paths import user_path
 
 LEXICON = "data.lexicon"
@@ -301,8 +307,7 @@ def _units(entry: str) -> list[str]:
 
 def _has_triples(file: Path) -> bool:
     """Whether a file of data.lexicon has triples, by its first line."""
-    first = next(iter(read_lines(file, LEXICON)))[1]
-    return first.count("\t") == 2 or first.strip().isdecimal()
+    return is_of_triples(next(iter(read_lines(file, LEXICON)))[1])
 
 
 def read_triples(file: Path, name: str = LEXICON) -> list[Triple]:

@@ -12,6 +12,11 @@ class Triple(NamedTuple):
     tail: str
 
 
+def is_of_triples(first_line: str) -> bool:
+    """Whether a file has triples, in a notation that `parse_triples` reads."""
+    return first_line.count("\t") == 2 or first_line.strip().isdecimal()
+
+
 def parse_triples(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Triple]]:
     """(number, triple) of each numbered line that is not blank.
 

@@ -67,7 +67,7 @@ class Objective(objectives.Objective):
     weighting: str = choice("bound", ("bound", "none"))  # none: all masked tokens count
     # 1 (block diffusion's code, where min_t is above .5)
     derivative_power: float = read_with(
-        "schedule", ("cosine", "bimodal"), fraction(1.0)
+        "schedule", SCHEDULES[1:], fraction(1.0)
     )  # of |d alpha / dt| in the weights; below 1 the loss is no bound
     short_rate: float = fraction(0.0)  # of rows that are cut to a uniform length
     # (LLaDA: .01)
@@ -224,10 +224,12 @@ class Objective(objectives.Objective):
             return noise.linear_noise(t, scale)
         if self.schedule == "cosine":
             return noise.cosine_noise(t, self.derivative_power)
-        is_low = counter_rng.uniform(key, "mode", 1) < self.low_fraction
-        mean = np.where(is_low, self.low_mean, self.high_mean)
-        std = np.where(is_low, self.low_std, self.high_std)
-        return noise.gaussian_noise(t, mean, std, self.derivative_power)
+        if self.schedule == "bimodal":
+            is_low = counter_rng.uniform(key, "mode", 1) < self.low_fraction
+            mean = np.where(is_low, self.low_mean, self.high_mean)
+            std = np.where(is_low, self.low_std, self.high_std)
+            return noise.gaussian_noise(t, mean, std, self.derivative_power)
+        raise NotImplementedError(f"schedule {self.schedule}")
 
     def for_evaluation(self) -> "Objective":
         """The objective whose loss is the bound, by exact counts."""

@@ -233,16 +233,7 @@ class Predictor:
     def _check_parts(self, name: str, count: int) -> None:
         """Raises UserError: an example has more or fewer texts than the run's."""
         fields = [each for each in self._run.config.data.fields.split(",") if each]
-        if self.kind == "choice":
-            is_right, reads = count > 2, "a question and its choices"
-        elif self._writes:
-            return  # for the first part alone
-        elif self.kind == "span":
-            is_right, reads = count == 2, "two, a question and its context"
-        else:
-            is_right = not fields or count == len(fields)
-            reads = f"{len(fields)}: {', '.join(fields)}"
-        if not is_right:
+        if reads := prediction_kind(self.kind).expected_texts(count, fields):
             noun = "text" if count == 1 else "texts"
             raise UserError(
                 f"{name} has {count} {noun}, but the run reads {reads}; several "

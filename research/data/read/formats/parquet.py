@@ -22,7 +22,9 @@ class Format(FileFormat):
         try:
             table = parquet.ParquetFile(file)
             batches = table.iter_batches()
-        except pyarrow.ArrowInvalid as error:
+        except (pyarrow.ArrowInvalid, OSError) as error:
+            if getattr(error, "errno", None):  # of the system, and not of pyarrow
+                raise
             raise LineError(1, f"not Parquet ({str(error).splitlines()[0]})") from error
         options = options._replace(fields=options.fields or ("text",))
         check_names(1, table.schema_arrow.names, options)
@@ -41,6 +43,8 @@ def _rows(batches: Iterable[Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
             for row in batch.to_pylist():
                 number += 1
                 yield number, row
-    except ValueError as error:  # also a column of text that is not UTF-8
+    except (ValueError, OSError) as error:  # also text that is not UTF-8
+        if getattr(error, "errno", None):
+            raise
         reason = str(error).splitlines()[0]
         raise LineError(number + 1, f"a damaged column ({reason})") from error
