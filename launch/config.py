@@ -196,6 +196,11 @@ def from_file(spec: str) -> ConfigDict:
       UserError: the file is not an experiment, or has no such size.
     """
     path, _, size = spec.partition(":")
+    if not path:
+        raise UserError(
+            f"--config={spec} must be an experiment, as in experiments/mlm.py or "
+            "experiments/bert.py:tiny"
+        )
     module = user_code.module_at(path)
     get_config = getattr(module, "get_config", None)
     if get_config is None:
