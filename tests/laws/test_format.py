@@ -27,6 +27,7 @@ FILES = {
     "nothing": b"",
     "a text": "A text.\n\nAnother one, \u0e17\u0e35\u0e48.\n".encode() * 3,
     "columns": b"one\ttwo\tthree\n1\t2\t3\n4\t5\t6\n",
+    "OpenKE's triples": b"2\n0 1 0\n1 0 0\n",
     "triples": b"a\tr\tb\nb\tr\tc\nc\ts\ta\n",
     "ragged columns": b"a\tb\nc\n\td\te\tf\n",
     "a table": b"text\tlabel\nA text.\t1\nAnother.\t0\n",
@@ -49,7 +50,11 @@ FILES = {
     "Parquet": parquet_file([{"text": "A text.", "label": 1}] * 9),
 }
 """Each format reads one of these."""
-DAMAGED = {"Parquet": FILES["Parquet"]}
+DAMAGED = {
+    name: content
+    for name, content in FILES.items()
+    if b"\0" in content and name not in ("bytes", "a NUL")
+}
 """Binary files, which are also cut and have wrong bytes."""
 for _name, _bytes in DAMAGED.items():
     FILES[f"half of {_name}"] = _bytes[: len(_bytes) // 2]

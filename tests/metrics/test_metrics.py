@@ -40,8 +40,10 @@ def test_a_class_that_training_lacks_is_never_right():
 
 
 def test_correlations_of_constants_are_left_out():
-    errors = {"mean_squared_error": 5 / 3, "mean_absolute_error": 1}
-    assert measure("number", items([1, 1, 1], [1, 2, 3]), ()) == pytest.approx(errors)
+    scores = measure("number", items([1, 1, 1], [1, 2, 3]), ())
+    assert scores["mean_squared_error"] == pytest.approx(5 / 3)
+    assert scores["mean_absolute_error"] == 1
+    assert not {"pearson", "spearman"} & scores.keys()
     scores = measure("number", items([1, 2, 9], [1, 2, 3]), ())
     assert scores["spearman"] == pytest.approx(1) and scores["pearson"] < 1
 
@@ -53,7 +55,8 @@ def test_chunks_are_counted_as_conlleval_does():
     scores = measure("tags", items(found, golds), ())
     assert scores["precision"] == scores["recall"] == pytest.approx(2 / 3)
     assert scores["word_accuracy"] == pytest.approx(3 / 6)
-    assert measure("tags", items([["NOUN"]], [["VERB"]]), ()) == {"word_accuracy": 0}
+    scores = measure("tags", items([["NOUN"]], [["VERB"]]), ())
+    assert scores["word_accuracy"] == 0 and "f1" not in scores
 
 
 ONE_OF_TWO = {"precision": 1 / 2, "recall": 1 / 2, "f1": 1 / 2}
