@@ -167,7 +167,8 @@ def token_tables(params) -> dict[tuple, Any]:
     return {
         path: leaf
         for path, leaf in named.items()
-        if path[-1] == "embedding" and path[-2] in ("token", "decoder_token")
+        if path[-2:-1] in (("token",), ("decoder_token",))
+        and path[-1] in ("embedding", "difference")  # from a table without gradient
     }
 
 
