@@ -19,14 +19,14 @@ from ml_collections import ConfigDict
 
 from research.config import base
 
-SIZES = ("tiny", "small", "deberta_small", "base", "large")
-PUBLISHED = {"deberta_small": (6, 768), "base": (12, 768), "large": (24, 1024)}
+SIZES = ("tiny", "small", "deberta_v3_small", "base", "large")
+PUBLISHED = {"deberta_v3_small": (6, 768), "base": (12, 768), "large": (24, 1024)}
 """Size -> layers and width; heads are 64 wide."""
 SLICES = {"large": None}  # not compiled for a slice yet
 
 
 def get_config(size: str = "small") -> ConfigDict:
-    config = base.get_config("base" if size == "deberta_small" else size)
+    config = base.get_config("base" if size == "deberta_v3_small" else size)
     config.data.vocabulary = "unigram"
     config.objective.update(name="electra", mask_fraction=1.0, coef=10.0)
     config.objective.update(generator_size=1.0, generator_depth=0.5)

@@ -100,7 +100,8 @@ def write_captions(source: Path, to: Path, count: int = 6) -> None:
         lines["sentences"].append(line | own)
     to.mkdir(parents=True, exist_ok=True)
     for name, each in lines.items():
-        (to / f"{name}.jsonl").write_text("".join(json.dumps(x) + "\n" for x in each))
+        text = "".join(json.dumps(x) + "\n" for x in each)
+        (to / f"{name}.jsonl").write_text(text, "utf-8")
 
 
 def hidden_regions(workdir: str, captions: Path, draws: int = 4) -> dict:
