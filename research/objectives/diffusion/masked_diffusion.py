@@ -114,8 +114,8 @@ class Objective(objectives.Objective):
         counts = np.arange(self.block_size + 1) / self.block_size
         if not ((counts >= least) & (counts <= most)).any():
             raise ValueError(
-                f"block_size {self.block_size} has no count inside min_t ({self.min_t}) "
-                f"and max_t ({self.max_t}); a larger one has, as 4"
+                f"block_size {self.block_size} has no count between min_t "
+                f"({self.min_t}) and max_t ({self.max_t}); a larger one has, as 4"
             )
 
     @property

@@ -212,7 +212,7 @@ def test_a_mean_counts_a_missing_run_of_two_of_its_columns_once(tmp_path):
     table = fake_sweep.TABLE._replace(columns=(*parts, mean))
     grid = cells.fill_table(table, _plan(tmp_path))
     ended = np.delete(fake_sweep.SCORES["mlm"], 1).mean()
-    for name, start in (("a", f"{ended:.1f} (2 of 3)"), ("mean", "– 1 of 3 runs mis")):
+    for name, start in (("a", f"{ended:.1f} (2 of 3)"), ("mean", "– 1 of 3 runs")):
         text = cell_text.format_cell(grid["mlm"][name], 1)
         assert text.startswith(start)
 
