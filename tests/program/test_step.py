@@ -37,6 +37,8 @@ class ScaleNetwork(nn.Module):
 class TwoTermObjective:
     """Two terms with weights of their own; one samples noise keyed by example."""
 
+    caches_vectors = False
+
     @staticmethod
     def predictions(net, batch):
         return {}

@@ -12,24 +12,19 @@ from research.data.source.build import open_text
 from research.data.source.saved_batches import save_batches
 from research.program.setup import open_run_data
 
-READ_ANNOTATED_TEXT = (
-    "clip",
-    "cvt",
-    "ernie_thu",
-    "glove",
-    "image_text",
-    "kbert",
-    "kepler",
-    "knowbert",
-    "multiple_choice",
-    "picture_classification",
-    "question_answering",
-    "sentilare",
-    "sequence_to_sequence",
-    "token_classification",
-    "transe",
-)
-"""Objectives that read no text like that of `write_corpus`."""
+READ_OTHER_LEXICONS = ("kbert", "kepler", "sentilare", "transe")
+"""Objectives that need triples or polarities."""
+
+
+def reads_annotated_text(name: str) -> bool:
+    """Whether an objective reads no text like that of `write_corpus`."""
+    objective = objectives.make_objective(name)
+    spec = objective.text_spec(32)
+    has_parts = objective.predicts == "text" or spec.label not in ("", "class")
+    return has_parts or bool(spec.arrays) or name in READ_OTHER_LEXICONS
+
+
+READ_ANNOTATED_TEXT = tuple(filter(reads_annotated_text, objectives.names()))
 
 
 def write_corpus(folder, name: str, *, seed: int, documents: int = 60) -> str:

@@ -33,7 +33,7 @@ class Network(networks.Network):
     """Layers add what a feed-forward layer makes of a state and of the mean."""
 
     feedforward: int = dim(1024, least=1)  # width inside the feed-forward layer
-    feedforward_dropout: float = dropout_rate(-1.0)  # inside a feed-forward layer
+    feedforward_dropout: float = dropout_rate(0.0)  # inside a feed-forward layer
 
     dropout_places: ClassVar = ("embedding", "feedforward", "output", "head")
     abilities: ClassVar = (networks.Ability.FULL,)
@@ -91,10 +91,21 @@ class Stack(Module):
         x += sinusoids(group["position"], options.width).astype(x.dtype)
         x = dropout(self, x, "embedding")
         for n in range(options.layers):
-            y = Norm(options, name=f"norm_{n}")(x)
-            mean = Dense(options, options.width, ("embed", None), name=f"mean_{n}")
-            operands = (each.astype(options.operand_dtype) for each in (weight_BLL, y))
-            y += mean(einsum("blm,bmd->bld", *operands).astype(y.dtype))
-            x += FeedForward(options, name=f"feedforward_{n}")(y)
+            x += Block(options, name=f"block_{n}")(x, weight_BLL)
             x = nn.with_logical_constraint(x, STATE_AXES)
         return dropout(self, Norm(options, name="norm")(x), "output")
+
+
+class Block(nn.Module):
+    """What a layer adds."""
+
+    options: Network
+
+    @nn.compact
+    def __call__(self, x_BLD: jax.Array, weight_BLL: jax.Array) -> jax.Array:
+        options = self.options
+        y = Norm(options, name="norm")(x_BLD)
+        mean = Dense(options, options.width, ("embed", None), name="mean")
+        operands = (each.astype(options.operand_dtype) for each in (weight_BLL, y))
+        y += mean(einsum("blm,bmd->bld", *operands).astype(y.dtype))
+        return FeedForward(options, name="feedforward")(y)

@@ -211,7 +211,7 @@ def test_the_tokens_of_a_text_behind_its_context(
     [
         (["--workdir={0}/none"], "is no run"),
         (["--task=blimps"], "unknown --task 'blimps'; did you mean blimp?"),
-        (["--data={0}/none.jsonl"], "none.jsonl: no such files; give a f"),
+        (["--data={0}/none.jsonl"], "none.jsonl': no file or folder /"),
         (["--data={0}/words.jsonl"], "words.jsonl:1: unknown column"),
         (["--task=choices", "--data={0}/bad.jsonl"], "its label '2' is none of its 2"),
         (["--fields=nothing"], "unknown column"),

@@ -26,7 +26,7 @@ CASES = [
     (
         link,
         "--texts=no.txt --names=n.tsv --vectors=v.txt --to=D",
-        "--texts=no.txt: no su",
+        "--texts is 'no.txt': no file",
     ),
     (
         link,
