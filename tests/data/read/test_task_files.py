@@ -446,7 +446,7 @@ WRONG = [
     ),
     ("a.csv", 'one,two,gold\n"a,b,1\nc,d,0\n', PAIRS, "a.csv:2: not CSV"),
     ("a.csv", "one,two,gold\na,b,c,1\n", PAIRS, "a.csv:2: has 4 columns"),
-    ("a.csv", "a,b\n", (), "needs data.fields"),
+    ("a.csv", "a,b\n", (), "as in data.fields="),
     (
         "a.jsonl",
         '{"one": "a", "two": 3, "gold": 1}\n',
