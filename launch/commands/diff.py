@@ -85,7 +85,7 @@ def _hidden_changes(found: Differences) -> dict[str, str]:
     reasons = {}
     if "commit" not in differ:
         reasons["code"] = "of one commit: changes that are in none"
-    if not any(key.startswith("data.") for key in differ):
+    if not any(key.startswith(("data.", "objective.")) for key in differ):
         reasons["data"] = "the files behind equal keys have changed"
     return reasons
 

@@ -150,7 +150,8 @@ class _Reader:
             if rules and label and label not in rules:
                 raise UserError(
                     f"data.label={label}: {first} has no columns; its label is "
-                    f"{', '.join(rules[:-1])} or {rules[-1]}"
+                    f"{', '.join(rules[:-1])} or {rules[-1]}; data.format=tsv reads "
+                    "columns whatever the file's name"
                 )
             if found and self.has_file_label(found):
                 by_label.setdefault(_file_label(first, label), first)
