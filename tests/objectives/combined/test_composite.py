@@ -11,9 +11,10 @@ from research.objectives.combined.packed_rows import PackedRows
 FLAGS = [
     name
     for name, kind in objectives.Objective.__annotations__.items()
-    if kind is bool or name == "pattern"
+    if (kind is bool or name == "pattern") and name != "caches_vectors"
 ]
-"""What an objective says of itself by a plain value, whatever it is made of."""
+"""What an objective says of itself by a plain value, whatever it is made of; a
+composite compares no vectors of micro-batches, and refuses to accumulate."""
 
 MIXED = {"objective": "mix", "base_objective": "lm", "parts": {"a": {}, "b": {}}}
 NESTED = {"parts": {"masked": {"objective": "mlm"}, "both": MIXED}}
