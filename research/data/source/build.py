@@ -171,8 +171,8 @@ def division_note(corpus: Corpus, num_documents: int) -> str:
     if not corpus.division or not is_many or corpus.size > SHORT_BYTES * num_documents:
         return ""
     return (
-        f"text: {corpus.name} has {num_documents:,} short documents in "
-        f"{len(corpus.files):,} files: {corpus.division}"
+        f"text: {corpus.name} has {num_documents:,} short documents "
+        f"(files: {len(corpus.files):,}): {corpus.division}"
     )
 
 
