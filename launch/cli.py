@@ -199,7 +199,7 @@ class Parser(argparse.ArgumentParser):
         if missing := [flag for flag, value in values.items() if value is None]:
             self.error(f"the following arguments are required: {', '.join(missing)}")
         for flag, value in values.items():
-            if value == "":
+            if isinstance(value, str) and not value.strip():
                 raise UserError(f"{flag} has no value; write {flag}=VALUE")
 
     def error(self, message: str) -> NoReturn:
