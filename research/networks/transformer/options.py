@@ -175,6 +175,7 @@ class TransformerOptions(networks.Network):
             networks.Ability.TOKEN_BIAS,
             networks.Ability.UNDROPPED,
             networks.Ability.SPANS,
+            networks.Ability.VIEWS,
         )
     )
 
