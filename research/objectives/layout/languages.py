@@ -28,7 +28,7 @@ def parse_languages(languages: str) -> np.ndarray:
         types = np.array([[*map(int, e), -1][:2] for e in entries], np.int32)
         valid = all(len(entry) <= 2 for entry in entries)
         valid &= min(int(n) for entry in entries for n in entry) >= 0
-    except ValueError:
+    except (ValueError, OverflowError):
         valid = False
     if not valid:
         raise ValueError(
