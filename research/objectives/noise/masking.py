@@ -40,7 +40,8 @@ def max_masked(rate: float, length: int, *, independent: bool = False) -> int:
         are added, which gives 44 at length 128.
     """
     deviation = math.sqrt(rate * (1 - rate) * length) if independent else 0.0
-    return min(length, math.ceil(rate * length + 6 * deviation - 1e-9))
+    count = math.ceil(rate * length + 6 * deviation - 1e-9)
+    return min(length, max(count, int(rate > 0)))  # 1 at the smallest rates
 
 
 def mask_budget(
