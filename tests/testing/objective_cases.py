@@ -155,13 +155,12 @@ first_cases = parametrize(
 """Every case with a network; all but the first of an objective of research are long."""
 
 STACKS = ("lm", "mlm", "plm", "unilm", "dae", "electra", "multiple_choice")
-UNPACKED = ("clip", "coco_lm", "knowbert", "retromae")
+UNPACKED = ("clip", "knowbert", "retromae")
 stack_cases = parametrize(
     [c for c in FIRST.values() if c.values[0] not in UNPACKED],
     lambda case: case.values[0] not in STACKS,
 )
 """The first case of each objective whose rows may be packed (clip's have one picture,
-coco_lm's are compared with others,
 knowbert's have spans that count positions, retromae's ranks of its decoder); long where
 others have its networks and groups."""
 

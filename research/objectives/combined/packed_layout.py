@@ -146,7 +146,7 @@ def _find_roles(specs: Mapping[str, ArraySpec]) -> dict[str, Role]:
         roles |= {
             prefix + name: Role(group, by_slot)
             for name in SLOT_ARRAYS
-            if prefix + name in specs
+            if prefix + name in specs and specs[prefix + name].shape  # not of a row
         }
     if "cross_segment" in specs:
         roles["cross_segment"] = Role("encoder_", by_slot=False)

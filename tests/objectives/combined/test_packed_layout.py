@@ -142,6 +142,10 @@ def test_a_config_has_as_many_sentinels_as_the_longest_text_needs(packing):
         ("joint", {}, "objective joint has arrays that cannot be joined (step)"),
         ("infoword", {}, "objective infoword reads text of the unit 'passage'"),
         ("wklm", {}, "objective wklm has arrays that cannot be joined"),
+        ("coco_lm", {}, "has arrays that cannot be joined (crop_weight)"),
+        ("clip", {"images": "random"}, "objective clip reads text of the unit"),
+        ("knowbert", {"entities": "random"}, "has arrays that cannot be joined"),
+        ("retromae", {}, "objective retromae has arrays that cannot be joined"),
         (
             "mix",
             {"base_objective": "dae", "parts": {"a": {"rate": 0.5}, "b": {}}},
