@@ -33,7 +33,13 @@ from launch.commands import (
 from launch.sweeps import sweep_plan
 from launch.sweeps.trial import Trial
 from tests.proofs.fuzz import command, values
-from tests.proofs.fuzz.config_cases import EXPERIMENTS, KEYS, ROOT
+from tests.proofs.fuzz.config_cases import (
+    EXPERIMENTS,
+    KEYS,
+    ROOT,
+    keys_of,
+    objective_of,
+)
 from tests.testing import fake_sweep
 
 COMMANDS = {
@@ -237,10 +243,7 @@ def check(case: CommandCase, folder: Path) -> command.Outcome:
     module: ModuleType = COMMANDS[case.command]
     with contextlib.chdir(copy):
         outcome = command.run(module, words, replaced())
-    names = _names(words, module)
-    if any(word.startswith("--config") for word in words):
-        names = {*names, "objective."}  # a key that the experiment leaves to be set
-    problem = command.complaint(outcome, names)
+    problem = command.complaint(outcome, _names(words, module))
     assert not problem, f"{problem}\n{case}"
     return outcome
 
@@ -257,6 +260,12 @@ def replaced(*kept_names: str) -> list[Any]:
     return [*stopped, *kept]
 
 
+def _unset(experiment: str) -> set[str]:
+    """The keys that an experiment leaves to be set: files that are needed."""
+    keys = keys_of(objective_of(experiment))
+    return {key for key, field in keys.items() if field.metadata.get("needed")}
+
+
 def _names(words: list[str], module: ModuleType) -> set[str]:
     """Flags, and what they were given, of which an error names one."""
     given = {part for word in words for part in (word, *word.split("=", 1))}
@@ -264,5 +273,6 @@ def _names(words: list[str], module: ModuleType) -> set[str]:
     flags = {[*action.option_strings, action.metavar][0] for action in actions}
     keys = {name.removeprefix("--config.") for name in given}
     given |= {repr(each) for each in given} | {each.split(":")[0] for each in given}
+    keys |= {key for part in given if part in EXPERIMENTS for key in _unset(part)}
     names = given | flags | keys | {name.rpartition(".")[2] for name in keys}
     return {name for name in names if name.strip()} | {"flag", "action"}
