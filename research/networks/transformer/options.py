@@ -167,16 +167,22 @@ class TransformerOptions(networks.Network):
         "scan_unroll",
     )
 
-    abilities: ClassVar[tuple[networks.Ability, ...]] = tuple(
-        each
-        for each in networks.Ability
-        if each
-        not in (
-            networks.Ability.TOKEN_BIAS,
-            networks.Ability.UNDROPPED,
-            networks.Ability.SPANS,
-            networks.Ability.VIEWS,
-        )
+    abilities: ClassVar[tuple[networks.Ability, ...]] = (
+        networks.Ability.SELF,
+        networks.Ability.FULL,
+        networks.Ability.CAUSAL,
+        networks.Ability.GENERAL,
+        networks.Ability.MEMS,
+        networks.Ability.MEM_LIMITS,
+        networks.Ability.QUERIES,
+        networks.Ability.BOUNDARIES,
+        networks.Ability.FEATURES,
+        networks.Ability.LAYERS,
+        networks.Ability.INPUT_FEATURES,
+        networks.Ability.FUTURE,
+        networks.Ability.ENCODER_DECODER,
+        networks.Ability.TWO_DIRECTIONS,
+        networks.Ability.GENERATOR,
     )
 
     def __post_init__(self):
