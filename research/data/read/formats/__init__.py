@@ -107,9 +107,10 @@ class FileFormat:
     """Whether the files of a folder with these suffixes are read."""
 
     needs_fields: bool = False
-    division: str = ""
-    """How files become documents, for the error where they are too few."""
     """Whether a file's suffix implies this format only if data.fields is given."""
+
+    division: str = ""
+    """How files become documents: for users who have too few, or too many."""
 
     arrays: Mapping[str, ArrayType] = MappingProxyType({})
     """The arrays of its documents, see `Document.arrays`."""
