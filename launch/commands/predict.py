@@ -39,10 +39,10 @@ def run(args: argparse.Namespace) -> None:
     from research.use.inference.open_run import open_run
     from research.use.inference.predict import Predictor
 
-    if args.pictures:
+    predictor = None if args.pictures else Predictor(open_run(args.workdir))
+    if predictor is None:
         items = _of_pictures(args)
     elif args.parts:
-        predictor = Predictor(open_run(args.workdir))
         has_spaces = any(len(part.split()) > 1 for part in args.parts)
         if len(args.parts) == 1 or (predictor.of_words and has_spaces):
             items = predictor.predict(args.parts)
@@ -51,11 +51,9 @@ def run(args: argparse.Namespace) -> None:
     elif Path(args.data).suffix == ".txt":
         from research.data.read.files import read_texts
 
-        predictor = Predictor(open_run(args.workdir))
         items = predictor.predict_each(read_texts(Path(args.data), "--data"))
         cli.print_unanswered("text", items)
     else:
-        predictor = Predictor(open_run(args.workdir))
         with cli.keys_as_flags(given_texts.FLAGS):
             items = predictor.predict_file(args.data, args.fields, args.label)
     if args.parts and not args.to:
@@ -82,9 +80,8 @@ def _of_pictures(args: argparse.Namespace) -> list[Any]:
     from research.use.inference.predict import Predictor
 
     rows, source = given_texts.picture_rows(args)
-    labelled = any(row.label is not None for row in rows)
+    label = "label" if any(row.label is not None for row in rows) else ""
     with open_with_pictures(args.workdir, source, rows) as (model, file):
-        label = "label" if labelled else ""
         return Predictor(model).predict_file(str(file), label=label)
 
 
