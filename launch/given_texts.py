@@ -63,7 +63,9 @@ def picture_rows(args: argparse.Namespace) -> tuple[list[Any], Path]:
     path = Path(args.pictures)
     if args.parts:
         if len(args.parts) > 1:
-            raise UserError("one text is of --pictures; several are a table, --data=F")
+            raise UserError(
+                "--pictures takes one text; give several in a table, --data=F"
+            )
         folder, names = pictures.list_pictures(path)
         if len(names) > 1:
             raise UserError(f"--pictures={path} must be one picture, of one text")

@@ -2,11 +2,10 @@
 
 A RUN is its folder, or that of a sweep: all its trials that have begun. A trial has the
 name that the sweep gives it, behind the sweep's folder if those of several sweeps have
-one name. --metric
-is one of metrics.jsonl, or several with commas, of which each run is drawn by the first
-that it has; --over is what the horizontal axis counts. The curves are printed
-as bars, all on one scale, and --to writes them: a figure (.svg, .png, .pdf), or every
-point (.csv). Runs that go on are drawn as far as they are.
+one name. --metric is one of metrics.jsonl, or several with commas, of which each run is
+drawn by the first that it has; --over is what the horizontal axis counts. The curves
+are printed as bars, all on one scale, and --to writes them: a figure (.svg, .png,
+.pdf), or every point (.csv). Runs that go on are drawn as far as they are.
 """
 
 import argparse

@@ -55,8 +55,8 @@ class Number(NamedTuple):
 class Cell(NamedTuple):
     """The numbers of a cell, with their comparison and the paper's number.
 
-    A cell with runs that are missing or have diverged has no numbers: none that are
-    compared.
+    A cell with runs that are missing or have diverged has no `numbers`, so that it is
+    not compared.
     """
 
     numbers: tuple[Number, ...]
@@ -253,9 +253,10 @@ def _cell_numbers(column: Column, groups: Mapping[str, Sequence[Trial]]) -> Numb
 def _finished_values(
     column: Column, groups: Mapping[str, Sequence[Trial]]
 ) -> tuple[float, ...]:
-    """The values of the trials that have ended, where these can be told from a part.
+    """The values of the trials that have ended.
 
-    The best of several settings, or a mean of columns, needs all of them.
+    () of a column that takes the best of several settings, or the mean of other
+    columns: these need all trials.
     """
     if column.picked_by or column.mean_of:
         return ()

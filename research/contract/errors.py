@@ -27,7 +27,7 @@ class UserError(ValueError):
 
 
 def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, of whose `UserError` Python shows the call and the message."""
+    """Wraps a function: tracebacks of its `UserError` leave out the calls within."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -57,7 +57,7 @@ class Prediction(abc.ABC):
     """Whether what is predicted is about a text that a user may write."""
 
     example: str = '"a text"'
-    """What palimpsest predict reads of one text or question, as a command has it."""
+    """The arguments of `palimpsest predict` for one example, as a shell has them."""
 
     problem_type: str = ""
     """Hugging Face's word for classifiers of this kind; "": it has none."""

@@ -1,4 +1,4 @@
-"""How often a picture is told from another one's, from a pretraining's result."""
+"""The accuracy of matching pictures and captions, from a pretraining's result."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from launch.sweeps.trial import Trial
 
 
 def match_accuracy(trial: Trial) -> float | None:
-    """Per cent of pairs of caption and picture; None: it is not asked."""
+    """Per cent of pairs of caption and picture; None: the run has no such metric."""
     fraction = trial.result["metrics"].get("valid/match_accuracy")
     return None if fraction is None else 100 * fraction
 
