@@ -115,11 +115,13 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
     data = config.data
     if args.config and args.data and not (args.pictures or data.train):
         corpus = repr(data.corpus) + " (English)" * (data.corpus == "embedded")
-        line = f"vocabulary of corpus {corpus}; --workdir=RUN has that of a run, "
-        line += "--config.data.corpus=FILE trains one"
-        if data.vocabulary not in TRAINED_TYPES:
-            line = f"counts of tokens: those of corpus {corpus}, not of --data; "
-            line += "--config.data.corpus=FILE counts another"
+        line = (
+            f"vocabulary of corpus {corpus}; --workdir=RUN has that of a run, "
+            "--config.data.corpus=FILE trains one"
+            if data.vocabulary in TRAINED_TYPES
+            else f"counts of tokens: those of corpus {corpus}, not of --data; "
+            "--config.data.corpus=FILE counts another"
+        )
         print(line, file=sys.stderr)
     first = (type(config.objective).__doc__ or "").strip().partition("\n")[0]
     title = f"{config.objective_name}: {first}"

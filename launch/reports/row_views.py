@@ -88,7 +88,8 @@ def view(
       before: the tokens of its text.
       labels: the names of `label`, if the text has classes.
       of_words: whether the targets are labels.
-      objective: that made the batch; of one with knowledge the row has `notes`.
+      objective: the one that made the batch; if it injects knowledge, the row has
+        `notes`.
     """
     prefixes = [
         name.removesuffix("token")
@@ -155,7 +156,7 @@ def group(
 
 
 def attention_title(group: Group) -> str:
-    """Of which input the attention is, and how much of it is shown."""
+    """The name of the input that attends, and how many of its positions are shown."""
     name = f" of the {group.name}" if group.name else ""
     shown, count = len(group.drawn), len(group.tokens)
     return name + (f" ({shown} of {count} positions shown)" if shown < count else "")

@@ -441,7 +441,10 @@ def _with_distinct_names(trials: list[Trial]) -> list[Trial]:
 
 
 def _value(trial: Trial, key: str) -> Any:
-    """The value of a key: an override may be its text, as in "30" for 30."""
+    """The value of a key in the config, where an override "30" is 30.
+
+    A config has a mixture as one value: only overrides have data.mixture.NAME.
+    """
     return trial.config.get(key, trial.overrides.get(key))
 
 

@@ -196,7 +196,7 @@ class _Reader:
         return named + later
 
     def division(self, texts: list[tuple[Path, ...]]) -> str:
-        """How the files become documents, if a format says so."""
+        """The first `FileFormat.division` of the files' formats; "": none has one."""
         return next((f.division for f in self._formats(texts) if f.division), "")
 
     def _formats(self, texts: list[tuple[Path, ...]]) -> list[FileFormat]:

@@ -23,8 +23,10 @@ class Format(FileFormat):
     is_text = True
     label_rules = FILE_LABELS
     blank_ends = True  # a blank line ends a document
-    division = "in .txt a blank line ends a document; data.format=lines makes each "
-    division += "line one, data.format=document each file"
+    division = (
+        "in .txt a blank line ends a document; data.format=lines makes each line one, "
+        "data.format=document each file"
+    )
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
         document, size, first = [], 0, 1
