@@ -1,9 +1,8 @@
 """The handling of Ctrl-C and SIGTERM by commands, from before their imports on."""
 
-import gc
 import os
 import signal
-import types
+import sys
 
 PREEMPTED, INTERRUPTED = 75, 130
 """Exit codes: after SIGTERM, or the loss of another process; after Ctrl-C."""
@@ -39,6 +38,7 @@ def raise_interrupts() -> None:
     """
     global _at_once
     _at_once = False
+    sys.unraisablehook = _on_unraisable
 
 
 def set_resumes(resumes: bool) -> None:
@@ -58,17 +58,26 @@ def ignore_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _on_interrupt(_: int, frame: types.FrameType | None) -> None:
+def _on_interrupt(*_: object) -> None:
     global _at_once
     if _at_once:
         _exit(INTERRUPTED, interrupted(""))
-    if frame and frame.f_code in [getattr(f, "__code__", None) for f in gc.callbacks]:
-        # Python would print and forget an exception raised here; JAX has a callback.
-        signal.signal(signal.SIGALRM, _on_interrupt)
-        signal.setitimer(signal.ITIMER_REAL, RETRY_S)
-        return
     _at_once = True
     raise KeyboardInterrupt
+
+
+def _on_unraisable(error: "sys.UnraisableHookArgs") -> None:
+    """Raises Ctrl-C again that met a callback, of which Python forgets exceptions.
+
+    JAX has callbacks of the garbage collector and of weak references.
+    """
+    global _at_once
+    if error.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(error)
+        return
+    _at_once = False
+    signal.signal(signal.SIGALRM, _on_interrupt)
+    signal.setitimer(signal.ITIMER_REAL, RETRY_S)
 
 
 def _on_sigterm(*_: object) -> None:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 INSTALL = """
-import gc, os, signal, time
+import gc, os, signal, time, weakref
 from launch import signals
 signal.signal(signal.SIGINT, signal.default_int_handler)  # may be ignored
 signals.install()
@@ -26,7 +26,7 @@ IN_A_CALLBACK = """
 def callback(*_):
     os.kill(os.getpid(), signal.SIGINT)
     gc.callbacks.clear()
-gc.callbacks.append(callback)
+{register}
 try:
     gc.collect()
     time.sleep(9)
@@ -35,7 +35,15 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("code", [AGAIN, IN_A_CALLBACK], ids=["again", "in a callback"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        AGAIN,
+        IN_A_CALLBACK.format(register="gc.callbacks.append(callback)"),
+        IN_A_CALLBACK.format(register="weakref.finalize(type('', (), {})(), callback)"),
+    ],
+    ids=["again", "in the garbage collector's callback", "in a weak reference's"],
+)
 @pytest.mark.parametrize(
     "command, remedy",
     [

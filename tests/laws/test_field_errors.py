@@ -119,7 +119,7 @@ WRONG_FIELDS = {
         ({"frequency_power": 0.1, "block_size": 4}, "needs count independent and bl"),
         (
             {"count": "inside", "block_size": 1, "min_t": 0.3, "max_t": 0.8},
-            "is none",
+            "has no count between min_t",
         ),
     ],
     "mass": [
