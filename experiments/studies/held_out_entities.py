@@ -19,7 +19,7 @@ from launch import cli
 
 
 def is_held_out(entity: str, fraction: float) -> bool:
-    """Whether an entity is one of this fraction, by a hash of its name."""
+    """True for this fraction of the entities, chosen by a hash of the name."""
     digest = hashlib.blake2b(entity.encode(), digest_size=8).digest()
     return int.from_bytes(digest) < fraction * 2**64
 

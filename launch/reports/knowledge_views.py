@@ -25,7 +25,7 @@ class Notes(NamedTuple):
 def notes(
     objective: Any, row: Mapping[str, np.ndarray], vocabulary: Vocabulary
 ) -> Notes:
-    """What an objective of the family knowledge knows of a row.
+    """The knowledge that an objective of the family knowledge adds to a row.
 
     Args:
       row: name -> array of the row, without the leading B.
@@ -51,7 +51,7 @@ def _names(objective: Any) -> Callable[[int], str]:
 
 
 def _linked(objective: Any, row: Mapping, vocabulary: Vocabulary) -> Notes:
-    """Each mention, its entities, and what is read where that is another name."""
+    """Each mention with its entities, and the name that is read if it is another."""
     is_span = "span_name" in row
     first = row["span_start" if is_span else "mention"]
     read = row["span_name" if is_span else "mention_read"]

@@ -1,4 +1,4 @@
-"""What encoders with entities share: embeddings, readout, heads, and their options."""
+"""Common parts of encoders with entities: embeddings, readout, heads, options."""
 
 # B batch, L length, P scored positions, D width
 

@@ -1,4 +1,4 @@
-"""Which raw token each position of a row shows, whatever objective made the row."""
+"""The raw token at each position of a row, for rows of any objective."""
 
 # B batch, L columns of a row, R raw tokens
 

@@ -23,8 +23,8 @@ NAME = "entities"
 """The name of the constants, and of the field with their source."""
 
 NONE, MASK = 0, 1
-"""Rows of the table of entities: no entity, whose vector is 0; and what stands for the
-candidates of a masked mention. As a name, 0 has no candidates, 1 has MASK alone."""
+"""Rows of the table of entities: no entity, with a vector of 0, and the mask, which
+replaces the candidates of a masked mention. Name 0 has no candidates, 1 the mask."""
 
 FIRST_NAME = 2
 """The number of the first name of an entity."""
@@ -62,7 +62,7 @@ _UNREADABLE = (
     *(OSError, ValueError, KeyError, EOFError, TypeError),
     *(zipfile.BadZipFile, zlib.error),
 )
-"""What NumPy raises of a file that is no .npz file, or a damaged one."""
+"""Errors of NumPy for a file that is no .npz file, or a damaged one."""
 
 
 @functools.lru_cache(maxsize=8)

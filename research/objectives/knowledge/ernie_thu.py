@@ -58,8 +58,8 @@ class Objective(wrapped.Wrapped):
     random_rate: float = fraction(0.05)  # of mentions: another entity of the table
     drop_rate: float = fraction(0.15)  # of mentions: no entity
     coef: float = number(1.0, least=0)  # of the loss of entities; 0: none (-dEA)
-    candidates: str = choice("text", ("text", "batch"))  # what answers are told from;
-    # batch: the entities of all texts, as the released code
+    candidates: str = choice("text", ("text", "batch"))  # among which the right
+    # entity is predicted; batch: the entities of all texts, as the released code
 
     row_length = None
     head_weights: ClassVar = {"entity": "mention_weight"}

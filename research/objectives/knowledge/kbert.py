@@ -30,7 +30,7 @@ pictures."""
 
 
 def _reads_a_text(objective: Any) -> bool:
-    """Whether its rows are one group of tokens."""
+    """True if the rows of an objective are one group of tokens."""
     names = objective.batch_spec(objective.min_length)
     return {name for name in names if name.endswith("token")} == {"token"}
 

@@ -70,7 +70,7 @@ class Objective(wrapped.Wrapped):
 
     @property
     def links(self) -> bool:
-        """Whether the linker learns: where the base objective hides text."""
+        """True if the linker learns, as it does where the base objective hides text."""
         return self.base_objective == "mlm" and self.link_coef > 0
 
     @property
@@ -120,10 +120,14 @@ class Objective(wrapped.Wrapped):
     def _hide(
         self, name: np.ndarray, masked: np.ndarray, key: np.ndarray
     ) -> np.ndarray:
-        """The names [B, S] that are read.
+        """The names [B, S] whose candidates the network reads.
 
-        They are of mentions with and without a masked token (allenai/kb at 4c37bbc,
+        Those of a mention with a masked token are hidden (allenai/kb at 4c37bbc,
         kb/bert_pretraining_reader.py).
+
+        Args:
+          name: [B, S], the linked names.
+          masked: [B, S] bool, mentions with a masked token.
         """
         draw = counter_rng.uniform(key, "hidden mention", name.shape[1])
         first = entities.FIRST_NAME
@@ -193,10 +197,9 @@ def _has_scored(batch: Batch, found: entities.Mentions) -> np.ndarray:
 def link_losses(
     score_BSC: jax.Array, is_there: jax.Array, *, loss: str, margin: float
 ) -> tuple[jax.Array, jax.Array]:
-    """[B, S] each: the losses of mentions, and whether they are right.
+    """[B, S] each: the loss of a mention, and True if its first candidate wins.
 
-    The first candidate is the right one; a mention is right where it has the highest
-    score.
+    The first candidate is the right one; it wins with the highest score.
 
     Args:
       is_there: [B, S, C] bool.

@@ -1,4 +1,4 @@
-"""What is known of the sentiment of words: polarity, part of speech, and glosses."""
+"""The sentiment of words: polarity, part of speech, and glosses."""
 
 # B batch, L length, R raw tokens, S senses of a word
 
@@ -81,7 +81,7 @@ def word_polarity(
 def features(
     polarity: jax.Array, part_of_speech: jax.Array, level: jax.Array, levels: int
 ) -> jax.Array:
-    """Float32 [B, L, 6 + levels]: what positions read beside their tokens.
+    """Float32 [B, L, 6 + levels]: the inputs of positions beside their tokens.
 
     A network projects it without a bias, which is the sum of a row of each of three
     tables: neutral, other and unknown have rows of 0 and no gradient, as the padding

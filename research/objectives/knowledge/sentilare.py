@@ -98,7 +98,7 @@ class Objective(wrapped.Wrapped):
 
     @property
     def _predicted(self) -> tuple[str, ...]:
-        """What is predicted of words."""
+        """The properties of words that pretraining predicts."""
         return ("polarity",) if self.pos == "none" else ("polarity", "pos")
 
     def num_scored(self, length: int) -> int:
@@ -130,7 +130,7 @@ class Objective(wrapped.Wrapped):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Masks words, or lays out the base objective's rows; and what is known.
+        """Masks words, or lays out the base objective's rows, and adds polarities.
 
         Raises:
           UserError: data.lexicon has no polarities, or texts have other labels.
