@@ -7,8 +7,8 @@
 Question: does knowledge help a task, or do the further steps on text? A masked LM is
 pretrained once for each of five seeds. It goes on for as many steps on the same text as
 a masked LM, as a system, and as the system with a shuffled graph, which has the same
-numbers of everything; each is tuned on the task, with its knowledge if it reads any. The
-masked LM that did not go on is tuned, too.
+numbers of everything; each is tuned on the task, with its knowledge if it reads any.
+The masked LM that did not go on is tuned, too.
 
 Which systems run is decided by the tasks of the file: ERNIE, KEPLER and KnowBERT read
 FewRel, SentiLARE SST-2, K-BERT, which has no pretraining, medical NER and ChnSentiCorp.
