@@ -161,6 +161,7 @@ def curves(
     runs: Sequence[Run | epath.PathLike],
     metric: str = "valid/loss",
     over: str = "tokens",
+    panels: str = "objectives",
 ) -> "Figure":
     """A figure with a metric of runs over their cost, as `palimpsest curves` draws it.
 
@@ -168,25 +169,22 @@ def curves(
       metric: of metrics.jsonl, or several with commas, of which each run is drawn by
         the first that it has.
       over: "steps", "tokens", "flops" or "time".
+      panels: "objectives": one for each objective, task and metric; "one": for all.
 
     Raises:
       UserError: a run is missing or has no such metric, or its cost is not known.
     """
-    from launch.commands.curves import AXES, curve, short_names, with_trials
+    from launch.commands.curves import AXES, PANELS, read_curves
     from launch.reports.figures import overlaid_figure
-    from launch.reports.run_differences import read_run
     from research.contract.errors import unknown
 
     if isinstance(runs, (str, Run)):
         raise UserError(f"runs is a list; of one run write [{runs!r}]")
     if over not in AXES:
         raise unknown("over", over, AXES)
+    if panels not in PANELS:
+        raise unknown("panels", panels, PANELS)
     paths = [run.workdir if isinstance(run, Run) else str(run) for run in runs]
     if not paths:
         raise UserError("curves of no runs; give one or more")
-    paths = with_trials(paths)
-    points = {
-        name: curve(read_run(path), metric, over)
-        for name, path in zip(short_names(paths), paths, strict=True)
-    }
-    return overlaid_figure(points, metric.replace(",", ", "), AXES[over])
+    return overlaid_figure(read_curves(paths, metric, over, panels), AXES[over])

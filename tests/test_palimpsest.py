@@ -124,3 +124,5 @@ def test_a_run_is_trained_read_and_drawn_from_python(tmp_path):
     assert run.open().encode(["the river"]).shape == (1, 32)
     with pytest.raises(UserError, match="unknown over 'days'"):
         palimpsest.curves([run], over="days")
+    with pytest.raises(UserError, match="unknown panels 'rows'"):
+        palimpsest.curves([run], panels="rows")

@@ -3,15 +3,18 @@
 A RUN is its folder, or that of a sweep: all its trials that have begun. A trial has the
 name that the sweep gives it, behind the sweep's folder if those of several sweeps have
 one name. --metric is one of metrics.jsonl, or several with commas, of which each run is
-drawn by the first that it has; --over is what the horizontal axis counts. The curves
-are printed as bars, all on one scale, and --to writes them: a figure (.svg, .png,
-.pdf), or every point (.csv). Runs that go on are drawn as far as they are.
+drawn by the first that it has; --over is what the horizontal axis counts. Values of
+different objectives, tasks or metrics are not comparable: each has a panel of its own
+scale (--panels=one: all are in one). The curves are printed as bars, and --to writes
+them: a figure (.svg, .png, .pdf) where seeds of a run have one color, or every point
+(.csv). Runs that go on are drawn as far as they are.
 """
 
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from etils import epath
@@ -19,66 +22,128 @@ from etils import epath
 from launch import cli
 from launch.reports.bars import curve_bars
 from launch.reports.csv_files import lines_as_csv
+from launch.reports.default_table import SEED
 from launch.reports.run_costs import UNITS, cost_of_steps
 from launch.reports.run_differences import Run, read_run
 from launch.sweeps import sweep_plan
+from launch.sweeps.trial import Trial
 from research.contract.errors import UserError, unknown
 from research.files.existence import exists
 from research.files.output_files import write_output
+from research.record.workdir import CHANGEABLE_KEYS
 
 FIGURES = ("svg", "png", "pdf")
 AXES = {"steps": "steps", **UNITS}
 """--over -> the label of the axis."""
 
 
+PANELS = ("objectives", "one")
+"""--panels: one for each objective, task and metric, or one for all."""
+
+
+class Curve(NamedTuple):
+    """A metric of a run."""
+
+    name: str  # of the run
+    row: str  # the name that it shares with its other seeds
+    panel: str  # the title of the panel
+    points: dict[float, float]  # cost -> value, in the order of steps
+
+
 def run(args: argparse.Namespace) -> None:
     form = args.to.rpartition(".")[2]
     if args.to and form not in (*FIGURES, "csv"):
         raise unknown("ending of --to", form, (*FIGURES, "csv"))
-    paths = with_trials(args.runs)
-    names = short_names(paths)
-    curves = {
-        name: curve(read_run(path), args.metric, args.over)
-        for name, path in zip(names, paths, strict=True)
-    }
-    width = max(map(len, names))
-    title = args.metric.replace(",", ", ")
-    print(f"{title} over {AXES[args.over]}")
-    for name, bars in zip(names, curve_bars([*curves.values()]), strict=True):
-        print(f"{name.ljust(width)}  {bars}, at {max(curves[name]):.4g}")
+    curves = read_curves(args.runs, args.metric, args.over, args.panels)
+    width = max(len(curve.name) for curve in curves)
+    for title in dict.fromkeys(curve.panel for curve in curves):
+        own = [curve for curve in curves if curve.panel == title]
+        print(f"{title} over {AXES[args.over]}")
+        for curve, bars in zip(own, curve_bars([c.points for c in own]), strict=True):
+            print(f"{curve.name.ljust(width)}  {bars}, at {max(curve.points):.4g}")
     if not args.to:
         return
     if form == "csv":
-        points = ((n, *point) for n, each in curves.items() for point in each.items())
+        points = ((c.name, *point) for c in curves for point in c.points.items())
         content = lines_as_csv([("run", AXES[args.over], args.metric), *points])
     else:
         from launch.reports.figures import draw_overlaid  # matplotlib, for it alone
 
-        content = draw_overlaid(curves, title, AXES[args.over], form)
+        content = draw_overlaid(curves, AXES[args.over], form)
     write_output(args.to, content, "--to")
     print(f"\n{args.to}")
 
 
-def curve(run: Run, metric: str, over: str) -> dict[float, float]:
-    """Cost -> value of a metric, in the order of steps.
+def read_curves(
+    paths: Sequence[str], metric: str, over: str, panels: str
+) -> list[Curve]:
+    """The curves of runs, and of all trials of sweeps.
 
     Args:
-      metric: one or several, separated by commas: the first that the run has.
+      metric: one or several, separated by commas: the first that a run has.
+      over: of AXES.
+      panels: of PANELS.
 
     Raises:
-      UserError: the run has no such metric, or its cost is not known.
+      UserError: a run has no such metric, or its cost is not known.
     """
-    points = next(filter(None, map(run.curve, metric.split(","))), None)
-    if not points:
+    paths = with_trials(paths)
+    trials = sweep_trials(paths)
+    names = short_names(paths, trials)
+    runs = list(map(read_run, paths))
+    curves = []
+    for run, name, row in zip(runs, names, row_names(runs, names, trials), strict=True):
+        shown, points = curve(run, metric, over)
+        trial = trials.get(os.path.abspath(run.name))
+        task = trial.group if trial and trial.group != "pretraining" else ""
+        scored = task or run.config.get("objective.name", "")
+        curves.append(Curve(name, row, f"{scored}: {shown}", points))
+    if panels == "one" or len({curve.panel for curve in curves}) == 1:
+        title = metric.replace(",", ", ")
+        curves = [curve._replace(panel=title) for curve in curves]
+    return curves
+
+
+def curve(run: Run, metric: str, over: str) -> tuple[str, dict[float, float]]:
+    """The metric that is shown, and cost -> its value, in the order of steps.
+
+    Raises:
+      UserError: as `read_curves`.
+    """
+    found = {name: points for name in metric.split(",") if (points := run.curve(name))}
+    if not found:
         known = sorted({k for own in run.values_by_step().values() for k in own})
         if not known:
             raise UserError(f"RUN={run.name} has no metrics yet")
         raise unknown(f"metric of RUN={run.name}", metric, known)
+    name, points = next(iter(found.items()))
     if over == "steps":
-        return {float(step): value for step, value in points.items()}
+        return name, {float(step): value for step, value in points.items()}
     steps, costs = cost_of_steps(epath.Path(run.name), run.lines, over)
     at = np.interp([*points], steps, costs)
-    return dict(zip(map(float, at), points.values(), strict=True))
+    return name, dict(zip(map(float, at), points.values(), strict=True))
+
+
+def row_names(
+    runs: Sequence[Run], names: Sequence[str], trials: Mapping[str, Trial]
+) -> list[str]:
+    """The names that runs share whose configs differ in the seed alone.
+
+    Of a trial it is its row in the sweep's table.
+    """
+    keys = []
+    for run, name in zip(runs, names, strict=True):
+        if trial := trials.get(os.path.abspath(run.name)):
+            row = trial.row or SEED.sub("", trial.name).strip(" ,")
+            keys.append(name.removesuffix(trial.name) + row)
+        else:
+            own = {k: v for k, v in run.config.items() if k not in CHANGEABLE_KEYS}
+            keys.append(repr(sorted((own | {"seed": 0}).items())))
+    members: dict[str, list[str]] = {}
+    for key, name, run in zip(keys, names, runs, strict=True):
+        is_trial = os.path.abspath(run.name) in trials
+        members.setdefault(key, []).append(key if is_trial else name)
+    return [", ".join(dict.fromkeys(members[key])) for key in keys]
 
 
 def with_trials(paths: Sequence[str]) -> list[str]:
@@ -107,7 +172,17 @@ def with_trials(paths: Sequence[str]) -> list[str]:
     return found
 
 
-def short_names(paths: Sequence[str]) -> list[str]:
+def sweep_trials(paths: Sequence[str]) -> dict[str, Trial]:
+    """Folder -> trial, of those of the paths that are trials of a sweep, and others."""
+    return {
+        str(trial.folder): trial
+        for folder in {os.path.dirname(os.path.abspath(path)) for path in paths}
+        if exists(epath.Path(folder) / "sweep.json")
+        for trial in sweep_plan.read_plan(epath.Path(folder))
+    }
+
+
+def short_names(paths: Sequence[str], trials: Mapping[str, Trial]) -> list[str]:
     """The names of trials, or the paths without the folders that all of them share.
 
     A name that trials of several sweeps have stands behind its sweep's folder.
@@ -120,14 +195,11 @@ def short_names(paths: Sequence[str]) -> list[str]:
         if path in resolved[:number]:
             raise UserError(f"RUN={paths[number]} is named twice")
     shared = os.path.commonpath([os.path.dirname(path) for path in resolved])
-    trials = {
-        str(trial.folder): trial.name
-        for folder in {os.path.dirname(path) for path in resolved}
-        if exists(epath.Path(folder) / "sweep.json")
-        for trial in sweep_plan.read_plan(epath.Path(folder))
-    }
     paths = [os.path.relpath(path, shared) for path in resolved]
-    names = [trials.get(*pair) for pair in zip(resolved, paths, strict=True)]
+    names = [
+        trials[full].name if full in trials else path
+        for full, path in zip(resolved, paths, strict=True)
+    ]
     return [
         name if names.count(name) == 1 else os.path.join(os.path.dirname(path), name)
         for name, path in zip(names, paths, strict=True)
@@ -139,6 +211,7 @@ def parser() -> cli.Parser:
     parser.add_path("runs", nargs="+", metavar="RUN", help="folder of a run")
     parser.add_argument("--metric", default="valid/loss", help="default: valid/loss")
     parser.add_argument("--over", choices=AXES, default="tokens")
+    parser.add_argument("--panels", choices=PANELS, default="objectives")
     parser.add_path("--to", default="", help="file to write: .svg .png .pdf .csv")
     return parser
 

@@ -4,8 +4,9 @@ import io
 import math
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import matplotlib
 import numpy as np
@@ -36,6 +37,8 @@ ROW_COLORS = (
 DASHES = ("-", "--", ":", "-.")
 MOST_PANELS = 6
 """The most panels in a line."""
+MOST_OVERLAID = 3
+"""The most panels in a line, of which each has all rows."""
 LEAST_PANEL_INCHES = 1.6
 """The least width of a panel of a PDF."""
 LABEL_LETTERS = 72
@@ -135,34 +138,61 @@ def _finished(figure: Any, inches: float) -> Any:
     return image_bytes(figure, "pdf") if inches else svg_element(figure)
 
 
-def draw_overlaid(
-    curves: Mapping[str, Mapping[float, float]], title: str, x_label: str, form: str
-) -> bytes:
+class OverlaidCurve(Protocol):
+    """A curve of a run, as `palimpsest curves` reads it."""
+
+    row: str
+    panel: str
+    points: dict[float, float]
+
+
+def draw_overlaid(curves: Sequence[OverlaidCurve], x_label: str, form: str) -> bytes:
     """The image of `overlaid_figure`; `form` is "svg", "png" or "pdf"."""
-    return image_bytes(overlaid_figure(curves, title, x_label), form)
+    return image_bytes(overlaid_figure(curves, x_label), form)
 
 
-def overlaid_figure(
-    curves: Mapping[str, Mapping[float, float]], title: str, x_label: str
-) -> Figure:
-    """The curves (x -> y) of several runs in one panel; their names stand below it."""
-    labels = [textwrap.fill(name, LABEL_LETTERS) for name in curves]
-    num_lines = sum(label.count("\n") + 1 for label in labels)
+def overlaid_figure(curves: Sequence[OverlaidCurve], x_label: str) -> Figure:
+    """A panel for each title, with all of its curves; the rows' names stand below.
+
+    A row has one color in all panels; where it has several seeds, their lines are thin.
+    """
+    titles = [*dict.fromkeys(curve.panel for curve in curves)]
+    drawn = Counter((curve.panel, curve.row) for curve in curves)
+    rows = [*dict.fromkeys(curve.row for curve in curves)]
+    labels = {row: textwrap.fill(row, LABEL_LETTERS) for row in rows}
+    num_lines = sum(label.count("\n") + 1 for label in labels.values())
+    width = min(len(titles), MOST_OVERLAID)
+    height = math.ceil(len(titles) / width)
     with pyplot.rc_context(STYLE):
-        size = 5.6, 3.2 + 0.16 * num_lines
-        figure, panel = pyplot.subplots(figsize=size)
-        for number, (label, points) in enumerate(
-            zip(labels, curves.values(), strict=True)
-        ):
-            dash = DASHES[number // len(ROW_COLORS) % len(DASHES)]
-            color = ROW_COLORS[number % len(ROW_COLORS)]
-            x, y = [*points], [*points.values()]
-            panel.plot(x, y, color=color, ls=dash, lw=1.4, label=label)
-        panel.set_title(title, loc="left")
-        panel.set_xlabel(x_label)
-        panel.set_xlim(left=0)
-        panel.grid(axis="y")
-        figure.legend(loc="outside lower left", frameon=False, fontsize=8)
+        size = (5.6, 3.6, 3.4)[width - 1] * width, (3.2 if width == 1 else 2.6) * height
+        figure, axes = pyplot.subplots(
+            height, width, figsize=(size[0], size[1] + 0.16 * num_lines), squeeze=False
+        )
+        panels = dict(zip(titles, axes.flat, strict=False))
+        handles = {}
+        for curve in curves:
+            number, several = rows.index(curve.row), drawn[curve.panel, curve.row] > 1
+            (handles[labels[curve.row]],) = panels[curve.panel].plot(
+                [*curve.points],
+                [*curve.points.values()],
+                color=ROW_COLORS[number % len(ROW_COLORS)],
+                ls=DASHES[number // len(ROW_COLORS) % len(DASHES)],
+                lw=0.8 if several else 1.4,
+            )
+        for title, panel in panels.items():
+            panel.set_title(title, loc="left")
+            panel.set_xlabel(x_label)
+            panel.set_xlim(left=0)
+            panel.grid(axis="y")
+        for panel in list(axes.flat)[len(titles) :]:
+            panel.set_axis_off()
+        figure.legend(
+            handles.values(),
+            handles,
+            loc="outside lower left",
+            frameon=False,
+            fontsize=8,
+        )
         return figure
 
 

@@ -11,6 +11,7 @@ from etils import epath
 from launch.cli import DONE, MISTAKE, main
 from launch.commands import curves
 from launch.reports.bars import curve_bars
+from launch.reports.figures import overlaid_figure
 from launch.reports.run_differences import read_run
 from launch.sweeps import sweep_plan
 from research.record.workdir import read_result, write_result
@@ -62,11 +63,12 @@ def test_every_point_is_written(over, runs, capsys, tmp_path):
     file = tmp_path / "points.csv"
     flags = ["--metric=train/loss", f"--over={over}", f"--to={file}"]
     code, text = call(capsys, *runs[:2], *flags)
-    assert code == DONE and f"train/loss over {curves.AXES[over]}" in text
+    assert code == DONE and f"lm: train/loss over {curves.AXES[over]}" in text
     header, *points = csv.reader(file.open())
     assert header == ["run", curves.AXES[over], "train/loss"]
     for path in runs[:2]:
-        name = curves.short_names(runs[:2])[runs.index(path)]
+        trials = curves.sweep_trials(runs[:2])
+        name = curves.short_names(runs[:2], trials)[runs.index(path)]
         lines = [json.loads(x) for x in (Path(path) / "metrics.jsonl").open()]
         expected = [line for line in lines if "train/loss" in line]
         own = [(float(x), float(y)) for run, x, y in points if run == name]
@@ -96,8 +98,8 @@ def test_trials_have_their_names_and_other_runs_their_paths(runs, tmp_path):
     for name in ("one/x", "two"):
         shutil.copytree(runs[0], tmp_path / name)
     own = [str(tmp_path / "one" / "x"), str(tmp_path / "two")]
-    assert curves.short_names(own) == ["one/x", "two"]
-    assert curves.short_names(runs[:1]) == ["lm"]
+    assert curves.short_names(own, curves.sweep_trials(own)) == ["one/x", "two"]
+    assert curves.short_names(runs[:1], curves.sweep_trials(runs)) == ["lm"]
 
 
 def test_trials_of_two_sweeps_with_one_name_have_their_sweeps_folder(
@@ -106,11 +108,46 @@ def test_trials_of_two_sweeps_with_one_name_have_their_sweeps_folder(
     for name in ("one", "two"):
         shutil.copytree(trained_sweep / "sweep", tmp_path / name)
     both = [str(tmp_path / name / Path(runs[0]).name) for name in ("one", "two")]
-    assert curves.short_names(both) == ["one/lm", "two/lm"]
+    assert curves.short_names(both, curves.sweep_trials(both)) == ["one/lm", "two/lm"]
     code, text = call(capsys, *both, "--metric=train/loss")
     assert code == DONE and [line[:6] for line in text.splitlines()[1:]] == [
         "one/lm",
         "two/lm",
+    ]
+
+
+def test_each_objective_has_a_panel_and_seeds_have_one_color(runs, tmp_path):
+    seed = tmp_path / "seed"
+    shutil.copytree(runs[0], seed)
+    config = json.loads((seed / "config.json").read_text()) | {"seed": 5}
+    (seed / "config.json").write_text(json.dumps(config))
+    copy = shutil.copytree(runs[0], tmp_path / "other")
+    paths = [str(copy), runs[1], str(seed)]
+    found = curves.read_curves(paths, "train/loss", "steps", "objectives")
+    lm, mlm, of_seed = (curve.panel for curve in found)
+    assert (lm, mlm) == ("lm: train/loss", "mlm: train/loss") and of_seed == lm
+    (one,) = {found[0].row, found[2].row}
+    assert one.count(", ") == 1 and found[1].row == "mlm"
+    panels = [panel for panel in overlaid_figure(found, "steps").axes if panel.lines]
+    assert [len(panel.lines) for panel in panels] == [2, 1]
+    colors = [[line.get_color() for line in panel.lines] for panel in panels]
+    assert colors[0][0] == colors[0][1] != colors[1][0]
+    (title,) = {
+        c.panel for c in curves.read_curves(paths, "train/loss", "steps", "one")
+    }
+    assert title == "train/loss"
+
+
+def test_a_row_of_a_table_and_its_task_name_the_curve(trained_sweep, tmp_path):
+    shutil.copytree(trained_sweep / "sweep", tmp_path / "sweep")
+    plan = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    for trial, group in zip(plan["trials"], ("topic", "tags"), strict=True):
+        trial |= {"row": "small", "group": group, "name": f"{trial['name']} seed=1"}
+    (tmp_path / "sweep" / "sweep.json").write_text(json.dumps(plan))
+    words = [str(tmp_path / "sweep")], "x,train/loss", "steps", "objectives"
+    assert [curve[:3] for curve in curves.read_curves(*words)] == [
+        ("mlm seed=1", "small", "topic: train/loss"),
+        ("lm seed=1", "small", "tags: train/loss"),
     ]
 
 
@@ -138,7 +175,7 @@ def test_each_phase_has_its_own_flops(runs, tmp_path):
     steps = [line["step"] for line in lines if "train/loss" in line]
     flops = {"flops_to": [[4, 4e15], [6, 24e15]], "flops_per_step": 4e15}
     run = _with_result(runs[0], tmp_path / "run", **flops)
-    points = curves.curve(read_run(run), "train/loss", "flops")
+    _, points = curves.curve(read_run(run), "train/loss", "flops")
     expected = [step if step <= 4 else 10 * step - 36 for step in steps]
     assert [*points] == pytest.approx(expected) and steps == [3, 6]
 
