@@ -10,6 +10,8 @@ from research import metrics
 
 SEED = re.compile(r"[ ,]*\bseed=\d+")
 MAX_COLUMNS = 8
+MAX_NAMES = 4
+"""The most keys that the note names."""
 SHORT = {"pretraining": ""}
 """Group -> what the columns' names begin with, where that is not the group."""
 
@@ -35,14 +37,16 @@ def default_table(trials: list[Trial]) -> Table:
         found = _columns(group, own, is_tested=not differing)
         columns += found
         if differing and any(not column.tested for column in found):
-            uncompared |= differing
+            uncompared |= _named(differing, own)
     note = "The mean over the seeds of a row, and a 95 % interval of it."
     if uncompared:
+        names = sorted(uncompared)
+        others = len(names) - MAX_NAMES
+        tail = [f"{others} more (palimpsest report)"] if others > 0 else []
         note += (
-            f" Rows differ in {', '.join(sorted(uncompared))}, so their losses are of "
-            "other predictions and have no verdict. Comparable are scores of one text "
-            "(palimpsest score), or of a task on which all are fine-tuned "
-            "(experiments/finetune.py)."
+            f" Rows differ in {', '.join(names[:MAX_NAMES] + tail)}: their losses are "
+            "of other predictions and have no verdict. To compare them: palimpsest "
+            "score on one text, or fine-tune them on a task (experiments/finetune.py)."
         )
     return Table(
         title="Results of the sweep",
@@ -75,6 +79,16 @@ def differing_keys(trials: list[Trial]) -> set[str]:
         key for key in values if any(key not in trial.config for trial in trials)
     }
     return {key for key, found in values.items() if len(found) > 1} | missing
+
+
+def _named(keys: set[str], trials: list[Trial]) -> set[str]:
+    """The keys that a note names: without those that follow from others.
+
+    These are the keys that only some objectives have, and folders of parents.
+    """
+    parents = {key for trial in trials for key in trial.parents}
+    shared = {key for key in keys if all(key in trial.config for trial in trials)}
+    return shared - parents or keys
 
 
 def _columns(group: str, trials: list[Trial], *, is_tested: bool) -> list[Column]:

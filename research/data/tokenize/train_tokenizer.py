@@ -88,6 +88,8 @@ def train(
     min_size += 256 * has_bytes
     if size < min_size:
         what = "sentinels and bytes" if has_bytes else "sentinels"
+        if tokenizer_type not in ("bytebpe", "words"):
+            what += ", and as many more as the text has letters"
         raise _size_error(size, f"give at least {min_size}, for {what}")
     print(
         f"training a {tokenizer_type} vocabulary of {size} on corpus {corpus.name!r}",

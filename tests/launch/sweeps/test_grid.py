@@ -48,18 +48,23 @@ def test_a_name_has_what_differs_and_not_what_all_share(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("key", "has_verdict"), [("objective.rate", False), ("optimizer.beta2", True)]
+    ("keys", "named"),
+    [
+        ("objective.rate=.5,.9", "objective.rate"),
+        ("objective.name=mlm,lm", "objective.name"),
+        ("optimizer.beta2=.5,.9", ""),
+    ],
 )
-def test_losses_of_other_predictions_have_no_verdict(tmp_path, key, has_verdict):
-    trials = plan(tmp_path, [f"{key}=.5,.9"], seeds=3)
+def test_losses_of_other_predictions_have_no_verdict(tmp_path, keys, named):
+    trials = plan(tmp_path, [keys], seeds=3)
     for number, trial in enumerate(trials):
         loss = 3.0 - (number // 3) + number / 100
         own = {"valid/loss": loss, "valid/mlm": loss, "valid/accuracy": 0.5 / loss}
         write_run(trial, own)
     table, trials = sweep_table("", tmp_path)
     assert [column.name for column in table.columns] == ["loss", "accuracy"]
-    assert {column.tested for column in table.columns} == {has_verdict}
-    assert ("so their losses are of other predictions" in table.note) != has_verdict
+    assert {column.tested for column in table.columns} == {not named}
+    assert (f"Rows differ in {named}: their losses" in table.note) == bool(named)
     grid_of_cells = cells.fill_table(table, trials)
     assert cells.is_complete(grid_of_cells)
 
