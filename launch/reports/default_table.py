@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from launch.reports.tables import Column, Rows, Table
+from launch.reports.tables import Column, Curve, Rows, Table
 from launch.sweeps.trial import Trial
 from research import metrics
 
@@ -54,6 +54,14 @@ def default_table(trials: list[Trial]) -> Table:
         note=note,
         rows=default_rows,
         columns=tuple(columns[:MAX_COLUMNS]),
+        curves=tuple(
+            Curve(
+                f"Loss of {group} over tokens seen; each panel has its own scale",
+                group,
+                ("train/loss", "valid/loss"),
+            )
+            for group in groups
+        ),
         baseline=next(iter(rows), ""),
     )
 

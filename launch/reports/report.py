@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from launch.reports import cells, tables
 from launch.reports.cells import Grid
 from launch.reports.notes import CONFIDENCE
-from launch.reports.tables import Rows, Table
+from launch.reports.tables import Curve, Rows, Table
 from launch.sweeps.trial import Trial
 
 
@@ -27,6 +27,7 @@ class Report(NamedTuple):
     table: Table
     grid: Grid
     figures: dict[str, tuple[str, str]]  # file name -> caption, SVG
+    no_curves: str  # why no curve is drawn, and what to do; "": one is
     pdfs: dict[str, bytes]  # curves and bars, if a width is given
     groups: list[GroupConfigs]
     provenance: dict[str, str]
@@ -52,7 +53,7 @@ def make_report(
     curves = {
         f"curve-{number}": (curve.caption, partial(figures.draw_curves, rows, curve))
         for number, curve in enumerate(table.curves, 1)
-        if any(row.get(curve.group) for row in rows.values())
+        if any(map(partial(_has_curve, curve), _trials(rows, curve.group)))
     }
     bars = {
         f"bars-{number}": (
@@ -85,7 +86,37 @@ def make_report(
             drawn[f"{name}.svg"] = f"{caption} {forest.LEGEND}", image
     for name, caption, image in label_figures.label_figures(rows):
         drawn[name] = caption, image
-    return Report(table, grid, drawn, pdfs, compare_configs(rows), provenance(rows))
+    no_curves = "" if curves else _reason_without_curves(table, rows)
+    return Report(
+        table, grid, drawn, no_curves, pdfs, compare_configs(rows), provenance(rows)
+    )
+
+
+def _trials(rows: Rows, group: str) -> list[Trial]:
+    return [trial for row in rows.values() for trial in row.get(group, ())]
+
+
+def _has_curve(curve: Curve, trial: Trial) -> bool:
+    """Whether a metric of the curve has the two points that make a line."""
+    names = [name for line in trial.metrics for name in curve.metrics if name in line]
+    return any(names.count(name) > 1 for name in curve.metrics)
+
+
+def _reason_without_curves(table: Table, rows: Rows) -> str:
+    if not table.curves:
+        return (
+            "No loss curves: the table's file has no curves=(Curve(...),). "
+            "palimpsest curves RUN RUN draws them of any runs."
+        )
+    if not any(_trials(rows, curve.group) for curve in table.curves):
+        return (
+            "No loss curves: no run has ended. palimpsest curves draws runs that go on."
+        )
+    return (
+        "No loss curves: no loss was logged at two steps. Train with train.log_every, "
+        "and train.eval_every for losses of evaluations, at half of train.steps or "
+        "less."
+    )
 
 
 def _finished(rows: Rows) -> Rows:

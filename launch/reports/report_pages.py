@@ -13,6 +13,8 @@ def markdown_page(report: Report) -> str:
     escape = formats.escape_markdown
     title = f"# {escape(report.table.title)}"
     parts = [title, formats.markdown(report.table, report.grid)]
+    if report.no_curves:
+        parts.append(escape(report.no_curves))
     for file, (caption, _) in report.figures.items():
         caption = escape(caption)
         parts.append(f"![{caption}]({file})\n\n{caption}")
@@ -32,6 +34,8 @@ def html_page(report: Report) -> str:
         f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
         for caption, svg in report.figures.values()
     )
+    if report.no_curves:
+        figures = f"<p>{html.escape(report.no_curves)}</p>\n{figures}"
     details = "\n".join(
         f"<details><summary>{html.escape(title)}</summary>\n<div class='wide'>"
         f"{formats.html_rows(rows)}</div></details>"
