@@ -1,6 +1,7 @@
 """A folder in Hugging Face's layout: its config and tensors, read and written."""
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -145,3 +146,4 @@ def write_folder(
         save_file(dict(tensors), folder / WEIGHTS, metadata={"format": "pt"})
     except SafetensorError as error:  # such as a full disk
         raise OSError(f"{WEIGHTS}: {error}") from error
+    shutil.copymode(folder / CONFIG, folder / WEIGHTS)  # safetensors' is 0600

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 
 import numpy as np
@@ -10,7 +11,13 @@ from safetensors.numpy import load_file, save_file
 
 from research.contract.errors import UserError
 from research.interop.huggingface import restore
-from research.interop.huggingface.folder import CONFIG, INDEX, WEIGHTS, Tensors
+from research.interop.huggingface.folder import (
+    CONFIG,
+    INDEX,
+    WEIGHTS,
+    Tensors,
+    write_folder,
+)
 from tests.proofs import permissions
 from tests.testing.huggingface_goldens import FOLDER, NAMES
 
@@ -287,3 +294,13 @@ def test_keys_of_the_first_releases_and_of_a_body_alone_are_known(bert):
     save_file(old, bert / WEIGHTS, metadata={"format": "pt"})
     tensors = restore.open_model(bert).tensors
     assert {*tensors} == {key for key in expected if key.startswith("bert.")}
+
+
+def test_files_have_the_mode_of_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_folder(tmp_path, {}, {"weight": np.zeros(1)})
+    finally:
+        os.umask(before)
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in (CONFIG, WEIGHTS)]
+    assert modes == [0o640, 0o640]
