@@ -46,11 +46,10 @@ def run(args: argparse.Namespace) -> None:
         return
     if bool(args.config) == bool(args.workdir):
         raise UserError("give --config=experiments/X.py or --workdir=RUN, or --keys")
-    if args.pictures:
-        with own_pictures(args) as keys:
-            _show(args, {**keys, **args.overrides})
-    else:
-        _show(args, dict(args.overrides))
+    data = {"data.valid": args.data, "data.eval_split": "valid"} if args.data else {}
+    pictures = own_pictures(args) if args.pictures else contextlib.nullcontext({})
+    with pictures as keys:
+        _show(args, {**args.overrides, **data, **keys})
 
 
 @contextlib.contextmanager
@@ -75,21 +74,20 @@ def own_pictures(args: argparse.Namespace) -> Iterator[dict[str, str]]:
         options["names"] = run_store(objective).class_names
     with tempfile.TemporaryDirectory(prefix="palimpsest-") as folder:
         source = Pictures(Path(args.pictures))
-        args.data = str(write_rows(Path(folder), source, rows, **options))
+        file = str(write_rows(Path(folder), source, rows, **options))
         keys = {"objective.images": folder, "data.format": "captioned"}
-        yield keys if args.workdir else keys | {"data.train": args.data}
+        keys["data.valid"] = file
+        yield keys if args.workdir else keys | {"data.train": file}
 
 
 def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
-    if args.data:
-        overrides |= {"data.valid": args.data, "data.eval_split": "valid"}
     if args.workdir:
         config = run_config(epath.Path(args.workdir), overrides)
     else:
         config = load_config(args.config, overrides)
     # After the config: a wrong key is reported without waiting for imports.
     from launch.reports import row_views
-    from research.data.tokenize.train_tokenizer import TRAINED_TYPES, SizeError
+    from research.data.tokenize.train_tokenizer import TRAINED_TYPES
     from research.files.output_files import check_output, write_output
 
     if args.html:
@@ -101,17 +99,8 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
             from research.use.inference.open_run import open_run
 
             model = open_run(args.workdir, images=overrides["objective.images"])
-        while True:
-            try:
-                rows = shown_rows(config, args.rows, model)
-                break
-            except SizeError as error:  # of a few captions
-                if (
-                    not args.pictures
-                    or not 0 < error.fits < config.data.vocabulary_size
-                ):
-                    raise
-                config = config.with_values({"data.vocabulary_size": error.fits})
+        show = _fitted_rows if args.pictures else shown_rows
+        rows = show(config, args.rows, model)
     data = config.data
     if args.config and args.data and not (args.pictures or data.train):
         corpus = repr(data.corpus) + " (English)" * (data.corpus == "embedded")
@@ -137,11 +126,11 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
         print(f"row {number}")
         print(row_views.as_text(row, colours=sys.stdout.isatty()), end="\n\n")
     for group in rows[0].groups:
-        title = row_views.attention_title(group)
+        where = f"attention{row_views.attention_title(group)} in row 1:"
         if group.attends.all():
-            print(f"attention{title} in row 1: every token attends to every token\n")
+            print(f"{where} every token attends to every token\n")
             continue
-        print(f"attention{title} in row 1: # is a position that the line's token reads")
+        print(f"{where} # is a position that the line's token reads")
         print(row_views.attention_text(group), end="\n\n")
     states = {token.state for row in rows for g in row.groups for token in g.tokens}
     for state, meaning in row_views.MEANINGS.items():
@@ -202,6 +191,20 @@ def shown_rows(config: Config, count: int, model: Any = None) -> list[Any]:
     if not hasattr(objective, "store"):
         return rows
     return _with_pictures(rows, batch, texts.arrays["image"][:, 0], config, model)
+
+
+def _fitted_rows(config: Config, count: int, model: Any) -> list[Any]:
+    """`shown_rows`, by a vocabulary as small as a few captions need."""
+    from research.data.tokenize.train_tokenizer import SizeError
+
+    try:
+        return shown_rows(config, count, model)
+    except SizeError as error:
+        if not 0 < error.fits < config.data.vocabulary_size:
+            raise
+        # A smaller one has fewer letters, so that it may have to be smaller still.
+        fewer = config.with_values({"data.vocabulary_size": error.fits})
+    return _fitted_rows(fewer, count, model)
 
 
 def _with_pictures(

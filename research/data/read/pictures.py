@@ -10,7 +10,7 @@ import struct
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -211,17 +211,12 @@ def read_rows(path: Path, columns: Columns) -> list[Row]:
         raise UserError(
             f"{path}: captions must be in a file .tsv, .csv or .jsonl, not {path.name}"
         )
-    try:
-        with path.open("rb") as file:
-            found = parse[path.suffix](file, path, columns)
-            rows = [_row(number, row, path, columns) for number, row in found]
-    except LineError as error:
-        raise UserError(f"{path}:{error.args[0]}: {error.args[1]}") from error
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({os_reason(error)})") from error
-    if not rows:
-        raise UserError(f"{path} has no rows; it must name a picture and a caption")
-    return rows
+
+    def rows(file: Any) -> Iterator[Row]:
+        for number, row in parse[path.suffix](file, path, columns):
+            yield _row(number, row, path, columns)
+
+    return _read(path, rows)
 
 
 def read_captioned(path: Path) -> list[Row]:
@@ -230,18 +225,29 @@ def read_captioned(path: Path) -> list[Row]:
     Raises:
       UserError: it cannot be read, or a line is none of its rows.
     """
+
+    def rows(file: Any) -> Iterator[Row]:
+        for number, row in json_rows(file):
+            try:
+                file_number, text = str(row["image"]), row["text"]
+            except (KeyError, TypeError) as error:
+                raise LineError(number, "no line of palimpsest images") from error
+            yield Row(f"{path}:{number}", file_number, (text,), "", None, (), ())
+
+    return _read(path, rows)
+
+
+def _read(path: Path, parse: Callable[[Any], Iterator[Row]]) -> list[Row]:
+    """The rows of a file, at least one; errors name the file and the line."""
     try:
         with path.open("rb") as file:
-            found = [
-                Row(f"{path}:{n}", str(row["image"]), (row["text"],), "", None, (), ())
-                for n, row in json_rows(file)
-            ]
-    except (LineError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: no lines of palimpsest images ({error})") from error
+            found = list(parse(file))
+    except LineError as error:
+        raise UserError(f"{path}:{error.args[0]}: {error.args[1]}") from error
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({os_reason(error)})") from error
     if not found:
-        raise UserError(f"{path} has no captions")
+        raise UserError(f"{path} has no rows; it must name a picture and a caption")
     return found
 
 
