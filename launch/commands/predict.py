@@ -9,7 +9,8 @@ sentences, or the words of one sentence, if no text has a space.
 
 --data=F reads many examples from a file instead, as the run read its own (data.format,
 data.fields, data.label; the label may lack). Of hf:DIR, and where it is another kind of
-file, --fields and --label name the columns. F as .txt has a text on each line.
+file, --fields and --label name the columns; without --fields those of questions are
+question and context. F as .txt has a text on each line.
 
 Of a run of picture_classification --pictures=P is the picture of the text after the
 flags, or the folder or zip of those that the column `file` of --data names, a .tsv,

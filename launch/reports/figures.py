@@ -183,6 +183,7 @@ def overlaid_figure(curves: Sequence[OverlaidCurve], x_label: str) -> Figure:
             panel.set_title(title, loc="left")
             panel.set_xlabel(x_label)
             panel.set_xlim(left=0)
+            panel.locator_params(axis="x", nbins=5)
             panel.grid(axis="y")
         for panel in list(axes.flat)[len(titles) :]:
             panel.set_axis_off()

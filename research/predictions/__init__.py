@@ -59,6 +59,10 @@ class Prediction(abc.ABC):
     example: str = '"a text"'
     """The arguments of `palimpsest predict` for one example, as a shell has them."""
 
+    columns: str = ""
+    """data.fields of tables of new examples, of a task whose training files are no
+    tables; "": those of the run."""
+
     problem_type: str = ""
     """Hugging Face's word for classifiers of this kind; "": it has none."""
 

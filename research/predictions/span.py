@@ -21,6 +21,7 @@ class Prediction(predictions.Prediction):
     """The score is F1; an item has `answer_score` and `no_answer_score`."""
 
     example = '"a question" "its context"'
+    columns = "question,context"
 
     def expected_texts(self, count, fields):
         return "" if count == 2 else "two, a question and its context"

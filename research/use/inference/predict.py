@@ -13,9 +13,10 @@ import jax
 from research import networks
 from research.contract.errors import UserError
 from research.data import cache
-from research.data.documents import TAGS, Document, join_parts
+from research.data.documents import TAGS, Document, document_parts, join_parts
 from research.data.pipeline import Data, Pipeline
 from research.data.progress import MANY, progress
+from research.data.read.compression import file_suffixes
 from research.data.read.corpus import Corpus
 from research.data.read.word_patterns import RUN, UNIT
 from research.data.source.build import split_corpora
@@ -38,6 +39,9 @@ WORD = re.compile(rf"{UNIT}|{RUN}(?:[-'’.]{RUN})*|[^\w\s]")
 """A word of a text that is not divided into words: letters and digits, which may have
 one of these signs between them, or another sign. Of a script without spaces between
 words each letter is one, as in files of Chinese that have a tag for each character."""
+
+TABLES = (".jsonl", ".csv", ".tsv", ".parquet")
+"""Suffixes of files whose columns have names."""
 
 Example = str | Sequence[str]
 """A text, or the parts of an example, in the order in which the run read them."""
@@ -186,8 +190,9 @@ class Predictor:
         """The items of a file in one of the formats of data.format.
 
         Args:
-          fields, label: as data.fields and data.label; "": those of the run. Rows may
-            lack the label.
+          fields, label: as data.fields and data.label; "": those of the run, and of
+            questions in a table `question` and `context`. Rows may lack the label, and
+            texts that are tagged may be divided into words or not.
 
         Raises:
           UserError: the file cannot be read, or its documents are not of this task.
@@ -199,6 +204,9 @@ class Predictor:
             name: "" for name in ("corpus", "train", "valid", "split", "task")
         }
         named |= {"test": file, "eval_split": "test", "mixture": {}, "reader": "native"}
+        columns = prediction_kind(self.kind).columns
+        if columns and file_suffixes(Path(file))[0] in TABLES:
+            named |= {"format": "auto", "fields": columns}
         options = dataclasses.replace(data, **named | own)
         (corpus,) = split_corpora(options, self._run.objective, "test")
         first = next(iter(corpus.documents("test")), None)
@@ -208,6 +216,10 @@ class Predictor:
             raise UserError(f"data.label={label}: no row of {file} has it")
         if not self.of_words:
             self._check_parts(first.id, len(first.starts) + 1)
+        elif not first.arrays:  # texts, or lists of words, without tags
+            documents = corpus.documents("test")
+            parts = [document_parts(document) for document in documents]
+            return self.predict([p[0] if len(p) == 1 else p for p in parts])
         return self.predict_corpus(corpus)
 
     def _document(self, number: int, example: Example) -> Document:

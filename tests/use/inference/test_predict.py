@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from launch.commands import predict as command
+from research.config.config import Config
 from research.contract.errors import UserError
 from research.interop.partial_restore import in_label_order, saved_params
 from research.predictions import softmax
 from research.use.export import export_run
 from research.use.inference.open_run import open_run
 from research.use.inference.predict import WORD, Predictor
-from tests.testing import task_runs
+from tests.testing import prediction_cases, task_runs
 from tests.testing.tiny_runs import save_untrained, tiny_config
 
 LABELS = sorted(task_runs.LABELS)
@@ -228,3 +229,29 @@ def test_a_text_without_tokens_is_read_as_an_unknown_one():
     model = open_run(f"hf:{PIPELINES / 'classes'}")
     nothing, unknown = model.predict(["\u200b", "\N{SNOWMAN}"])
     assert nothing.details == unknown.details
+
+
+def _opened(folder, name):
+    """An untrained run of a kind of predictions."""
+    case = prediction_cases.CASES[name]
+    parts = case.objective, case.file, case.keys
+    config = prediction_cases.task_config(folder, *parts, **case.fields)
+    config.optimizer.warmup_steps = 2
+    return Predictor(open_run(save_untrained(folder / name, Config.of(config))[0]))
+
+
+def test_questions_and_words_are_read_from_tables(tmp_path):
+    """Their training files are no tables."""
+    folder, file = prediction_cases.write_files(tmp_path), tmp_path / "new.jsonl"
+    asked = {"question": "ab cd?", "context": "ef gh ab cd", "id": 3}
+    file.write_text(json.dumps(asked) + "\n")
+    predictor = _opened(folder, "span")
+    (item,) = predictor.predict_file(str(file))
+    (expected,) = predictor.predict([(asked["question"], asked["context"])])
+    assert (item.texts, item.prediction) == (expected.texts, expected.prediction)
+    predictor = _opened(folder, "tags")
+    for words, text in ((["ab", "cd"], ["ab", "cd"]), ("ab cd", "ab cd")):
+        file.write_text(json.dumps({"text": "no", "words": words}) + "\n")
+        (item,) = predictor.predict_file(str(file), fields="words")
+        (expected,) = predictor.predict([text])
+        assert item == expected and item.texts == ("ab", "cd")
