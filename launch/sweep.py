@@ -108,7 +108,12 @@ def _run(args: argparse.Namespace) -> int:
         first_seed=args.first_seed,
     )
     if args.dry_run:
-        submit.print_plan(_needed(trials, args.trial), header, round=1)
+        needed = _needed(trials, args.trial)
+        submit.print_plan(needed, header, round=1)
+        if args.on == "local":  # elsewhere other files are there
+            from launch.sweeps.text_files import check_text_files  # imports JAX
+
+            check_text_files(needed)
         return cli.DONE
     workdir = absolute_path(args.workdir)
     with scheduler.only_driver(workdir):

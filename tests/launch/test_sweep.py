@@ -108,3 +108,27 @@ def test_more_jobs_at_a_time_than_there_are_cores_are_refused(
     assert _sweep(sweep_file, tmp_path, *flags) == 2
     assert "--parallel=100000: this machine has cores for" in capsys.readouterr().err
     assert not any(path.is_dir() for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"data.corpus": "{folder}/text.txt"}, ""),
+        ({"data.corpus": "{folder}/txt.txt"}, "did you mean"),
+        ({"data.train": "{folder}/text.txt"}, "name those of data.valid too"),
+        ({"data.train": "tfds:none", "data.valid": "tfds:none"}, ""),
+        (
+            {"data.train": "{folder}/text.txt", "data.valid": "{folder}/v.tsv"},
+            "no such files",
+        ),
+    ],
+)
+def test_dry_run_finds_the_files_of_text(tmp_path, capsys, keys, message):
+    (tmp_path / "text.txt").write_text("a text\n")
+    keys = {key: value.format(folder=tmp_path) for key, value in keys.items()}
+    file, name = tmp_path / "sweep.py", next(iter(keys))
+    file.write_text(f"def sweep(scale):\n    yield 'experiments/lm.py', {keys!r}\n")
+    code = _sweep(file, tmp_path / "new", "--dry_run", "--on=local")
+    out, error = capsys.readouterr()
+    assert "to do" in out and (code, message in error) == (2 * bool(message), True)
+    assert error.count("\n") == bool(message) and (not message or name[:5] in error)
