@@ -65,7 +65,7 @@ SAME_PATTERN = {
     "sequence_classification task=multi",
     "sequence_classification pool=max head=linear vectors=random vectors_width=12 "
     "model={'network': 'word_cnn', 'width': 32, 'embedding_width': 12, "
-    "'filter_widths': [60]}",
+    "'filter_widths': [36]}",
     "token_classification vectors=random vectors_width=8",
     "sequence_classification format=bart pool=mean",
     "token_classification",

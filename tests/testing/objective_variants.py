@@ -10,7 +10,7 @@ IMAGES = {"images": "random", "patch": 4}
 ENTITIES = {"entities": "random"}
 KAR = {"model": {"network": "kar", "norm_placement": "post"}}
 ONE_LAYER = {"model": {"layers": 1}}
-NARROW = {"width": 32, "embedding_width": 12, "filter_widths": [60]}
+NARROW = {"width": 32, "embedding_width": 12, "filter_widths": [36]}
 TEACHER = {"teacher_model": {"width": 32, "heads": 2, "token_types": 8}}
 ALL_TERMS = dict.fromkeys(("cosine", "hidden", "attention", "relation"), 1.0)
 

@@ -1,12 +1,26 @@
 """A language model that learns the predictions of a frozen teacher, another run."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
 
 from research import networks, objectives
-from research.contract.batch import CONSTANTS, ConstantSpec, input_specs, scored_specs
+from research.contract.batch import (
+    CONSTANTS,
+    ArraySpec,
+    Batch,
+    ConstantSpec,
+    Example,
+    VocabInfo,
+    input_specs,
+    scored_specs,
+)
+from research.contract.errors import UserError
 from research.contract.fields import free_text, number
 from research.data.rows import TextSpec
 from research.objectives.lm import lm
@@ -28,17 +42,19 @@ class Objective(objectives.Objective):
     pattern = "causal"
     min_length = 1
 
-    def text_spec(self, length):
+    def text_spec(self, length: int) -> TextSpec:
         return TextSpec("stream", length)
 
-    def batch_spec(self, length):
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return input_specs(length) | scored_specs(length, gathered=False)
 
-    def corrupt(self, example, key, vocab, length):
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
         return lm.Objective().corrupt(example, key, vocab, length)
 
-    def constants(self, vocab):
-        def params(key):
+    def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
+        def params(key: jax.Array) -> Any:
             specs = self.batch_spec(length=1).items()
             batch = {name: jnp.zeros((1, *s.shape), s.dtype) for name, s in specs}
             return networks.init(self._network(vocab.size), _predict(batch), key)
@@ -46,12 +62,14 @@ class Objective(objectives.Objective):
         arrays = jax.eval_shape(lambda: params(jax.random.key(0)))
         return {"teacher": ConstantSpec(self.teacher, arrays)}
 
-    def _network(self, size):
+    def _network(self, size: int) -> nn.Module:
         keys = {"network": "transformer", "layers": self.layers, "width": self.width}
         keys |= {"heads": self.heads, "feedforward": self.feedforward}
         return networks.from_config(keys).module(networks.Needs(pattern="causal"), size)
 
-    def loss(self, net, batch, key):
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: distilled, accuracy (a metric) and teacher."""
         params = batch[CONSTANTS]["teacher"]
         network = self._network(len(params["token"]["embedding"]))
@@ -62,10 +80,12 @@ class Objective(objectives.Objective):
         return terms | {"teacher": Term(loss.sum(), weight.sum())}, ()
 
 
-def _predict(batch):
+def _predict(batch: Batch) -> Callable[[networks.BoundNetwork], jax.Array]:
     return lambda net: _log_probs(net.readout(net.states(batch)))
 
 
-def _log_probs(readout):
+def _log_probs(readout: networks.Readout | networks.AdaptiveReadout) -> jax.Array:
+    if not isinstance(readout, networks.Readout):
+        raise UserError("objective distilled needs model.cutoffs []")
     logits = compute_logits(readout.feature, readout.table, readout.bias)
     return jax.nn.log_softmax(logits)

@@ -1,16 +1,25 @@
 """Prefix language modelling: the rest of a text from its start (Raffel 2020, 3.2)."""
 
 from dataclasses import dataclass
+from typing import Any
 
+import jax
 import numpy as np
 
-from research import objectives
-from research.contract.batch import input_specs, scored_specs
+from research import networks, objectives
+from research.contract.batch import (
+    ArraySpec,
+    Batch,
+    Example,
+    VocabInfo,
+    input_specs,
+    scored_specs,
+)
 from research.contract.fields import number
 from research.data import counter_rng
 from research.data.rows import TextSpec
 from research.objectives.lm import lm
-from research.objectives.losses.cross_entropy import masked_cross_entropy
+from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -23,13 +32,15 @@ class Objective(objectives.Objective):
     pattern = "general"
     min_length = 2  # a token that is given, and one behind it
 
-    def text_spec(self, length):
+    def text_spec(self, length: int) -> TextSpec:
         return TextSpec("stream", length)
 
-    def batch_spec(self, length):
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return input_specs(length) | scored_specs(length, gathered=False)
 
-    def corrupt(self, example, key, vocab, length):
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
         batch = lm.Objective().corrupt(example, key, vocab, length)
         least_B = np.maximum(1, self.min_prefix * example.length)
         draw_B = counter_rng.uniform(key, "prefix", 1)[:, 0]
@@ -39,7 +50,9 @@ class Objective(objectives.Objective):
         weight = batch["weight"] * (behind_BL >= 0)
         return batch | {"rank": rank, "reach": rank.copy(), "weight": weight}
 
-    def loss(self, net, batch, key):
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
         """Terms: prefix, and accuracy (a metric)."""
         readout = net.readout(net.states(batch))
         return masked_cross_entropy("prefix", readout, batch), ()

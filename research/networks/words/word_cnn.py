@@ -17,6 +17,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import lax
 
 from research import networks
 from research.contract.batch import FEATURE
@@ -35,6 +36,8 @@ from research.networks.shared.products import dense_matmul
 
 MAX_FILTER = 64
 """The widest filter, in words."""
+UNROLLED_FILTER = 5
+"""The widest filter of which the program has a copy for each of its columns."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -178,19 +181,19 @@ def _best_windows(
     padded = jnp.pad(product_BLWF, (*sides, (0, 0), (0, 0)))
     length = x_BLE.shape[1]
 
-    def at(offset, column):
-        """The products of a column with the words at an offset from each position."""
-        begin = margin + offset
-        is_same = segment[:, begin : begin + length] == segment_BL
-        return jnp.where(
-            is_same[..., None], padded[:, begin : begin + length, column], 0
-        )
+    def window(own: jax.Array) -> jax.Array:
+        """Sums of the windows in which the position is at column `own`."""
+        total = jnp.zeros_like(product_BLWF[:, :, 0])
+        for column in range(width):
+            begin = margin + column - own
+            is_same = lax.dynamic_slice_in_dim(segment, begin, length, 1) == segment_BL
+            found = lax.dynamic_slice_in_dim(padded[:, :, column], begin, length, 1)
+            total += jnp.where(is_same[..., None], found, 0)
+        return total
 
-    windows = (
-        sum(at(column - own, column) for column in range(width))
-        for own in range(width)  # the window's column at which the position is
-    )
-    best = next(windows)
-    for window in windows:
-        best = jnp.maximum(best, window)
-    return best
+    def widen(best: jax.Array, own: jax.Array) -> tuple[jax.Array, None]:
+        return jnp.maximum(best, window(own)), None
+
+    columns = jnp.arange(width)
+    unroll = width if width <= UNROLLED_FILTER else 1
+    return lax.scan(widen, window(columns[0]), columns[1:], unroll=unroll)[0]
