@@ -128,9 +128,9 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
     for group in rows[0].groups:
         where = f"attention{row_views.attention_title(group)} in row 1:"
         if group.attends.all():
-            print(f"{where} every token attends to every token\n")
+            print(f"{where} every token reads every token\n")
             continue
-        print(f"{where} # is a position that the line's token reads")
+        print(f"{where} a # for each position that the token on the left reads")
         print(row_views.attention_text(group), end="\n\n")
     states = {token.state for row in rows for g in row.groups for token in g.tokens}
     for state, meaning in row_views.MEANINGS.items():

@@ -52,16 +52,16 @@ def html_page(report: Report) -> str:
 def _detail_tables(report: Report) -> Iterable[tuple[str, list[list[str]]]]:
     """Title and rows (the header first) of the tables at the end of a report."""
     for group in report.groups:
-        title = f"{group.name}, {group.num_trials} runs"
+        title, count = f"{group.name}, {group.num_trials} runs", len(group.equal)
         if group.varied:
             names = list(next(iter(group.varied.values())))
             rows = [
                 [key, *map(_joined, by_row.values())]
                 for key, by_row in group.varied.items()
             ]
-            yield f"{title}: what differs", [["", *names], *rows]
+            yield f"{title}: {len(rows)} config keys that differ", [["", *names], *rows]
         equal = [[key, value_text(value)] for key, value in group.equal.items()]
-        yield f"{title}: what is equal", [["", "all"], *equal]
+        yield f"{title}: {count} config keys with one value", [["", "all"], *equal]
     facts = [[key, value] for key, value in report.provenance.items()]
     yield "Provenance", [["", "runs"], *facts]
 

@@ -21,10 +21,10 @@ from research.data.tokenize.vocabulary import Vocabulary
 
 HIDDEN, REPLACED, KEPT, NEXT, PLAIN = "hidden", "replaced", "kept", "next", ""
 MEANINGS = {
-    HIDDEN: "a special token stands there, and the text is predicted",
-    REPLACED: "another token stands there, and the text is predicted",
-    KEPT: "the token itself stands there, and is predicted",
-    NEXT: "the token that follows is predicted there",
+    HIDDEN: "the network reads a special token here, and predicts the text's token",
+    REPLACED: "the network reads another token here, and predicts the text's token",
+    KEPT: "the network reads the text's token here, and predicts it",
+    NEXT: "the network predicts the next token here",
 }
 """State of a scored position -> what it means."""
 ANSI = {HIDDEN: "30;43", REPLACED: "30;41", KEPT: "30;42", NEXT: "4", PLAIN: "2"}
@@ -237,18 +237,20 @@ def as_text(row: Row, *, colours: bool, width: int = 100) -> str:
     """A row for the terminal; without colours a scored position is [state: a -> b]."""
     lines = []
     if row.before:
-        lines += ["text", *_wrapped(row.before, width)]
+        lines += ["the text", *_wrapped(row.before, width)]
     for group in row.groups:
-        title = f"the {group.name} reads" if group.name else "reads"
+        title = f"the {group.name or 'network'} reads"
         words = [_marked(token, colours) for token in group.tokens]
         lines += [title, *_wrapped("".join(words), width, colours=colours)]
         scored = sum(token.state != PLAIN for token in group.tokens)
-        lines.append(f"  scored here: {scored} of {len(group.tokens)} positions")
+        lines.append(f"  {scored} of these {len(group.tokens)} tokens are predicted")
     for title, found in row.notes.items():
         lines += [title, *(f"  {line}" for line in found)]
     if row.panel:
         lines += picture_views.panel_lines(row.panel)
-    lines += [f"{name}: {value}" for name, value in row.others.items()]
+    if row.others:
+        lines.append("further arrays of the row")
+        lines += [f"  {name}: {value}" for name, value in row.others.items()]
     return "\n".join(lines)
 
 
@@ -292,9 +294,9 @@ def as_html(title: str, intro: str, rows: Sequence[Row]) -> str:
     for number, row in enumerate(rows, 1):
         parts.append(f"<h2>Row {number}</h2>")
         if row.before:
-            parts.append(f"<p><b>text</b> {html.escape(row.before)}</p>")
+            parts.append(f"<p><b>the text</b> {html.escape(row.before)}</p>")
         for group in row.groups:
-            title_of = f"the {group.name} reads" if group.name else "reads"
+            title_of = f"the {group.name or 'network'} reads"
             tokens = "".join(map(_html_token, group.tokens))
             parts.append(f"<p class=row><b>{title_of}</b> {tokens}</p>")
         parts += _html_notes(row)
@@ -305,6 +307,7 @@ def as_html(title: str, intro: str, rows: Sequence[Row]) -> str:
                 f"<tr><td>{html.escape(name)}</td><td>{html.escape(value)}</td></tr>"
                 for name, value in row.others.items()
             )
+            parts.append("<p><b>further arrays of the row</b></p>")
             parts.append(f"<table>{''.join(items)}</table>")
         if number == 1:
             parts += [_html_attention(group) for group in row.groups]

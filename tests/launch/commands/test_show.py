@@ -25,7 +25,7 @@ def test_rows_of_my_text_before_and_after(tmp_path, capsys):
     run(folder, f"--data={mine}", "--rows=1", "--config.data.length=16")
     text = capsys.readouterr().out
     assert "the old river sees" in text and "[hidden: <mask> → " in text
-    assert "attention in row 1" in text and "hidden: a special token" in text
+    assert "attention in row 1" in text and "hidden: the network reads a special" in text
     page = tmp_path / "page.html"
     run(folder, f"--html={page}")
     assert page.read_text().count("<h2>") == 2
@@ -44,8 +44,8 @@ def test_a_run_has_its_own_vocabulary(tmp_path, capsys):
     folder = write_corpus(tmp_path)
     workdir, *_ = save_untrained(tmp_path / "run", tiny_config(folder, "mlm"))
     show.run(show.parser().parse_args([f"--workdir={workdir}", "--rows=1"]))
-    assert "scored here" in capsys.readouterr().out
+    assert "tokens are predicted" in capsys.readouterr().out
     flags = (f"--data={folder}", f"--config.data.vocabulary={workdir}", "--rows=1")
     run(folder, *flags)
     out, err = capsys.readouterr()
-    assert "counts of tokens: those of corpus" in err and "every token attends" in out
+    assert "counts of tokens: those of corpus" in err and "every token reads" in out

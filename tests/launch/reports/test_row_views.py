@@ -30,7 +30,7 @@ def test_a_row_shows_its_scored_positions_and_its_attention(name, fields):
     row = row_views.view(batch, 0, VOCABULARY, **options)
     text = row_views.as_text(row, colours=False)
     page = row_views.as_html("title", "intro", [row])
-    assert text.startswith("text\n  w5 w6\n")
+    assert text.startswith("the text\n  w5 w6\n")
     for group in row.groups:
         prefix = f"{group.name}_" if group.name else ""
         own = prefix if f"{prefix}target" in batch else ""
