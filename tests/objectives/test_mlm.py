@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import objectives
+from research.contract.batch import SENTENCE
+from research.objectives.mlm import mlm
 from tests.testing.example_batches import keys, texts, vocab
 
 SIGNIFICANCE = 1e-4
@@ -52,6 +54,22 @@ def test_unk_is_not_drawn_by_counts():
     assert (batch["weight"].sum(axis=1) == 9).all()
     without = corrupt(example, 32, **fields)
     assert (chosen(without)[:, 1:-1] & (example.token == VOCAB.unk_id)).any()
+
+
+class Starts(mlm.Objective):
+    """Masks the first token of sentences alone."""
+
+    def position_weight(self, text, vocab):
+        return (text.flags & SENTENCE > 0).astype(float)
+
+
+def test_a_subclass_chooses_tokens_by_their_position():
+    example = texts(30, [30] * 20, VOCAB)
+    example.flags[:, ::12] |= SENTENCE
+    for rate, count in ((0.1, 3), (0.05, 2)):  # of 32 tokens; three are starts
+        batch = Starts(rate=rate).corrupt(example, keys(20), VOCAB, 32)
+        assert set(np.nonzero(chosen(batch)[:, 1:-1])[1]) <= {0, 12, 24}
+        np.testing.assert_array_equal(batch["weight"].sum(axis=1), count)
 
 
 @settings(deadline=None, max_examples=40)

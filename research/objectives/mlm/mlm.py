@@ -330,13 +330,13 @@ class Objective(objectives.Objective):
         Raises:
           UserError: there are weights of tokens, and other units are chosen.
         """
-        weight = self.token_weight(vocab)
+        weight = self.position_weight(text, vocab)
         if weight is not None and (
             self.unit != "token" or self.rounding == "independent"
         ):
             raise UserError(
-                "token_weight needs objective.unit=token, and an objective.rounding "
-                f"other than independent, got {self.unit} and {self.rounding}"
+                "weights of tokens need objective.unit=token, and objective.rounding "
+                f"other than independent; got {self.unit} and {self.rounding}"
             )
         which: dict[str, Any] = {
             "entry_types": self.entry_types,
@@ -354,11 +354,23 @@ class Objective(objectives.Objective):
         which["weight"] = weight
         return mask_units.choose_units(key, text, vocab, count, **which)
 
+    def position_weight(
+        self, text: input_format.Text, vocab: VocabInfo
+    ) -> np.ndarray | None:
+        """[B, L]: as `token_weight`, by which it is, of each position of the rows.
+
+        A subclass that chooses by position defines it: `text.flags` has the bit WORD at
+        the first token of a word, and SENTENCE, PARAGRAPH and DOCUMENT at the first
+        token of these (`research.contract.batch`).
+        """
+        weight = self.token_weight(vocab)
+        return None if weight is None else weight[text.token]
+
     def token_weight(self, vocab: VocabInfo) -> np.ndarray | None:
         """[V]: tokens are drawn in proportion to it, with unit token; None: all alike.
 
         A subclass that masks other tokens defines it; a token of weight 0 is never
-        chosen.
+        chosen. `position_weight` is for a choice by position.
         """
         if not self.count_exponent:
             return None

@@ -61,8 +61,8 @@ def choose_units(
         of these types are chosen first ("": all); with other units they count as one
         word.
       candidates: one of `masking.TOKEN_SETS`.
-      weight: [V], with unit token: tokens are drawn one after another in proportion to
-        it; None: all alike.
+      weight: [B, L], with unit token: tokens are drawn one after another in proportion
+        to it; None: all alike.
 
     Raises:
       UserError: there is no data.lexicon, or it has no such entry.
@@ -77,8 +77,7 @@ def choose_units(
         text, vocab, unit, entry_types=entry_types, candidates=candidates
     )
     if unit == "token" and weight is not None:
-        each = candidate * weight[text.token]
-        return counter_rng.choose_by_weight(key, "choose", each, count)
+        return counter_rng.choose_by_weight(key, "choose", candidate * weight, count)
     if unit == "token":
         return counter_rng.choose_subset(key, "choose", candidate, count)
     if unit == "word":
