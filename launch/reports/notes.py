@@ -80,7 +80,7 @@ def notes(table: Table, grid: Grid) -> list[str]:
             "different data, or read the same data by different vocabularies."
         )
     origins = [number.origins("commit") for number in numbers]
-    commits = dict.fromkeys(str(commit) for own in origins for commit in own)
+    commits = dict.fromkeys(str(commit)[:10] for own in origins for commit in own)
     if len(commits) > 1:
         texts.append(f"The runs are of different code: commits {', '.join(commits)}.")
     return texts
