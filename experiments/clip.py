@@ -34,7 +34,7 @@ def get_config(size: str = "small"):
     config.objective.update(name="clip", patch=12, width=config.model.width)
     config.data.update(format="captioned", vocabulary="bytebpe", normalizer="uncased")
     config.data.update(sentinels=0, length=32)
-    config.model.update(network="two_towers", init="gpt2", activation="quick_gelu")
+    config.model.update(network="two_towers", init="xlm", activation="quick_gelu")
     config.model.norm_epsilon = 1e-5
     config.optimizer.update(schedule="cosine", weight_decay=0.2, beta2=0.98)
     config.optimizer.update(epsilon=1e-6, learning_rate=5e-4, clip_norm=0.0)

@@ -4,22 +4,31 @@ r"""Captions of emoji with groups of variants, and what ridge regression retriev
     palimpsest images --pictures=D/images.zip --captions=E/emoji.jsonl \
         --group-column=group --to=E/store
     python -m experiments.studies.emoji_captions ridge E/store
+    python -m experiments.studies.emoji_captions vary D/images.zip E/emoji.jsonl E/v
+    palimpsest images --pictures=E/v --captions=E/v/captions.jsonl \
+        --group-column=group --held-out=0.2 --size=24 --to=E/store24
 
 The first command reads lines with `image`, `name_LANGUAGE` and `keywords_en`. Variants
 of one emoji (man, woman and person, hair, skin, the hours of a clock) have one group,
-so that none of them is in both splits.
+so that none of them is in both splits. `vary` adds to each picture for training seven
+that are moved, scaled and mirrored by chance, with some of the keywords in any order;
+those that are held out stay as they are.
 """
 
+import itertools
 import json
+import random
 import re
 import sys
 from pathlib import Path
 
 import numpy as np
+from PIL import Image, ImageOps
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import Ridge
 
-from research.data.store.pictures import open_store
+from research.data.read.pictures import Columns, Pictures, decode_picture, read_rows
+from research.data.store.pictures import open_store, split_rows
 from research.predictions.retrieval import pair_ranks
 
 PEOPLE = re.compile(
@@ -36,6 +45,8 @@ FAMILIES = {
     "button": "button",
 }
 SIZE = 12
+VARIANTS, SHIFT = 8, 6
+"""Pictures of one for training, and the pixels that one is moved by at most."""
 
 
 def group_of(name: str) -> str:
@@ -59,6 +70,43 @@ def write_captions(source: Path, to: Path, language: str = "en") -> None:
             made = {"file": row["image"], "caption": caption}
             made["group"] = group_of(row["name_en"])
             file.write(json.dumps(made, ensure_ascii=False) + "\n")
+
+
+def write_variants(source: str, captions: str, to: str, held_out: float = 0.2) -> None:
+    """The pictures and captions of both splits, those for training `VARIANTS` times."""
+    rng, folder, pictures = random.Random(0), Path(to), Pictures(Path(source))
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = read_rows(Path(captions), Columns(group="group"))
+    splits = split_rows(rows, held_out)
+    with (folder / "captions.jsonl").open("w", encoding="utf-8") as file:
+        for count, split in zip((VARIANTS, 1), splits, strict=True):
+            for row, number in itertools.product(split, range(count)):
+                pixels, _ = decode_picture(pictures.read(row), row, 72, 72)
+                image, caption = Image.fromarray(pixels), row.captions[0]
+                if number:
+                    image, caption = _varied(image, rng), _some_words(caption, rng)
+                name = f"{Path(row.file).stem}-{number}.png"
+                image.save(folder / name)
+                made = {"file": name, "caption": caption, "group": row.group}
+                file.write(json.dumps(made, ensure_ascii=False) + "\n")
+
+
+def _varied(image: Image.Image, rng: random.Random) -> Image.Image:
+    """The picture scaled by up to a twelfth, moved by up to `SHIFT`, maybe mirrored."""
+    side = round(image.width * rng.uniform(1 - SHIFT / 72, 1 + SHIFT / 72))
+    middle = (image.width - side) // 2
+    corner = [middle + rng.randint(-SHIFT, SHIFT) for _ in range(2)]
+    found = Image.new("RGB", image.size, "white")
+    found.paste(image.resize((side, side)), tuple(corner))
+    return ImageOps.mirror(found) if rng.random() < 0.5 else found
+
+
+def _some_words(caption: str, rng: random.Random) -> str:
+    """At least half of the words of a caption, in any order."""
+    words = caption.split(", ")
+    return ", ".join(
+        rng.sample(words, rng.randint(max(1, len(words) // 2), len(words)))
+    )
 
 
 def ridge(folder: str) -> dict[float, dict[str, float]]:
@@ -101,5 +149,7 @@ if __name__ == "__main__":
     command, *paths = sys.argv[1:]
     if command == "captions":
         write_captions(*map(Path, paths[:2]), *paths[2:])
+    elif command == "vary":
+        write_variants(*paths)
     else:
         print(json.dumps(ridge(paths[0]), indent=1))
