@@ -132,10 +132,8 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
             continue
         print(f"{where} a # for each position that the token on the left reads")
         print(row_views.attention_text(group), end="\n\n")
-    states = {token.state for row in rows for g in row.groups for token in g.tokens}
-    for state, meaning in row_views.MEANINGS.items():
-        if state in states:
-            print(f"{state}: {meaning}")
+    for state, meaning in row_views.meanings(rows).items():
+        print(f"{state}: {meaning}")
 
 
 def shown_rows(config: Config, count: int, model: Any = None) -> list[Any]:

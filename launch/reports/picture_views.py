@@ -206,7 +206,8 @@ def panel_html(panel: Panel) -> str:
     if panel.nearest:
         rows = "".join(
             f"<tr><td>{guess.value:.3f}</td>"
-            f"<td>{'&#10003; right' if guess.is_right else '&#10007; wrong'}</td>"
+            f"<td>{'&#10003;&nbsp;right' if guess.is_right else '&#10007;&nbsp;wrong'}"
+            "</td>"
             f"<td>{html.escape(guess.text)}</td></tr>"
             for guess in panel.nearest
         )

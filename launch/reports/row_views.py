@@ -284,13 +284,19 @@ def attention_text(group: Group) -> str:
     )
 
 
+def meanings(rows: Sequence[Row]) -> dict[str, str]:
+    """State -> its meaning, of the states that the rows have."""
+    states = {token.state for row in rows for g in row.groups for token in g.tokens}
+    return {state: text for state, text in MEANINGS.items() if state in states}
+
+
 def as_html(title: str, intro: str, rows: Sequence[Row]) -> str:
     """A page with rows in colour, and the attention of the first."""
-    legend = " ".join(
-        f'<span style="background:{COLOURS[state]}">{state}</span> {html.escape(text)};'
-        for state, text in MEANINGS.items()
+    legend = "; ".join(
+        f'<span style="background:{COLOURS[state]}">{state}</span> {html.escape(text)}'
+        for state, text in meanings(rows).items()
     )
-    parts = [f"<p>{html.escape(intro)}</p>", f"<p>{legend.rstrip(';')}.</p>"]
+    parts = [f"<p>{html.escape(intro)}</p>", f"<p>{legend}</p>"]
     for number, row in enumerate(rows, 1):
         parts.append(f"<h2>Row {number}</h2>")
         if row.before:
