@@ -150,7 +150,7 @@ def decode_picture(
     Raises:
       UserError: it cannot be decoded, has too many pixels, or has a box outside.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
@@ -165,6 +165,8 @@ def decode_picture(
             f"{row.where}: {row.file} is too large: a picture has at most "
             f"{MAX_PIXELS:,} pixels; make it smaller, or leave it out"
         ) from error
+    except UnidentifiedImageError as error:  # its words name an object
+        raise _undecodable(row, "it is no picture") from error
     except UNDECODABLE as error:
         raise _undecodable(row, str(error).replace("\n", " ")[:200]) from error
     for box in row.boxes:

@@ -152,7 +152,7 @@ def chunk_bomb():
     [
         (None, {"file": "x.png"}, r"jsonl:1: there is no picture 'x.png' in .*p; the"),
         (png(RED)[:-30], {}, r"0.png cannot be decoded \(.*\); replace it"),
-        (b"text", {}, r"0.png cannot be decoded \(cannot identify"),
+        (b"text", {}, r"0.png cannot be decoded \(it is no picture"),
         (b"", {}, r"0.png cannot be decoded"),
         (
             bomb(),
