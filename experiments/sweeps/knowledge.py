@@ -108,7 +108,12 @@ SECOND = {
     "optimizer.warmup_steps": 20,
     "optimizer.learning_rate": 5e-4,
 }
-TUNING = {"train.batch": 16, "train.steps": 400, "optimizer.learning_rate": 2e-3}
+TUNING = {
+    "train.batch": 16,
+    "train.steps": 300,
+    "optimizer.warmup_steps": 40,
+    "optimizer.learning_rate": 5e-4,
+}
 CLASSIFIER = {"pool": "mean", "head": "linear"}
 """From the state of one token networks of this size learn one class."""
 
