@@ -87,7 +87,7 @@ IN_CHINESE = ("medical NER", "ChnSentiCorp")
 
 ENGLISH = {"data.vocabulary_size": 4096}
 CHINESE = {"data.vocabulary": "wordpiece", "data.normalizer": "uncased"}
-CHINESE |= {"data.vocabulary_size": 5000, "data.length": 96}
+CHINESE |= {"data.vocabulary_size": 12_000, "data.length": 96}
 ROWS = {
     "FewRel": ENGLISH | {"data.length": 72},
     "SST-2": ENGLISH | {"data.length": 48},
