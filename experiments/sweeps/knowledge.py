@@ -136,9 +136,7 @@ def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
                 no_branches = {"objective.name": "kbert", "objective.branches": 0}
                 yield *tuned(start, no_branches | read), (PLAIN, name)
             else:
-                origin = _continued(start, scale, {})
-                yield *origin, (PLAIN, "pretraining")
-                yield *tuned(origin, {}), (PLAIN, name)
+                yield *tuned(_continued(start, scale, {}), {}), (PLAIN, name)
                 yield *tuned(start, {}), (NO_STAGE, name)
             for row in TASKS[name]:
                 system = SYSTEMS[row]
@@ -147,7 +145,6 @@ def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
                     keys, origin = {**system.keys, **graph, **changes}, start
                     if system.in_text:
                         origin = _continued(start, scale, keys)
-                        yield *origin, (row + suffix, "pretraining")
                     keys = keys if system.in_tasks else {}
                     yield *tuned(origin, keys), (row + suffix, name)
 
