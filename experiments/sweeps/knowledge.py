@@ -93,7 +93,7 @@ ROWS = {
     "SST-2": ENGLISH | {"data.length": 48},
     **dict.fromkeys(IN_CHINESE, CHINESE),
 }
-"""Keys of a task's text: nine of ten rows are read whole, in Chinese fewer."""
+"""Keys of the text and the rows of a task and of what comes before it."""
 
 # At quick:
 SMALL = {"model.width": 64, "model.heads": 2, "model.feedforward": 256}

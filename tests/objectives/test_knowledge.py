@@ -12,6 +12,7 @@ import numpy as np
 import optax
 import pytest
 
+from experiments.studies import fewrel
 from launch.commands import link as link_command
 from research import networks, objectives
 from research.contract.batch import WORD
@@ -278,6 +279,13 @@ def test_names_are_linked_by_the_longest_match(tmp_path):
     assert len(ignoring.find("new york, PARIS")) == 2
     assert len(linker.find("東京タワーは高い। हिन्द")) == 2
     assert [link[:2] for link in linker.find("in York")] == [(3, 7)], "no Minster"
+
+
+def test_fewrels_entities_stand_between_marks():
+    row = {"tokens": list("abc"), "h": ["", "", [[2]]], "t": ["", "", [[0, 1]]]}
+    found = [*fewrel.split({"P1": [row] * 7})]
+    assert [name for name, _ in found] == ["train"] * 4 + ["valid"]
+    assert found[-1][1] == {"text": "$ a b $ # c #", "label": "P1"}
 
 
 def test_linked_texts_and_their_table_reach_an_objective(tmp_path):
