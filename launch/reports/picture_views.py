@@ -76,8 +76,8 @@ def panel(
             notes.append(f"predicted: they match with probability {guesses.match:.2f}")
     for word in guesses.words if guesses else ():
         right = next(each.text.strip() for each in word if each.is_right)
-        best = ", ".join(f"{each.text.strip()} {each.value:.2f}" for each in word)
-        notes.append(f"predicted of a hidden word, {right}: {best}")
+        best = ", ".join(f"'{each.text.strip()}' {each.value:.2f}" for each in word)
+        notes.append(f"predicted of a hidden word, '{right}': {best}")
     joint = "match_pixels" not in batch and replaced
     regions = _regions(batch, row, objective, number, guesses)
     if is_boxes:
@@ -101,13 +101,13 @@ def panel(
         return Panel([own, reads], notes, nearest)
     grid = _grid(store.pixels[number], objective.patch)
     pictures = [Picture(title, store.pixels[number], grid)]
-    prefix = "match_" if "match_pixels" in batch else ""
-    if replaced or regions:
-        shape = store.pixels.shape[1:3]
-        read = _joined(batch[f"{prefix}pixels"][row, 1:], shape, objective.patch)
-        marks = list(regions.values()) or grid
-        title = "matching reads" if prefix else "the network reads"
-        pictures.append(Picture(title, read, marks))
+    for name in ("pixels", "match_pixels"):
+        if name in batch:
+            shape = store.pixels.shape[1:3]
+            read = _joined(batch[name][row, 1:], shape, objective.patch)
+            if (read != store.pixels[number]).any():  # hidden, or of another picture
+                title = "the network reads" if name == "pixels" else "matching reads"
+                pictures.append(Picture(title, read, grid))
     return Panel(pictures, notes, nearest)
 
 

@@ -161,8 +161,13 @@ def test_my_pictures_are_shown_with_what_a_run_predicts(folder, tmp_path, capsys
     assert text.count("right</td>") + text.count("wrong</td>") >= 10
     more = ["--config=experiments/vilt.py:tiny", "--config.objective.patch=4"]
     more += ["--size=8", f"--config.data.cache_dir={folder / 'c'}"]
+    more += ["--config.objective.region_rate=0.5"]
+    more += ["--config.objective.region_classes=none"]
+    more += ["--config.objective.region_regression=l2"]
     assert run(show, *shown, *more, "--rows=4") == DONE
-    assert "matching (in the pass of matching) reads" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "matching (in the pass of matching) reads" in out
+    assert "the network reads: 8 x 8 pixels, 4 regions" in out
 
 
 CLIP, LABELS = "clip", "picture_classification"
