@@ -89,4 +89,4 @@ def next_commands(workdir: str, objective: Objective, num_texts: int) -> list[st
                 f"palimpsest train --config=experiments/finetune.py "
                 f"--config.train.init_from={workdir} ..."
             )
-    return [*found, f"palimpsest export {use} --to=FOLDER"]
+    return [*found, f"palimpsest export {use} --to=FOLDER (published networks)"]

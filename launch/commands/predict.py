@@ -4,8 +4,9 @@ R is a run of a task (a classifier, tagger, reader of answers, regression, choic
 texts, or sequence to sequence), whose newest or best checkpoint is read, or hf:DIR, a
 model in Hugging Face's layout whose class has a task's head. The texts after the flags
 are the parts of one example, in the order in which the run read them: a sentence; two
-sentences; a question and its context; a question and its choices. Of a tagger they are
-sentences, or the words of one sentence, if no text has a space.
+sentences; a question and its context; a question and its choices. Where a run reads
+one text they are an example each; those of a tagger, too, but where no text has a
+space: they are the words of one sentence.
 
 --data=F reads many examples from a file instead, as the run read its own (data.format,
 data.fields, data.label; the label may lack). Of hf:DIR, and where it is another kind of
@@ -16,7 +17,7 @@ Of a run of picture_classification --pictures=P is the picture of the text after
 flags, or the folder or zip of those that the column `file` of --data names, a .tsv,
 .csv or .jsonl whose texts are in `caption` (--fields=image,question names others).
 
-Prints a table of one example. Of --data it writes a JSON line for each, to --to or the
+Prints a table of each example. Of --data it writes a JSON line for each, to --to or the
 terminal: id, prediction, texts, and of these what there is: probabilities, chunks of
 tags (type, text, first character and the one behind the last), gold, score. A line of
 .txt that has no prediction, such as a blank one, has `error` instead.
@@ -44,11 +45,7 @@ def run(args: argparse.Namespace) -> None:
     if predictor is None:
         items = _of_pictures(args)
     elif args.parts:
-        has_spaces = any(len(part.split()) > 1 for part in args.parts)
-        if len(args.parts) == 1 or (predictor.of_words and has_spaces):
-            items = predictor.predict(args.parts)
-        else:
-            items = predictor.predict([args.parts])
+        items = predictor.predict(predictor.split_examples(args.parts))
     elif Path(args.data).suffix == ".txt":
         from research.data.read.files import read_texts
 

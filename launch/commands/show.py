@@ -44,7 +44,12 @@ def run(args: argparse.Namespace) -> None:
         config = load_config(args.config, args.overrides) if args.config else None
         print(_keys_text(config))
         return
-    if bool(args.config) == bool(args.workdir):
+    if args.config and args.workdir:
+        raise UserError(
+            "give --config or --workdir, not both; --config.data.vocabulary=RUN is "
+            "the vocabulary of a run"
+        )
+    if not args.config and not args.workdir:
         raise UserError("give --config=experiments/X.py or --workdir=RUN, or --keys")
     data = {"data.valid": args.data, "data.eval_split": "valid"} if args.data else {}
     pictures = own_pictures(args) if args.pictures else contextlib.nullcontext({})

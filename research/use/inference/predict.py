@@ -242,14 +242,29 @@ class Predictor:
         self._check_parts(f"example {number}", len(parts))
         return document
 
+    def split_examples(self, texts: Sequence[str]) -> Sequence[Example]:
+        """Texts as an example each, where the run's have one; else as one example.
+
+        A tagger's are the words of one, where no text has a space.
+        """
+        if self.of_words:
+            is_each = any(len(text.split()) > 1 for text in texts)
+        else:
+            is_each = not self._expected_texts(1) and self._expected_texts(len(texts))
+        return texts if is_each or len(texts) == 1 else [texts]
+
+    def _expected_texts(self, count: int) -> str:
+        """The texts that an example must have, if it may not have `count`; else ""."""
+        fields = [each for each in self._run.config.data.fields.split(",") if each]
+        return prediction_kind(self.kind).expected_texts(count, fields)
+
     def _check_parts(self, name: str, count: int) -> None:
         """Raises UserError: an example has more or fewer texts than the run's."""
-        fields = [each for each in self._run.config.data.fields.split(",") if each]
-        if reads := prediction_kind(self.kind).expected_texts(count, fields):
+        if reads := self._expected_texts(count):
             noun = "text" if count == 1 else "texts"
             raise UserError(
                 f"{name} has {count} {noun}, but the run reads {reads}; several "
-                "examples are a list, or a file (--data=F)"
+                "examples are a file (--data=F), or in Python a list of examples"
             )
 
     def _with_chunks(self, item: Item, document: Document, example: Example) -> Item:

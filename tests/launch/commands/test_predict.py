@@ -1,34 +1,31 @@
 """`palimpsest predict`: what the texts after the flags are."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from launch.commands import predict
-from research.metrics import Item
-from research.use.inference import open_run
-from research.use.inference import predict as predictors
+from research.use.inference.predict import Predictor
+
+TEXTS = ["He sleeps.", "She too."]
 
 
 @pytest.mark.parametrize(
-    ("of_words", "parts", "examples"),
+    ("kind", "fields", "texts", "examples"),
     [
-        (True, ["He sleeps."], ["He sleeps."]),
-        (True, ["He sleeps.", "She too."], ["He sleeps.", "She too."]),
-        (True, ["He", "sleeps"], [["He", "sleeps"]]),
-        (False, ["He sleeps.", "She too."], [["He sleeps.", "She too."]]),
+        ("tags", "", TEXTS, TEXTS),
+        ("tags", "", ["He", "sleeps"], [["He", "sleeps"]]),
+        ("class", "one", TEXTS[:1], TEXTS[:1]),
+        ("class", "one", TEXTS, TEXTS),
+        ("class", "one,two", TEXTS, [TEXTS]),
+        ("class", "", TEXTS, [TEXTS]),
+        ("span", "", TEXTS, [TEXTS]),
+        ("choice", "", [*TEXTS, "He."], [[*TEXTS, "He."]]),
+        ("text", "one,two", TEXTS, [TEXTS]),
     ],
 )
-def test_texts_of_a_tagger_are_sentences_or_words(
-    of_words, parts, examples, monkeypatch, capsys
-):
-    class Predictor:
-        def __init__(self, model):
-            self.of_words = of_words
-
-        def predict(self, given):
-            assert given == examples
-            return [Item("1", each, None, None) for each in given]
-
-    monkeypatch.setattr(open_run, "open_run", lambda source: source)
-    monkeypatch.setattr(predictors, "Predictor", Predictor)
-    predict.run(predict.parser().parse_args(["--workdir=run", *parts]))
-    assert capsys.readouterr().out == "\n\n".join(map(str, examples)) + "\n"
+def test_texts_are_examples_or_the_parts_of_one(kind, fields, texts, examples):
+    predictor = object.__new__(Predictor)
+    predictor.kind, predictor.of_words = kind, kind == "tags"
+    config = SimpleNamespace(data=SimpleNamespace(fields=fields))
+    predictor._run = SimpleNamespace(config=config)
+    assert predictor.split_examples(texts) == examples
