@@ -27,6 +27,8 @@ MEANINGS = {
     NEXT: "the network predicts the next token here",
 }
 """State of a scored position -> what it means."""
+SIGNS = {"▁": "▁ is a space", "\n": "⏎ ends a line", "<0x": "<0xB4> is a byte"}
+"""What a text may have -> what the page says of it."""
 ANSI = {HIDDEN: "30;43", REPLACED: "30;41", KEPT: "30;42", NEXT: "4", PLAIN: "2"}
 COLOURS = {HIDDEN: "#ffe08a", REPLACED: "#f7a8a8", KEPT: "#b5e3b5", NEXT: "#d5e3f7"}
 MAX_POSITIONS = 40
@@ -296,6 +298,10 @@ def as_html(title: str, intro: str, rows: Sequence[Row]) -> str:
         f'<span style="background:{COLOURS[state]}">{state}</span> {html.escape(text)}'
         for state, text in meanings(rows).items()
     )
+    tokens = [token for row in rows for group in row.groups for token in group.tokens]
+    shown = "".join(token.text + token.target for token in tokens)
+    signs = (text for sign, text in SIGNS.items() if sign in shown)
+    legend += "".join(f"; {html.escape(text)}" for text in signs)
     parts = [f"<p>{html.escape(intro)}</p>", f"<p>{legend}</p>"]
     for number, row in enumerate(rows, 1):
         parts.append(f"<h2>Row {number}</h2>")

@@ -250,7 +250,8 @@ class Predictor:
         if self.of_words:
             is_each = any(len(text.split()) > 1 for text in texts)
         else:
-            is_each = not self._expected_texts(1) and self._expected_texts(len(texts))
+            one, all_ = self._expected_texts(1), self._expected_texts(len(texts))
+            is_each = not one and bool(all_)
         return texts if is_each or len(texts) == 1 else [texts]
 
     def _expected_texts(self, count: int) -> str:
