@@ -8,7 +8,7 @@ from launch.reports.cells import Grid, compare_claims
 from launch.reports.figures import STYLE, TEXT_COLOR, pyplot, svg_element
 from launch.reports.tables import Table
 from research.evaluation.comparison import NOT_DECIDED, TOO_FEW, Comparison
-from research.evaluation.statistics import Estimate
+from research.evaluation.statistics import MIN_SEEDS, Estimate
 
 DECIDED, OPEN = {"marker": "o"}, {"marker": "o", "markerfacecolor": "white"}
 STYLES = {NOT_DECIDED: OPEN, TOO_FEW: OPEN | {"marker": "^"}}
@@ -23,6 +23,12 @@ class Line(NamedTuple):
     difference: Estimate
     verdict: str
     paper: float = math.nan
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there are enough seeds for an interval."""
+        _, margin, count = self.difference
+        return count >= MIN_SEEDS and not math.isnan(margin)
 
 
 def draw_forest(groups: Mapping[str, Sequence[Line]]) -> str:
@@ -42,8 +48,9 @@ def draw_forest(groups: Mapping[str, Sequence[Line]]) -> str:
 
 
 def _draw_group(panel: Any, name: str, lines: Sequence[Line]) -> None:
-    for y, (_, (mean, margin, _), verdict, paper) in enumerate(reversed(lines)):
-        if not math.isnan(margin):
+    for y, line in enumerate(reversed(lines)):
+        _, (mean, margin, _), verdict, paper = line
+        if line.has_interval:
             panel.plot([mean - margin, mean + margin], [y, y], color=TEXT_COLOR, lw=1.4)
         style = STYLES.get(verdict, DECIDED)
         panel.plot(mean, y, color=TEXT_COLOR, ms=5.5, ls="", **style)
@@ -67,11 +74,22 @@ def _draw_group(panel: Any, name: str, lines: Sequence[Line]) -> None:
     panel.grid(axis="x")
 
 
-LEGEND = (
-    "Lines are 95 % confidence intervals; a filled mark is decided (a square: reversed "
-    "or lower), an open one is not, a triangle has fewer than three seeds; diamonds "
-    "are the paper's."
-)
+def legend(groups: Mapping[str, Sequence[Line]]) -> str:
+    """What the marks of these groups say, of those that there are."""
+    lines = [line for group in groups.values() for line in group]
+    parts = []
+    if any(line.has_interval for line in lines):
+        parts.append("lines are 95 % confidence intervals")
+    if any(line.verdict != TOO_FEW for line in lines):
+        parts.append(
+            "a filled mark is decided (a square: reversed or lower), an open one is not"
+        )
+    if any(line.verdict == TOO_FEW for line in lines):
+        parts.append("a triangle has fewer than three seeds, too few for an interval")
+    if any(not math.isnan(line.paper) for line in lines):
+        parts.append("diamonds are the paper's")
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def difference_groups(table: Table, grid: Grid) -> dict[str, list[Line]]:

@@ -83,7 +83,7 @@ def make_report(
     ):
         if found := groups(table, grid):
             image = forest.draw_forest(found)
-            drawn[f"{name}.svg"] = f"{caption} {forest.LEGEND}", image
+            drawn[f"{name}.svg"] = f"{caption} {forest.legend(found)}", image
     for name, caption, image in label_figures.label_figures(rows):
         drawn[name] = caption, image
     no_curves = "" if curves else _reason_without_curves(table, rows)

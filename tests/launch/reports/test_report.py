@@ -2,7 +2,7 @@
 
 import pytest
 
-from launch.reports import report, report_pages
+from launch.reports import cells, forest, report, report_pages
 from launch.reports.default_table import default_table
 from launch.sweeps import sweep_plan
 from research.record.workdir import write_result
@@ -32,6 +32,38 @@ def test_provenance_shows_every_value(tmp_path):
     facts = report.provenance(fake_sweep.rows(sweep_plan.read_plan(tmp_path)))
     assert set(facts["commit"].split("; ")) == {"abc", "other"}
     assert facts["packages"] == "jax 1"
+
+
+LINES = "95 % confidence intervals"
+FEW, PAPER = "fewer than three seeds, too few for an interval", "diamonds"
+
+
+@pytest.mark.parametrize(
+    ("seeds", "papers", "said"),
+    [
+        (3, True, {LINES, PAPER}),
+        (3, False, {LINES}),
+        (2, True, {FEW, PAPER}),
+        (2, False, {FEW}),
+    ],
+)
+def test_a_caption_explains_the_marks_that_are_drawn(
+    tmp_path, monkeypatch, seeds, papers, said
+):
+    trials = fake_sweep.finished(tmp_path)
+    chosen = [trial for trial in trials if trial.config["seed"] < seeds]
+    table = fake_sweep.TABLE if papers else fake_sweep.TABLE._replace(papers={})
+    grid = cells.fill_table(table, chosen)
+    groups = forest.difference_groups(table, grid)
+    text = forest.legend(groups)
+    assert {words for words in (LINES, FEW, PAPER) if words in text} == said
+    figures = []
+    monkeypatch.setattr(forest, "svg_element", figures.append)
+    forest.draw_forest(groups)
+    (panel,) = figures[0].axes
+    intervals = [line for line in panel.lines if len({*line.get_xdata()}) == 2]
+    diamonds = [line for line in panel.lines if line.get_marker() == "D"]
+    assert (bool(intervals), bool(diamonds)) == (LINES in said, PAPER in said)
 
 
 @pytest.mark.parametrize(
