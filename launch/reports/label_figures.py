@@ -42,11 +42,13 @@ def label_figures(rows: Rows) -> Iterator[tuple[str, str, Any]]:
       UserError: a file of predictions is damaged.
     """
     for number, group in enumerate(_groups(rows), 1):
-        scores, confusions = {}, {}
+        scores, confusions, splits = {}, {}, set()
         for row, groups in rows.items():
-            items = [item for trial in groups.get(group, ()) for item in _items(trial)]
+            found = list(map(_items, groups.get(group, ())))
+            items = [item for _, scored in found for item in scored]
             if not items:
                 continue
+            splits |= {split for split, scored in found if scored}
             kind = groups[group][0].objective.predicts
             labels = sorted({tag for item in items for tag in _labels(item)})
             scores[row] = label_report.label_scores(items, kind, labels)
@@ -57,11 +59,12 @@ def label_figures(rows: Rows) -> Iterator[tuple[str, str, Any]]:
         all_names = {score.label for found in scores.values() for score in found}
         is_cut = len(all_names) > len(names)
         most = f" The {len(names)} most frequent labels." if is_cut else ""
-        caption = f"{group}: precision (●) and recall (○) of each label, over all runs."
+        of = f"{group}, {' and '.join(sorted(splits))} split"
+        caption = f"{of}: precision (●) and recall (○) of each label, over all runs."
         draw = partial(_draw_scores, scores, names)
         yield f"labels-{number}.svg", caption + most, _panels(rows, scores, draw)
         if any(confusions.values()):
-            caption = f"{group}: of a label (row), % predicted as each (column)."
+            caption = f"{of}: of a label (row), % predicted as each (column)."
             draw = partial(_draw_confusion, confusions, names)
             image = _panels(rows, confusions, draw)
             yield f"confusion-{number}.svg", caption + most, image
@@ -83,16 +86,16 @@ def _has_labels(kind: str) -> bool:
     return part.answers(Item("", [], [], None, ()), ()) is not None
 
 
-def _items(trial: Trial) -> list[Item]:
-    """The scored items of a run, of its test split if it has one; [] if of none."""
+def _items(trial: Trial) -> tuple[str, list[Item]]:
+    """The split and scored items of a run: test if it has one; [] if of none."""
     folder = trial.folder / "predictions"
     files = (folder / f"{split}.jsonl" for split in ("test", "valid"))
     path = next(filter(exists, files), None)
     if path is None:
-        return []
+        return "", []
     lines = read_json_lines(path, {"id": str})
     items = [Item(x["id"], x["prediction"], x["gold"], None, ()) for x in lines]
-    return [item for item in items if item.gold is not None]
+    return path.stem, [item for item in items if item.gold is not None]
 
 
 def _labels(item: Item) -> list[str]:

@@ -37,7 +37,7 @@ def test_each_label_of_each_row_is_drawn(tmp_path, kind):
     names = ["labels-1.svg", "confusion-1.svg"][: 2 if kind == "class" else 1]
     assert [name for name, _, _ in found] == names
     for _, caption, image in found:
-        assert caption.startswith("task: ") and image.startswith("<svg")
+        assert caption.startswith("task, test split: ") and image.startswith("<svg")
         panels = {"good", "bad"} | ({"a", "b", "c"} if kind == "class" else {"P", "Q"})
         assert panels <= set(_words(image))
         assert "none" not in _words(image)
