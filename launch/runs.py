@@ -174,7 +174,7 @@ def curves(
     Raises:
       UserError: a run is missing or has no such metric, or its cost is not known.
     """
-    from launch.commands.curves import AXES, PANELS, read_curves
+    from launch.commands.curves import AXES, PANELS, in_axis_unit, read_curves
     from launch.reports.figures import overlaid_figure
     from research.contract.errors import unknown
 
@@ -187,4 +187,6 @@ def curves(
     paths = [run.workdir if isinstance(run, Run) else str(run) for run in runs]
     if not paths:
         raise UserError("curves of no runs; give one or more")
-    return overlaid_figure(read_curves(paths, metric, over, panels), AXES[over])
+    return overlaid_figure(
+        *in_axis_unit(read_curves(paths, metric, over, panels), over)
+    )

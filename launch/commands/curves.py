@@ -7,7 +7,8 @@ drawn by the first that it has; --over is what the horizontal axis counts. Value
 different objectives, tasks or metrics are not comparable: each has a panel of its own
 scale (--panels=one: all are in one). The curves are printed as bars, and --to writes
 them: a figure (.svg, .png, .pdf) where seeds of a run have one color, or every point
-(.csv). Runs that go on are drawn as far as they are.
+(.csv). Runs that go on are drawn as far as they are. FLOPs are in GFLOP, TFLOP or
+PFLOP, by their size; a file of points always has PFLOP.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from launch import cli
 from launch.reports.bars import curve_bars
 from launch.reports.csv_files import lines_as_csv
 from launch.reports.default_table import SEED
-from launch.reports.run_costs import UNITS, cost_of_steps
+from launch.reports.run_costs import UNITS, axis_unit, cost_of_steps
 from launch.reports.run_differences import Run, read_run
 from launch.sweeps import sweep_plan
 from launch.sweeps.trial import Trial
@@ -34,7 +35,7 @@ from research.record.workdir import CHANGEABLE_KEYS
 
 FIGURES = ("svg", "png", "pdf")
 AXES = {"steps": "steps", **UNITS}
-"""--over -> the label of the axis."""
+"""--over -> the label of the axis, and of a column of points."""
 
 
 PANELS = ("objectives", "one")
@@ -55,10 +56,11 @@ def run(args: argparse.Namespace) -> None:
     if args.to and form not in (*FIGURES, "csv"):
         raise unknown("ending of --to", form, (*FIGURES, "csv"))
     curves = read_curves(args.runs, args.metric, args.over, args.panels)
-    width = max(len(curve.name) for curve in curves)
-    for title in dict.fromkeys(curve.panel for curve in curves):
-        own = [curve for curve in curves if curve.panel == title]
-        print(f"{title} over {AXES[args.over]}")
+    shown, unit = in_axis_unit(curves, args.over)
+    width = max(len(curve.name) for curve in shown)
+    for title in dict.fromkeys(curve.panel for curve in shown):
+        own = [curve for curve in shown if curve.panel == title]
+        print(f"{title} over {unit}")
         for curve, bars in zip(own, curve_bars([c.points for c in own]), strict=True):
             print(f"{curve.name.ljust(width)}  {bars}, at {max(curve.points):.4g}")
     if not args.to:
@@ -69,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
     else:
         from launch.reports.figures import draw_overlaid  # matplotlib, for it alone
 
-        content = draw_overlaid(curves, AXES[args.over], form)
+        content = draw_overlaid(shown, unit, form)
     write_output(args.to, content, "--to")
     print(f"\n{args.to}")
 
@@ -77,7 +79,7 @@ def run(args: argparse.Namespace) -> None:
 def read_curves(
     paths: Sequence[str], metric: str, over: str, panels: str
 ) -> list[Curve]:
-    """The curves of runs, and of all trials of sweeps.
+    """The curves of runs, and of all trials of sweeps: those of its tasks come last.
 
     Args:
       metric: one or several, separated by commas: the first that a run has.
@@ -91,17 +93,26 @@ def read_curves(
     trials = sweep_trials(paths)
     names = short_names(paths, trials)
     runs = list(map(read_run, paths))
-    curves = []
+    curves, of_tasks = [], []
     for run, name, row in zip(runs, names, row_names(runs, names, trials), strict=True):
         shown, points = curve(run, metric, over)
         trial = trials.get(os.path.abspath(run.name))
         task = trial.group if trial and trial.group != "pretraining" else ""
         scored = task or run.config.get("objective.name", "")
-        curves.append(Curve(name, row, f"{scored}: {shown}", points))
+        drawn = of_tasks if task else curves
+        drawn.append(Curve(name, row, f"{scored}: {shown}", points))
+    curves += of_tasks
     if panels == "one" or len({curve.panel for curve in curves}) == 1:
         title = metric.replace(",", ", ")
         curves = [curve._replace(panel=title) for curve in curves]
     return curves
+
+
+def in_axis_unit(curves: Sequence[Curve], over: str) -> tuple[list[Curve], str]:
+    """The curves over a unit that suits the largest cost of all, and that unit."""
+    unit, factor = axis_unit(AXES[over], max(max(curve.points) for curve in curves))
+    scaled = [{factor * x: y for x, y in curve.points.items()} for curve in curves]
+    return [c._replace(points=p) for c, p in zip(curves, scaled, strict=True)], unit
 
 
 def curve(run: Run, metric: str, over: str) -> tuple[str, dict[float, float]]:

@@ -5,7 +5,7 @@ import math
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any, Protocol
 
 import matplotlib
@@ -13,7 +13,7 @@ import numpy as np
 
 from launch.reports.cell_text import shows_both
 from launch.reports.cells import Grid
-from launch.reports.run_costs import UNITS, cost_of_steps
+from launch.reports.run_costs import UNITS, axis_unit, cost_of_steps
 from launch.reports.run_differences import Run
 from launch.reports.tables import Curve, Rows, Table
 from launch.sweeps.trial import Trial
@@ -88,6 +88,7 @@ def draw_curves(
     if inches:
         width = min(width, max(1, int(inches / LEAST_PANEL_INCHES)))
     height = math.ceil(len(drawn) / width)
+    unit, factor = _axis_unit(rows, curve)
     with pyplot.rc_context(_style(inches)):
         figure, axes = pyplot.subplots(
             height,
@@ -97,10 +98,10 @@ def draw_curves(
         )
         for row, panel in zip(drawn, axes.flat, strict=False):
             for trial in rows[row][curve.group]:
-                _draw_trial(panel, trial, curve, row_color(rows, row))
+                _draw_trial(panel, trial, curve, row_color(rows, row), factor)
             panel.set_title(textwrap.fill(row, 22), loc="left")
             panel.grid(axis="y")
-            panel.set_xlabel(UNITS[curve.over])
+            panel.set_xlabel(unit)
         for panel in list(axes.flat)[len(drawn) :]:
             panel.set_axis_off()
         handles, names = axes[0][0].get_legend_handles_labels()
@@ -112,20 +113,34 @@ def draw_curves(
 def _draw_one_panel(drawn: Rows, rows: Rows, curve: Curve, inches: float) -> Any:
     """All rows in one panel, each in its color and dash."""
     last = curve._replace(metrics=curve.metrics[-1:])
+    unit, factor = _axis_unit(rows, curve)
     with pyplot.rc_context(_style(inches)):
         figure, panel = pyplot.subplots(figsize=(inches or 5.6, 0.62 * inches or 3.4))
         for number, (row, groups) in enumerate(drawn.items()):
             for trial in groups[curve.group]:
-                _draw_trial(panel, trial, last, row_color(rows, row))
+                _draw_trial(panel, trial, last, row_color(rows, row), factor)
                 line, dash = panel.lines[-1], DASHES[number // len(ROW_COLORS) % 4]
-                line.set(label=row, linestyle=dash, marker="", linewidth=1.2)
-        panel.set_xlabel(UNITS[curve.over])
+                marker = _marker(line.get_xdata())
+                line.set(label=row, linestyle=dash, marker=marker, linewidth=1.2)
+        panel.set_xlabel(unit)
         panel.set_ylabel(*last.metrics)
         panel.grid(axis="y")
         handles, names = panel.get_legend_handles_labels()
         legend = dict(zip(names, handles, strict=True))
         panel.legend(legend.values(), legend, frameon=False, fontsize=7)
         return _finished(figure, inches)
+
+
+def _axis_unit(rows: Rows, curve: Curve) -> tuple[str, float]:
+    """The unit of the curve's horizontal axis, and how many make one of UNITS."""
+    trials = [t for groups in rows.values() for t in groups.get(curve.group, ())]
+    costs = [cost_of_steps(t.folder, t.metrics, curve.over)[1][-1] for t in trials]
+    return axis_unit(UNITS[curve.over], max(costs))
+
+
+def _marker(points: Sized) -> str:
+    """A marker for a curve of one point, which as a line would not be seen."""
+    return "o" if len(points) == 1 else ""
 
 
 def _style(inches: float) -> dict[str, Any]:
@@ -178,6 +193,8 @@ def overlaid_figure(curves: Sequence[OverlaidCurve], x_label: str) -> Figure:
                 color=ROW_COLORS[number % len(ROW_COLORS)],
                 ls=DASHES[number // len(ROW_COLORS) % len(DASHES)],
                 lw=0.8 if several else 1.4,
+                marker=_marker(curve.points),
+                markersize=4,
             )
         for title, panel in panels.items():
             panel.set_title(title, loc="left")
@@ -244,6 +261,7 @@ def draw_runs(runs: Sequence[Run], names: Sequence[str], form: str) -> bytes:
             for run, color, dash in zip(runs, ROW_COLORS, ("-", "--"), strict=False):
                 points = run.curve(name)
                 shown = {"color": color, "ls": dash, "label": run.name}
+                shown["marker"] = _marker(points)
                 panel.plot([*points], [*points.values()], **shown)
             panel.set_title(name, loc="left")
             panel.set_xlabel("step")
@@ -263,11 +281,13 @@ def image_bytes(figure: Any, form: str) -> bytes:
     return out.getvalue()
 
 
-def _draw_trial(panel: Any, trial: Trial, curve: Curve, color: str) -> None:
+def _draw_trial(
+    panel: Any, trial: Trial, curve: Curve, color: str, factor: float
+) -> None:
     steps, costs = cost_of_steps(trial.folder, trial.metrics, curve.over)
     for index, metric in enumerate(curve.metrics):
         points = [
-            (np.interp(line["step"], steps, costs), line[metric])
+            (factor * np.interp(line["step"], steps, costs), line[metric])
             for line in trial.metrics
             if metric in line and BEST_STEP not in line
         ]

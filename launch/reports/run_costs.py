@@ -12,6 +12,19 @@ from research.record.workdir import read_result
 
 UNITS = {"tokens": "M tokens", "flops": "PFLOP", "time": "minutes"}
 """What costs are counted in -> label of a figure's horizontal axis."""
+FLOP_UNITS = {UNITS["flops"]: 1.0, "TFLOP": 1e3, "GFLOP": 1e6}
+"""Unit -> how many of it make a PFLOP, the largest unit first."""
+
+
+def axis_unit(unit: str, most: float) -> tuple[str, float]:
+    """The unit of an axis that ends at `most`, and how many of it make one of `unit`.
+
+    It is `unit`, but for PFLOP: the largest of FLOP_UNITS of which `most` is 1 or more.
+    """
+    if unit not in FLOP_UNITS:
+        return unit, 1.0
+    fitting = (item for item in FLOP_UNITS.items() if most * item[1] >= 1)
+    return next(fitting, ("GFLOP", FLOP_UNITS["GFLOP"]))
 
 
 def cost_of_steps(

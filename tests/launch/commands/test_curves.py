@@ -12,6 +12,7 @@ from launch.cli import DONE, MISTAKE, main
 from launch.commands import curves
 from launch.reports.bars import curve_bars
 from launch.reports.figures import overlaid_figure
+from launch.reports.run_costs import axis_unit
 from launch.reports.run_differences import read_run
 from launch.sweeps import sweep_plan
 from research.record.workdir import read_result, write_result
@@ -63,7 +64,8 @@ def test_every_point_is_written(over, runs, capsys, tmp_path):
     file = tmp_path / "points.csv"
     flags = ["--metric=train/loss", f"--over={over}", f"--to={file}"]
     code, text = call(capsys, *runs[:2], *flags)
-    assert code == DONE and f"lm: train/loss over {curves.AXES[over]}" in text
+    shown = {"flops": "GFLOP"}.get(over, curves.AXES[over])
+    assert code == DONE and f"lm: train/loss over {shown}\n" in text
     header, *points = csv.reader(file.open())
     assert header == ["run", curves.AXES[over], "train/loss"]
     for path in runs[:2]:
@@ -138,17 +140,23 @@ def test_each_objective_has_a_panel_and_seeds_have_one_color(runs, tmp_path):
     assert title == "train/loss"
 
 
-def test_a_row_of_a_table_and_its_task_name_the_curve(trained_sweep, tmp_path):
+@pytest.mark.parametrize("groups", [("topic", "tags"), ("tags", "pretraining")])
+def test_a_row_of_a_table_and_its_task_name_the_curve(trained_sweep, tmp_path, groups):
+    """Those of pretrainings come first."""
     shutil.copytree(trained_sweep / "sweep", tmp_path / "sweep")
     plan = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
-    for trial, group in zip(plan["trials"], ("topic", "tags"), strict=True):
+    for trial, group in zip(plan["trials"], groups, strict=True):
         trial |= {"row": "small", "group": group, "name": f"{trial['name']} seed=1"}
     (tmp_path / "sweep" / "sweep.json").write_text(json.dumps(plan))
     words = [str(tmp_path / "sweep")], "x,train/loss", "steps", "objectives"
-    assert [curve[:3] for curve in curves.read_curves(*words)] == [
-        ("mlm seed=1", "small", "topic: train/loss"),
-        ("lm seed=1", "small", "tags: train/loss"),
-    ]
+    mlm = ("mlm seed=1", "small", f"{groups[0]}: train/loss")
+    lm = (
+        "lm seed=1",
+        "small",
+        f"{'lm' if 'pretraining' in groups else 'tags'}: train/loss",
+    )
+    found = [curve[:3] for curve in curves.read_curves(*words)]
+    assert found == ([lm, mlm] if "pretraining" in groups else [mlm, lm])
 
 
 def test_a_sweep_stands_for_its_trials_that_have_begun(runs, capsys, tmp_path):
@@ -178,6 +186,30 @@ def test_each_phase_has_its_own_flops(runs, tmp_path):
     _, points = curves.curve(read_run(run), "train/loss", "flops")
     expected = [step if step <= 4 else 10 * step - 36 for step in steps]
     assert [*points] == pytest.approx(expected) and steps == [3, 6]
+
+
+@pytest.mark.parametrize(
+    ("unit", "most", "expected"),
+    [
+        ("PFLOP", 2.0, ("PFLOP", 2.0)),
+        ("PFLOP", 1.0, ("PFLOP", 1.0)),
+        ("PFLOP", 0.5, ("TFLOP", 500.0)),
+        ("PFLOP", 0.0001, ("GFLOP", 100.0)),
+        ("PFLOP", 1e-8, ("GFLOP", 0.01)),
+        ("M tokens", 1e-8, ("M tokens", 1e-8)),
+    ],
+)
+def test_an_axis_has_the_unit_of_its_size(unit, most, expected):
+    name, factor = axis_unit(unit, most)
+    assert (name, factor * most) == (expected[0], pytest.approx(expected[1]))
+
+
+@pytest.mark.parametrize(
+    ("points", "marker"), [({1.0: 3.0}, "o"), ({1.0: 3.0, 2.0: 2.0}, "")]
+)
+def test_a_curve_of_one_point_has_a_marker(points, marker):
+    drawn = overlaid_figure([curves.Curve("a", "a", "lm", points)], "steps")
+    assert drawn.axes[0].lines[0].get_marker() == marker
 
 
 def test_a_run_that_goes_on_has_no_flops_yet(runs, capsys, tmp_path):
