@@ -38,8 +38,9 @@ s and item i is modelled as mean + seed[s] + item[i] + interaction[s, i].
 
 ## The rule
 
-* **One or two seeds**: the numbers are shown; differences and verdicts are not. Of one
-  seed with several fine-tunings they are marked.
+* **One or two seeds**: the numbers are shown; differences are points of a report's
+  figure alone, without intervals or verdicts. Numbers of one seed with several
+  fine-tunings are marked.
 * **Three seeds and more**: a t interval on the components of variance
   ([statistics.py](../research/evaluation/statistics.py), *ours* below), for every
   number of seeds. Its p-value is the mean of those of Student's t with the degrees of

@@ -1,6 +1,7 @@
 """Files of tables: what TOML says is checked, and a wrong name ends in one line."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,19 @@ def test_a_metric_that_a_probe_is_has_one_column(tmp_path):
     columns = load_table(_write(tmp_path, text)).columns
     groups = [column.group for column in columns if column.group]
     assert {groups.count(name) for name in ("CoNLL-2000", "POS, frozen", "PIQA")} == {1}
+
+
+def test_the_table_of_the_guide_is_one(tmp_path):
+    """docs/howto/compare.md: its table.py draws curves of what its sweep.py yields."""
+    page = Path("docs/howto/compare.md").read_text()
+    sweep, text = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:2]
+    (tmp_path / "table.py").write_text(text)
+    table = load_table(str(tmp_path / "table.py"))
+    exec(sweep, found := {})
+    groups = {cell[1] for _, _, cell in found["sweep"]("smoke")}
+    assert {column.group for column in table.columns} < groups
+    assert [curve.group for curve in table.curves] == ["pretraining"]
+    assert "pretraining" in groups
 
 
 @pytest.mark.parametrize("name", ["GLUE", "SuperGLUE"])
