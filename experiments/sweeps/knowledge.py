@@ -11,10 +11,11 @@ numbers of everything; each is tuned on the task, with its knowledge if it reads
 The masked LM that did not go on is tuned, too.
 
 Which systems run is decided by the tasks of the file: ERNIE, KEPLER and KnowBERT read
-FewRel, SentiLARE SST-2, K-BERT, which has no pretraining, medical NER and ChnSentiCorp.
-A task names its text, data.corpus, and its graph: data.lexicon, data.lexicon_texts,
-objective.entities. Texts of FewRel, and of its corpus, are those of `palimpsest link`;
-of SST-2's corpus the lines have a label, and those of the others are plain.
+FewRel and SemEval, SentiLARE SST-2, K-BERT, which has no pretraining, medical NER and
+ChnSentiCorp. A task names its text, data.corpus, and its graph: data.lexicon,
+data.lexicon_texts, objective.entities. Texts of FewRel, of SemEval, and of their
+corpus, are those of `palimpsest link`; of SST-2's corpus the lines have a label, and
+those of the others are plain.
 
 Departs: the start is no BERT, but a masked LM of the same text, of which 40 % are
 masked. At quick it has two layers of width 64, and a classifier reads the mean of the
@@ -79,6 +80,7 @@ SYSTEMS = {
 }
 TASKS = {
     "FewRel": ("ERNIE", "KEPLER", "KnowBERT"),
+    "SemEval": ("ERNIE", "KEPLER", "KnowBERT"),
     "SST-2": ("SentiLARE",),
     "medical NER": ("K-BERT",),
     "ChnSentiCorp": ("K-BERT",),
@@ -89,7 +91,7 @@ ENGLISH = {"data.vocabulary_size": 4096}
 CHINESE = {"data.vocabulary": "wordpiece", "data.normalizer": "uncased"}
 CHINESE |= {"data.vocabulary_size": 12_000, "data.length": 96}
 ROWS = {
-    "FewRel": ENGLISH | {"data.length": 72},
+    **dict.fromkeys(("FewRel", "SemEval"), ENGLISH | {"data.length": 72}),
     "SST-2": ENGLISH | {"data.length": 48},
     **dict.fromkeys(IN_CHINESE, CHINESE),
 }

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 import pytest
 
-from experiments.studies import fewrel
+from experiments.studies import relations
 from launch.commands import link as link_command
 from research import networks, objectives
 from research.contract.batch import WORD
@@ -281,11 +281,17 @@ def test_names_are_linked_by_the_longest_match(tmp_path):
     assert [link[:2] for link in linker.find("in York")] == [(3, 7)], "no Minster"
 
 
-def test_fewrels_entities_stand_between_marks():
+def test_the_entities_of_a_relation_stand_between_marks():
     row = {"tokens": list("abc"), "h": ["", "", [[2]]], "t": ["", "", [[0, 1]]]}
-    found = [*fewrel.split({"P1": [row] * 7})]
+    found = [*relations.fewrel({"P1": [row] * 7})]
     assert [name for name, _ in found] == ["train"] * 4 + ["valid"]
     assert found[-1][1] == {"text": "$ a b $ # c #", "label": "P1"}
+    rows = '{}\t"<e1>c d</e1> of <e2>e</e2>."\r\nOther\r\nComment:{}\r\n\r\n'
+    found = [*relations.semeval(rows.format(5, "") + rows.format(6, " a"))]
+    assert [name for name, _ in found] == ["train", "valid"]
+    assert found[0][1] == {"text": "# c d # of $ e $.", "label": "Other"}
+    with pytest.raises(UserError, match=r"got '7.*<e3>"):
+        [*relations.semeval(rows.format(7, "").replace("e2", "e3"))]
 
 
 def test_linked_texts_and_their_table_reach_an_objective(tmp_path):
