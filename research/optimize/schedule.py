@@ -11,7 +11,7 @@ import optax
 
 from research.contract.errors import UserError
 from research.optimize.options import OptimizerOptions
-from research.optimize.rules.shared.ending_schedule import EndingSchedule
+from research.optimize.schedules.shared.ending_schedule import EndingSchedule
 
 
 def make_schedule(config: OptimizerOptions, steps: int) -> optax.Schedule:

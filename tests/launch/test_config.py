@@ -14,6 +14,7 @@ from research.contract import fields
 from research.contract.errors import UserError
 from research.contract.parts import default_of
 from research.files.json_files import digest
+from research.record import trackers
 
 MLM = "experiments/mlm.py"
 VALUES = {
@@ -212,8 +213,8 @@ def test_the_config_is_locked():
             "train.track=wandb:x",
             "train.track=wandb:x needs the package wandb: pip",
         ),
-        (MLM, "train.track=x", "train.track must be mlflow:PROJECT, trackio:PROJECT"),
-        (MLM, "train.track=comet:x", "must begin with mlflow, trackio, wandb, got"),
+        (MLM, "train.track=x", f"train.track must be {trackers.FOLDER.names()[0]}:"),
+        (MLM, "train.track=no:x", f"{', '.join(trackers.FOLDER.names())}, got 'no'"),
         (MLM, "train.wandb=x", "did you mean train.track"),
         ("experiments/elmo.py", "data.vocabulary=bpe", "needs the spelling of words"),
         (

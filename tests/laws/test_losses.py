@@ -37,7 +37,10 @@ def test_an_untrained_network_predicts_as_one_that_sees_nothing(name, fields):
     assert np.isfinite(seeing.gradient).all() and seeing.gradient.any()
     own = case.objective
     if own.family != "tasks" and (own.fills_masks or own.score_methods):
-        assert token_losses(seeing.terms), "no sign that it has learnt too little"
+        assert token_losses(seeing.terms), (
+            f"which of {[*seeing.terms]} is -log p of a token? A new name belongs to "
+            "TOKEN_LOSSES of research/evaluation/learning.py"
+        )
     for term, (total, weight, _) in seeing.differentiated().items():
         loss, expected = total / weight, blind.terms[term].total / weight
         # A text and its positive, which is like it, have vectors that are alike.

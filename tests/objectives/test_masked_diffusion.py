@@ -40,16 +40,28 @@ def corrupt(objective, num_rows=512, length=33, num_raw=32):
 
 def test_rates_and_weights_are_those_of_the_released_codes(monkeypatch):
     t = np.array([[0.001, 0.25, 0.5, 1.0]])
-    rate, weight = noise.linear_noise(t, 1 - 1e-3)  # MDLM
+    rate, weight = make(probability="scaled")._noise(t, KEYS)  # MDLM
     np.testing.assert_allclose(rate, [[0.000999, 0.24975, 0.4995, 0.999]])
     np.testing.assert_allclose(weight, [[1000, 4, 2, 1]])
-    rate, weight = noise.cosine_noise(np.array([[0.5]]))
+    rate, weight = make(schedule="cosine")._noise(np.array([[0.5]]), KEYS)
     np.testing.assert_allclose([rate[0, 0], weight[0, 0]], [0.292893, 3.792238], 1e-6)
     draws = np.array([[0.1], [0.9], [0.3], [0.5]])
     monkeypatch.setattr(noise.counter_rng, "uniform", lambda *_: draws)
     u = noise.stratified(KEYS, np.arange(4), 4, 1)
     found = (1e-3 + (1 - 1e-3) * u)[:, 0]
     np.testing.assert_allclose(found, [0.025975, 0.475525, 0.575425, 0.875125])
+
+
+@pytest.mark.parametrize("schedule", noise.SCHEDULES)
+def test_weights_are_the_derivative_of_the_rate_over_it(schedule):
+    """-alpha'(t) / (1 - alpha(t)), Sahoo et al. 2024, equation 10."""
+    t, step = np.array([[0.2, 0.5, 0.8]]), 1e-5
+    objective = make(schedule=schedule)
+    (low, _), (rate, weight), (high, _) = (
+        objective._noise(t + shift, KEYS) for shift in (-step, 0, step)
+    )
+    slope = np.abs(high - low) / (2 * step)
+    np.testing.assert_allclose(weight, slope / rate, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from research.objectives.layout.specials import Specials
 from research.objectives.losses.cross_entropy import Term, cross_entropy
 from research.objectives.noise import scoring
 
-SCHEDULES = ("linear", "cosine", "bimodal")
+SCHEDULES = tuple(noise.SCHEDULES)
 BIMODAL = "schedule", ("bimodal",)
 EVALUATION_STRATA = 64
 
@@ -67,7 +67,7 @@ class Objective(objectives.Objective):
     weighting: str = choice("bound", ("bound", "none"))  # none: all masked tokens count
     # 1 (block diffusion's code, where min_t is above .5)
     derivative_power: float = read_with(
-        "schedule", SCHEDULES[1:], fraction(1.0)
+        "schedule", ("cosine", "bimodal"), fraction(1.0)
     )  # of |d alpha / dt| in the weights; below 1 the loss is no bound
     short_rate: float = fraction(0.0)  # of rows that are cut to a uniform length
     # (LLaDA: .01)
@@ -219,17 +219,7 @@ class Objective(objectives.Objective):
 
     def _noise(self, t: np.ndarray, key: np.ndarray) -> noise.Noise:
         """Rate and weight at t [B, N]."""
-        if self.schedule == "linear":
-            scale = 1 - self.min_t if self.probability == "scaled" else 1.0
-            return noise.linear_noise(t, scale)
-        if self.schedule == "cosine":
-            return noise.cosine_noise(t, self.derivative_power)
-        if self.schedule == "bimodal":
-            is_low = counter_rng.uniform(key, "mode", 1) < self.low_fraction
-            mean = np.where(is_low, self.low_mean, self.high_mean)
-            std = np.where(is_low, self.low_std, self.high_std)
-            return noise.gaussian_noise(t, mean, std, self.derivative_power)
-        raise NotImplementedError(f"schedule {self.schedule}")
+        return noise.SCHEDULES[self.schedule](t, self, key)
 
     def for_evaluation(self) -> "Objective":
         """The objective whose loss is the bound, by exact counts."""

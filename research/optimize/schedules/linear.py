@@ -4,7 +4,7 @@ import dataclasses
 
 import optax
 
-from research.optimize.rules.shared.ending_schedule import EndingSchedule
+from research.optimize.schedules.shared.ending_schedule import EndingSchedule
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import optax
 
-from research.optimize.rules.shared.ending_schedule import EndingSchedule
+from research.optimize.schedules.shared.ending_schedule import EndingSchedule
 
 
 @dataclasses.dataclass(frozen=True)

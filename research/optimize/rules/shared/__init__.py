@@ -1,1 +1,1 @@
-"""What several optimizers or several schedules have."""
+"""What several optimizers have."""
