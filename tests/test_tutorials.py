@@ -62,7 +62,7 @@ def test_the_cells_of_the_notebook_give_what_it_shows(tmp_path):
 
 LONG = tuple(
     f"docs/tutorials/{name}.md"
-    for name in ("ablation", "objective", "publish", "published")
+    for name in ("ablation", "bot", "objective", "publish", "published")
 )
 
 
