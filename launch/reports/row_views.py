@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from launch.reports import knowledge_views, picture_views
+from launch.reports import picture_views
 from research.contract.batch import (
     INPUT_ARRAYS,
     INTERVAL_ARRAYS,
@@ -16,6 +16,7 @@ from research.contract.batch import (
     input_group,
 )
 from research.data.tokenize.vocabulary import Vocabulary
+from research.objectives.layout.row_notes import RowNotes
 
 # L positions, K scored positions, D positions whose attention is drawn
 
@@ -68,7 +69,7 @@ class Row(NamedTuple):
     before: str  # the text that was corrupted; "": it is not known
     groups: list[Group]
     others: dict[str, str]  # name -> values of the arrays that no group shows
-    notes: Mapping[str, Sequence[str]] = {}  # title -> lines: knowledge of the row
+    notes: Mapping[str, Sequence[str]] = {}  # title -> lines of the objective
     tree: Sequence[tuple[str, Sequence[str]]] = ()  # words, and branches of each
     panel: picture_views.Panel | None = None  # of a row that has pictures
 
@@ -90,18 +91,17 @@ def view(
       before: the tokens of its text.
       labels: the names of `label`, if the text has classes.
       of_words: whether the targets are labels.
-      objective: the one that made the batch; if it injects knowledge, the row has
-        `notes`.
+      objective: the one that made the batch, whose `notes` of the row are shown.
     """
     prefixes = [
         name.removesuffix("token")
         for name in batch
         if name.endswith("token") and f"{name.removesuffix('token')}segment" in batch
     ]
-    known = knowledge_views.Notes({})
+    known = RowNotes()
     if objective is not None:
         one = {name: np.asarray(array)[number] for name, array in batch.items()}
-        known = knowledge_views.notes(objective, one, vocabulary)
+        known = objective.notes(one, vocabulary)
     groups, shown = [], {"example"}
     for prefix in prefixes:
         inputs = input_group(batch, prefix)

@@ -14,11 +14,13 @@ from research.contract.fields import check
 from research.contract.parts import Folder
 from research.data.documents import ArrayType
 from research.data.rows import TextSpec
+from research.objectives.layout.row_notes import RowNotes
 from research.objectives.layout.specials import Specials
 
 if TYPE_CHECKING:  # this folder's modules import JAX; few commands load an objective
     import jax
 
+    from research.data.tokenize.vocabulary import Vocabulary
     from research.networks import BoundNetwork, Needs
     from research.objectives.layout.prompt import Prompt
     from research.objectives.losses.cross_entropy import Term
@@ -182,6 +184,18 @@ class Objective(abc.ABC):
         Returns:
           The arrays of `batch_spec`, each with a leading B.
         """
+
+    def notes(
+        self, row: Mapping[str, np.ndarray], vocabulary: "Vocabulary"
+    ) -> RowNotes:
+        """What a row holds beside its tokens, as `palimpsest show` prints it.
+
+        By default that is nothing.
+
+        Args:
+          row: the arrays of `corrupt`, of one row, without the leading B.
+        """
+        return RowNotes()
 
     def needs(self, vocab: VocabInfo) -> "Needs":
         """What the loss needs of a network: by default one stack and its readout.

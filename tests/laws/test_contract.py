@@ -14,7 +14,7 @@ from research.contract.batch import (
 )
 from research.data import counter_rng
 from research.data.read.formats.captioned import IMAGE
-from tests.testing.example_batches import keys
+from tests.testing.example_batches import keys, vocabulary
 from tests.testing.objective_cases import (
     CASES,
     VOCAB,
@@ -270,3 +270,23 @@ def test_what_an_objective_can_do_is_declared_and_defined(name, fields):
     if objective.predicts not in ("", "text"):  # a text is written
         defined = type(objective).predictions
         assert defined is not objectives.Objective.predictions
+
+
+@all_cases
+def test_notes_are_lines_of_their_row(name, fields):
+    """Of every row, an empty one too, where the objective defines them; positions in
+    another order are those of the row."""
+    objective = make_objective(name, fields)
+    _, batch = make_batch(objective, 37)
+    for number in range(8):
+        row = {array: values[number].copy() for array, values in batch.items()}
+        found = objective.notes(row, vocabulary(VOCAB))
+        if "notes" in vars(type(objective)):
+            assert found.lines, "notes of a row have no title"
+        for title, lines in found.lines.items():
+            assert lines, f"notes have no line of {title}"
+            assert all(line.isprintable() for line in [title, *lines])
+        if found.order is not None:
+            assert sorted(found.order) == np.flatnonzero(row["segment"] > 0).tolist()
+        for array, values in batch.items():
+            np.testing.assert_array_equal(row[array], values[number])

@@ -17,6 +17,7 @@ PADDING = contract.test_padding_has_no_attention_and_no_weight
 ROW = contract.test_a_row_is_a_function_of_its_text_and_key
 NOISE = contract.test_noise_depends_on_the_key
 SUMS = losses.test_sums_over_parts_are_sums_over_the_batch
+NOTES = contract.test_notes_are_lines_of_their_row
 ZERO = losses.test_weight_zero_has_no_gradient
 
 SEEN = r"position \d+ sees its own target: row \d+, target \d+, term prefix"
@@ -38,6 +39,7 @@ MISTAKES = [
     ("WeightOnEmptyRows", {}, PADDING, "label_weight is above 0 in rows without text"),
     ("GlobalNoise", {}, ROW, "not drawn from the row's key"),
     ("SameNoise", {}, NOISE, "is the same for other keys"),
+    ("UntitledNotes", {}, NOTES, "notes have no line of tokens"),
     ("MeanLoss", {}, SUMS, "lm of a batch is .*: a Term is a sum and its weight"),
     ("UnweightedLoss", {}, ZERO, "lm is .*, though all weights are 0"),
 ]

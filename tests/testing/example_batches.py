@@ -1,5 +1,8 @@
 """A small vocabulary and random texts, for tests that need no corpus."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import jax
 import numpy as np
 
@@ -42,6 +45,16 @@ def vocab(size: int = 64, sentinels: int = 20, labels=LABELS) -> VocabInfo:
     )
     more = {"starts_word": starts, "pieces": pieces}
     return VocabInfo(size, *specials, ordinary, *rest, **more)
+
+
+def vocabulary(vocab: VocabInfo) -> Any:
+    """What views read of a `Vocabulary`: token n is the word wn."""
+    return SimpleNamespace(
+        vocab=vocab,
+        model=SimpleNamespace(pieces=[f"w{n}" for n in range(vocab.size)]),
+        piece_name=lambda token: f" w{token}",
+        decode=lambda tokens: " ".join(f"w{token}" for token in tokens),
+    )
 
 
 def lexicon(ordinary: np.ndarray) -> Lexicon:

@@ -7,6 +7,7 @@ import numpy as np
 
 from docs.examples.objectives import prefix
 from research.contract.fields import choice, fraction
+from research.objectives.layout.row_notes import RowNotes
 from research.objectives.lm import lm
 from research.objectives.losses.cross_entropy import Term
 from research.objectives.mlm import mlm
@@ -159,6 +160,14 @@ class SameNoise(mlm.Objective):
         return super().corrupt(
             example, np.arange(len(key), dtype=np.uint64), vocab, length
         )
+
+
+@dataclass(frozen=True)
+class UntitledNotes(lm.Objective):
+    """It defines notes, and says nothing of a row."""
+
+    def notes(self, row, vocabulary):
+        return RowNotes({"tokens": []} if row["segment"][0] else {})
 
 
 WRONG = {

@@ -13,8 +13,10 @@ from research.contract.batch import ArraySpec, Batch, Example, VocabInfo
 from research.contract.errors import UserError
 from research.contract.fields import choice
 from research.data.rows import TextSpec
+from research.data.tokenize.vocabulary import Vocabulary
 from research.networks import BoundNetwork
 from research.objectives.combined import composite
+from research.objectives.layout.row_notes import RowNotes
 from research.objectives.losses.cross_entropy import Term
 
 NOT_WRAPPED = {
@@ -85,6 +87,9 @@ class Wrapped(composite.Composite):
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         return self._base.corrupt(example, key, vocab, length)
+
+    def notes(self, row: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> RowNotes:
+        return self._base.notes(row, vocabulary)
 
     def word_table(self, params: Mapping[str, Any]) -> Any:
         return self._base.word_table(params)

@@ -6,6 +6,7 @@
 import functools
 import zipfile
 import zlib
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -28,6 +29,9 @@ replaces the candidates of a masked mention. Name 0 has no candidates, 1 the mas
 
 FIRST_NAME = 2
 """The number of the first name of an entity."""
+
+MAX_CANDIDATES = 5
+"""Entities of a name that are spelled."""
 
 RANDOM = "random"
 TABLE = "the file entities.npz that palimpsest link writes beside the linked texts"
@@ -125,6 +129,30 @@ def _random_table(sizes: Sizes) -> dict[str, np.ndarray]:
     vectors = rng.normal(0, 0.3, (sizes.entities, sizes.width)).astype(np.float32)
     vectors[NONE] = 0
     return {"candidate": candidate, "prior": prior, "vectors": vectors}
+
+
+def spell_name(source: str, number: int) -> str:
+    """The text of a name and its entities, of names.tsv beside the table."""
+    rows = () if source == RANDOM else _name_rows(user_path(source))
+    if not rows:
+        return f"name {number}"
+    text, *found = rows[number].split("\t")
+    more = f" and {len(found) - MAX_CANDIDATES} more"
+    shown = ", ".join(found[:MAX_CANDIDATES])
+    return f"{text} ({shown}{more if len(found) > MAX_CANDIDATES else ''})"
+
+
+@functools.lru_cache(maxsize=2)
+def _name_rows(path: str) -> tuple[str, ...]:
+    """The lines of names.tsv beside a table; (): there is none."""
+    names = Path(path).parent / "names.tsv"
+    return tuple(names.read_text("utf-8").splitlines()) if names.is_file() else ()
+
+
+def spell_read(source: str, number: int, own: int = -1) -> str:
+    """What a mention reads: the candidates of the name `number`; "it" of its own."""
+    known = {MASK: "the mask's entity", NONE: "none", own: "it"}
+    return known.get(number) or spell_name(source, number)
 
 
 class Mentions(NamedTuple):

@@ -3,6 +3,7 @@
 # B batch, L length, M mentions of a row, C candidates, N entities, E entity width
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,8 +26,10 @@ from research.contract.fields import check_sum, choice, fraction, free_text, num
 from research.data import counter_rng
 from research.data.read.formats.linked import LINK
 from research.data.rows import TextSpec
+from research.data.tokenize.vocabulary import Vocabulary
 from research.objectives.combined import wrapped
 from research.objectives.knowledge import entities
+from research.objectives.layout.row_notes import RowNotes
 from research.objectives.losses.cross_entropy import Term, with_accuracy
 from research.objectives.taught.recorded_calls import RecordedNetwork
 
@@ -125,6 +128,17 @@ class Objective(wrapped.Wrapped):
             "mention_name": found.name,
             "mention_read": read.astype(np.int32),
         }
+
+    def notes(self, row: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> RowNotes:
+        """Each mention with its entities, and the name that is read."""
+        names = ("mention", "mention_name", "mention_read")
+        lines = [
+            f"position {at}: {entities.spell_name(self.entities, own)}, "
+            f"reads {entities.spell_read(self.entities, read, own)}"
+            for at, own, read in zip(*(row[n].tolist() for n in names), strict=True)
+            if own > 0
+        ]
+        return RowNotes({"linked entities": lines or ["none"]})
 
     def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
         shuffled = self.graph == "shuffled"

@@ -4,6 +4,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +21,11 @@ from research.contract.batch import (
 )
 from research.contract.fields import choice, number
 from research.data.rows import TextSpec
+from research.data.tokenize.vocabulary import Vocabulary
 from research.objectives.combined import wrapped
 from research.objectives.knowledge import graph, sentence_tree
 from research.objectives.knowledge.graph import LINES
+from research.objectives.layout.row_notes import RowNotes
 
 NOT_GROWN = ("clip", "electra", "image_text", "infoword")
 """Objectives that score every token of a row, also those of branches, or that read
@@ -135,6 +138,9 @@ class Objective(wrapped.Wrapped):
     def _branches(self, vocab: VocabInfo) -> sentence_tree.Branches:
         known = graph.graph_of(vocab, self.graph)
         return _branches(known, self.branches, self.branch_text, self.min_tokens)
+
+    def notes(self, row: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> RowNotes:
+        return sentence_tree.tree_notes(row, vocabulary)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         return dataclasses.replace(self._base.needs(vocab), pattern=self.pattern)

@@ -5,6 +5,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +26,10 @@ from research.contract.batch import (
 from research.contract.errors import UserError
 from research.contract.fields import choice, number
 from research.data import counter_rng
+from research.data.tokenize.vocabulary import Vocabulary
 from research.objectives.combined import wrapped
 from research.objectives.knowledge import graph, translation
+from research.objectives.layout.row_notes import RowNotes
 from research.objectives.losses.cross_entropy import Term
 
 
@@ -135,6 +138,23 @@ class Objective(wrapped.Wrapped):
             f"entity_{name}": array.reshape(len(entity), -1).astype(np.int32)
             for name, array in arrays.items()
         }
+
+    def notes(self, row: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> RowNotes:
+        """The triple of a row, and those that are false."""
+        segment, token = row["entity_segment"], row["entity_token"]
+        texts = [
+            vocabulary.decode(token[segment == n].tolist()).strip()
+            for n in range(1, 1 + self.num_descriptions)
+        ]
+        triples, kind = graph.graph_of(vocabulary.vocab).triples, int(row["relation"])
+        name = triples.relation_token[kind, : triples.relation_size[kind]]
+        relation = vocabulary.decode(name.tolist()).strip()
+        head, tail, *false = texts
+        heads, tails = false[: self.negatives], false[self.negatives :]
+        lines = [f"{head} — {relation} → {tail}"]
+        lines += [f"false: {other} — {relation} → {tail}" for other in heads]
+        lines += [f"false: {head} — {relation} → {other}" for other in tails]
+        return RowNotes({"triple": lines})
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: there is no graph, or it has too many relations."""

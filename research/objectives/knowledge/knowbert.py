@@ -26,8 +26,10 @@ from research.contract.fields import choice, free_text, number
 from research.data import counter_rng
 from research.data.read.formats.linked import LINK
 from research.data.rows import TextSpec
+from research.data.tokenize.vocabulary import Vocabulary
 from research.objectives.combined import wrapped
 from research.objectives.knowledge import entities
+from research.objectives.layout.row_notes import RowNotes
 from research.objectives.losses.cross_entropy import Term, with_accuracy
 
 
@@ -136,6 +138,16 @@ class Objective(wrapped.Wrapped):
         read = np.where(masked & (draw < 0.8), entities.MASK, name)
         read = np.where(masked & (draw >= 0.9), first + other, read)
         return np.where(name > 0, read, entities.NONE)
+
+    def notes(self, row: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> RowNotes:
+        """The tokens of each mention, and the entities that are read of it."""
+        lines = []
+        for n in np.flatnonzero(row["span_segment"] > 0):
+            first, last = row["span_start"][n], row["span_end"][n]
+            text = vocabulary.decode(row["token"][first : last + 1].tolist()).strip()
+            read = entities.spell_read(self.entities, int(row["span_name"][n]))
+            lines.append(f"position {first}: [{text}] reads {read}")
+        return RowNotes({"linked entities": lines or ["none"]})
 
     def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
         shuffled = self.graph == "shuffled"

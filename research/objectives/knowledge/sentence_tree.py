@@ -14,6 +14,8 @@ import numpy as np
 
 from research.contract.batch import INTERVAL_ARRAYS, WORD, Lexicon, VocabInfo
 from research.data.read import lexicon as lexicons
+from research.data.tokenize.vocabulary import Vocabulary
+from research.objectives.layout.row_notes import RowNotes
 
 BRANCH_TEXTS = ("relation_tail", "tail")
 
@@ -198,3 +200,23 @@ def read_tree(
             found.append(([column], branches.get(word, [])))
         last = word
     return found
+
+
+def tree_notes(row: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> RowNotes:
+    """The sentence tree of a row of `grow`, with each branch after its word."""
+    tree = read_tree(row)
+
+    def spell(columns: list[int]) -> str:
+        return vocabulary.decode(row["token"][columns].tolist()).strip()
+
+    words = [
+        (spell(columns), [spell(branch) for branch in branches])
+        for columns, branches in tree
+    ]
+    order = [c for columns, branches in tree for c in sum(branches, columns)]
+    lines = []
+    for word, branches in words:
+        for n, branch in enumerate(branches):
+            mark = "└" if n + 1 == len(branches) else "├"
+            lines.append(f"{word if n == 0 else ' ' * len(word)} {mark} {branch}")
+    return RowNotes({"branches": lines or ["none"]}, order, words)

@@ -3,6 +3,7 @@
 # B batch, L length, K scored positions, R raw tokens
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,9 +26,11 @@ from research.contract.errors import UserError
 from research.contract.fields import choice, fraction, free_text, number
 from research.data import counter_rng
 from research.data.rows import TextSpec
+from research.data.tokenize.vocabulary import Vocabulary
 from research.objectives.combined import wrapped
 from research.objectives.knowledge import aligned, polarity
 from research.objectives.layout import input_format
+from research.objectives.layout.row_notes import RowNotes
 from research.objectives.losses.cross_entropy import Term, with_accuracy
 from research.objectives.noise.masking import (
     STAYS,
@@ -237,6 +240,25 @@ class Objective(wrapped.Wrapped):
             "label": np.where(predicted, example.label, 0).astype(np.int32),
             "label_weight": predicted.astype(np.float32),
         }
+
+    def notes(self, row: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> RowNotes:
+        """Words whose polarity is read, and what is read of the text's label."""
+        token, read = row["token"], row["word_polarity"]
+        lines = [
+            f"position {n}: {vocabulary.decode([int(token[n])]).strip()}, "
+            f"{polarity.POLARITIES[read[n]]}"
+            for n in np.flatnonzero(read != polarity.NEUTRAL)
+        ]
+        found = {"polarities that are read": lines or ["none"]}
+        if "label_weight" in row:
+            level = int(row["level"][0])
+            is_read = level < self.levels
+            found["label of the text"] = [
+                f"{level} is read at each token"
+                if is_read
+                else "is predicted, or unknown"
+            ]
+        return RowNotes(found)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         base = self._base.needs(vocab)

@@ -1,22 +1,14 @@
 """Rows of every objective are shown, with all positions that are scored."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from launch.reports import row_views
-from launch.reports.knowledge_views import READERS
-from tests.testing.example_batches import vocab
+from tests.testing.example_batches import vocab, vocabulary
 from tests.testing.objective_cases import FIRST, make_batch, make_objective
 
 VOCAB = vocab()
-VOCABULARY = SimpleNamespace(
-    vocab=VOCAB,
-    model=SimpleNamespace(pieces=[f"w{n}" for n in range(VOCAB.size)]),
-    piece_name=lambda token: f" w{token}",
-    decode=lambda tokens: " ".join(f"w{token}" for token in tokens),
-)
+VOCABULARY = vocabulary(VOCAB)
 
 
 a, b, c, *_ = VOCAB.ordinary_ids.tolist()
@@ -48,7 +40,8 @@ def test_a_row_shows_its_scored_positions_and_its_attention(name, fields):
     for other in row.others:
         assert f"{other}: " in text and f"<td>{other}</td>" in page
     assert page.count("<svg") == len(row.groups)
-    assert bool(row.notes) == (name in READERS)
+    first = {array: values[0] for array, values in batch.items()}
+    assert row.notes == objective.notes(first, VOCABULARY).lines
     for title, lines in row.notes.items():
         assert lines and all(f"\n  {line}\n" in f"{text}\n" for line in lines)
         assert title in page or "sentence tree" in page
