@@ -27,7 +27,8 @@ from PIL import Image, ImageOps
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import Ridge
 
-from research.data.read.pictures import Columns, Pictures, decode_picture, read_rows
+from research.data.read.picture_sources import open_source
+from research.data.read.pictures import Columns, decode_picture, read_rows
 from research.data.store.pictures import open_store, split_rows
 from research.predictions.retrieval import pair_ranks
 
@@ -74,14 +75,15 @@ def write_captions(source: Path, to: Path, language: str = "en") -> None:
 
 def write_variants(source: str, captions: str, to: str, held_out: float = 0.2) -> None:
     """The pictures and captions of both splits, those for training `VARIANTS` times."""
-    rng, folder, pictures = random.Random(0), Path(to), Pictures(Path(source))
+    rng, folder, pictures = random.Random(0), Path(to), open_source(Path(source))
     folder.mkdir(parents=True, exist_ok=True)
     rows = read_rows(Path(captions), Columns(group="group"))
     splits = split_rows(rows, held_out)
     with (folder / "captions.jsonl").open("w", encoding="utf-8") as file:
         for count, split in zip((VARIANTS, 1), splits, strict=True):
             for row, number in itertools.product(split, range(count)):
-                pixels, _ = decode_picture(pictures.read(row), row, 72, 72)
+                content = pictures.read(row.file, row.where)
+                pixels, _ = decode_picture(content, row, 72, 72)
                 image, caption = Image.fromarray(pixels), row.captions[0]
                 if number:
                     image, caption = _varied(image, rng), _some_words(caption, rng)

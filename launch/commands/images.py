@@ -34,6 +34,7 @@ from launch.cli import Parser, fraction, main
 def run(args: argparse.Namespace) -> None:
     from research.contract.errors import UserError
     from research.data.read import pictures
+    from research.data.read.picture_sources import open_source
     from research.data.store import pictures as store
     from research.files.output_files import new_folder, write_output
 
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
         args.label_column,
     )
     rows = pictures.read_rows(Path(args.captions), columns)
-    source = pictures.Pictures(Path(args.pictures))
+    source = open_source(Path(args.pictures))
     parts = store.split_rows(rows, args.held_out)
     found = store.number_pictures([*parts[0], *parts[1]])
     files = [{row.file for row in part} for part in parts]

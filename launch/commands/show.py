@@ -65,7 +65,8 @@ def own_pictures(args: argparse.Namespace) -> Iterator[dict[str, str]]:
       UserError: a row, a picture or a box is wrong.
     """
     from launch.given_texts import picture_columns
-    from research.data.read.pictures import Pictures, read_rows
+    from research.data.read.picture_sources import open_source
+    from research.data.read.pictures import read_rows
     from research.data.store.pictures import write_rows
     from research.use.inference.picture_vectors import picture_size, run_store
 
@@ -78,7 +79,7 @@ def own_pictures(args: argparse.Namespace) -> Iterator[dict[str, str]]:
         options = {"size": picture_size(objective)}
         options["names"] = run_store(objective).class_names
     with tempfile.TemporaryDirectory(prefix="palimpsest-") as folder:
-        source = Pictures(Path(args.pictures))
+        source = open_source(Path(args.pictures))
         file = str(write_rows(Path(folder), source, rows, **options))
         keys = {"objective.images": folder, "data.format": "captioned"}
         keys["data.valid"] = file

@@ -1,14 +1,14 @@
-"""Pictures of a folder or a zip, and rows of captions that name them."""
+"""Pictures, and rows of captions that name them."""
 
 # H height, W width, R boxes of a picture
 
 import csv
 import io
+import itertools
 import json
 import math
 import struct
 import warnings
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +21,7 @@ from research.data.read.files import read_texts
 from research.data.read.formats import FileOptions, LineError
 from research.data.read.formats.parsing.lines import decode, json_rows, line_feeds
 from research.data.read.formats.parsing.rows import with_header
+from research.data.read.picture_sources import is_picture, open_source, undecodable
 
 MAX_PIXELS = 2**26
 """The most pixels of a picture that is decoded: 8,192 x 8,192."""
@@ -54,75 +55,12 @@ class Row(NamedTuple):
     # (): each region has one class
 
 
-class Pictures:
-    """The pictures of a folder or a zip, by their paths in it.
-
-    Raises:
-      UserError: it is neither.
-    """
-
-    def __init__(self, path: Path):
-        self.path, self._zip = path, None
-        if path.is_dir():
-            return
-        try:
-            self._zip = zipfile.ZipFile(path)
-        except (OSError, zipfile.BadZipFile) as error:
-            raise UserError(
-                f"{path} must be a folder or a zip of pictures ({os_reason(error)})"
-            ) from error
-
-    def names(self) -> list[str]:
-        """The paths of all pictures, sorted."""
-        if self._zip:
-            found = self._zip.namelist()
-        else:
-            files = (each for each in self.path.rglob("*") if each.is_file())
-            found = [each.relative_to(self.path).as_posix() for each in files]
-        return sorted(name for name in found if name.lower().endswith(SUFFIXES))
-
-    def stamp(self, row: Row) -> list[Any]:
-        """The size, and the CRC or the time of the last change.
-
-        Raises:
-          UserError: there is no such picture.
-        """
-        try:
-            if self._zip:
-                info = self._zip.getinfo(row.file)
-                return [info.file_size, info.CRC]
-            state = (self.path / row.file).stat()
-            return [state.st_size, state.st_mtime_ns]
-        except (KeyError, OSError, ValueError) as error:
-            raise UserError(
-                f"{row.where}: there is no picture {row.file!r} in {self.path}; the "
-                "column of files must have paths in it"
-            ) from error
-
-    def read(self, row: Row) -> bytes:
-        """The bytes of a picture.
-
-        Raises:
-          UserError: it cannot be read.
-        """
-        try:
-            if self._zip:
-                return self._zip.read(row.file)
-            return (self.path / row.file).read_bytes()
-        except (OSError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
-            raise _undecodable(row, os_reason(error)) from error
-
-
-SUFFIXES = (".png", ".jpg", ".jpeg")
-"""Of the files of a folder or zip that are pictures."""
-
-
 def list_pictures(path: Path) -> tuple[Path, list[str]]:
     """The pictures that a path names: where they are, and their paths there.
 
     Args:
-      path: a folder or a zip, with the pictures anywhere in it; one picture; or a .txt
-        with the path of a picture on each line, relative to its folder.
+      path: of `picture_sources`; one picture; or a .txt with the path of a picture on
+        each line, relative to its folder.
 
     Raises:
       UserError: there is none.
@@ -130,9 +68,9 @@ def list_pictures(path: Path) -> tuple[Path, list[str]]:
     if path.suffix == ".txt":
         names = read_texts(path, "--pictures")
         return path.parent, [name.strip() for name in names if name.strip()]
-    if path.suffix.lower() in SUFFIXES and not path.is_dir():
+    if is_picture(path.name) and not path.is_dir():
         return path.parent, [path.name]
-    names = Pictures(path).names()
+    names = open_source(path).names()
     if not names:
         raise UserError(f"{path} has no pictures; their names end in .png or .jpg")
     return path, names
@@ -166,9 +104,10 @@ def decode_picture(
             f"{MAX_PIXELS:,} pixels; make it smaller, or leave it out"
         ) from error
     except UnidentifiedImageError as error:  # its words name an object
-        raise _undecodable(row, "it is no picture") from error
+        raise undecodable(row.file, row.where, "it is no picture") from error
     except UNDECODABLE as error:
-        raise _undecodable(row, str(error).replace("\n", " ")[:200]) from error
+        reason = str(error).replace("\n", " ")[:200]
+        raise undecodable(row.file, row.where, reason) from error
     for box in row.boxes:
         x1, y1, x2, y2 = box
         if not (0 <= x1 < x2 <= rgb.width and 0 <= y1 < y2 <= rgb.height):
@@ -180,13 +119,6 @@ def decode_picture(
     boxes = np.array(row.boxes, np.float32).reshape(-1, 4) / scale
     resized = rgb.resize((width, height), Image.Resampling.BICUBIC)
     return np.asarray(resized), boxes
-
-
-def _undecodable(row: Row, reason: str) -> UserError:
-    return UserError(
-        f"{row.where}: {row.file} cannot be decoded ({reason}); replace it, or leave "
-        "the row out"
-    )
 
 
 def _on_white(image: Any) -> Any:
@@ -203,20 +135,21 @@ def _on_white(image: Any) -> Any:
 
 
 def read_rows(path: Path, columns: Columns) -> list[Row]:
-    """The rows of a file of captions: .tsv or .csv with a header, or .jsonl.
+    """The rows of a file of captions, one of `CAPTION_FILES`.
 
     Raises:
       UserError: it cannot be read, a column is missing, or a value is wrong.
     """
-    parse = {".tsv": _table_rows, ".csv": _table_rows, ".jsonl": _object_rows}
-    if path.suffix not in parse:
+    if path.suffix not in CAPTION_FILES:
+        *most, last = CAPTION_FILES
         raise UserError(
-            f"{path}: captions must be in a file .tsv, .csv or .jsonl, not {path.name}"
+            f"{path}: captions must be in a file {', '.join(most)} or {last}, not "
+            f"{path.name}"
         )
 
     def rows(file: Any) -> Iterator[Row]:
-        for number, row in parse[path.suffix](file, path, columns):
-            yield _row(number, row, path, columns)
+        for line in CAPTION_FILES[path.suffix](file, columns):
+            yield _row(line, path, columns)
 
     return _read(path, rows)
 
@@ -253,25 +186,38 @@ def _read(path: Path, parse: Callable[[Any], Iterator[Row]]) -> list[Row]:
     return found
 
 
-def _table_rows(
-    file: Any, path: Path, columns: Columns
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    numbered = enumerate(line_feeds(file), 1)
-    decoded = ((n, decode(line, n)) for n, line in numbered)
-    if path.suffix == ".csv":
-        reader = csv.reader((text for _, text in decoded), strict=True)
-        rows = ((reader.line_num, row) for row in reader if row)
-    else:
-        lines = ((n, text.rstrip("\r\n")) for n, text in decoded)
-        rows = ((n, text.split("\t")) for n, text in lines if text)
+class Line(NamedTuple):
+    """A line of a file of captions, not yet checked."""
+
+    number: int  # from 1
+    row: Mapping[str, Any]  # column -> its text, or in JSON any value
+    boxes: Any = ()  # lists of numbers, where such a file may have them
+    classes: Any = ()  # a name or an object for each
+
+
+def _comma_lines(file: Any, columns: Columns) -> Iterator[Line]:
+    texts = (decode(line, n) for n, line in enumerate(line_feeds(file), 1))
+    reader = csv.reader(texts, strict=True)
+    try:
+        yield from _table_lines(((reader.line_num, r) for r in reader if r), columns)
+    except csv.Error as error:
+        raise LineError(reader.line_num, f"not CSV ({error})") from error
+
+
+def _tab_lines(file: Any, columns: Columns) -> Iterator[Line]:
+    decoded = ((n, decode(line, n)) for n, line in enumerate(line_feeds(file), 1))
+    lines = ((n, text.rstrip("\r\n")) for n, text in decoded)
+    return _table_lines(((n, text.split("\t")) for n, text in lines if text), columns)
+
+
+def _table_lines(rows: Iterator[tuple[int, list[str]]], columns: Columns) -> Any:
+    """The lines of a table whose first row names the columns."""
     fields = (columns.file, *columns.caption, columns.group)
     options = FileOptions(
         fields=tuple(name for name in fields if name), label=columns.label
     )
     try:
-        yield from with_header(rows, options)
-    except csv.Error as error:
-        raise LineError(reader.line_num, f"not CSV ({error})") from error
+        yield from itertools.starmap(Line, with_header(rows, options))
     except LineError as error:
         number, text = error.args
         words = text.replace(" of data.fields", "").replace(" of data.label", "")
@@ -279,9 +225,7 @@ def _table_rows(
         raise LineError(number, words) from error
 
 
-def _object_rows(
-    file: Any, path: Path, columns: Columns
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _object_lines(file: Any, columns: Columns) -> Iterator[Line]:
     needed = [columns.file, *columns.caption, columns.group, columns.label]
     for number, row in json_rows(file):
         if not isinstance(row, dict):
@@ -289,11 +233,21 @@ def _object_rows(
         for name in needed:
             if name and name not in row:
                 raise LineError(number, f"no key {name!r}: there is {', '.join(row)}")
-        yield number, row
+        regions = (row.get(name) or () for name in (columns.boxes, columns.classes))
+        yield Line(number, row, *regions)
 
 
-def _row(number: int, row: Mapping[str, Any], path: Path, columns: Columns) -> Row:
+CAPTION_FILES: dict[str, Callable[[Any, Columns], Iterator[Line]]] = {
+    ".tsv": _tab_lines,
+    ".csv": _comma_lines,
+    ".jsonl": _object_lines,
+}
+"""Suffix of a file of captions -> its lines, from the open file."""
+
+
+def _row(line: Line, path: Path, columns: Columns) -> Row:
     """The checked row of a line."""
+    number, row, boxes, classes = line
     captions: list[str] = []
     for name in columns.caption:
         value = row[name]
@@ -303,9 +257,6 @@ def _row(number: int, row: Mapping[str, Any], path: Path, columns: Columns) -> R
             raise LineError(
                 number, f"the picture and its captions must be texts, got {text!r:.40}"
             )
-    is_object = path.suffix == ".jsonl"
-    boxes = row.get(columns.boxes) or [] if is_object else []
-    classes = row.get(columns.classes) or [] if is_object else []
     if not all(_is_box(box) for box in boxes):
         raise LineError(number, f"boxes must be lists of 4 numbers, got {boxes!r:.60}")
     if len(classes) not in (0, len(boxes)) or not all(map(_is_class, classes)):

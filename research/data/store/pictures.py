@@ -13,8 +13,8 @@ import numpy as np
 
 from research.contract.errors import UserError, os_reason, unknown
 from research.data import cache, counter_rng
+from research.data.read.picture_sources import Source
 from research.data.read.pictures import (
-    Pictures,
     Row,
     caption_line,
     class_names,
@@ -104,7 +104,7 @@ def _regions(row: Row) -> tuple[Any, ...]:
 
 
 def store_key(
-    source: Pictures,
+    source: Source,
     pictures: dict[str, Row],
     size: tuple[int, int],
     features: Path | None = None,
@@ -115,7 +115,7 @@ def store_key(
       UserError: a picture, or the file of features, is missing.
     """
     each = [
-        [row.file, row.boxes, row.classes, source.stamp(row)]
+        [row.file, row.boxes, row.classes, source.stamp(row.file, row.where)]
         + [row.distributions] * bool(row.distributions)
         for row in pictures.values()
     ]
@@ -133,7 +133,7 @@ def store_key(
 
 def write_store(
     folder: Path,
-    source: Pictures,
+    source: Source,
     pictures: dict[str, Row],
     *,
     size: tuple[int, int],
@@ -170,7 +170,9 @@ def write_store(
         header = {"descr": "|u1", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
         for n, row in enumerate(rows):
-            pixels, own = decode_picture(source.read(row), row, width, height)
+            pixels, own = decode_picture(
+                source.read(row.file, row.where), row, width, height
+            )
             file.write(pixels.tobytes())
             boxes[n, : len(own)] = own
             classes[n, : len(row.classes)] = [number[name] for name in row.classes]
@@ -186,7 +188,7 @@ def write_store(
 
 def write_rows(
     folder: Path,
-    source: Pictures,
+    source: Source,
     rows: list[Row],
     *,
     size: tuple[int, int],

@@ -17,7 +17,7 @@ from research import networks
 from research.contract.batch import input_group
 from research.contract.errors import UserError, unknown
 from research.data.progress import MANY, progress
-from research.data.read.pictures import Pictures
+from research.data.read.picture_sources import open_source
 from research.data.tokenize.masked_text import encode_with_masks
 from research.evaluation.sentence_scores import Score, Scorer
 from research.evaluation.word_vectors import WordVectors
@@ -207,7 +207,7 @@ class LanguageModel:
         Raises:
           UserError: the run gives pictures no vectors, or one cannot be decoded.
         """
-        pictures = Pictures(Path(source))
+        pictures = open_source(Path(source))
         vectors = encode_pictures(self.run, pictures, names, batch)
         return self._normalized(vectors, normalize)
 

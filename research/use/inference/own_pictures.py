@@ -7,7 +7,8 @@ from pathlib import Path
 
 from research import objectives
 from research.config.identity import read_run_config
-from research.data.read.pictures import Pictures, Row
+from research.data.read.picture_sources import open_source
+from research.data.read.pictures import Row
 from research.data.store.pictures import write_rows
 from research.files.paths import user_path
 from research.use.inference.language_model import LanguageModel
@@ -34,6 +35,6 @@ def open_with_pictures(
     objective = objectives.make_objective(**config["objective"])
     size, names = picture_size(objective), run_store(objective).class_names
     with tempfile.TemporaryDirectory(prefix="palimpsest-") as folder:
-        pictures = Pictures(source)
+        pictures = open_source(source)
         file = write_rows(Path(folder), pictures, rows, size=size, names=names)
         yield open_run(workdir, step=step, images=folder), file

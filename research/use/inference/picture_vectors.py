@@ -12,7 +12,8 @@ import numpy as np
 from research import networks
 from research.contract.errors import UserError
 from research.data.progress import MANY, progress
-from research.data.read.pictures import Pictures, Row, decode_picture
+from research.data.read.picture_sources import Source
+from research.data.read.pictures import Row, decode_picture
 from research.data.store.pictures import open_store
 
 
@@ -37,7 +38,7 @@ def picture_size(objective: Any) -> tuple[int, int]:
 
 
 def encode_pictures(
-    run: Any, source: Pictures, names: Sequence[str], batch: int
+    run: Any, source: Source, names: Sequence[str], batch: int
 ) -> np.ndarray:
     """Float32 [N, J]: a vector of each picture, one batch in memory at a time.
 
@@ -53,7 +54,7 @@ def encode_pictures(
 
     def pixels(name: str) -> np.ndarray:
         row = Row("picture", name, (), "", None, (), ())
-        return decode_picture(source.read(row), row, *size)[0]
+        return decode_picture(source.read(name, row.where), row, *size)[0]
 
     return _encode(run, names, pixels, batch)
 
