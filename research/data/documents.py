@@ -98,7 +98,8 @@ class ArrayType:
         return np.dtype(np.int32 if self.dtype is str else self.dtype)
 
 
-TAGS = {"tags": ArrayType("part", str)}
+NAMES = ArrayType("part", str)
+TAGS = {"tags": NAMES}
 """The array of formats whose parts, which are words, have labels."""
 
 

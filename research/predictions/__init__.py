@@ -53,6 +53,10 @@ class Prediction(abc.ABC):
     """Whether prediction and gold answer are one label each, of which one is taken for
     another: an evaluation counts which for which."""
 
+    distribution: str = "softmax"
+    """Of what a head's values are logits, as distillation compares them: softmax: one
+    of all labels; sigmoid: each label by itself; "": they are no logits."""
+
     of_texts: bool = True
     """Whether what is predicted is about a text that a user may write."""
 

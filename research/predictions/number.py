@@ -13,6 +13,7 @@ class Prediction(predictions.Prediction):
 
     open_labels = True
     is_pooled = True
+    distribution = ""
     problem_type = "regression"
 
     def new_text_labels(self, objective):

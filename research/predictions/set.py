@@ -15,6 +15,7 @@ class Prediction(predictions.Prediction):
     """The score is the fraction of all labels that is right."""
 
     is_pooled = True
+    distribution = "sigmoid"
     problem_type = "multi_label_classification"
 
     def output_names(self, labels):

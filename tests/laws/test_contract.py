@@ -23,6 +23,7 @@ from tests.testing.objective_cases import (
     input_prefixes,
     make_batch,
     make_objective,
+    vocab_of,
     weight_names,
 )
 
@@ -46,9 +47,9 @@ def test_arrays_are_as_in_batch_spec(name, fields, length):
 def test_a_row_is_a_function_of_its_text_and_key(name, fields, length):
     objective = make_objective(name, fields)
     example, whole = make_batch(objective, length)
-    before = [array.copy() for array in example]
+    before, vocab = [array.copy() for array in example], vocab_of(objective)
     for part in (slice(0, 1), slice(3, 8), slice(None, None, -1)):
-        found = objective.corrupt(example.rows(part), keys(8)[part], VOCAB, length)
+        found = objective.corrupt(example.rows(part), keys(8)[part], vocab, length)
         for array, expected in whole.items():
             np.testing.assert_array_equal(
                 found[array],
@@ -66,7 +67,7 @@ def test_a_row_depends_on_the_step_only_where_the_objective_reads_it(name, field
     objective = make_objective(name, fields)
     example, batch = make_batch(objective, 37)
     example = example._replace(step=example.step + 1000)
-    found = objective.corrupt(example, keys(8), VOCAB, 37)
+    found = objective.corrupt(example, keys(8), vocab_of(objective), 37)
     differ = [
         array
         for array in batch.keys() - {"step"}
@@ -83,7 +84,7 @@ def test_a_row_depends_on_its_corpus_only_where_the_objective_reads_it(name, fie
         objective.corrupt(
             example._replace(corpus=np.full_like(example.corpus, number)),
             keys(8),
-            VOCAB,
+            vocab_of(objective),
             37,
         )
         for number in (0, 1)
@@ -103,7 +104,7 @@ def test_noise_depends_on_the_key(name, fields, monkeypatch):
 
     monkeypatch.setattr(counter_rng, "random_bits", draw)
     example, batch = make_batch(objective, 128)
-    other = objective.corrupt(example, keys(8, seed=1), VOCAB, 128)
+    other = objective.corrupt(example, keys(8, seed=1), vocab_of(objective), 128)
     same = all(np.array_equal(batch[array], other[array]) for array in batch)
     assert same == (not drawn), (
         f"noise is drawn ({', '.join({*drawn})}), but is the same for other keys"
@@ -213,7 +214,7 @@ def test_the_input_is_the_same_whatever_the_labels_of_a_text(name, fields, lengt
         },
         flags=text.flags & ~np.uint8(ANSWER_END) | ends,
     )
-    changed = objective.corrupt(other, keys(8), VOCAB, length)
+    changed = objective.corrupt(other, keys(8), vocab_of(objective), length)
     different = [
         name for name in batch if not np.array_equal(batch[name], changed[name])
     ]

@@ -24,6 +24,7 @@ from tests.testing.objective_cases import (
     make_objective,
     parametrize,
     various_lengths,
+    vocab_of,
     weight_names,
 )
 from tests.testing.scored_case import LENGTH, ROWS, ScoredCase, scored_case
@@ -150,7 +151,7 @@ def test_no_target_is_seen_by_what_predicts_it(name, fields):
     objective = case.objective
     text = make_example(objective, LENGTH, various_lengths(objective, LENGTH))
     text = text._replace(label=np.maximum(text.label, 0))
-    batch = objective.corrupt(text, keys(ROWS), VOCAB, LENGTH)
+    batch = objective.corrupt(text, keys(ROWS), vocab_of(objective), LENGTH)
     for weight in target_weights(batch).keys() - {"region_weight"}:  # of pictures
         terms = _terms_of(case, batch, weight)
         shown = all(
@@ -192,8 +193,9 @@ def check_targets(case, text, batch, weight, terms, *, may_be_shown) -> None:
         return [found[term].total for term in terms]
 
     tested = np.zeros_like(scored)
+    vocabulary = vocab_of(case.objective)
     for other_text in _changed_texts(case.objective, text):
-        other = case.objective.corrupt(other_text, keys(ROWS), VOCAB, LENGTH)
+        other = case.objective.corrupt(other_text, keys(ROWS), vocabulary, LENGTH)
         changed = scored & (other[prefix + "target"] != target)
         if may_be_shown:
             changed &= ~_shows_change(batch, other)[:, None]
@@ -228,15 +230,16 @@ def _changed_texts(objective, text):
     index = np.searchsorted(ordinary, text.token)
     beside = np.where(index == len(ordinary) - 1, index - 1, index ^ 1)
     beside = np.where(is_ordinary, ordinary[beside % len(ordinary)], text.token)
-    tag = text.arrays.get("tags")
-    has_tags = objective.text_spec(LENGTH).label == "tags"
-    if has_tags:
-        other = np.where(tag >= 0, (tag + 1) % len(VOCAB.labels), -1)
+    kind = objective.text_spec(LENGTH).label_type
+    array = kind.array if kind else ""
+    if array:
+        tag = text.arrays[array]
+        other = np.where(tag >= 0, (tag + 1) % len(vocab_of(objective).labels), -1)
     for place in range(text.token.shape[1]):
         here = np.arange(text.token.shape[1]) == place
-        if has_tags:
+        if array:
             tags = np.where(here, other, tag).astype(np.int32)
-            yield text._replace(arrays={**text.arrays, "tags": tags})
+            yield text._replace(arrays={**text.arrays, array: tags})
         else:
             token = np.where(here, beside, text.token).astype(np.int32)
             yield text._replace(token=token)
@@ -302,7 +305,7 @@ def _batch_without_signal(objective, number: int) -> dict:
     token = np.where(VOCAB.is_special[text.token], text.token, VOCAB.ordinary_ids[0])
     key = counter_rng.row_key(0, np.full(ROWS, number), np.arange(ROWS))
     text = text._replace(token=token.astype(np.int32))
-    batch = objective.corrupt(text, key, VOCAB, LENGTH)
+    batch = objective.corrupt(text, key, vocab_of(objective), LENGTH)
     return batch | {name: 0 * batch[name] for name in target_weights(batch)}
 
 

@@ -19,13 +19,9 @@ from research.metrics import (
     values_of,
 )
 from research.predictions import FOLDER
-from tests.testing.prediction_cases import CASES, LABELS, TAGS
+from tests.testing.prediction_cases import CASES
 
 RNG = np.random.default_rng
-
-
-def _labels(kind):
-    return TAGS if kind == "tags" else LABELS
 
 
 def _kinds(name):
@@ -44,10 +40,8 @@ each_kind = pytest.mark.parametrize(
 
 
 def _items(kind, predictions, golds):
-    score = CASES[kind].score
-    if kind == "span":
-        golds = [[gold] for gold in golds]
-    pairs = enumerate(zip(predictions, golds, strict=True))
+    score, as_gold = CASES[kind].score, CASES[kind].as_gold
+    pairs = enumerate(zip(predictions, map(as_gold, golds), strict=True))
     return [Item(str(n), *pair, score(*pair)) for n, pair in pairs]
 
 
@@ -86,7 +80,7 @@ def test_values_of_one_name_agree_in_what_is_better():
 def test_it_measures_the_values_that_it_says_within_their_bounds(kind):
     for seed in range(5):
         found, _ = _random_items(kind, seed)
-        scores = measure(kind, found, _labels(kind))
+        scores = measure(kind, found, CASES[kind].labels)
         values = values_of(kind)
         always = {name for name, value in values.items() if not value.undefined}
         assert always <= scores.keys() <= values.keys()
@@ -98,7 +92,8 @@ def test_it_measures_the_values_that_it_says_within_their_bounds(kind):
 def test_no_value_is_better_than_that_of_right_predictions(kind):
     for seed in range(5):
         scores, best = (
-            measure(kind, found, _labels(kind)) for found in _random_items(kind, seed)
+            measure(kind, found, CASES[kind].labels)
+            for found in _random_items(kind, seed)
         )
         for name, value in values_of(kind).items():
             assert value.sign * scores[name] < value.sign * best[name], name
@@ -108,19 +103,19 @@ def test_no_value_is_better_than_that_of_right_predictions(kind):
 def test_a_mean_of_scores_is_one(kind):
     found, _ = _random_items(kind, 0)
     mean = np.mean([item.score for item in found])
+    scores = measure(kind, found, CASES[kind].labels)
     for name, value in values_of(kind).items():
         if value.mean_of_scores:
-            assert measure(kind, found, _labels(kind))[name] == pytest.approx(mean), (
-                name
-            )
+            assert scores[name] == pytest.approx(mean), name
 
 
 @each_kind
 @pytest.mark.filterwarnings("ignore:A single label was found")
 def test_what_is_not_defined_for_constants_is_left_out_and_said(kind):
-    draw = CASES[kind].draw
-    constant = {"tags": ["O"] * 6, "text": "!"}.get(kind, draw(RNG(0), 1)[0])
-    scores = measure(kind, _items(kind, [constant] * 3, [constant] * 3), _labels(kind))
+    case = CASES[kind]
+    constant = case.draw(RNG(0), 1)[0] if case.constant is None else case.constant
+    found = _items(kind, [constant] * 3, [constant] * 3)
+    scores = measure(kind, found, case.labels)
     undefined = {name for name, value in values_of(kind).items() if value.undefined}
     assert values_of(kind).keys() - scores.keys() == undefined
 

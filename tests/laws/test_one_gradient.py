@@ -17,11 +17,11 @@ from research.program.setup import make_init, state_shardings
 from research.program.step import gradient
 from tests.testing.objective_cases import (
     CASES,
-    VOCAB,
     make_batch,
     make_constants,
     make_network,
     parametrize,
+    vocab_of,
 )
 from tests.testing.objective_variants import NO_TOKENS, VL_BERT
 
@@ -57,7 +57,9 @@ def test_a_mesh_and_micro_batches_do_not_change_the_gradient(name, fields):
     batch["example"] = np.arange(ROWS, dtype=np.int32)
     specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
     one = {"data": 1, "fsdp": 1, "tensor": 1}
-    constants = partial(Constants, objective.constants(VOCAB), vocabulary={})
+    constants = partial(
+        Constants, objective.constants(vocab_of(objective)), vocabulary={}
+    )
     on_one = constants(sharding.make_mesh(MeshOptions(**one), jax.devices()[:1]))
     init = make_init(objective, net, optax.sgd(1.0), specs, ROWS, on_one)
     boxed = jax.eval_shape(init, KEY)

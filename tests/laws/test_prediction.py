@@ -96,7 +96,7 @@ def test_an_item_without_gold_is_not_measured(kind, folder):
 )
 def test_new_texts_are_predicted_as_in_an_evaluation(kind, folder, tmp_path):
     case = CASES[kind]
-    fields = dict(case.fields) | ({"target_length": 12} if kind == "text" else {})
+    fields = {**case.fields, **case.new_text_fields}
     config = task_config(folder, case.objective, case.file, case.keys, **fields)
     config.optimizer.warmup_steps = 2
     workdir, *_ = save_untrained(tmp_path / "run", Config.of(config))

@@ -15,10 +15,10 @@ from research.contract.batch import input_group
 from tests.testing import fast_key
 from tests.testing.example_batches import keys
 from tests.testing.objective_cases import (
-    VOCAB,
     make_constants,
     make_example,
     make_network,
+    vocab_of,
 )
 
 LENGTH = 36
@@ -100,8 +100,8 @@ class InstrumentedNetwork:
 
 def make_case(name, fields, num_raw, seeds=(0,)):
     """An objective, its network, random parameters, and a batch for each seed."""
-    vocab = VOCAB._replace(size=VOCAB_SIZE)
     objective, net = make_network(name, fields, tie_embeddings=False, scan_unroll=1)
+    vocab = vocab_of(objective)._replace(size=VOCAB_SIZE)
     net = net.clone(size=vocab.size)
     constants, batches = make_constants(objective, vocab), []
     for seed in seeds:
@@ -126,7 +126,7 @@ def make_case(name, fields, num_raw, seeds=(0,)):
 def corrupt(objective, text) -> dict:
     """The batch that an objective makes of a text."""
     count = len(text.length)
-    batch = objective.corrupt(text, keys(count), VOCAB, LENGTH)
+    batch = objective.corrupt(text, keys(count), vocab_of(objective), LENGTH)
     return batch | {"example": np.arange(count, dtype=np.int32)}
 
 

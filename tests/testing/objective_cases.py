@@ -36,6 +36,15 @@ from tests.testing.wrong_objectives import WRONG
 VOCAB = vocab(size=96, sentinels=40)
 """The vocabulary of these tests; entries of its lexicon are frequent in the texts."""
 
+
+def vocab_of(objective: Any) -> VocabInfo:
+    """VOCAB, with labels that the objective reads: its own, or those of their type."""
+    kind = objective.text_spec(32).label_type
+    if not kind or not any(map(kind.problem, VOCAB.labels)):
+        return VOCAB
+    return VOCAB._replace(labels=kind.known(kind.examples))
+
+
 EXAMPLES = {
     "distilled": distilled.Objective,
     "prefix": prefix.Objective,
@@ -189,15 +198,18 @@ def make_network(name: str, fields: dict[str, Any], **options: Any) -> tuple[Any
     small = {"layers": 2, "width": 32, "heads": 2, "feedforward": 64}
     small |= {"max_length": 160, "token_types": 8} | options | fields.get("model", {})
     objective = make_objective(name, fields)
+    vocabulary = vocab_of(objective)
     return objective, networks.build(
-        model_options(**small), objective.needs(VOCAB), VOCAB
+        model_options(**small), objective.needs(vocabulary), vocabulary
     )
 
 
-def make_constants(objective: Any, vocabulary: VocabInfo = VOCAB) -> dict[str, Any]:
+def make_constants(
+    objective: Any, vocabulary: VocabInfo | None = None
+) -> dict[str, Any]:
     """Random arrays in place of an objective's constants, as its batches have them;
     those that it computes as they are."""
-    rng = np.random.default_rng(0)
+    rng, vocabulary = np.random.default_rng(0), vocabulary or vocab_of(objective)
     drawn = {
         name: jax.tree.map(
             lambda leaf: rng.normal(0, 0.2, leaf.shape).astype(leaf.dtype),
@@ -211,12 +223,14 @@ def make_constants(objective: Any, vocabulary: VocabInfo = VOCAB) -> dict[str, A
 
 
 def make_example(
-    objective: Any, length: int, num_raw, *, seed=0, separators=0.0, vocabulary=VOCAB
+    objective: Any, length: int, num_raw, *, seed=0, separators=0.0, vocabulary=None
 ) -> Example:
     """Texts of `num_raw` tokens for an objective; pairs, where it reads pairs."""
-    spec = objective.text_spec(length)
-    num_raw = np.minimum(num_raw, spec.width)
+    spec, known = objective.text_spec(length), vocabulary or vocab_of(objective)
+    vocabulary, num_raw = vocabulary or VOCAB, np.minimum(num_raw, spec.width)
     example = texts(spec.width, num_raw, vocabulary, seed=seed, separators=separators)
+    last = max(0, len(known.labels) - 1)
+    example = example._replace(label=np.minimum(example.label, last))
     rng = np.random.default_rng(seed + 1)
     example = _with_arrays(example, objective.array_types)
     cut = rng.integers(1, np.maximum(example.length, 2))
@@ -305,7 +319,8 @@ def make_batch(objective: Any, length: int, num_raw=None, *, seed=0, separators=
     if num_raw is None:
         num_raw = various_lengths(objective, length)
     example = make_example(objective, length, num_raw, seed=seed, separators=separators)
-    return example, objective.corrupt(example, keys(len(num_raw)), VOCAB, length)
+    vocabulary = vocab_of(objective)
+    return example, objective.corrupt(example, keys(len(num_raw)), vocabulary, length)
 
 
 def input_prefixes(batch: dict) -> list[str]:

@@ -224,6 +224,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"format": "xlnet", "head": "linear", "only": "corrupt"},
         {"format": "bart", "pool": "mean"},
         {"task": "multi"},
+        {"task": "regression"},
         {
             **{"pool": "max", "head": "linear", "vectors": "random"},
             **{"vectors_width": 12, "model": {"network": "word_cnn", **NARROW}},

@@ -37,12 +37,9 @@ def write_files(folder):
         {
             "one": text(rng.integers(1, 30)),
             "two": text(rng.integers(2, 30)),
-            "class": "xyz"[n % 3],
-            "set": [["x"], ["x", "y"], []][n % 3] or None,
-            "number": n / 7,
             "options": [text(2) for _ in range(2 + n % 2)],
-            "gold": n % 2,
         }
+        | {name: case.column(n) for name, case in CASES.items() if case.column}
         for n in range(29)
     ]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -111,6 +108,13 @@ class Case(NamedTuple):
     score: Callable = _right  # (prediction, gold) of a random item
     best: float = 1.0  # the score of a right item
     gold: Any = None  # what is right, if all items have the same
+    as_gold: Callable = lambda drawn: drawn  # a drawn prediction -> as what is right
+    labels: tuple[str, ...] = LABELS  # with which random items are measured
+    constant: Any = None  # a prediction of which metrics may be undefined; None: drawn
+    new_text_fields: Mapping[str, Any] = MappingProxyType({})  # of the objective, to
+    # predict new texts
+    column: Callable | None = None  # (n) -> the label of row n, in a column that the
+    # case is the name of
 
     def open(self, folder, **keys):
         """Objective and data, of files in a folder."""
@@ -173,7 +177,13 @@ PAIR = {"fields": "one,two", "label": "class"}
 GRAPH = {"format": "triples", "lexicon": "{folder}/graph.triples", "separator": "none"}
 GRAPH |= {"vocabulary": "words", "vocabulary_size": 9 + 2 + 5, "sentinels": 0}
 CASES = {
-    "class": Case("sequence_classification", PAIR, _classes, _labels),
+    "class": Case(
+        "sequence_classification",
+        PAIR,
+        _classes,
+        _labels,
+        column=lambda n: "xyz"[n % 3],
+    ),
     "number": Case(
         "sequence_classification",
         PAIR | {"label": "number"},
@@ -181,6 +191,7 @@ CASES = {
         lambda rng, n: rng.normal(size=n).tolist(),
         {"task": "regression"},
         best=0.0,
+        column=lambda n: n / 7,
     ),
     "set": Case(
         "sequence_classification",
@@ -188,15 +199,25 @@ CASES = {
         _bits,
         _sets,
         {"task": "multi"},
+        column=lambda n: [["x"], ["x", "y"], []][n % 3] or None,
     ),
     "choice": Case(
         "multiple_choice",
-        {"fields": "one,options", "label": "gold"},
+        {"fields": "one,options", "label": "choice"},
         _classes,
         _labels,
         {"choices": 3},
+        column=lambda n: n % 2,
     ),
-    "tags": Case("token_classification", {}, _tags, _sequences, file="words.conll"),
+    "tags": Case(
+        "token_classification",
+        {},
+        _tags,
+        _sequences,
+        file="words.conll",
+        labels=TAGS,
+        constant=["O"] * 6,
+    ),
     "span": Case(
         "question_answering",
         {},
@@ -205,6 +226,7 @@ CASES = {
         {"stride": 8},
         "questions.json",
         squad.f1,
+        as_gold=lambda drawn: [drawn],
     ),
     "ranks": Case(
         "transe",
@@ -231,5 +253,7 @@ CASES = {
         _written,
         _texts,
         {"target_length": 96},
+        constant="!",
+        new_text_fields={"target_length": 12},
     ),
 }

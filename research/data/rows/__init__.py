@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from research.contract.parts import Folder
+from research.data import label_types
 from research.data.documents import Document
+from research.data.label_types import LabelType
 
 UNITS = Folder("research.data.rows", "Unit")
 
@@ -71,8 +73,7 @@ class TextSpec:
 
     _: dataclasses.KW_ONLY
 
-    # What a document's label is, see `research.data.source.labels`; "": it is not
-    # read.
+    # What a document's label is, see `research.data.label_types`; "": it is not read.
     label: str = not_indexed("")
 
     # Corpora of data.mixture, by their number in order of names, that are read as
@@ -122,6 +123,11 @@ class TextSpec:
 
     random_start = False
     """Whether a row starts at a random token of its stride, drawn by its key."""
+
+    @property
+    def label_type(self) -> LabelType | None:
+        """What `label` names; None: no label is read."""
+        return label_types.label_type(self.label) if self.label else None
 
     @property
     def width(self) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from research.data.documents import Document
+from research.data.label_types import Texts
 from research.data.rows import Spans, TextSpec, TokenStream
 from research.data.rows.packing.pairs import lost_tokens
 from research.data.rows.packing.windows import windows
@@ -32,13 +33,15 @@ class Unit(TextSpec):
     has_pairs = True
 
     def lacks(self, document: Document) -> str:
-        if self.label == "choice":
-            least, what, fields = 3, "a question and its choices", "question,choices"
-        else:
-            least, what, fields = 1 + bool(self.max_first), "two parts", "text,summary"
-        if len(document.starts) + 1 >= least:
+        needed = (self.label_type and self.label_type.texts) or Texts(
+            1 + bool(self.max_first), "two parts", "text,summary"
+        )
+        if len(document.starts) + 1 >= needed.count:
             return ""
-        return f"texts of {what}; data.fields names them, as in data.fields={fields}"
+        return (
+            f"texts of {needed.words}; data.fields names them, as in "
+            f"data.fields={needed.fields}"
+        )
 
     def spans(self, stream: TokenStream, stride: int) -> Spans:
         start, label = np.asarray(stream.document_offsets[:-1]), stream.labels

@@ -78,7 +78,7 @@ def count_ids(
     """Feature with token ids -> how many ids there are.
 
     Of texts they are the task's own; an array may also have special ids that were added
-    to its vocabulary. Tags are no token ids.
+    to its vocabulary. Labels of words are no token ids.
 
     Args:
       length: data.length.
@@ -88,5 +88,7 @@ def count_ids(
     features = provider.output_features
     if rooms:
         return {name: features[name].vocabulary.vocab_size for name in rooms}
-    ends = ("token",) if objective.predicts == "tags" else ("token", "target")
+    kind = objective.text_spec(length).label_type
+    of_words = bool(objective.predicts and kind and kind.array)
+    ends = ("token",) if of_words else ("token", "target")
     return {name: vocab_size for name in names if name.endswith(ends)}

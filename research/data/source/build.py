@@ -84,7 +84,8 @@ def open_text(
             f"data.mixing is batches, but objective {objective.name} reads "
             "contiguous streams, each row one corpus; set data.mixing=rows"
         )
-    if text_spec.label == "answer" and data.separator == "lines":
+    labels_are = text_spec.label_type
+    if labels_are and labels_are.is_place and data.separator == "lines":
         raise UserError(
             "data.separator is lines, but answers are predicted in text without tokens "
             "between its lines; set data.separator=eos"
@@ -116,10 +117,10 @@ def open_text(
             f"data.{data.eval_split} reads {min(shared)}, as the training text does: "
             "its evaluations are not of held-out text"
         )
-    if text_spec.label:
+    if labels_are:
         own = data.eval_split if named else ""
         labels, no_gold = known_labels(
-            text_spec.label, train, held_out, evaluated, own, data.label
+            labels_are, train, held_out, evaluated, own, data.label
         )
         classes = class_order(labels, loaded)
     for own, index in zip(loaded, train, strict=True):
@@ -187,15 +188,16 @@ def _check_documents(
     Raises:
       UserError: it has none.
     """
-    if not text_spec.label and type(text_spec).lacks is TextSpec.lacks:
+    kind = text_spec.label_type
+    if not kind and type(text_spec).lacks is TextSpec.lacks:
         return
     problem = ""
     documents = (corpus.documents(data.train_split) for corpus in train)
     for document in filter(None, chain.from_iterable(zip_longest(*documents))):
         problem = text_spec.lacks(document)
-        if text_spec.label and not is_labelled(text_spec.label, document):
+        if kind and not is_labelled(kind, document):
             has_tags = "tags" in document.arrays
-            problem = no_labels(text_spec.label, data.label, has_tags=has_tags)
+            problem = no_labels(kind, data.label, has_tags=has_tags)
         if not problem:
             return
     if problem:

@@ -31,6 +31,7 @@ from research.networks.transformer.transformer import Network as Transformer
 from research.objectives.losses.cross_entropy import Term
 from research.objectives.taught import distillation, taught
 from research.objectives.taught.recorded_calls import RecordedNetwork, StackCall
+from research.predictions import prediction_kind
 
 RELATIONS = {"value": ("value",), "all": ("query", "key", "value")}
 """Choice of relations -> the vectors whose relations are compared."""
@@ -273,8 +274,10 @@ class Objective(taught.Taught):
                 terms["soft"] = distillation.vocabulary_divergence(
                     own, other, weight, self.temperature
                 )
-        is_class, weights = self._base.predicts != "number", self._base.head_weights
-        for name, logits in student.heads.items() if is_class else ():
+        kind, weights = self._base.predicts, self._base.head_weights
+        # heads of an objective that predicts nothing are of classes
+        distribution = prediction_kind(kind).distribution if kind else "softmax"
+        for name, logits in student.heads.items() if distribution else ():
             weight = batch.get(weights.get(name, "label_weight"))
             if weight is not None and weight.shape == logits.shape[:-1]:
                 term = distillation.class_divergence(
@@ -282,7 +285,7 @@ class Objective(taught.Taught):
                     teacher.heads[name],
                     weight,
                     self.temperature,
-                    independent=self._base.predicts == "set",
+                    independent=distribution == "sigmoid",
                 )
                 terms["soft_class"] = _add(terms.get("soft_class"), term)
         if not terms:

@@ -13,7 +13,7 @@ import jax
 from research import networks
 from research.contract.errors import UserError
 from research.data import cache
-from research.data.documents import TAGS, Document, document_parts, join_parts
+from research.data.documents import NAMES, Document, document_parts, join_parts
 from research.data.pipeline import Data, Pipeline
 from research.data.progress import MANY, progress
 from research.data.read.compression import file_suffixes
@@ -76,6 +76,8 @@ class Predictor:
             )
         kind = prediction_kind(self.kind)
         self._writes, self.of_words = kind.is_written, kind.of_words
+        labels = self._run.objective.text_spec(self._run.config.data.length).label_type
+        self._array = labels.array if labels else ""
         self._vocab = self._run.vocabulary.vocab
         if not self._vocab.labels and not self._writes:
             raise UserError(
@@ -134,7 +136,7 @@ class Predictor:
             "examples",
             lambda split: iter(documents),
             lambda: key,
-            arrays=TAGS if self.of_words else {},
+            arrays={self._array: NAMES} if self.of_words else {},
         )
         items = self.predict_corpus(corpus)
         assert len(items) == len(documents)
@@ -237,8 +239,8 @@ class Predictor:
         separator = " " if self.of_words else "\n"
         document = join_parts(parts, separator)._replace(id=str(number))
         if self.of_words:
-            tags = (self._vocab.labels[0],) * len(parts)
-            return document._replace(arrays={"tags": tags})
+            names = (self._vocab.labels[0],) * len(parts)
+            return document._replace(arrays={self._array: names})
         self._check_parts(f"example {number}", len(parts))
         return document
 

@@ -9,6 +9,7 @@ import pytest
 from research.contract.errors import UserError
 from research.contract.notices import report
 from research.data.documents import single_labels
+from research.data.label_types import label_type
 from research.data.read.corpus import split_of
 from research.data.source.labels import known_labels
 from tests.testing import fake_tfds, small_data, toy_objectives
@@ -165,7 +166,7 @@ def test_an_evaluation_may_read_another_corpus_than_the_training(folder):
 
 
 @pytest.mark.parametrize(
-    ("label_type", "train", "valid", "known", "unlabelled"),
+    ("kind", "train", "valid", "known", "unlabelled"),
     [
         ("class", "n e c -", "n e c -", "c e n", 1),  # SNLI's files
         ("class", "0 1 2 -1", "0 1 2 -1", "0 1 2", 1),  # at Hugging Face
@@ -186,7 +187,7 @@ def test_an_evaluation_may_read_another_corpus_than_the_training(folder):
     ],
 )
 def test_labels_that_say_there_is_none(
-    folder, label_type, train, valid, known, unlabelled, capsys
+    folder, kind, train, valid, known, unlabelled, capsys
 ):
     report.cache_clear()
     for name, column in (("marked", train), ("evaluated", valid)):
@@ -195,7 +196,7 @@ def test_labels_that_say_there_is_none(
 
     class Reads(toy_objectives.Objective):
         def text_spec(self, length):
-            return super().text_spec(length).replace(label=label_type)
+            return super().text_spec(length).replace(label=kind)
 
     data = open_split(folder, Reads("document"), train="marked", valid="evaluated")
     assert sorted(data.vocab.labels) == known.split()
@@ -214,18 +215,18 @@ def test_labels_that_say_there_is_none(
 
 
 @pytest.mark.parametrize(
-    ("label_type", "names", "words"),
+    ("kind", "names", "words"),
     [
         ("tags", ["O"], "all words have the tag 'O', but a tagger needs two"),
         ("number", ["0.5", "1e39"], "'1e39' is beyond 1e\\+18, and float32 does not"),
         ("number", ["0.5", "nan"], "'nan' is not a number"),
     ],
 )
-def test_labels_that_nothing_is_learnt_of_are_refused(label_type, names, words):
+def test_labels_that_nothing_is_learnt_of_are_refused(kind, names, words):
     stream = SimpleNamespace(label_names=names, arrays={"tags": ()})
     index = SimpleNamespace(stream=stream, label=np.arange(len(names)))
     with pytest.raises(UserError, match=words):
-        known_labels(label_type, [index], [index], [], "", "label")
+        known_labels(label_type(kind), [index], [index], [], "", "label")
 
 
 def test_a_file_is_divided_by_fractions(folder):
