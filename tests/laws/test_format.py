@@ -14,6 +14,7 @@ from research.contract.errors import UserError
 from research.contract.fields import check
 from research.data.read import files
 from research.data.read.formats import FORMATS, FileOptions, by_suffix
+from research.data.read.notations import notations
 
 
 def parquet_file(rows: list[dict]) -> bytes:
@@ -27,8 +28,7 @@ FILES = {
     "nothing": b"",
     "a text": "A text.\n\nAnother one, \u0e17\u0e35\u0e48.\n".encode() * 3,
     "columns": b"one\ttwo\tthree\n1\t2\t3\n4\t5\t6\n",
-    "OpenKE's triples": b"2\n0 1 0\n1 0 0\n",
-    "triples": b"a\tr\tb\nb\tr\tc\nc\ts\ta\n",
+    **{f"triples: {n}": each.example.encode() for n, each in notations().items()},
     "ragged columns": b"a\tb\nc\n\td\te\tf\n",
     "a table": b"text\tlabel\nA text.\t1\nAnother.\t0\n",
     "a table with commas": b"text,label\nA text.,1\nAnother.,0\n",

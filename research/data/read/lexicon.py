@@ -16,8 +16,8 @@ import numpy as np
 from research.contract.batch import DOCUMENT, WORD, Lexicon, Triples
 from research.contract.errors import UserError, os_reason
 from research.data.read import sentences, word_boundaries
+from research.data.read.notations import Triple
 from research.data.read.triples import (
-    Triple,
     is_of_triples,
     parse_triples,
     spell,

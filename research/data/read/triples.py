@@ -1,51 +1,28 @@
-"""Triples of a knowledge graph, as files have them: head, relation and tail."""
+"""Triples of a knowledge graph, in any notation of files, and their spelling."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from itertools import chain
 
-
-class Triple(NamedTuple):
-    """Names of two entities, and of the relation from the first to the second."""
-
-    head: str
-    relation: str
-    tail: str
+from research.data.read.notations import Triple, notations
 
 
 def is_of_triples(first_line: str) -> bool:
     """Whether a file has triples, in a notation that `parse_triples` reads."""
-    return first_line.count("\t") == 2 or first_line.strip().isdecimal()
+    return any(each.recognises(first_line) for each in notations().values())
 
 
 def parse_triples(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Triple]]:
-    """(number, triple) of each numbered line that is not blank.
+    """(number, triple) of each numbered line that has one.
 
-    A line is head<TAB>relation<TAB>tail. In OpenKE's files (thunlp/OpenKE, benchmarks)
-    the first line is the number of triples, and others are head, tail and relation
-    between white space.
+    The first line tells the notation. A file that is in none is read as if it had tabs.
 
     Raises:
       ValueError: a line is no triple; the arguments are its number and the reason.
     """
-    openke, expected, count = False, 0, 0
-    for number, line in lines:
-        if number == 1 and line.strip().isdecimal():
-            openke, expected = True, int(line)
-            continue
-        if not line.strip():
-            continue
-        columns = line.split() if openke else line.rstrip("\r\n").split("\t")
-        names = [column.strip() for column in columns]
-        if len(names) != 3 or not all(names):
-            form = "head tail relation" if openke else "head<TAB>relation<TAB>tail"
-            raise ValueError(
-                number, f"a triple is {form}; got {len(names)} columns: {line[:40]!r}"
-            )
-        head, second, third = names
-        count += 1
-        yield number, Triple(head, third, second) if openke else Triple(*names)
-    if openke and count != expected:
-        raise ValueError(1, f"the file has {count} triples, and not {expected}")
+    lines, known = iter(lines), notations()
+    for first in lines:
+        found = (each for each in known.values() if each.recognises(first[1]))
+        yield from next(found, known["tabs"]).parse(chain([first], lines))
 
 
 def spell(name: str) -> str:

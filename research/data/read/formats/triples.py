@@ -1,11 +1,13 @@
-"""Triples of a knowledge graph: head, relation and tail on a line, between tabs."""
+"""Triples of a knowledge graph: a head, a relation and a tail each."""
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import BinaryIO
 
 from research.data.documents import Document
 from research.data.read.formats import FileFormat, FileOptions, LineError, Parsed
 from research.data.read.formats.parsing.lines import decode, line_feeds
+from research.data.read.notations import notations
 from research.data.read.triples import parse_triples, spell, spell_relation
 
 
@@ -15,14 +17,15 @@ class Format(FileFormat):
 
     White space in a name becomes "_", and a relation is in angle brackets.
 
-    Other files than .triples and .spo need data.format=triples; those of OpenKE, which
-    begin with the number of triples, are read as well. Such a text needs
-    data.vocabulary=words and data.separator=none.
+    The first line tells the notation, of those in `research.data.read.notations`: tabs,
+    or OpenKE's, which begins with the number of triples. Files of other suffixes need
+    data.format=triples. Such a text needs data.vocabulary=words and
+    data.separator=none.
 
     data.fields and data.label have no meaning.
     """
 
-    suffixes = (".triples", ".spo")
+    suffixes = (".triples", *chain(*(each.suffixes for each in notations().values())))
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
         lines = ((n, decode(line, n)) for n, line in enumerate(line_feeds(file), 1))
