@@ -19,6 +19,7 @@ from research.files.output_files import new_folder
 from research.files.paths import user_path
 from research.interop import int8_weights
 from research.interop.huggingface.export import Network, write_network
+from research.interop.huggingface.families import preferred
 from research.interop.huggingface.restore import DISCRIMINATOR, GENERATOR
 from research.interop.partial_restore import load_on_host, with_summed_table
 from research.networks.shared.quantized import RANGES, SCALES
@@ -38,12 +39,6 @@ WITHOUT_INTEGERS: dict[str, Any] = {
     "quantization_clip": 0.0,
 }
 """Options of a network whose weights have the values of integers, as float32."""
-BY_TOKENIZER = {
-    "bytebpe": ("roberta",),
-    "unigram": ("xlm-roberta",),
-    "bpe": ("xlm-roberta",),
-}
-"""Tokenizer type -> the family to choose where several have the same network."""
 SHARED_WITH_GENERATOR = {
     "none": (),
     "token": ("token/",),
@@ -226,7 +221,6 @@ def exported_networks(
         Hugging Face's classes do not have.
     """
     objective = objectives.make_objective(**config["objective"]).unwrapped
-    by_type = BY_TOKENIZER.get(vocabulary.tokenizer_type, ())
 
     def part(name: str) -> dict[str, np.ndarray]:
         start = f"{name}/"
@@ -240,7 +234,7 @@ def exported_networks(
         raise UserError("Hugging Face has no architecture of two directions (biLM)")
     if not any(path.startswith(f"{DISCRIMINATOR}/") for path in params):
         is_pair = any(path.startswith("encoder/") for path in params)
-        prefers = ("bert",) if "head_nsp/out/kernel" in params else by_type
+        prefers = preferred(params, vocabulary.tokenizer_type)
         pattern, problem = "" if is_pair else objective.pattern, ""
         if isinstance(objective, Task):
             _check_task(objective, options)

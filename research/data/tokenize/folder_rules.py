@@ -7,6 +7,7 @@ tokenizer.json, also by its default.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -22,29 +23,13 @@ ADDED = "added_tokens.json"
 SPECIAL = "special_tokens_map.json"
 MODEL = "config.json"
 
-CLASSES = {
-    "bert": "BertTokenizer",
-    "electra": "BertTokenizer",
-    "distilbert": "BertTokenizer",
-    "mpnet": "MPNetTokenizer",
-    "albert": "AlbertTokenizer",
-    "xlnet": "XLNetTokenizer",
-    "roberta": "RobertaTokenizer",
-    "bart": "RobertaTokenizer",
-    "gpt2": "GPT2Tokenizer",
-    "gpt_neox": "GPTNeoXTokenizer",
-    "qwen3": "Qwen2Tokenizer",
-    "xlm-roberta": "XLMRobertaTokenizer",
-    "camembert": "CamembertTokenizer",
-}
-"""`model_type` of config.json -> the class of a tokenizer whose files name none; of
-others no key is known."""
 SAME = {
     "ElectraTokenizer": "BertTokenizer",
     "DistilBertTokenizer": "BertTokenizer",
     "MPNetTokenizer": "BertTokenizer",
     "BartTokenizer": "RobertaTokenizer",
     "LongformerTokenizer": "RobertaTokenizer",
+    "Qwen3Tokenizer": "Qwen2Tokenizer",
 }
 """Class -> the class whose rules it has."""
 ANY = ("", "PreTrainedTokenizer", "TokenizersBackend")
@@ -118,7 +103,7 @@ def read_rules(folder: epath.Path) -> FolderRules:
     if not name:
         model = _read(folder / MODEL)
         name = model.get("tokenizer_class")
-        name = name or CLASSES.get(str(model.get("model_type")), "")
+        name = name or _class_of(str(model.get("model_type")))
     name = str(name).removesuffix("Fast")
     special = _special_pieces(keys)
     try:
@@ -141,6 +126,13 @@ def read_rules(folder: epath.Path) -> FolderRules:
     return FolderRules(
         SAME.get(name, name), keys, tuple(tokens), is_file(folder / CONFIG)
     )
+
+
+def _class_of(model_type: str) -> str:
+    """The class that is called as a type of models; "": none that has rules here."""
+    letters = re.sub(r"[\W_]", "", model_type).lower()
+    known = {*SAME, *VOCAB_TXT, *VOCAB_JSON, *_MARKED, *_RULES} - {*ANY}
+    return next((n for n in sorted(known) if n.lower() == f"{letters}tokenizer"), "")
 
 
 def _read(path: epath.Path) -> dict[str, Any]:

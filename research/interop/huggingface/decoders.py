@@ -227,4 +227,5 @@ XLNET = Family(
         ("XLNetModel", ()),
     ),
     copies={"lm_loss.weight": "transformer.word_embedding.weight"},
+    task_format="xlnet",
 )

@@ -143,6 +143,7 @@ T5 = Family(
     },
     decide=_decide_t5,
     sentinels=100,
+    decoder_trained_by=("dae", {}),
 )
 
 
@@ -292,6 +293,8 @@ BART = Family(
         "lm_head.weight": "model.shared.weight",
     },
     decide=_decide_bart,
+    decoder_trained_by=("bart", {}),
+    task_format="bart",
 )
 
 MARIAN = dataclasses.replace(
@@ -309,4 +312,5 @@ MARIAN = dataclasses.replace(
     architectures=(("MarianMTModel", ("readout",)),),
     pad_id=58100,
     tokenizer="source.spm",
+    decoder_trained_by=("sequence_to_sequence", {"target_length": 512}),
 )

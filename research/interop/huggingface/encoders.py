@@ -161,7 +161,7 @@ BERT = Family(
 )
 
 
-def _roberta(model_type, name, tokenizer=""):
+def _roberta(model_type, name, tokenizer_types=(), tokenizer=""):
     return Family(
         model_type,
         ("full",),
@@ -190,12 +190,13 @@ def _roberta(model_type, name, tokenizer=""):
         pad_id=1,
         after_pad=True,
         tokenizer=tokenizer,
+        tokenizer_types=tokenizer_types,
     )
 
 
-ROBERTA = _roberta("roberta", "Roberta")
-XLM_ROBERTA = _roberta("xlm-roberta", "XLMRoberta")
-CAMEMBERT = _roberta("camembert", "Camembert", "tokenizer.json")
+ROBERTA = _roberta("roberta", "Roberta", ("bytebpe",))
+XLM_ROBERTA = _roberta("xlm-roberta", "XLMRoberta", ("unigram", "bpe"))
+CAMEMBERT = _roberta("camembert", "Camembert", tokenizer="tokenizer.json")
 
 MAPPING = "albert.encoder.embedding_hidden_mapping_in"
 """Hugging Face's has it whatever the widths, ours where they differ

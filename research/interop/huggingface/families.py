@@ -1,6 +1,6 @@
 """The families that are known, and which of them a config is of."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from research.contract.errors import UserError
@@ -11,7 +11,7 @@ from research.interop.huggingface import (
     rotary_decoders,
     rotary_encoders,
 )
-from research.interop.huggingface.family import Family, class_names
+from research.interop.huggingface.family import TASK_HEADS, Family, class_names
 
 MODULES = encoders, rotary_encoders, decoders, rotary_decoders, encoder_decoders
 FAMILIES = tuple(
@@ -47,3 +47,22 @@ def family_of(config: Mapping[str, Any], where: Any) -> Family:
         raise UserError(f"{where}: {error}") from error
     own = [each for each in found if classes & dict(each.architectures).keys()]
     return (own or found)[0]
+
+
+def preferred(params: Iterable[str], tokenizer_type: str) -> tuple[str, ...]:
+    """The types of models to which a network is exported, if several compute the same.
+
+    They have one of its heads other than those for tasks, such as nsp, or the type of
+    its vocabulary.
+
+    Args:
+      params: the paths of its parameters.
+    """
+    first = (path.partition("/")[0] for path in params)
+    own = {name.removeprefix("head_") for name in first if name.startswith("head_")}
+    return tuple(
+        family.model_type
+        for family in FAMILIES
+        if tokenizer_type in family.tokenizer_types
+        or own.difference(TASK_HEADS) & family.heads.keys()
+    )

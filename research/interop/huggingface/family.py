@@ -39,6 +39,14 @@ UNSAID = (
 )
 """Options of which config.json says nothing; a family may have one of them."""
 
+TRAINED_BY: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "full": ("mlm", {}),
+    "causal": ("lm", {}),
+    "general": ("plm", {"format": "pair"}),
+}
+"""The first attention mask of a family -> the objective by which its models were
+trained, and its fields."""
+
 COMMON = {
     field.name: default_of(field)
     for field in dataclasses.fields(Network)
@@ -158,6 +166,12 @@ class Family:
         has so many more rows.
       sentinels: how many it has behind its pieces.
       tokenizer: the only file of a vocabulary that has its ids; "": any.
+      tokenizer_types: those of the vocabularies of its models. Of families with the
+        same network one that has the type of a run is exported to.
+      decoder_trained_by: of an encoder-decoder the objective by which it was trained,
+        and its fields. Others have that of their attention mask.
+      task_format: the rows of its tasks, `format` of their objectives; "": those of
+        decoders, or those that its tokenizer tells, of BERT or of RoBERTa.
     """
 
     model_type: str
@@ -183,6 +197,17 @@ class Family:
     after_pad: bool = False
     sentinels: int = 0
     tokenizer: str = ""
+    tokenizer_types: tuple[str, ...] = ()
+    decoder_trained_by: tuple[str, Mapping[str, Any]] | None = None
+    task_format: str = ""
+
+    @property
+    def trained_by(self) -> tuple[str, Mapping[str, Any]]:
+        """The objective by which its models were trained, and its fields."""
+        if self.patterns:
+            return TRAINED_BY[self.patterns[0]]
+        assert self.decoder_trained_by, f"{self.model_type}: decoder_trained_by"
+        return self.decoder_trained_by
 
     def heads_of(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """The heads that a config's class may have.

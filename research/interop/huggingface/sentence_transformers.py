@@ -23,7 +23,8 @@ SETTINGS = tuple(
         "xlnet",
     )
 )
-"""Files of the network's settings, of which the first one counts."""
+"""Files of the network's settings, of which the first one counts: all that
+sentence-transformers looks for, whatever the network."""
 LENGTH, NO_LENGTH = "model_max_length", 1e20
 OLD_KEY = "pooling_mode_"
 OLD_NAMES = {"mean_tokens": "mean", "cls_token": "cls"}

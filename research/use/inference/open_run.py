@@ -42,16 +42,6 @@ from research.program.restored import RestoredRun, run_checkpoint, run_vocabular
 from research.program.setup import zero_batch
 from research.use.inference.language_model import LanguageModel
 
-OBJECTIVES: dict[str, tuple[str, dict[str, Any]]] = {
-    "full": ("mlm", {}),
-    "causal": ("lm", {}),
-    "general": ("plm", {"format": "pair"}),
-    "t5": ("dae", {}),
-    "mt5": ("dae", {}),
-    "bart": ("bart", {}),
-    "marian": ("sequence_to_sequence", {"target_length": 512}),
-}
-"""What a model of Hugging Face was trained by: by its attention mask or its family."""
 OTHER, OTHER_FORMATS = "sequence_to_sequence", ("t5", "bart")
 """What an encoder-decoder was trained by whose decoder does not start as its family's
 do: the objective, and its formats."""
@@ -203,7 +193,7 @@ def _folder_objective(
       UserError: its decoder starts with a token with which none here starts.
     """
     patterns = model.family.patterns
-    name, fields = OBJECTIVES[(*patterns, model.family.model_type)[0]]
+    name, fields = model.family.trained_by
     if task := restore.task_of(model):  # whose decoder writes nothing
         name, fields = task, _task_fields(model, task)
     own = objectives.make_objective(name, **fields)
@@ -268,11 +258,11 @@ def _folder_specials(
 def _task_format(model: restore.Model) -> str:
     """The rows of a task.
 
-    They are those of XLNet, of BART, of decoders, of RoBERTa, whose tokenizers put two
+    They are those of its family, of decoders, of RoBERTa, whose tokenizers put two
     separators between a pair, or of BERT.
     """
-    if model.family.model_type in ("xlnet", "bart"):
-        return model.family.model_type
+    if model.family.task_format:
+        return model.family.task_format
     if model.family.patterns == ("causal",):
         return "causal"
     file, is_roberta = model.path / "tokenizer.json", model.family.after_pad
