@@ -19,7 +19,7 @@ from research.files.checksums import has_checkpoint
 from research.files.existence import exists
 from research.files.paths import absolute_path, user_path
 from research.interop.huggingface import SOURCE
-from research.record.trackers import split_track
+from research.record.trackers import check_track
 
 _UNKNOWN = object()
 
@@ -40,12 +40,10 @@ def check_needed(config: ConfigDict, workdir: epath.PathLike) -> None:
       UserError: one is missing; names what is there.
     """
     flat = flatten(config)
-    packages = {"data.reader": "seqio"} if flat["data.reader"] == "seqio" else {}
+    if flat["data.reader"] == "seqio" and importlib.util.find_spec("seqio") is None:
+        raise missing_package("data.reader=seqio", "seqio")
     if track := flat["train.track"]:
-        packages["train.track"], _ = split_track(track)
-    for key, package in packages.items():
-        if importlib.util.find_spec(package) is None:
-            raise missing_package(f"{key}={flat[key]}", package)
+        check_track(track)
     begun = bool(workdir) and exists(absolute_path(workdir) / CONFIG_FILE)
     for section in SECTIONS:
         prefix = dotted(section)

@@ -7,12 +7,17 @@ from pathlib import Path
 import pytest
 
 from research.contract.errors import EXTRAS
+from research.record.trackers import FOLDER
 from tests.testing.tiny_runs import tiny_settings, write_corpus
 
 ROOT = Path(__file__).parents[1]
+TRACKED = {
+    FOLDER.part_class(name, "train.track").package for name in FOLDER.names()
+} - {""}
+PACKAGES = sorted({*EXTRAS, *TRACKED})
 BLOCKED = f"""
 import sys
-sys.modules |= dict.fromkeys({sorted(EXTRAS)!r})  # as if they were not installed
+sys.modules |= dict.fromkeys({PACKAGES!r})  # as if they were not installed
 """
 TRAINS = """
 import palimpsest
@@ -47,4 +52,5 @@ def test_a_run_is_trained_and_opened_without_the_extras(tmp_path):
 
 def test_every_extra_that_an_error_names_is_one_of_the_setup():
     setup = (ROOT / "setup.py").read_text()
-    assert not [extra for extra in EXTRAS.values() if f'"{extra}": [' not in setup]
+    extras = {*EXTRAS.values(), *TRACKED}
+    assert not [extra for extra in extras if f'"{extra}": [' not in setup]

@@ -62,20 +62,23 @@ EXTRAS = {
         ("seqio", "tensorflow", "tensorflow_datasets", "tensorflow_text"), "seqio"
     ),
     **dict.fromkeys(("bm25s", "prometheus_client", "starlette", "uvicorn"), "serve"),
-    **{name: name for name in ("mlflow", "mteb", "ray", "trackio", "wandb")},
+    "mteb": "mteb",
+    "ray": "ray",
     "lm_eval": "harness",
     "submitit": "slurm",
 }
-"""Package that is imported -> the extra of setup.py that has it."""
+"""Package that is imported -> the extra of setup.py that has it; trackers name theirs
+themselves."""
 
 
-def missing_package(what: str, package: str) -> UserError:
+def missing_package(what: str, package: str, extra: str = "") -> UserError:
     """An error for what needs a package that is not installed.
 
     Args:
       what: such as "data.reader=seqio".
+      extra: the extra of setup.py that has the package; "": that of EXTRAS, if any.
     """
-    if extra := EXTRAS.get(package):
+    if extra := extra or EXTRAS.get(package, ""):
         install = f"pip install '.[{extra}]' in a clone of the repository"
     else:
         install = f"pip install {package}"

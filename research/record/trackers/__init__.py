@@ -1,10 +1,11 @@
 """Trackers: packages that show the metrics of runs, `train.track=NAME:PROJECT`.
 
-A module here defines `Tracker(trackers.Tracker)`. Its name is the value's first word,
-and that of the package it needs.
+A module here defines `Tracker(trackers.Tracker)`. Its name is the value's first word.
+It is found by listing this folder: nothing else names it.
 """
 
 import abc
+import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -23,22 +24,25 @@ class Tracker(abc.ABC):
     """One run there for a workdir: a run that resumes goes on in it.
 
     Attributes:
+      package: the module that it imports where it begins, and the extra of setup.py
+        that installs it; "": it needs none.
       remedy: ends the error of a run that cannot begin.
     """
 
+    package: ClassVar[str] = ""
     remedy: ClassVar[str] = ""
 
     @abc.abstractmethod
     def __init__(self, project: str, workdir: epath.Path, config: Mapping[str, Any]):
-        """Begins the run, or goes on with it.
+        """Begins the run, or goes on with it: `run_id` names it.
 
         Args:
-          config: flat, dotted key -> value.
+          config: flat, dotted key -> value; what is begun shows them.
         """
 
     @abc.abstractmethod
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes the metrics of a step."""
+        """Writes the metrics of a step; one that is not finite keeps no other back."""
 
     @abc.abstractmethod
     def write_table(
@@ -48,7 +52,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Ends the run once all is written."""
+        """Ends the run once all is written; a second call raises nothing."""
 
 
 def split_track(track: str) -> tuple[str, str]:
@@ -66,6 +70,22 @@ def split_track(track: str) -> tuple[str, str]:
     return name, project
 
 
+def check_track(track: str) -> None:
+    """Checks a value of train.track before a run begins.
+
+    Raises:
+      UserError: there is no such tracker, or its package is missing.
+    """
+    name, _ = split_track(track)
+    cls: type[Tracker] = FOLDER.part_class(name, "train.track")
+    if cls.package and importlib.util.find_spec(cls.package) is None:
+        raise _without_package(track, cls)
+
+
+def _without_package(track: str, cls: type[Tracker]) -> UserError:
+    return missing_package(f"train.track={track}", cls.package, cls.package)
+
+
 def open_tracker(track: str, workdir: epath.Path, config: Mapping[str, Any]) -> Tracker:
     """The run of a workdir in the tracker that `track` names.
 
@@ -78,7 +98,7 @@ def open_tracker(track: str, workdir: epath.Path, config: Mapping[str, Any]) -> 
     try:
         return cls(project, workdir, config)
     except ImportError as error:
-        raise missing_package(f"train.track={track}", name) from error
+        raise _without_package(track, cls) from error
     except Exception as error:  # of the package: one of its many types
         reason, *_ = [*str(error).splitlines(), type(error).__name__]
         raise UserError(f"train.track={track}: {reason}{cls.remedy}") from error

@@ -10,11 +10,11 @@ class LoggedRun(trackers.Tracker):
     """A tracker whose package has tables, and runs that log values.
 
     Attributes:
-      package: the module, which has Table.
+      module: the package, which has Table.
       run: what its init returned.
     """
 
-    package: Any
+    module: Any
     run: Any
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
@@ -23,7 +23,7 @@ class LoggedRun(trackers.Tracker):
     def write_table(
         self, step: int, name: str, columns: Sequence[str], rows: Sequence[list[str]]
     ) -> None:
-        table = self.package.Table(columns=[*columns], data=[*rows])
+        table = self.module.Table(columns=[*columns], data=[*rows])
         self.run.log({name: table}, step=step)
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ MLFLOW_TRACKING_URI names the server or folder, as for any program that uses it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from etils import epath
 
@@ -15,6 +15,8 @@ ID_TAG = "palimpsest.run"
 
 class Tracker(trackers.Tracker):
     """A run of an experiment, found again by its tag."""
+
+    package: ClassVar[str] = "mlflow"
 
     def __init__(self, project: str, workdir: epath.Path, config: Mapping[str, Any]):
         import mlflow

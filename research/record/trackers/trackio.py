@@ -5,7 +5,7 @@ cache of Hugging Face; TRACKIO_SPACE_ID sends them to a Space.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from etils import epath
 
@@ -16,10 +16,12 @@ from research.record.trackers.logged_run import LoggedRun
 class Tracker(LoggedRun):
     """A run of a project, named by the workdir's name and a hash of its path."""
 
+    package: ClassVar[str] = "trackio"
+
     def __init__(self, project: str, workdir: epath.Path, config: Mapping[str, Any]):
         import trackio
 
-        self.package = trackio
+        self.module = trackio
         self.run = trackio.init(
             project=project,
             name=f"{workdir.name}-{run_id(project, workdir)}",

@@ -18,6 +18,7 @@ from research.record.trackers.logged_run import LoggedRun
 class Tracker(LoggedRun):
     """A run of a project; its files are in the workdir."""
 
+    package: ClassVar[str] = "wandb"
     remedy: ClassVar[str] = (
         "; with WANDB_MODE=offline a run is kept in the workdir, to be sent later"
     )
@@ -25,7 +26,7 @@ class Tracker(LoggedRun):
     def __init__(self, project: str, workdir: epath.Path, config: Mapping[str, Any]):
         import wandb
 
-        self.package, path = wandb, os.fspath(absolute_path(workdir))
+        self.module, path = wandb, os.fspath(absolute_path(workdir))
         self.run = wandb.init(
             project=project,
             name=workdir.name,
