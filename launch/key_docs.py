@@ -40,19 +40,32 @@ def all_keys() -> dict[str, list[Key]]:
 
 def keys_of(cls: type, prefix: str) -> list[Key]:
     """The keys of a section or a part, inherited ones first."""
-    meanings: dict[str, str] = {}
-    for owner in reversed(cls.__mro__):
-        if dataclasses.is_dataclass(owner):
-            meanings |= _comments(owner)
+    meanings = _meanings(cls)
     return [
         Key(
             f"{prefix}{field.name}",
             repr(default_of(field)),
             _legal(field.metadata),
-            meanings.get(field.name, ""),
+            meanings.get(field.name) or _of_parts(field),
         )
         for field in key_fields(cls)
     ]
+
+
+def _meanings(cls: type) -> dict[str, str]:
+    """Name -> comment of the fields that a class declares or inherits."""
+    found: dict[str, str] = {}
+    for owner in reversed(cls.__mro__):
+        if dataclasses.is_dataclass(owner):
+            found |= _comments(owner)
+    return found
+
+
+def _of_parts(field: dataclasses.Field) -> str:
+    """The comments of a field of `keys_of_parts`, behind the names of the parts."""
+    owners = field.metadata.get("parts", {})
+    found = {name: _meanings(cls)[field.name] for name, cls in owners.items()}
+    return "; ".join(f"{name}: {words}" for name, words in found.items())
 
 
 def _legal(declared: Mapping[str, Any]) -> str:

@@ -58,14 +58,7 @@ def panel(
       guesses: `picture_guesses.Guesses` of the row.
       nearest: captions nearest to the picture.
     """
-    store = objective.store
-    title = f"picture {number} of the caption"
-    if not hasattr(objective, "pooled"):  # two towers, which hide nothing
-        grid = _grid(store.pixels[number], objective.patch)
-        own = Picture(title, store.pixels[number], grid)
-        return Panel([own], nearest=nearest)
-    is_boxes, notes = objective.regions != "patches", []
-    replaced = False
+    store, notes, replaced = objective.store, [], False
     if "match_label" in batch:
         label = int(batch["match_label"][row])
         replaced = label == int(objective.match_label == "replaced")
@@ -78,47 +71,59 @@ def panel(
         right = next(each.text.strip() for each in word if each.is_right)
         best = ", ".join(f"'{each.text.strip()}' {each.value:.2f}" for each in word)
         notes.append(f"predicted of a hidden word, '{right}': {best}")
+    marked = _regions(batch, row, objective, number, guesses)
     joint = "match_pixels" not in batch and replaced
-    regions = _regions(batch, row, objective, number, guesses)
-    if is_boxes:
-        boxes = store.boxes[number]
-        there = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
-        classes = store.classes[number].tolist()
-        names = [store.class_names[n] if n >= 0 else "" for n in classes]
-        plain = [
-            Region(tuple(map(float, box)), "", name)
-            for box, name, here in zip(boxes, names, there, strict=True)
-            if here
-        ]
-        marked = [regions.get(n, each) for n, each in enumerate(plain)]
-        own = Picture(title, store.pixels[number], plain if joint else marked)
-        if objective.regions == "features":
-            return Panel([own], notes, nearest)
-        read = _crops(batch["pixels"][row], batch, row, objective, regions)
-        whole, crops = read[0][0], read[1:]
-        title = "the network reads" + ", of another picture" * replaced
-        reads = Picture(title, whole, (), crops)
-        return Panel([own, reads], notes, nearest)
-    grid = _grid(store.pixels[number], objective.patch)
-    pictures = [Picture(title, store.pixels[number], grid)]
-    for name in ("pixels", "match_pixels"):
-        if name in batch:
-            shape = store.pixels.shape[1:3]
-            read = _joined(batch[name][row, 1:], shape, objective.patch)
-            if (read != store.pixels[number]).any():  # hidden, or of another picture
-                title = "the network reads" if name == "pixels" else "matching reads"
-                pictures.append(Picture(title, read, grid))
+    frames = [
+        each if joint else marked.get(n, each)
+        for n, each in _plain(objective, number).items()
+    ]
+    own = Picture(f"picture {number} of the caption", store.pixels[number], frames)
+    pictures = [own]
+    for prefix, marks in (("", marked), ("match_", {})):
+        if f"{prefix}pixels" in batch:
+            title = "matching reads" if prefix else "the network reads"
+            title += ", of another picture" * (joint or bool(prefix and replaced))
+            pictures += _read(batch, row, prefix, title, own, objective, marks)
     return Panel(pictures, notes, nearest)
 
 
-def _grid(pixels: np.ndarray, patch: int) -> list[Region]:
-    """The patches of a picture [H, W, 3]."""
-    height, width = pixels.shape[:2]
-    return [
-        Region((x / width, y / height, (x + patch) / width, (y + patch) / height))
-        for y in range(0, height, patch)
-        for x in range(0, width, patch)
+def _plain(objective: Any, number: int) -> dict[int, Region]:
+    """Number of a region -> the region with its class, of those that a picture has."""
+    store, reader = objective.store, objective.reader
+    hidden = np.zeros((1, reader.num_regions(store)), bool)
+    found = reader.read(store, np.array([number]), hidden)
+    boxes, names = found.box[0, 1:, :4].tolist(), [""] * hidden.size
+    if reader.of_boxes:
+        classes = store.classes[number].tolist()
+        names = [store.class_names[n] if n >= 0 else "" for n in classes]
+    there = np.flatnonzero(found.here[0, 1:]).tolist()
+    return {n: Region(tuple(boxes[n]), "", names[n]) for n in there}
+
+
+def _read(
+    batch: Mapping[str, np.ndarray],
+    row: int,
+    prefix: str,
+    title: str,
+    own: Picture,
+    objective: Any,
+    marks: Mapping[int, Region],
+) -> list[Picture]:
+    """The picture that a pass reads; none if it is `own`, or the values no pixels."""
+    values = batch[f"{prefix}pixels"][row]
+    drawing = objective.reader.drawing(values, objective.store)
+    if drawing is None or np.array_equal(drawing.whole, own.pixels):
+        return []
+    if not drawing.crops:
+        return [Picture(title, drawing.whole, own.regions)]
+    here = batch[f"{prefix}segment"][row, -len(drawing.crops) :] > 0
+    texts = [
+        f"{marks[n].state}: {marks[n].text}" if n in marks else ""
+        for n in range(len(here))
     ]
+    crops = zip(drawing.crops, texts, here, strict=True)
+    shown = [(crop, text) for crop, text, is_read in crops if is_read]
+    return [Picture(title, drawing.whole, (), shown)]
 
 
 def _regions(
@@ -146,32 +151,6 @@ def _regions(
         box = tuple(map(float, store.boxes[number, region]))
         found[region] = Region(box, state, text)
     return found
-
-
-def _crops(
-    pixels: np.ndarray,
-    batch: Mapping[str, np.ndarray],
-    row: int,
-    objective: Any,
-    regions: Mapping[int, Region],
-) -> list[tuple[np.ndarray, str]]:
-    """The crops that are read [1 + R, F], the whole first, and what they are."""
-    side = objective.patch
-    segment = batch["segment"][row, -len(pixels) :]
-    found = []
-    for n, (own, here) in enumerate(zip(pixels, segment, strict=True)):
-        if here > 0:
-            mark = regions.get(n - 1)
-            text = f"{mark.state}: {mark.text}" if mark else ""
-            found.append((own.reshape(side, side, 3), text))
-    return found
-
-
-def _joined(cut: np.ndarray, shape: tuple[int, int], patch: int) -> np.ndarray:
-    """[H, W, 3]: the picture of patches [R, F]."""
-    rows, columns = shape[0] // patch, shape[1] // patch
-    grid = cut.reshape(rows, columns, patch, patch, 3)
-    return grid.transpose(0, 2, 1, 3, 4).reshape(*shape, 3)
 
 
 def panel_lines(panel: Panel) -> list[str]:

@@ -12,12 +12,14 @@ import functools
 import importlib
 import importlib.util
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from research.contract import fields
 from research.contract.errors import UserError, unknown
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +107,39 @@ def part(default: str, folder: Folder) -> Any:
 def chosen(key: str) -> Any:
     """A dataclass field with the part that the section's key names; no config key."""
     return dataclasses.field(default=None, compare=False, metadata={"chosen_by": key})
+
+
+def keys_of_parts(folder: Folder, key: str) -> Callable[[type[T]], type[T]]:
+    """A decorator of a class that is to be a dataclass: it has all fields of all parts.
+
+    Its own field `key` names the part that is read, as `folder.make` makes it; a field
+    is read where that part has it. A field of several parts has one declaration.
+    """
+
+    def add_fields(cls: type[T]) -> type[T]:
+        owners: dict[str, dict[str, type]] = {}
+        for name in folder.names():
+            part_class = folder.part_class(name, key)
+            for field in dataclasses.fields(part_class):
+                owners.setdefault(field.name, {})[name] = part_class
+        for name, parts_of in owners.items():
+            first, *others = (field_of(each, name) for each in parts_of.values())
+            for field in others:
+                same = (field.default, field.metadata) == (
+                    first.default,
+                    first.metadata,
+                )
+                assert same, f"{name} differs in {' and '.join(parts_of)}"
+            made = fields.read_with(key, [*parts_of], first)
+            metadata = {**made.metadata, "parts": parts_of}
+            assert not hasattr(cls, name), f"{cls.__name__}.{name} is declared twice"
+            cls.__annotations__[name] = first.type
+            setattr(
+                cls, name, dataclasses.field(default=made.default, metadata=metadata)
+            )
+        return cls
+
+    return add_fields
 
 
 def field_of(section: type, name: str) -> dataclasses.Field[Any]:

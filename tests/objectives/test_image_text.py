@@ -9,7 +9,8 @@ import pytest
 from research import networks, objectives
 from research.contract.errors import UserError
 from research.data.store import pictures
-from research.objectives.images import losses, regions, transport
+from research.objectives.images import losses, readers, regions, transport
+from research.objectives.images.readers import boxes
 from tests.testing import fast_key
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
@@ -72,12 +73,12 @@ def test_a_replaced_region_has_the_pixels_of_one_of_the_split(fields):
     )
     batch = objective.corrupt(example, keys(32), VOCAB, LENGTH)
     every = objective.regions_read(np.arange(32))
-    crops = {crop.tobytes() for crop in every.pixels[:, 1:][every.here[:, 1:]]}
+    crops = {crop.tobytes() for crop in every.values[:, 1:][every.here[:, 1:]]}
     own = changed = 0
     for row in range(32):
         for at in batch["region_scored"][row][batch["region_scored"][row] > 0] - LENGTH:
             assert batch["pixels"][row, at].tobytes() in crops
-            changed += (batch["pixels"][row, at] != every.pixels[row, at]).any()
+            changed += (batch["pixels"][row, at] != every.values[row, at]).any()
             own += 1
     assert own >= 32 and changed > 0.8 * own
 
@@ -85,11 +86,11 @@ def test_a_replaced_region_has_the_pixels_of_one_of_the_split(fields):
 def test_crops_are_those_of_the_boxes():
     store = pictures.open_store("random")
     none = np.zeros((1, 3), bool)
-    found = regions.read_boxes(store, np.array([3]), 4, none)
+    found = boxes.Reader(patch=4).read(store, np.array([3]), none)
     for n in np.flatnonzero(found.here[0, 1:]):
         x, y, right, below = np.rint(12 * store.boxes[3, n]).astype(int)
         crop = store.pixels[3, y:below, x:right].reshape(-1)
-        np.testing.assert_array_equal(found.pixels[0, 1 + n], crop)
+        np.testing.assert_array_equal(found.values[0, 1 + n], crop)
         area = found.box[0, 1 + n, 4]
         assert area == pytest.approx((right - x) * (below - y) / 144)
     assert found.box[0, 0].tolist() == [0, 0, 1, 1, 1]
@@ -97,8 +98,8 @@ def test_crops_are_those_of_the_boxes():
 
 def test_a_box_of_the_specification():
     """NLVR's square at 13, 80 of size 20 in the second box, at 150 of 400 x 100."""
-    boxes = np.array([[[163, 80, 183, 100]]]) / [400, 100, 400, 100]
-    found = regions._with_whole(boxes)[0, 1]
+    square = np.array([[[163, 80, 183, 100]]]) / [400, 100, 400, 100]
+    found = readers.with_whole(square)[0, 1]
     np.testing.assert_allclose(found, [0.4075, 0.8, 0.4575, 1.0, 0.01], rtol=1e-6)
 
 

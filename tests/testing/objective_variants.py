@@ -2,11 +2,15 @@
 
 from typing import Any
 
+from research.objectives.images import readers
+
 TABLES = {"model": {"network": "tables", "tie_embeddings": False}}
 
 POLARITY = {"positive": "entity", "negative": "phrase"}
 TOWERS = {"width": 64, "model": {"network": "two_towers"}}
 IMAGES = {"images": "random", "patch": 4}
+REGIONS = {"patch": 4}
+"""Keys of readers of pictures -> values that fit these pictures, of 12 x 12 pixels."""
 ENTITIES = {"entities": "random"}
 KAR = {"model": {"network": "kar", "norm_placement": "post"}}
 ONE_LAYER = {"model": {"layers": 1}}
@@ -317,9 +321,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         },
     ],
     "picture_classification": [
-        {**IMAGES, "regions": "features", "box": "corners", "only": "corrupt"},
         {**IMAGES},
-        {**IMAGES, "regions": "boxes", "box": "corners", "only": "corrupt"},
+        *(
+            {**IMAGES, **REGIONS, "regions": name, "box": "corners", "only": "corrupt"}
+            for name in readers.FOLDER.names()
+        ),
     ],
     "clip": [{**IMAGES, **TOWERS, "temperature": 1.0}],
     "ernie_thu": [

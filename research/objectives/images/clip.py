@@ -23,7 +23,8 @@ from research.contract.fields import free_text, number
 from research.data.read.formats.captioned import IMAGE
 from research.data.rows import TextSpec
 from research.data.store import pictures
-from research.objectives.images import pixels
+from research.objectives.images import pixels, readers
+from research.objectives.images.readers import patches
 from research.objectives.layout import input_format
 from research.objectives.layout.specials import Specials
 from research.objectives.losses import contrastive
@@ -66,6 +67,11 @@ class Objective(objectives.Objective):
     @property
     def store(self) -> pictures.Store:
         return pictures.open_store(self.images)
+
+    @property
+    def reader(self) -> readers.Reader:
+        """Of the regions that a view frames."""
+        return patches.Reader(self.patch)
 
     def specials(self, vocab: VocabInfo) -> Specials:
         """The state at eos stands for a caption."""

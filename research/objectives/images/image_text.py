@@ -102,10 +102,10 @@ class Objective(picture_rows.PictureRows):
         super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
         check_sum(self, "region_mask_fraction", "region_random_fraction")
-        if self._has_classes and self.regions == "patches":
+        if self._has_classes and not self.reader.of_boxes:
             raise ValueError(
-                "region_rate needs regions boxes, or region_classes none: patches have "
-                "no classes"
+                "region_rate needs regions boxes, or region_classes none: "
+                f"{self.regions} have no classes"
             )
         if self.region_rate and not (self._has_classes or self._has_regression):
             raise ValueError(
@@ -214,8 +214,7 @@ class Objective(picture_rows.PictureRows):
             batch |= self._region_targets(chosen, read, scores, length)
         found = self.regions_read(read, hidden)
         if self.region_rate and self.region_random_fraction:
-            kind = self.regions, self.patch
-            image_regions.replace(key, found, chosen.replaced, read, store, *kind)
+            image_regions.replace(key, found, chosen.replaced, read, store, self.reader)
         batch |= self.read(text, found, here, vocab, length)
         if self.match == "separate":
             group = self.read(whole, self.regions_read(other), here, vocab, length)
@@ -249,7 +248,7 @@ class Objective(picture_rows.PictureRows):
                 "of objective.images have none; set it to 0, or give captions with "
                 "`classes` to palimpsest images"
             )
-        candidate = image_regions.regions_of(store, number, self.regions, self.patch)
+        candidate = self.reader.there(store, number)
         if self._has_classes:
             candidate = store.classes[number] >= 0
         return image_regions.choose(
@@ -291,7 +290,7 @@ class Objective(picture_rows.PictureRows):
             batch["region_distribution"] = np.where(used[..., None], each, 0)
         if self._has_regression:
             predicted = used & chosen.chosen[row, at]
-            values = self.regions_read(number).pixels[row, 1 + at]
+            values = self.regions_read(number).values[row, 1 + at]
             nothing = values.dtype.type(0)
             batch["region_pixels"] = np.where(predicted[..., None], values, nothing)
             batch["region_pixels_weight"] = predicted.astype(np.float32)
@@ -384,7 +383,7 @@ class Objective(picture_rows.PictureRows):
             terms |= losses.class_terms(logits, batch, self.region_coef)
         if self._has_regression:
             predicted = net.head("regression", states)
-            values = self.scaled(batch["region_pixels"])
+            values = self.reader.scaled(batch["region_pixels"])
             weight = batch["region_pixels_weight"]
             terms["regression"] = losses.regression(
                 self.region_regression, predicted, values, weight

@@ -2,6 +2,7 @@
 
 # B batch, L tokens of the text, R regions, N = 1 + R, F values of a region's pixels
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +20,12 @@ from research.contract.batch import (
     input_group,
     input_specs,
 )
-from research.contract.fields import choice, free_text, number
+from research.contract.fields import choice, free_text
+from research.contract.parts import keys_of_parts
 from research.data.read.formats.captioned import IMAGE
 from research.data.rows import TextSpec
 from research.data.store import pictures
-from research.objectives.images import pixels
+from research.objectives.images import readers
 from research.objectives.images import regions as image_regions
 from research.objectives.layout import input_format
 from research.objectives.layout.specials import Specials
@@ -33,6 +35,7 @@ POOLERS = ("pool_text", "pool_image")
 
 
 @dataclass(frozen=True)
+@keys_of_parts(readers.FOLDER, "regions")
 class PictureRows(objectives.Objective):
     """The base of objectives that read a picture behind its text.
 
@@ -40,10 +43,8 @@ class PictureRows(objectives.Objective):
     """
 
     images: str = free_text("", source="folder", needed=pictures.FOLDER)
-    regions: str = choice("patches", ("patches", "boxes", "features"))  # boxes, or
-    # features of boxes: those of `images`
-    patch: int = number(12, least=1)  # pixels of a patch's side, or of the side to
-    # which the crop of a box is resized
+    regions: str = choice("patches", readers.FOLDER.names())  # what is read of a
+    # picture behind the whole: parts of it, or its boxes, or features of these
     box: str = choice("none", tuple(image_regions.BOX_WIDTHS))  # what is read beside
     # pixels; edges: x1, y1, x2, y2; corners: these and the area; sinusoids: sines and
     # cosines of centre, width and height (VL-BERT)
@@ -60,6 +61,12 @@ class PictureRows(objectives.Objective):
     def store(self) -> pictures.Store:
         return pictures.open_store(self.images)
 
+    @functools.cached_property
+    def reader(self) -> readers.Reader:
+        """What `regions` names, with its keys."""
+        found: readers.Reader = readers.FOLDER.make(self.field_values, "regions")
+        return found
+
     @property
     def region_width(self) -> int:
         """Of the vector that a position reads of a picture."""
@@ -68,21 +75,14 @@ class PictureRows(objectives.Objective):
     @property
     def num_values(self) -> int:
         """Of the pixels of a region, or of its features."""
-        return image_regions.num_values(self.store, self.regions, self.patch)
+        return self.reader.num_values(self.store)
 
     def values_spec(self, count: int) -> ArraySpec:
         """Of what is read of `count` regions."""
-        dtype = np.float32 if self.regions == "features" else np.uint8
-        return ArraySpec((count, self.num_values), dtype)
-
-    def scaled(self, values: jax.Array) -> jax.Array:
-        """Float32 [..., F]: pixels from -1 to 1, and features as they are."""
-        if self.regions == "features":
-            return values
-        return pixels.scaled(values, pixels.HALF)
+        return ArraySpec((count, self.num_values), self.reader.dtype)
 
     def num_positions(self) -> int:
-        return 1 + image_regions.num_regions(self.store, self.regions, self.patch)
+        return 1 + self.reader.num_regions(self.store)
 
     def specials(self, vocab: VocabInfo) -> Specials:
         """A caption has one token type, and a picture the other."""
@@ -97,7 +97,7 @@ class PictureRows(objectives.Objective):
         specs = input_specs(length + count, prefix)
         specs[f"{prefix}pixels"] = self.values_spec(count)
         if self.box != "none":
-            specs[f"{prefix}box"] = ArraySpec((count, image_regions.BOX), np.float32)
+            specs[f"{prefix}box"] = ArraySpec((count, readers.BOX), np.float32)
         return specs
 
     def pair_input(
@@ -116,14 +116,17 @@ class PictureRows(objectives.Objective):
 
     def regions_read(
         self, number: np.ndarray, hidden: np.ndarray | None = None
-    ) -> image_regions.Regions:
+    ) -> readers.Regions:
         """What is read of pictures [B] with hidden regions [B, R]; None: none is."""
-        return image_regions.read(self.store, number, self.regions, self.patch, hidden)
+        if hidden is None:
+            shape = len(number), self.reader.num_regions(self.store)
+            hidden = np.zeros(shape, bool)
+        return self.reader.read(self.store, number, hidden)
 
     def read(
         self,
         text: input_format.Text,
-        found: image_regions.Regions,
+        found: readers.Regions,
         here: np.ndarray,
         vocab: VocabInfo,
         length: int,
@@ -133,7 +136,7 @@ class PictureRows(objectives.Objective):
         token = np.where(is_read, vocab.mask_id, vocab.pad_id)
         token[:, 0] = np.where(here, vocab.bos_id, vocab.pad_id)
         count = token.shape[1]
-        position = length + np.arange(count) * (self.regions == "patches")
+        position = length + np.arange(count) * (not self.reader.of_boxes)
         group = input_format.full_input(text.token, text.length)
         of_image = {
             "token": token,
@@ -147,8 +150,8 @@ class PictureRows(objectives.Objective):
             name: np.concatenate([group[name], array], axis=1).astype(np.int32)
             for name, array in of_image.items()
         }
-        dtype = found.pixels.dtype
-        batch["pixels"] = np.where(is_read[..., None], found.pixels, 0).astype(dtype)
+        values = np.where(is_read[..., None], found.values, 0)
+        batch["pixels"] = values.astype(self.reader.dtype)
         if self.box != "none":
             batch["box"] = np.where(is_read[..., None], found.box, 0)
         return batch
@@ -156,8 +159,8 @@ class PictureRows(objectives.Objective):
     def group(self, batch: Batch, prefix: str = "") -> dict[str, Any]:
         """A network input, with the vectors [B, L + N, F] of its pictures."""
         group = input_group(batch, prefix)
-        values = self.scaled(batch[f"{prefix}pixels"])
-        if self.regions == "patches":  # the first is a class token
+        values = self.reader.scaled(batch[f"{prefix}pixels"])
+        if not self.reader.reads_whole:
             values = values.at[:, 0].set(0.0)
         if self.box != "none":
             box = batch[f"{prefix}box"]

@@ -33,8 +33,8 @@ HALF: Statistics = ((0.5,) * 3, (0.5,) * 3)
 """Values are from -1 to 1 (dandelin/ViLT at 762fd39, vilt/transforms/utils.py)."""
 
 
-def num_patches(store: Store, patch: int) -> int:
-    """R.
+def patch_grid(store: Store, patch: int) -> tuple[int, int]:
+    """Rows and columns of patches.
 
     Raises:
       UserError: patches do not fill the pictures.
@@ -45,16 +45,35 @@ def num_patches(store: Store, patch: int) -> int:
             f"objective.patch={patch} must divide the {width} x {height} pixels of the "
             "pictures of objective.images"
         )
-    return (height // patch) * (width // patch)
+    return height // patch, width // patch
+
+
+def num_patches(store: Store, patch: int) -> int:
+    """R."""
+    rows, columns = patch_grid(store, patch)
+    return rows * columns
 
 
 def patches(pixels: np.ndarray, patch: int) -> np.ndarray:
     """[B, R, F] uint8: the patches of images [B, H, W, 3], row by row."""
-    rows, height, width, colours = pixels.shape
-    grid = height // patch, width // patch
-    cut = pixels.reshape(rows, grid[0], patch, grid[1], patch, colours)
-    ordered = cut.transpose(0, 1, 3, 2, 4, 5)
-    return ordered.reshape(rows, grid[0] * grid[1], patch * patch * colours)
+    return cells(pixels, pixels.shape[1] // patch, pixels.shape[2] // patch)
+
+
+def cells(pixels: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """[B, R, F]: the cells of a grid over images [B, H, W, 3], row by row."""
+    count, height, width, colours = pixels.shape
+    shape = count, rows, height // rows, columns, width // columns, colours
+    ordered = pixels.reshape(shape).transpose(0, 1, 3, 2, 4, 5)
+    return ordered.reshape(count, rows * columns, -1)
+
+
+def joined(
+    cut: np.ndarray, rows: int, columns: int, shape: tuple[int, ...]
+) -> np.ndarray:
+    """[H, W, 3]: the image of this shape that `cells` gives [R, F]."""
+    height, width, colours = shape
+    grid = cut.reshape(rows, columns, height // rows, width // columns, colours)
+    return grid.transpose(0, 2, 1, 3, 4).reshape(shape)
 
 
 def scaled(pixels: jax.Array, statistics: Statistics) -> jax.Array:

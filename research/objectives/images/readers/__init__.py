@@ -1,0 +1,106 @@
+"""Readers of pictures: each says what a network reads of one, the whole and regions.
+
+A module here defines a frozen dataclass `Reader(readers.Reader)`, or one of a base in
+`readers/shared/`. It is found by listing the folder; its name is a value of
+objective.regions, and its fields are keys of all objectives that read a picture behind
+its text.
+"""
+
+# B batch, H height, W width, R regions of a picture, F values of a region, ... any dims
+
+import abc
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import numpy as np
+
+from research.contract.parts import Folder
+from research.data.store.pictures import Store
+from research.objectives.images import pixels
+
+FOLDER = Folder("research.objectives.images.readers", "Reader")
+
+HIDDEN = 128
+"""The value of hidden pixels, which is 0 once they are scaled."""
+
+BOX = 5
+"""Values of a box: x1, y1, x2, y2 and its area, as fractions of the picture."""
+
+
+class Regions(NamedTuple):
+    """What is read of pictures: the whole first, then their regions."""
+
+    values: np.ndarray  # [B, 1 + R, F]: pixels uint8, or others float32
+    box: np.ndarray  # [B, 1 + R, BOX] float32; 0 of regions that are not there
+    here: np.ndarray  # [B, 1 + R] bool
+
+
+class Drawing(NamedTuple):
+    """What a network reads of a picture, as pixels."""
+
+    whole: np.ndarray  # [H, W, 3] uint8, with the regions in their places, or alone
+    crops: Sequence[np.ndarray] = ()  # of R regions [P, P, 3]; (): the whole has them
+
+
+class Reader(abc.ABC):
+    """The base of all readers: frozen dataclasses of plain numbers and words."""
+
+    of_boxes: ClassVar[bool] = False
+    """Whether regions are the boxes of the store, in their order: with their classes,
+    and with one position for all."""
+
+    reads_whole: ClassVar[bool] = False
+    """Whether the first position reads the values of the whole picture; False: it is a
+    class token, whose values are 0."""
+
+    dtype: ClassVar[Any] = np.uint8
+    """Of the values: uint8 of pixels, float32 of others."""
+
+    @abc.abstractmethod
+    def num_regions(self, store: Store) -> int:
+        """R, of every picture of the store.
+
+        Raises:
+          UserError: the pictures have no such regions.
+        """
+
+    @abc.abstractmethod
+    def num_values(self, store: Store) -> int:
+        """F.
+
+        Raises:
+          UserError: as of `num_regions`.
+        """
+
+    def there(self, store: Store, number: np.ndarray) -> np.ndarray:
+        """[..., R] bool: the regions that pictures [...] have; by default all."""
+        return np.ones((*number.shape, self.num_regions(store)), bool)
+
+    @abc.abstractmethod
+    def read(self, store: Store, number: np.ndarray, hidden: np.ndarray) -> Regions:
+        """What is read of pictures [B]; nothing of it tells of the hidden ones [B, R].
+
+        Hidden pixels are HIDDEN, wherever they are read, and other hidden values 0.
+        """
+
+    def read_one(self, store: Store, number: int, region: int) -> np.ndarray:
+        """[F]: what is read of one region of a picture of which nothing is hidden."""
+        hidden = np.zeros((1, self.num_regions(store)), bool)
+        return self.read(store, np.array([number]), hidden).values[0, 1 + region]
+
+    def scaled(self, values: jax.Array) -> jax.Array:
+        """Float32 [..., F]: pixels from -1 to 1, and others as they are."""
+        return pixels.scaled(values, pixels.HALF) if self.dtype == np.uint8 else values
+
+    def drawing(self, values: np.ndarray, store: Store) -> Drawing | None:
+        """What `values` [1 + R, F] of a picture show; None: they are no pixels."""
+        return None
+
+
+def with_whole(boxes: np.ndarray) -> np.ndarray:
+    """[B, 1 + R, BOX] float32: the whole picture, and boxes [B, R, 4], with areas."""
+    whole = np.broadcast_to(np.array([0, 0, 1, 1.0]), (len(boxes), 1, 4))
+    every = np.concatenate([whole, boxes], axis=1)
+    area = (every[..., 2:] - every[..., :2]).prod(axis=-1, keepdims=True)
+    return np.concatenate([every, area], axis=-1).astype(np.float32)
