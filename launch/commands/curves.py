@@ -5,10 +5,11 @@ name that the sweep gives it, behind the sweep's folder if those of several swee
 one name. --metric is one of metrics.jsonl, or several with commas, of which each run is
 drawn by the first that it has; --over is what the horizontal axis counts. Values of
 different objectives, tasks or metrics are not comparable: each has a panel of its own
-scale (--panels=one: all are in one). The curves are printed as bars, and --to writes
-them: a figure (.svg, .png, .pdf) where seeds of a run have one color, or every point
-(.csv). Runs that go on are drawn as far as they are. FLOPs are in GFLOP, TFLOP or
-PFLOP, by their size; a file of points always has PFLOP.
+scale (--panels=one: all are in one), whose title names the keys in which its objectives
+differ: losses at two masking rates are of different predictions. The curves are printed
+as bars, and --to writes them: a figure (.svg, .png, .pdf) where seeds of a run have one
+color, or every point (.csv). Runs that go on are drawn as far as they are. FLOPs are in
+GFLOP, TFLOP or PFLOP, by their size; a file of points always has PFLOP.
 """
 
 import argparse
@@ -94,18 +95,34 @@ def read_curves(
     names = short_names(paths, trials)
     runs = list(map(read_run, paths))
     curves, of_tasks = [], []
+    shown_runs: dict[str, list[Run]] = {}  # panel -> its runs
     for run, name, row in zip(runs, names, row_names(runs, names, trials), strict=True):
         shown, points = curve(run, metric, over)
         trial = trials.get(os.path.abspath(run.name))
         task = trial.group if trial and trial.group != "pretraining" else ""
         scored = task or run.config.get("objective.name", "")
         drawn = of_tasks if task else curves
-        drawn.append(Curve(name, row, f"{scored}: {shown}", points))
-    curves += of_tasks
+        panel = f"{scored}: {shown}"
+        shown_runs.setdefault(panel, []).append(run)
+        drawn.append(Curve(name, row, panel, points))
+    differing = {panel: differing_objectives(own) for panel, own in shown_runs.items()}
+    curves = [c._replace(panel=c.panel + differing[c.panel]) for c in curves + of_tasks]
     if panels == "one" or len({curve.panel for curve in curves}) == 1:
-        title = metric.replace(",", ", ")
+        title = metric.replace(",", ", ") + differing_objectives(runs)
         curves = [curve._replace(panel=title) for curve in curves]
     return curves
+
+
+def differing_objectives(runs: Sequence[Run]) -> str:
+    """What a title says of the keys of objectives in which runs differ; "": of none."""
+    shared = set.intersection(*(set(run.config) for run in runs))
+    keys = [
+        key
+        for key in sorted(shared)
+        if key.startswith("objective.")
+        and any(run.config[key] != runs[0].config[key] for run in runs)
+    ]
+    return f" (of different {', '.join(keys)})" * bool(keys)
 
 
 def in_axis_unit(curves: Sequence[Curve], over: str) -> tuple[list[Curve], str]:

@@ -55,7 +55,8 @@ def run(args: argparse.Namespace) -> None:
         with cli.keys_as_flags(given_texts.FLAGS):
             items = predictor.predict_file(args.data, args.fields, args.label)
     if args.parts and not args.to:
-        print("\n\n".join("\n".join(_table(item)) for item in items))
+        titled = len(items) > 1
+        print("\n\n".join("\n".join(_table(item, titled)) for item in items))
         return
     content = "".join(
         f"{line(each) if isinstance(each, Item) else _error(number, each)}\n"
@@ -88,8 +89,12 @@ def _error(number: int, error: Exception) -> str:
     return json.dumps({"id": str(number), "error": str(error)}, ensure_ascii=False)
 
 
-def _table(item: Any) -> list[str]:
-    """The lines that show a prediction, its most probable value first."""
+def _table(item: Any, titled: bool) -> list[str]:
+    """The lines that show a prediction, its most probable value first.
+
+    Args:
+      titled: the first line has its texts, but for words that are in the table.
+    """
     details = item.details
     if "chunks" in details:
         rows = zip(item.prediction, details["probabilities"], item.texts, strict=True)
@@ -97,10 +102,11 @@ def _table(item: Any) -> list[str]:
         lines += [f"{p or 0:11.4f}  {tag:12}  {word}" for tag, p, word in rows]
         chunks = [f"{chunk['type']}: {chunk['text']}" for chunk in details["chunks"]]
         return lines + [""] * bool(chunks) + chunks
+    title = [" | ".join(item.texts)] * titled
     if probabilities := details.get("probabilities"):
         rows = [f"{value:11.4f}  {name}" for name, value in probabilities.items()]
-        return ["probability  class", *rows]
-    return [str(item.prediction)]
+        return [*title, "probability  class", *rows]
+    return [*title, str(item.prediction)]
 
 
 def parser() -> cli.Parser:

@@ -26,6 +26,8 @@ from research.data.store.annotations import annotate, label_number
 from research.data.tokenize.vocabulary import Vocabulary
 from research.data.work_shards import ShardResult
 
+FEW_DOCUMENTS = 50
+"""Of so few a share has none: they are told that a document is held out whole."""
 MAX_BATCH_CHARS = 2**19
 """Number of characters of text that are tokenized together."""
 MAX_KNOWN_UNITS = 2**19
@@ -261,10 +263,15 @@ def check_stream(corpus: Corpus, split: str, meta: dict) -> dict:
     if not meta["shards"]:
         count = sum(1 for name in SPLITS for _ in corpus.documents(name))
         division = f": {corpus.division}" if count and corpus.division else ""
+        advice = (
+            "give more text, or a larger data.held_out or data.split if these divide it"
+            if count > FEW_DOCUMENTS
+            else "a document is held out whole, so give more or shorter documents, or "
+            f"text for it alone (data.{split})"
+        )
         raise UserError(
             f"{corpus.name!r} has {count} documents, none in the {split} split"
-            f"{division}; give more text, or a larger data.held_out or data.split if "
-            "these divide it"
+            f"{division}; {advice}"
         )
     if meta["unknown"]:
         total = sum(shard["tokens"] for shard in meta["shards"])

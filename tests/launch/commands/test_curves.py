@@ -137,7 +137,19 @@ def test_each_objective_has_a_panel_and_seeds_have_one_color(runs, tmp_path):
     (title,) = {
         c.panel for c in curves.read_curves(paths, "train/loss", "steps", "one")
     }
-    assert title == "train/loss"
+    assert title == "train/loss (of different objective.name)"
+
+
+def test_a_panel_names_the_keys_in_which_its_objectives_differ(runs, tmp_path):
+    other = shutil.copytree(runs[1], tmp_path / "other")
+    config = json.loads((other / "config.json").read_text())
+    config["objective"]["rate"] = 0.4
+    (other / "config.json").write_text(json.dumps(config))
+    found = curves.read_curves([*runs, str(other)], "train/loss", "steps", "objectives")
+    assert [curve.panel for curve in found] == [
+        "lm: train/loss",
+        *2 * ["mlm: train/loss (of different objective.rate)"],
+    ]
 
 
 @pytest.mark.parametrize("groups", [("topic", "tags"), ("tags", "pretraining")])
