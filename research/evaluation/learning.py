@@ -67,8 +67,8 @@ def learning_warnings(
         found.append(
             f"the loss of {objective} is not {100 * SMALL_GAIN:.0f} % below the "
             f"entropy of the training text's tokens, {token_entropy:.3f}: it has "
-            f"learnt little more than how often tokens occur{remedy} "
-            "(docs/howto/plateau.md)"
+            "learnt little more than how often tokens occur, unless it scores rare "
+            f"tokens more often{remedy} (docs/howto/plateau.md)"
         )
     if predicts_one_class(metrics):
         found.append(
