@@ -10,16 +10,11 @@ from jax.extend import core
 from jax.interpreters import partial_eval
 
 from research.distributed import sharding
+from research.networks.transformer import kernels
 from research.networks.transformer.drawn_branch import drawn_probability
 
-CUDNN_PRODUCTS = {
-    "dot_product_attention_fwd_wrapper": 2,
-    "dot_product_attention_bwd_wrapper": 4,
-}
-"""Primitive of cuDNN's attention (jax._src.cudnn.fused_attention_stablehlo) -> how many
-matrix products dense attention has in its place."""
 KERNELS = ("pallas_call", "mpmd_map")
-"""Primitives of Pallas kernels, for TPUs and for GPUs."""
+"""Primitives of Pallas kernels, for TPUs and for GPUs, which state their FLOPs."""
 
 # fmt: off
 ARITHMETIC = {
@@ -106,8 +101,9 @@ def flops_by_kind(function: Any, *arguments: Any) -> Counter[str]:
     the more expensive one, and `SKIPPABLE` is how many products fewer there may be. The
     dtype is that of a product's first operand. XLA counts the body of a scan once;
     this counts it as often as it runs. Equations on which the result does not depend
-    are removed first. A kernel states its FLOPs; what `shard_map` maps counts once for
-    each device. "other" is elementwise floating-point arithmetic (`ARITHMETIC`).
+    are removed first. A kernel says its FLOPs (`Kernel.products`); what `shard_map`
+    maps counts once for each device. "other" is elementwise floating-point arithmetic
+    (`ARITHMETIC`).
 
     Args:
       function: a function that JAX can trace.
@@ -140,11 +136,11 @@ def _equation_flops(equation: Any) -> Counter[str]:
     if name in KERNELS:
         cost = params["cost_estimate"]
         return Counter({products: float(cost.flops), "other": cost.transcendentals})
-    if name in CUDNN_PRODUCTS:
+    if num_products := kernels.num_products(name):
         (rows, queries, heads, width), (_, keys, *_) = (
             operand.aval.shape for operand in equation.invars[:2]
         )
-        count = CUDNN_PRODUCTS[name] * 2.0 * rows * heads * queries * keys * width
+        count = num_products * 2.0 * rows * heads * queries * keys * width
         return Counter({products: count})
     if name in ARITHMETIC and numbers:
         return Counter({"other": max(array.size for array in numbers)})

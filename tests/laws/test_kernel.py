@@ -20,6 +20,7 @@ from research.networks.shared.dense_attention import (
 )
 from research.networks.shared.positions import NUM_BUCKETS
 from research.networks.transformer import kernels
+from research.program.flops import count_flops
 from tests.testing import interval_patterns
 from tests.testing.trees import assert_close
 
@@ -172,6 +173,33 @@ def test_elsewhere_it_is_traced_or_refuses_in_one_line(name, monkeypatch):
             assert jax.eval_shape(run, *arguments) == expected
         except UserError as error:
             assert "\n" not in str(error) and kernel.attention in str(error)
+
+
+@each_kernel
+def test_its_products_are_counted(name, monkeypatch):
+    """Where each position attends to all they are those of dense attention.
+
+    They may be fewer by those of a few queries, and more by scores that are computed
+    again.
+    """
+    monkeypatch.setattr(cudnn, "check_cudnn_version", lambda: 91100)
+    kernel, inputs = kernel_named(name), make_inputs("full")
+    group = inputs.query | {"segment": np.ones((2, LENGTH), np.int32)}
+    inputs = inputs._replace(query=group, key=group)
+    own = {"width": 64, "dtype": "bfloat16"}
+    run, arguments = value_and_gradients(kernel_named("dense"), inputs, **own)
+    dense, pairs = count_flops(run, *arguments), 2 * LENGTH**2
+    for platform in kernel.platforms or ("cpu",):
+        monkeypatch.setattr(kernels, "platform", lambda platform=platform: platform)
+        run, arguments = value_and_gradients(kernel, inputs, **own)
+        try:
+            counted = count_flops(run, *arguments)
+        except UserError:  # it has no such types or shapes
+            continue
+        assert 6 * 2 * HEADS * 64 * pairs <= counted <= 1.25 * dense, (
+            f"{platform}: {counted / dense:.2g} of dense attention's FLOPs count; "
+            "`products` names its primitives; a Pallas kernel has a cost_estimate"
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,8 @@ where it makes a mask.
 
 import abc
 import functools
-from collections.abc import Collection
+import types
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -48,6 +49,11 @@ class Kernel(abc.ABC):
     """`model.attention` "auto" is the usable kernel for the platform that has the
     highest; 0: never."""
 
+    products: ClassVar[Mapping[str, int]] = types.MappingProxyType({})
+    """Primitive of JAX that computes it, whose first operands are queries [B, L, H, K]
+    and keys [B, M, H, K] -> how many matrix products dense attention has in its place.
+    Not of Pallas, whose kernels state their FLOPs in `cost_estimate`."""
+
     def is_usable(self, inputs: AttentionInputs, head_width: int, dtype: str) -> bool:
         """Whether "auto" may be this kernel, on one of its platforms."""
         return True
@@ -70,6 +76,16 @@ class Kernel(abc.ABC):
 def all_kernels() -> tuple[Kernel, ...]:
     """The kernels of all modules of this folder, by name."""
     return tuple(FOLDER.part_class(name, "kernel")() for name in FOLDER.names())
+
+
+@functools.cache
+def _products() -> Mapping[str, int]:
+    return {k: n for kernel in all_kernels() for k, n in kernel.products.items()}
+
+
+def num_products(primitive: str) -> int:
+    """Matrix products of dense attention in place of a primitive; 0: it is of none."""
+    return _products().get(primitive, 0)
 
 
 def names(platform: str = "") -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """cuDNN's kernel on a GPU, by JAX's function."""
 
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from research.contract.errors import UserError
 from research.networks.transformer import kernels
@@ -14,6 +15,12 @@ class Kernel(kernels.Kernel):
     attention = "library"
     platforms = ("cuda",)
     preference = 1
+    products = MappingProxyType(  # jax._src.cudnn.fused_attention_stablehlo
+        {
+            "dot_product_attention_fwd_wrapper": 2,
+            "dot_product_attention_bwd_wrapper": 4,
+        }
+    )
 
     def is_usable(self, inputs, head_width, dtype):
         return head_width <= 128 and head_width % 8 == 0 and dtype == "bfloat16"
