@@ -97,7 +97,7 @@ def make_functions(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, 
         reader.warm_up()
         functions["read"] = span_function(reader)
     if args.generator:
-        completer = Completer(open_run(args.generator))
+        completer = Completer(open_run(args.generator), args.method)
         _report("generator: compiling all shapes")
         completer.warm_up()
         functions["complete"] = completer.complete
@@ -168,6 +168,11 @@ def parser() -> cli.Parser:
         default="",
         models=True,
         help="run, or hf:DIR, that continues prompts",
+    )
+    parser.add_argument(
+        "--method",
+        default="",
+        help="sampler of --generator, such as confidence of a masked model",
     )
     parser.add_argument(
         "--threshold",

@@ -50,7 +50,7 @@ def make_generate(
     neither on the other prompts nor on `batch`, samples on its place among the prompts.
     It compiles once for each length of the longest prompt of a call, or for `width`
     alone. Its second argument, if it is given, is a `Sampling` of a row for each
-    prompt (of `samplers.sample` alone), and the third their numbers [prompts], on which
+    prompt (of a sampler that `serves`), and the third their numbers [prompts], on which
     samples depend.
 
     Args:
@@ -81,6 +81,7 @@ def make_generate(
     run = jax.jit(run, static_argnums=3, out_shardings=sharding.replicated(mesh))
 
     def generate(prompts, sampling=None, numbers=None):
+        assert sampling is None or sampler.serves, f"{sampler.name} reads no sampling"
         if not len(prompts):
             return []
         arrays, layout = sampler.prepare(host, prompts, width)

@@ -12,6 +12,7 @@ from research import objectives
 from research.contract.errors import UserError
 from research.generation.generate import find_writer, make_generate
 from research.generation.samplers import FOLDER, make_sampler, options
+from research.generation.samplers.sample import Sampling
 from tests.testing.objective_cases import VOCAB
 from tests.testing.random_models import mesh_of, random_model
 
@@ -117,6 +118,29 @@ def test_a_sampler_is_its_options(name):
     args = argparse.Namespace(**vars(parser.parse_args(["--workdir=x"])))
     args.method = name
     assert generate._sampler(args) == sampler
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_sampler_that_serves_writes_each_row_by_its_own_options(name):
+    """As a server's completions ask; temperature 0 is the most probable text."""
+    write, ways = make_write(name), [(1.0, 0.5, 5), (0.7, 1.0, 6)]
+
+    def by_row(*ways):
+        temperature, top_p, seed = zip(*ways, strict=True)
+        floats = (np.array(each, np.float32) for each in (temperature, top_p))
+        return write(PROMPTS[:2], Sampling(*floats, np.array(seed, np.int32)))
+
+    if not make_sampler(method=name).serves:
+        with pytest.raises(AssertionError, match=f"{name} reads no sampling"):
+            by_row(*ways)
+        return
+    found = [tokens(texts) for texts in by_row(*ways)]
+    for row, (temperature, top_p, seed) in enumerate(ways):
+        options = {"temperature": temperature, "top_p": top_p, "seed": seed}
+        assert tokens(make_write(name, **options)(PROMPTS[:2])[row]) == found[row]
+    if make_sampler(method=name).order == "left_to_right":
+        zero = [tokens(texts) for texts in by_row((0.0, 1.0, 5), (0.0, 0.5, 6))]
+        assert zero == [tokens(texts) for texts in make_write("greedy")(PROMPTS[:2])]
 
 
 @pytest.mark.parametrize("name", SAMPLERS)

@@ -37,7 +37,8 @@ class Rows(NamedTuple):
 
     arrays: Any  # what `Sampler.prepare` returned, arrays [B, ...]
     number: Any  # [B] int32, among all prompts: samples depend on it alone
-    sampling: Any = None  # `sample.Sampling`: options of each row; None: the sampler's
+    sampling: Any = None  # `sample.Sampling`: options of each row, of samplers that
+    # `serves`; None: the sampler's
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,11 @@ class Sampler(abc.ABC):
     """
 
     order: ClassVar[str]
+
+    serves: ClassVar[int] = 0
+    """Of samplers that can write a model's completions for a server that with the
+    highest does, unless another one is named; 0: it reads no `Rows.sampling`, and
+    cannot."""
 
     part: str = free_text("")  # of an objective with parts (joint, mix), the one that
     # writes; "": the only one

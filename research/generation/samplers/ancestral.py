@@ -21,6 +21,8 @@ class Sampler(Unmasking):
     _ddpm_caching_update, keeps the last probabilities there).
     """
 
+    serves = 2
+
     steps: int = described(
         "steps of time in which all masks are written", number(128, least=1)
     )

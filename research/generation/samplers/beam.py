@@ -84,7 +84,6 @@ class Sampler(LeftToRight):
 
     def start(self, vocab: VocabInfo, rows: Rows, history: History | None) -> Beams:
         """One open text of each row, of which nothing is written."""
-        assert rows.sampling is None, "options by row are of sample"
         shape = (len(rows.number), self.beams)
         none, zero = jnp.full(shape, -jnp.inf), jnp.zeros(shape, jnp.int32)
         token = jnp.full((*shape, self.max_tokens), vocab.pad_id, jnp.int32)

@@ -13,5 +13,4 @@ class Sampler(SingleText):
     """Its options are those of all that write left to right."""
 
     def choose(self, log_p_BV: jax.Array, state: Texts) -> jax.Array:
-        assert state.sampling is None, "options by row are of sample"
         return jnp.argmax(log_p_BV, axis=-1).astype(jnp.int32)

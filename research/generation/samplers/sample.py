@@ -35,6 +35,8 @@ class Sampling(NamedTuple):
 class Sampler(DrawOptions, SingleText):
     """Samples are functions of (seed, number of the row, tokens so far) and log p."""
 
+    serves = 3
+
     temperature: float = described("logits are divided by it", number(1.0, above=0))
 
     def choose(self, log_p_BV: jax.Array, state: Texts) -> jax.Array:

@@ -17,7 +17,7 @@ from research.generation.generate import (
     find_writer,
     make_generate,
 )
-from research.generation.samplers import make_sampler
+from research.generation.samplers import FOLDER, Writer, make_sampler
 from research.generation.samplers.sample import Sampling
 from research.generation.text import caught, decode_after, encode_prompt
 from research.use.inference.language_model import LanguageModel
@@ -55,6 +55,35 @@ class Completed(NamedTuple):
     log_probs: TokenLogProbs | None = None  # of the prompt and the new tokens
 
 
+def _serving() -> dict[str, Any]:
+    """The samplers that can write completions, by name."""
+    every: dict[str, Any] = {
+        name: FOLDER.part_class(name, "method") for name in FOLDER.names()
+    }
+    return {name: cls for name, cls in every.items() if cls.serves}
+
+
+def _best_method(objective: Any) -> str:
+    """The sampler that completes what an objective has learned to write."""
+    known, writers = _serving(), objective.writers.values()
+    able = [name for name, cls in known.items() if any(map(cls.writes, writers))]
+    return max(able or known, key=lambda name: known[name].serves)
+
+
+def _checked(method: str) -> str:
+    """The method.
+
+    Raises:
+      UserError: it does not serve.
+    """
+    if (name := method.rpartition(".")[2]) not in _serving():
+        raise UserError(
+            f"method {name} cannot complete what a server is asked for, whose "
+            f"temperature, top_p and seed it does not read; {', '.join(_serving())} can"
+        )
+    return method
+
+
 class Completer:
     """Continues prompts as OpenAI's completions ask.
 
@@ -62,20 +91,23 @@ class Completer:
     masked model writes masks after a prompt, as many as its function is compiled for,
     of which the first `max_tokens` are kept.
 
+    Args:
+      method: the sampler, one that `serves`; "": see there.
+
     Raises:
-      UserError: the model does not continue its prompts (encoder-decoders),
-        or has no readout.
+      UserError: the model does not continue its prompts (encoder-decoders), or has no
+        readout; or the sampler does not serve, or does not write what it has learned.
     """
 
-    def __init__(self, model: LanguageModel):
+    def __init__(self, model: LanguageModel, method: str = ""):
         model.check_readout()
         self._run, self._vocabulary = model.run, model.run.vocabulary
-        orders = {one.write_order for one in self._run.objective.writers.values()}
-        self._method = "ancestral" if orders == {"masks"} else "sample"
-        self._objective = find_writer(
-            self._run.objective, make_sampler(method=self._method)
-        )
-        layout = self._objective.prompt([[self._ordinary]], self._vocabulary.vocab)
+        self._method = method or _best_method(self._run.objective)
+        sampler = make_sampler(method=_checked(self._method))
+        self._objective = find_writer(self._run.objective, sampler)
+        self._fills_masks = sampler.order == "masks"
+        prompt = [self._ordinary]
+        layout = self._objective.prompt([prompt], self._vocabulary.vocab)
         if layout.encoder is not None or layout.appended == "mask":
             raise UserError(
                 f"a model of objective {self._run.objective.name} does not continue "
@@ -84,10 +116,12 @@ class Completer:
             )
         positions = self._run.network.options.max_positions or 2**20
         length = min(positions, self._run.config.data.length)
-        # Position of a token appended to the prompt, where the objective has one.
-        length -= layout.appended != "nothing"
-        if self._method == "ancestral":  # what a row ends with
-            length -= len(self._objective.specials(self._vocabulary.vocab).after)
+        host = Writer(
+            self._objective, self._vocabulary.vocab, self._run.network.options
+        )
+        # Positions beside those of the prompt and new tokens: of drafts, of an end.
+        own = layout.group["token"].shape[1] + sampler.max_tokens
+        length -= max(0, sampler.positions_needed(host, prompt) - own)
         most = min(NEW_TOKENS[-1], length // 2)
         self._new_tokens = *(n for n in NEW_TOKENS if n < most), most
         widest = min(PROMPT_WIDTHS[-1], length - most)
@@ -113,10 +147,8 @@ class Completer:
         self, writing: Mapping[str, Any], width: int, new_tokens: int
     ) -> Callable[..., list[list[Text]]]:
         run = self._run
-        options = {"method": self._method, "max_tokens": new_tokens}
-        if self._method == "sample":
-            options["min_tokens"] = 0
-        sampler = make_sampler(writing, **options)
+        most = {"max_tokens": new_tokens, "min_tokens": 0}  # whatever the model's own
+        sampler = make_sampler({**writing, **most}, method=self._method)
         return make_generate(
             run.objective,
             run.network,
@@ -159,7 +191,7 @@ class Completer:
                 "since it is not causal"
             )
         token = self._encode(asked.prompt)
-        if self._method == "ancestral" and self._vocabulary.vocab.mask_id in token:
+        if self._fills_masks and self._vocabulary.vocab.mask_id in token:
             raise UserError(
                 "a prompt must have no masks, which would be written instead of a "
                 "continuation; palimpsest fill writes masks"

@@ -151,7 +151,11 @@ def test_a_model_that_continues_no_prompts_is_refused(tmp_path):
 
 
 def test_a_masked_model_completes_by_masks(tmp_path):
-    completer = Completer(open_golden("bert", tmp_path))
+    bert = open_golden("bert", tmp_path)
+    assert Completer(bert)._method == "ancestral"
+    with pytest.raises(UserError, match=r"method greedy cannot .*; ancestral, confi"):
+        Completer(bert, "greedy")
+    completer = Completer(bert, "confidence")
     asked = [CompletionRequest(text, 3) for text in ("the old", "the [MASK]")]
     found, refused = completer.complete(asked)
     assert (found.new_tokens, found.finish_reason) == (3, "length")

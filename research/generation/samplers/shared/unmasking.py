@@ -58,6 +58,8 @@ class Unmasking(DrawOptions, samplers.Sampler):
 
     order = "masks"
 
+    serves = 1
+
     block_size: int = described(
         "masks that are written before later ones; 0: all at once, or the blocks that "
         "the network reads",
