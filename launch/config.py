@@ -136,12 +136,17 @@ def _tell_unread(config: ConfigDict, overrides: Mapping[str, Any]) -> None:
     """Prints a line for each key that is given, and not read without another one."""
     flat, default = flatten(config), flatten(base.every_key())
     read_with = dict(READ_WITH)
-    for field in dataclasses.fields(objective_class(config.objective.name)):
-        if needs := field.metadata.get("read_with"):
-            name, values = needs
-            key = f"objective.{field.name}"
-            default[key] = field.default
-            read_with[key] = (f"objective.{name}", values)
+    chosen = {
+        "objective": objective_class(config.objective.name),
+        "model": networks.FOLDER.part_class(config.model.network, "model.network"),
+    }
+    for section, cls in chosen.items():
+        for field in dataclasses.fields(cls):
+            if needs := field.metadata.get("read_with"):
+                name, values = needs
+                key = f"{section}.{field.name}"
+                default[key] = field.default
+                read_with[key] = (f"{section}.{name}", values)
     for key, (needed, values) in read_with.items():
         found = flat[needed]
         is_read = found in values if values else found

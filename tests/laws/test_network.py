@@ -27,6 +27,7 @@ from research.distributed import sharding
 from research.distributed.options import MeshOptions
 from research.networks import FOLDER, Ability, HeadSpec, Needs
 from research.networks.shared.needs import STACKS
+from research.networks.transformer import feature_layers
 from research.networks.transformer.options import TransformerOptions
 from research.program import flops
 from tests.testing import fast_key
@@ -318,7 +319,18 @@ def test_a_state_depends_on_what_the_arrays_allow(network, needs):
     assert not found[~is_text][:, is_text].any(), "padding reads text"
 
 
-@pytest.mark.parametrize(("network", "needs"), one_of_each(Ability.INPUT_FEATURES))
+def with_vectors() -> list:
+    """A case of each network that reads them, and a transformer of each projection."""
+    base, needs = variants("transformer")[0], Needs(pattern="general")
+    return one_of_each(Ability.INPUT_FEATURES) + [
+        pytest.param(
+            dataclasses.replace(base, feature_layers=name), needs, id=f"features-{name}"
+        )
+        for name in feature_layers.FOLDER.names()
+    ]
+
+
+@pytest.mark.parametrize(("network", "needs"), with_vectors())
 def test_a_state_reads_the_vectors_of_the_positions_it_attends_to(network, needs):
     """A position whose vector is 0 reads its token alone."""
     needs = dataclasses.replace(needs, input_features=network.table_width)

@@ -12,7 +12,6 @@ from research.contract.batch import FEATURE
 from research.contract.errors import UserError
 from research.networks.shared.dense import (
     STATE_AXES,
-    Dense,
     Module,
     Norm,
     dropout,
@@ -21,6 +20,7 @@ from research.networks.shared.dense import (
 from research.networks.shared.embeddings import lookup, table_std
 from research.networks.shared.options import Options
 from research.networks.shared.positions import sinusoids
+from research.networks.transformer import feature_layers
 from research.networks.transformer.options import TransformerOptions
 
 
@@ -49,14 +49,8 @@ class QueryEmbedding(Module):
 class InputEmbedding(Module):
     """Adds embeddings of positions and token types to those of tokens; then a norm.
 
-    A vector beside a token is projected and added, without a bias: a position without
-    one adds nothing. An image's region reads one token beside its features, whose
-    embedding is that bias (VisualBERT, Li et al. 2019, section 3.2, adds those of
-    features, segments and positions).
-
-    With `model.feature_layers` relu the projection has a bias, relu and a norm, whose
-    scale is 0 at first, so that the network begins as without vectors
-    (jackroos/VL-BERT at 4373674, common/visual_linguistic_bert.py).
+    A vector beside a token is projected (`model.feature_layers`) and added; a position
+    without one adds nothing.
 
     Relative token types (`model.token_type_encoding`) have no embedding: attention
     reads them.
@@ -80,7 +74,9 @@ class InputEmbedding(Module):
         options, x = self.options, x_BLE
         width = x.shape[-1]
         if FEATURE in group:
-            x = x + self._projected(group, x)
+            projection = feature_layers.FOLDER.make(vars(options), "feature_layers")
+            feature = group[FEATURE].astype(x.dtype)
+            x = x + projection.project(feature, group, options, width)
         if options.position == "learned":
             if length > options.max_length:
                 raise UserError(
@@ -105,18 +101,3 @@ class InputEmbedding(Module):
         if options.has_embedding_norm:
             x = Norm(options, name="norm")(x)
         return dropout(self, x.astype(options.dtype), "embedding")
-
-    def _projected(self, group: Mapping, x_BLE: jax.Array) -> jax.Array:
-        """[B, L, E]: the projected vectors; 0 of positions without one."""
-        options, feature = self.options, group[FEATURE].astype(x_BLE.dtype)
-        shape = options, x_BLE.shape[-1], (None, "embed")
-        if options.feature_layers == "linear":
-            return Dense(*shape, bias=False, name=FEATURE)(feature)
-        y = jax.nn.relu(Dense(*shape, bias=True, name=FEATURE)(feature))
-        text, image = (
-            Norm(options, scaled=True, initial_scale=0.0, name=name)(y)
-            for name in ("text_feature_norm", "image_feature_norm")
-        )
-        y = jnp.where((group["token_type"] == 0)[..., None], text, image)
-        has_vector = jnp.any(feature != 0, axis=-1, keepdims=True)
-        return jnp.where(has_vector, y, jnp.zeros_like(y))

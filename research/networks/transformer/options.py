@@ -8,9 +8,10 @@ from typing import ClassVar
 from research import networks
 from research.contract.errors import UserError
 from research.contract.fields import choice, number
+from research.contract.parts import keys_of_parts
 from research.networks.shared.options import depth, dim, dropout_rate
 from research.networks.shared.quantized import QUANTIZATIONS, RANGES, SCALES, SPLIT
-from research.networks.transformer import kernels
+from research.networks.transformer import feature_layers, kernels
 
 ONLY_BESIDE_AN_ENCODER = {
     "decoder_layers": 0,
@@ -26,6 +27,7 @@ STACK_PATTERNS = {"encoder": "full", "decoder": "causal"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+@keys_of_parts(feature_layers.FOLDER, "feature_layers")
 class TransformerOptions(networks.Network):
     """Stacks of blocks: attention, then a feed-forward layer.
 
@@ -68,10 +70,10 @@ class TransformerOptions(networks.Network):
     norm_placement: str = choice("pre", ("pre", "post"))
     embedding_norm: str = choice("auto", ("auto", "always", "never"))  # auto: where
     # norm_placement is post
-    feature_layers: str = choice("linear", ("linear", "relu"))  # before what a position
-    # reads beside its token, as of a picture, is added to it; relu: a linear layer,
-    # relu, and a norm whose scale is 0 at first, one for texts (token type 0) and one
-    # for pictures (VL-BERT, Su et al. 2020)
+    feature_layers: str = choice("linear", feature_layers.FOLDER.names())  # before what
+    # a position reads beside its token, as of a patch, is added to it; relu: a linear
+    # layer, relu, and a norm whose scale is 0 at first, one for texts (token type 0)
+    # and one for pictures (VL-BERT, Su et al. 2020)
     sublayer_norm: bool = False  # also before the last layer of attention and of the
     # feed-forward layer (Magneto, Wang et al. 2022; LTG-BERT, Samuel et al. 2023)
     attention_gate: bool = False  # what the heads give is multiplied by gelu of a

@@ -1,0 +1,41 @@
+"""Layers between a vector beside a token, as of a patch, and the embedding it joins.
+
+A module here defines a frozen dataclass `Projection(feature_layers.Projection)`. It is
+found by listing the folder: its name is a value of model.feature_layers, and its fields
+are keys of transformers.
+"""
+
+# B batch, L length, E embedding width, F width of vectors beside tokens
+
+import abc
+from collections.abc import Mapping
+
+import jax
+
+from research.contract.parts import Folder
+from research.networks.shared.options import Options
+
+FOLDER = Folder("research.networks.transformer.feature_layers", "Projection")
+
+
+class Projection(abc.ABC):
+    """The base of all projections."""
+
+    @abc.abstractmethod
+    def project(
+        self, feature_BLF: jax.Array, group: Mapping, options: Options, width: int
+    ) -> jax.Array:
+        """[B, L, E], which is added to the embedding of each position by itself.
+
+        It is 0 where a vector is 0: that position has none. The layers are those of
+        `shared.dense`, made where they are called, as in a compact method of Flax; each
+        has a name of its own, which is that of its parameters below `embeddings`.
+
+        Args:
+          group: the arrays [B, L] of the input, such as token_type.
+          options: of the network, for its layers.
+          width: E.
+
+        Raises:
+          UserError: F is not what the layers read.
+        """
