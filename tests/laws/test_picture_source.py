@@ -43,7 +43,8 @@ def write_zip(path, content):
 
 
 SOURCES = {"folder": write_folder, "zip": write_zip}
-"""Name -> a function of a path and the bytes of files by name, which writes one."""
+"""Name -> a function of a path and the bytes of files by name, which writes one with
+the same times whatever is in it, but for a folder."""
 
 CAPTIONS = {
     ".tsv": "file\tcaption\ttopic\nb.png\ttwo cats\tx\nin/a.PNG\ta sea\ty\n",
@@ -65,8 +66,10 @@ def test_each_source_and_each_file_of_captions_is_held_to_the_law():
 def test_it_has_the_pictures_that_were_written(name, tmp_path):
     path = tmp_path / "pictures"
     SOURCES[name](path, CONTENT)
+    classes = {name: FOLDER.part_class(name, "source") for name in FOLDER.names()}
+    assert [each for each, cls in classes.items() if cls.is_source(path)] == [name]
     source = open_source(path)
-    assert type(source) is FOLDER.part_class(name, "source")
+    assert type(source) is classes[name]
     assert source.called.startswith(("a ", "an "))
     assert source.names() == PICTURES
     for picture in PICTURES:
@@ -86,8 +89,10 @@ def test_a_stamp_differs_where_the_picture_does(name, tmp_path):
         source = open_source(path)
         stamps.append([source.stamp(picture, "x") for picture in PICTURES])
         assert json.loads(json.dumps(stamps[-1])) == stamps[-1]
-    assert stamps[0] == stamps[1]
-    assert [a != b for a, b in zip(*stamps[1:], strict=True)] == [True, False, False]
+    assert stamps[0] == stamps[1], "stamps of equal pictures differ"
+    changed = [a != b for a, b in zip(*stamps[1:], strict=True)]
+    assert changed[0], "a picture has the stamp of another one in its place"
+    assert not any(changed[1:]), "a stamp changes with another picture"
 
 
 @each_source

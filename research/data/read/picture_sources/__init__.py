@@ -46,7 +46,11 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def state(self, name: str) -> list[Any]:
-        """What a file's content cannot change without, as size and time; plain JSON."""
+        """What changes with a file's content, and with no other file's; plain JSON.
+
+        It may be a size and a CRC, or a time. Pictures of the same state are not
+        decoded again.
+        """
 
     @abc.abstractmethod
     def content(self, name: str) -> bytes:
