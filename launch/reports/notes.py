@@ -189,7 +189,7 @@ def failure_notes(cells: Iterable[Cell]) -> Iterator[str]:
     if failed := [
         trial.name for trial in trials if predicts_one_class(trial.result["metrics"])
     ]:
-        yield f"Predict one class alone: {'; '.join(failed)}."
+        yield f"Predict one class, or one tag, alone: {'; '.join(failed)}."
 
 
 def _diverged_notes(cells: list[Cell]) -> Iterator[str]:

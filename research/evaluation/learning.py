@@ -46,7 +46,7 @@ def knows_no_context(
 
 
 def predicts_one_class(metrics: Mapping[str, float]) -> bool:
-    """Whether Matthews' correlation is 0, as for constant predictions."""
+    """Whether Matthews' correlation is 0: one class, or one tag of all words."""
     return any(metrics.get(f"{split}/matthews") == 0 for split in ("valid", "test"))
 
 
@@ -72,7 +72,7 @@ def learning_warnings(
         )
     if predicts_one_class(metrics):
         found.append(
-            "Matthews' correlation is 0: it predicts one class alone, or by chance"
-            f"{remedy} (docs/howto/one_class.md)"
+            "Matthews' correlation is 0: it predicts one class (of words: one tag) "
+            f"alone, or by chance{remedy} (docs/howto/one_class.md)"
         )
     return found

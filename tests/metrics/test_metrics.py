@@ -59,6 +59,21 @@ def test_chunks_are_counted_as_conlleval_does():
     assert scores["word_accuracy"] == 0 and "f1" not in scores
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_correlation_of_one_tag_alone_is_0_of_the_words_that_are_read():
+    """Of a text that is cut, the words beyond have no tag that the network gave."""
+    golds = [["N", "V", "N"], ["O", "N", "N"]]
+    one_tag = items([["N", "N", "N"], ["N", "N", "O"]], golds)
+    assert measure("tags", one_tag, ())["matthews"] < 0
+    read = {"probabilities": [1, 1, None]}
+    one_tag[1] = one_tag[1]._replace(details=read)
+    assert measure("tags", one_tag, ())["matthews"] == 0
+    right = [item._replace(prediction=item.gold) for item in one_tag]
+    assert measure("tags", right, ())["matthews"] == 1
+    unread = [one_tag[0]._replace(details={"probabilities": [None] * 3})]
+    assert measure("tags", unread, ())["matthews"] == 0
+
+
 ONE_OF_TWO = {"precision": 1 / 2, "recall": 1 / 2, "f1": 1 / 2}
 NONE = {"precision": 0, "recall": 0, "f1": 0}
 ALL = {"precision": 1, "recall": 1, "f1": 1}
@@ -114,7 +129,7 @@ ALL = {"precision": 1, "recall": 1, "f1": 1}
 @pytest.mark.filterwarnings("error")
 def test_chunks_of_each_scheme(predicted, right, expected):
     found = measure("tags", items([predicted.split()], [right.split()]), ())
-    del found["word_accuracy"]
+    del found["word_accuracy"], found["matthews"]
     assert found == pytest.approx(expected)
 
 
@@ -130,8 +145,8 @@ def test_chunks_of_each_scheme(predicted, right, expected):
 def test_tags_of_no_scheme_are_told(tags, is_told, capsys):
     report.cache_clear()
     pair = items([tags.split()], [tags.split()])
-    assert measure("tags", pair, ()) == {"word_accuracy": 1}
-    assert measure("tags", pair, ()) == {"word_accuracy": 1}
+    for _ in range(2):
+        assert measure("tags", pair, ()) == {"word_accuracy": 1, "matthews": 1}
     assert capsys.readouterr().err.count("no F1 of chunks: tags such as") == is_told
 
 
