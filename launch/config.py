@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import reprlib
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -26,6 +27,7 @@ from research.config.identity import read_run_config
 from research.config.phases import run_phases
 from research.config.sections import SECTIONS
 from research.contract.errors import UserError, unknown
+from research.contract.notices import report
 from research.files.json_files import digest
 from research.interop.huggingface import SOURCE
 from research.objectives import objective_class
@@ -84,9 +86,11 @@ def load_config(
     source = str(overrides.get("train.init_from", config.train.init_from))
     if reads_start and source and not source.startswith(SOURCE):
         overrides = start_of(source, workdir, overrides) | dict(overrides)
+    of_file = config.objective.to_dict()
     for section, key, _ in sections.choices():
         if f"{section}.{key}" in overrides:
             _choose_part(config, section, key, str(overrides[f"{section}.{key}"]))
+    _tell_reset(spec, of_file, config.objective.to_dict(), overrides)
     if "objective.base_objective" in overrides:
         _choose_base(config, overrides["objective.base_objective"])
     config.lock()
@@ -266,6 +270,39 @@ def _choose_part(config: ConfigDict, section: str, key: str, part: str) -> None:
     """Sets a key that chooses a part, and gives the section that part's keys."""
     values = config[section].to_dict()
     _set_section(config, section, sections.with_part(section, values, key, part))
+
+
+def _tell_reset(
+    spec: str,
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    given: Collection[str],
+) -> None:
+    """Reports which keys that a file sets for its objective another one does not keep.
+
+    None are kept, since keys of one name need not mean the same in two objectives.
+
+    Args:
+      before: the objective section of the file.
+      now: with the objective that is chosen.
+    """
+    default = sections.section_defaults("objective", {"name": before["name"]})
+    found, missing, told = [], [], reprlib.repr
+    for name, value in before.items():
+        key = f"objective.{name}"
+        if key in given or value == default[name]:
+            continue
+        if name not in now:
+            missing.append(key)
+        elif now[name] != value:
+            found.append(f"{key} is {told(now[name])}, not {told(value)}")
+    if missing:
+        found.append(f"there is no {', '.join(missing)}")
+    if found:
+        report(
+            f"objective.name={now['name']} has keys of its own, not those that {spec} "
+            f"sets for {before['name']}: {'; '.join(found)}"
+        )
 
 
 def _choose_base(config: ConfigDict, name: Any) -> None:

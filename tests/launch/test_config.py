@@ -12,6 +12,7 @@ from research import objectives
 from research.config import sections
 from research.contract import fields
 from research.contract.errors import UserError
+from research.contract.notices import report
 from research.contract.parts import default_of
 from research.files.json_files import digest
 from research.record import trackers
@@ -83,6 +84,26 @@ def test_fields_of_the_file_stay_when_the_objective_stays(tmp_path):
     )
     lm = config.load_config(str(file), {"objective.name": "lm"})
     assert "rate" not in lm.values["objective"]
+
+
+def test_keys_of_the_file_that_another_objective_does_not_keep_are_told(capsys):
+    """Those that it has, too, and those that it lacks; not what is given, or agrees."""
+    spec = "experiments/roberta.py:tiny"
+
+    def told(**keys):
+        report.cache_clear()
+        overrides = {f"objective.{key}": value for key, value in keys.items()}
+        section = config.load_config(spec, overrides).values["objective"]
+        return section, capsys.readouterr().err
+
+    section, line = told(name="electra")
+    assert line.count("\n") == 1 and "electra has keys of its own" in line
+    assert f"that {spec} sets for mlm: " in line
+    assert f"objective.format is {section['format']!r}, not 'full_sentences'" in line
+    assert "there is no objective.candidates, objective.rounding" in line
+    _, line = told(name="electra", format="segment_pair")
+    assert "objective.format" not in line and "there is no objective.ca" in line
+    assert not told(name="mlm", rate=0.3)[1]
 
 
 def test_a_mixture_is_overridden_as_a_whole():
