@@ -330,6 +330,23 @@ def with_vectors() -> list:
     ]
 
 
+@pytest.mark.parametrize(
+    "name", feature_layers.FOLDER.names(), ids=lambda name: f"features-{name}"
+)
+def test_the_fields_of_a_projection_are_keys_of_every_transformer(name):
+    """And of no other network, unless they have its default."""
+    cls = feature_layers.FOLDER.part_class(name, "model.feature_layers")
+    own = {field.name: field.default for field in dataclasses.fields(cls)}
+    for network in FOLDER.names():
+        keys = dataclasses.fields(FOLDER.part_class(network, "model.network"))
+        for key in keys:
+            if key.name in own:
+                assert key.default == own[key.name], f"{network} has a key {key.name}"
+        if issubclass(FOLDER.part_class(network, "model.network"), TransformerOptions):
+            made = {key.name for key in keys if name in key.metadata.get("parts", ())}
+            assert made == own.keys(), f"{network} has fields of these names"
+
+
 @pytest.mark.parametrize(("network", "needs"), with_vectors())
 def test_a_state_reads_the_vectors_of_the_positions_it_attends_to(network, needs):
     """A position whose vector is 0 reads its token alone."""

@@ -70,7 +70,9 @@ def test_its_fields_are_keys_of_what_reads_pictures(name):
         meanings = {key.name: key.meaning for key in keys_of(each, "")}
         assert name in declared["regions"].metadata["values"]
         for field in dataclasses.fields(cls):
-            needed, values = declared[field.name].metadata["read_with"]
+            metadata = declared[field.name].metadata
+            assert "parts" in metadata, f"{each} has its own field {field.name}"
+            needed, values = metadata["read_with"]
             assert needed == "regions" and name in values
             assert f"{name}: " in meanings[field.name], "a field has a comment"
         changed = {

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from research.contract.parts import Folder
@@ -91,7 +92,9 @@ class Reader(abc.ABC):
 
     def scaled(self, values: jax.Array) -> jax.Array:
         """Float32 [..., F]: pixels from -1 to 1, and others as they are."""
-        return pixels.scaled(values, pixels.HALF) if self.dtype == np.uint8 else values
+        if self.dtype == np.uint8:
+            return pixels.scaled(values, pixels.HALF)
+        return jnp.asarray(values)
 
     def drawing(self, values: np.ndarray, store: Store) -> Drawing | None:
         """What `values` [1 + R, F] of a picture show; None: they are no pixels."""
