@@ -51,6 +51,8 @@ def open_workdir(
 ) -> Iterator[dict[str, Any] | None]:
     """Makes the folder of a run and locks it until the block ends.
 
+    If the block raises before it has written there, what was made is deleted.
+
     Yields:
       the result of the run if it has ended, else None.
 
@@ -66,6 +68,7 @@ def open_workdir(
         yield read_result(workdir)
         return
     with contextlib.ExitStack() as stack:
+        made = [p for p in (workdir, *workdir.parents) if not exists(p)]
         try:
             workdir.mkdir(parents=True, exist_ok=True)
             stack.enter_context(lock_workdir(workdir))
@@ -74,7 +77,22 @@ def open_workdir(
                 f"--workdir={workdir} cannot be written ({os_reason(error)}); "
                 "give a folder that can be written"
             ) from error
-        yield None
+        try:
+            yield None
+        except BaseException:
+            if jax.process_index() == 0 and not is_in_bucket(workdir):
+                _remove_unused(made)
+            raise
+
+
+def _remove_unused(made: list[epath.Path]) -> None:
+    """Deletes folders, the innermost first, if they have nothing but its own lock."""
+    if not made or os.listdir(made[0]) != [LOCK_FILE]:
+        return
+    with contextlib.suppress(OSError):  # another run has begun beside it
+        (made[0] / LOCK_FILE).unlink()
+        for folder in made:
+            os.rmdir(folder)
 
 
 @contextlib.contextmanager

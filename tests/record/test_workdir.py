@@ -47,6 +47,26 @@ def test_a_second_run_is_refused_and_names_the_first(tmp_path):
             assert f"process {os.getpid()} on" in (tmp_path / ".lock").read_text()
 
 
+def test_a_run_that_is_refused_leaves_no_folder_that_it_made(tmp_path):
+    """What was there stays, and so does what a run has written."""
+
+    def refuse(workdir, *, written=""):
+        with pytest.raises(UserError), open_workdir(workdir, {}):
+            if written:
+                (workdir / written).write_text("")
+            raise UserError("refused")
+
+    refuse(tmp_path / "runs" / "a")
+    assert not any(tmp_path.iterdir())
+    (tmp_path / "runs").mkdir()
+    refuse(tmp_path / "runs" / "a")
+    assert [*tmp_path.rglob("*")] == [tmp_path / "runs"]
+    refuse(tmp_path / "runs")
+    refuse(tmp_path / "new", written="provenance.json")
+    names = {path.name for path in tmp_path.rglob("*")}
+    assert names == {"runs", "new", ".lock", "provenance.json"}
+
+
 def test_a_bucket_that_cannot_be_reached_is_one_line(monkeypatch):
     def exists(path):
         raise RuntimeError("no network\nat all")
