@@ -124,7 +124,19 @@ CASES = {
         CLASSES,
         {"t.tsv": "one\ttwo\tgold\n"},
         {},
-        "has no text in its train split",
+        "t.tsv' has no text: it is white space, or rows without text alone",
+    ),
+    "an empty file": (
+        CLASSES,
+        {"t.tsv": ""},
+        {},
+        "t.tsv' is empty; name a file with text",
+    ),
+    "an empty file of evaluations": (
+        CLASSES,
+        {"v.tsv": ""},
+        {},
+        "v.tsv' is empty; name a file with text",
     ),
     "bytes that are not UTF-8": (
         CLASSES,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from research.contract.errors import unknown
+from research.contract.errors import UserError, unknown
 from research.data import cache
 from research.data.documents import ArrayType, Document
 
@@ -45,6 +45,17 @@ class Corpus:
             raise unknown("split", split, SPLITS)
         documents = self.read(split)
         return (each for each in documents if each.text and not each.text.isspace())
+
+
+def no_text(corpus: Corpus) -> UserError:
+    """The error for a corpus whose splits all lack documents."""
+    sizes = [file.stat().st_size for file in corpus.files]
+    if sizes and not any(sizes):
+        return UserError(f"{corpus.name!r} is empty; name a file with text")
+    return UserError(
+        f"{corpus.name!r} has no text: it is white space, or rows without text alone; "
+        "name a file with text"
+    )
 
 
 def join_corpora(corpora: Sequence[Corpus]) -> Corpus:

@@ -20,7 +20,7 @@ from research.contract.errors import UserError
 from research.data.documents import ArrayType, Document
 from research.data.progress import progress
 from research.data.read import sentences
-from research.data.read.corpus import SPLITS, Corpus
+from research.data.read.corpus import SPLITS, Corpus, no_text
 from research.data.read.sentences import BLANK, NEWLINE
 from research.data.store.annotations import annotate, label_number
 from research.data.tokenize.vocabulary import Vocabulary
@@ -258,11 +258,13 @@ def check_stream(corpus: Corpus, split: str, meta: dict) -> dict:
     """The meta data of a stream; prints how many tokens are unknown text.
 
     Raises:
-      UserError: the split has no documents.
+      UserError: the split has no documents, or the corpus has none.
     """
     if not meta["shards"]:
         count = sum(1 for name in SPLITS for _ in corpus.documents(name))
-        division = f": {corpus.division}" if count and corpus.division else ""
+        if not count:
+            raise no_text(corpus)
+        division = f": {corpus.division}" if corpus.division else ""
         advice = (
             "give more text, or a larger data.held_out or data.split if these divide it"
             if count > FEW_DOCUMENTS

@@ -18,7 +18,7 @@ from research.contract.errors import UserError
 from research.data import work_shards
 from research.data.cache import read_meta
 from research.data.progress import progress
-from research.data.read.corpus import Corpus, sampling_rates
+from research.data.read.corpus import SPLITS, Corpus, no_text, sampling_rates
 
 # n lines
 
@@ -119,6 +119,8 @@ def _sample(corpus: Corpus, options: Options, cache_dir: Path | None) -> Sample:
     else:
         sample = _sample_together(corpus, options, cache_dir)
     if not len(sample.size):
+        if not any(True for split in SPLITS for _ in corpus.documents(split)):
+            raise no_text(corpus)
         raise UserError(f"data.corpus {corpus.name!r} has no text in its train split")
     return sample
 

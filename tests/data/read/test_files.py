@@ -188,6 +188,15 @@ def test_too_few_documents_are_told_and_what_divides_them(tmp_path):
         check_stream(corpus, "valid", {"shards": [], "unknown": 0})
 
 
+def test_an_empty_file_is_told(tmp_path):
+    for name, text in (("a.txt", ""), ("b.txt", " \n")):
+        (tmp_path / name).write_text(text)
+        corpus = load_corpus(str(tmp_path / name), 0.0)
+        said = "has no text: it is white space" if text else "is empty; name a file"
+        with pytest.raises(UserError, match=f"{name}' {said}"):
+            check_stream(corpus, "valid", {"shards": [], "unknown": 0})
+
+
 def test_what_a_folder_leaves_out_is_told(tmp_path, capsys, monkeypatch):
     (tmp_path / "a.txt").write_text("text")
     (tmp_path / "elsewhere").mkdir()
