@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from launch.other_names import our_key
-from research.config.sections import OPEN_SECTIONS, choices, dotted
+from research.config.sections import OPEN_SECTIONS, SECTIONS, choices, dotted
 from research.contract.errors import UserError, unknown
+from research.contract.fields import bounds_words
+from research.contract.parts import section_fields
 from research.files.json_files import parse_json
 
 CHECKED_LATER = ("objective.base", "objective.teacher_model")
@@ -57,10 +60,10 @@ def override(config: ConfigDict, key: str, value: Any) -> None:
         if inside:
             raise UserError(f"{key} is a section; its keys: {', '.join(inside)}")
         raise unknown_key("config key", key, flat)
-    *sections, name = key.split(".")
-    for section in sections:
-        config = config[section]
-    value = convert(value, flat[key], key)
+    section, _, name = key.rpartition(".")
+    config = config[section] if section else config
+    fields = section_fields(SECTIONS[section], config)
+    value = convert(value, flat[key], key, fields[name].metadata.get("bounds", {}))
     if isinstance(value, dict):
         with config.unlocked():
             config[name] = ConfigDict(value, allow_dotted_keys=True)
@@ -139,11 +142,13 @@ def _json(value: Any) -> Any:
         return value
 
 
-def convert(value: Any, like: Any, key: str) -> Any:
+def convert(
+    value: Any, like: Any, key: str, bounds: Mapping[str, float] = MappingProxyType({})
+) -> Any:
     """A value or its text, converted to the type of `like`.
 
     Raises:
-      UserError: it cannot be converted; the line names `key`.
+      UserError: it cannot be converted; the line names `key`, and the bounds.
     """
     expected = type(like)
     try:
@@ -157,8 +162,8 @@ def convert(value: Any, like: Any, key: str) -> Any:
         hint = ""
         if expected in (dict, list, tuple) and re.search(r"(?<![\w.])\.\d", str(value)):
             hint = "; JSON has a digit before the point of a number, as in 0.15"
-        words = f"{key}: {value!r} is not {_TYPE_NAMES[expected]}{hint}"
-        raise UserError(words) from error
+        legal = ", ".join(filter(None, [_TYPE_NAMES[expected], bounds_words(bounds)]))
+        raise UserError(f"{key} is {legal}, not {value!r}{hint}") from error
 
 
 _FROM_TEXT = {
@@ -175,7 +180,7 @@ _TYPE_NAMES = {
     bool: "true or false",
     dict: "a JSON object",
     float: "a number",
-    int: "an int",
+    int: "a whole number",
     list: "a JSON list",
     str: "text",
     tuple: "a list such as 1,2",

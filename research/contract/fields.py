@@ -146,12 +146,16 @@ def _check_number(name: str, value: float, bounds: dict[str, float]) -> None:
             stored = float(np.float32(value))
     for each in (value, stored):
         if not all(_HOLDS[kind](each, bound) for kind, bound in bounds.items()):
-            legal = " and ".join(_WORDS[kind].format(b) for kind, b in bounds.items())
-            raise ValueError(f"{name} is {legal}, not {value}")
+            raise ValueError(f"{name} is {bounds_words(bounds)}, not {value}")
         if isinstance(each, float) and not math.isfinite(each):
             raise ValueError(f"{name} is a finite number of 32 bits, not {value}")
     if not isinstance(value, float) and value > MAX_INT and bounds.keys() <= {"least"}:
         raise ValueError(f"{name} is at most {MAX_INT}, not {value}")
+
+
+def bounds_words(bounds: Mapping[str, float]) -> str:
+    """The bounds of a field's metadata, as in "at least 0 and below 1"."""
+    return " and ".join(_WORDS[kind].format(b) for kind, b in bounds.items())
 
 
 def check_sum(instance: Any, *names: str) -> None:

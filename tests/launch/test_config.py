@@ -194,7 +194,12 @@ def test_the_config_is_locked():
         (MLM, "train.step=1", "train.steps"),
         (MLM, "train=1", "train.steps"),
         (MLM, "train.steps", "train.steps=VALUE"),
-        (MLM, "train.steps=abc", "train.steps: 'abc' is not an int"),
+        (
+            MLM,
+            "train.steps=abc",
+            "train.steps is a whole number, at least 1, not 'abc'",
+        ),
+        (MLM, "objective.rate=x", "rate is a number, above 0 and below 1,"),
         (MLM, "objective.name=mln", "mlm"),
         (MLM, "objective.raet=0.1", "objective.rate"),
         # Names of other libraries, and sections that are not those of a key.
@@ -467,7 +472,7 @@ def test_a_key_that_is_not_read_without_another_is_told(key, capsys, tmp_path):
 
 def test_json_nested_too_deeply_is_one_line():
     for override in ("data.mixture=" + '{"a":' * 9999, "train.phases=" + "[" * 9999):
-        with pytest.raises(UserError, match="is not a JSON"):
+        with pytest.raises(UserError, match="is a JSON"):
             config.load_config(MLM, [override])
 
 

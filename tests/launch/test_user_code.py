@@ -51,7 +51,7 @@ def error(folder, capsys):
         ("values", "values.py: 3() cannot be called"),
         ("items", "items.py: sweep(scale) gives pairs"),
         ("late", "late.py:3: ZeroDivisionError: division by zero"),
-        ("none", "seed: None is not an int"),
+        ("none", "seed is a whole number, at least 0 and below 2147483648, not None"),
         ("endless", "endless.py: sweep('smoke') gives more than 10,000 trials"),
         ("itself", "the overrides of experiments/lm.py hold themselves; give"),
         ("list", "the overrides of experiments/lm.py hold themselves; give"),
