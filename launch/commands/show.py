@@ -206,9 +206,8 @@ def _fitted_rows(config: Config, count: int, model: Any) -> list[Any]:
     except SizeError as error:
         if not 0 < error.fits < config.data.vocabulary_size:
             raise
-        # A smaller one has fewer letters, so that it may have to be smaller still.
         fewer = config.with_values({"data.vocabulary_size": error.fits})
-    return _fitted_rows(fewer, count, model)
+    return shown_rows(fewer, count, model)
 
 
 def _with_pictures(

@@ -175,14 +175,39 @@ def _sentencepiece_rules(normalizer: str) -> Iterator[dict[str, str]]:
 
 
 def _train_wordpiece(lines: Iterable[str], options: Options) -> bytes:
-    """A `tokenizer.json`; the ids of all letters are fixed before the training.
+    """A `tokenizer.json` of as many pieces as the options say.
+
+    Raises:
+      UserError: the text gives more or fewer; it names a size that the text gives.
+    """
+    _, size, sentinels, _, name = options
+    normalizer = normalization.make_normalizer(name, bert=True)
+    counts: collections.Counter[str] = collections.Counter()
+    for line in lines:
+        counts.update(normalizer.normalize_str(line))
+    del counts[" "]
+    fits, letters = size, None
+    # Another size has room for other letters, which may give yet another size.
+    while (chosen := _frequent_letters(counts, max_pieces=fits // 2)) != letters:
+        letters = chosen
+        pieces = _wordpieces(lines, letters, normalizer, fits, sentinels)
+        fits = len(pieces)
+    _check_size(size, fits)
+    return model_files.wordpiece_json(pieces, "<unk>", normalizer)
+
+
+def _wordpieces(
+    lines: Iterable[str],
+    letters: list[str],
+    normalizer: Normalizer,
+    size: int,
+    sentinels: int,
+) -> list[str]:
+    """Trained pieces; the ids of all letters are fixed before the training.
 
     The trainer chooses merges by count and breaks ties by id. The library itself
     numbers "##" letters in the order of a hash map, which differs from run to run.
     """
-    _, size, sentinels, _, name = options
-    normalizer = normalization.make_normalizer(name, bert=True)
-    letters = _frequent_letters(lines, normalizer, max_pieces=size // 2)
     own_word = zip(letters, _is_own_word(letters), strict=True)
     inside = ["##" + letter for letter, is_own in own_word if not is_own]
     initial = [*special_pieces(sentinels), *letters, *inside]
@@ -198,23 +223,15 @@ def _train_wordpiece(lines: Iterable[str], options: Options) -> bytes:
     )
     model.train_from_iterator(lines, trainer)
     vocabulary = model.get_vocab()
-    _check_size(size, len(vocabulary))
-    pieces = sorted(vocabulary, key=vocabulary.get)
-    return model_files.wordpiece_json(pieces, "<unk>", normalizer)
+    return sorted(vocabulary, key=vocabulary.get)
 
 
-def _frequent_letters(
-    lines: Iterable[str], normalizer: Normalizer, max_pieces: int
-) -> list[str]:
+def _frequent_letters(counts: collections.Counter[str], max_pieces: int) -> list[str]:
     """The most frequent letters, which cover a fraction 1 - 1e-4 of normalized text.
 
     There are fewer if their pieces would exceed `max_pieces`. A letter is one piece if
     it is a word by itself (CJK, punctuation), else two: x and ##x.
     """
-    counts: collections.Counter[str] = collections.Counter()
-    for line in lines:
-        counts.update(normalizer.normalize_str(line))
-    del counts[" "]
     letters = sorted(counts, key=lambda letter: (-counts[letter], letter))
     covered = np.cumsum([counts[letter] for letter in letters]) / counts.total()
     pieces = np.cumsum(2 - _is_own_word(letters))

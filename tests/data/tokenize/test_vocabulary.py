@@ -256,26 +256,32 @@ HAN = "".join(map(chr, range(0x4E00, 0x4E00 + 300)))
 """300 letters, each of which is a word."""
 
 
-@pytest.mark.parametrize("tokenizer_type", train_tokenizer.TRAINED_TYPES)
-@pytest.mark.parametrize("text", ["a", "old river", HAN])
-@pytest.mark.parametrize("sentinels", [0, 100])
-def test_the_advice_on_a_size_leads_to_one_that_fits(tokenizer_type, text, sentinels):
+def check_advised_size(text: str, options: train_tokenizer.Options) -> None:
+    """The size that the error names is one with which the text gives a vocabulary."""
+
     def read(split):
         yield Document(text)
 
-    corpus, size = Corpus("c", read, lambda: ""), 8192
-    for _ in range(20):
-        options = train_tokenizer.Options(tokenizer_type, size, sentinels)
-        try:
-            model = train_tokenizer.train(corpus, options)
-        except UserError as error:
-            advised = int(re.findall(r"\d+", str(error))[-1])
-            assert advised != size
-            size = advised
-        else:
-            assert len(model.pieces) == size
-            return
-    raise AssertionError(f"no size fits, the last one was {size}")
+    corpus = Corpus("c", read, lambda: "")
+    with pytest.raises(train_tokenizer.SizeError) as error:
+        train_tokenizer.train(corpus, options)
+    advised = int(re.findall(r"\d+", str(error.value))[-1])
+    assert advised == error.value.fits != options.size
+    model = train_tokenizer.train(corpus, options._replace(size=advised))
+    assert len(model.pieces) == advised
+
+
+@pytest.mark.parametrize("tokenizer_type", train_tokenizer.TRAINED_TYPES)
+@pytest.mark.parametrize("text", ["a", "old river", HAN])
+@pytest.mark.parametrize("sentinels", [0, 100])
+def test_the_size_that_an_error_advises_fits(tokenizer_type, text, sentinels):
+    options = train_tokenizer.Options(tokenizer_type, 8192, sentinels)
+    check_advised_size(text, options)
+
+
+def test_more_sentinels_than_half_of_the_size_are_advised_a_size_that_fits():
+    text = "the quick brown fox jumps over the lazy dog"
+    check_advised_size(text, train_tokenizer.Options("wordpiece", 110, 100))
 
 
 def test_the_cost_of_a_training_on_much_text_is_printed(capsys):
