@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.extend import core
 from jax.interpreters import partial_eval
 
 from research.distributed import sharding
@@ -145,10 +144,10 @@ def _equation_flops(equation: Any) -> Counter[str]:
     if name in ARITHMETIC and numbers:
         return Counter({"other": max(array.size for array in numbers)})
     inner = [
-        _jaxpr_flops(item.jaxpr if isinstance(item, core.ClosedJaxpr) else item)
+        _jaxpr_flops(item)
         for value in params.values()
         for item in (value if isinstance(value, (tuple, list)) else (value,))
-        if isinstance(item, (core.ClosedJaxpr, core.Jaxpr))
+        if hasattr(item, "eqns")
     ]
     if name == "cond":
         return _branch_flops(inner, drawn_probability(equation))

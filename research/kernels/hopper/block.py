@@ -175,7 +175,7 @@ def product(
         return _interpreted_product(left, right, transposed)
     shape = left.shape[0], right.shape[0 if transposed else 1]
     if transposed:
-        right = plgpu.transpose_ref(right, (1, 0))
+        right = right.transpose((1, 0))
 
     def run(out):
         plgpu.wgmma(out, left, right)

@@ -90,7 +90,7 @@ def sampled_cross_entropy(
         bias = jnp.take(readout.bias, word, mode="clip")
         return bias - log_drawn(word, count, size)
 
-    options = {"preferred_element_type": jnp.float32}
+    options: dict[str, Any] = {"preferred_element_type": jnp.float32}
     true_BK = jnp.einsum("bke,bke->bk", readout.feature, rows(target), **options)
     true_BK += correction(target)
     logits_BKS = jnp.einsum("bke,se->bks", readout.feature, rows(drawn_S), **options)
