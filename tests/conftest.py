@@ -6,12 +6,12 @@ import math
 import os
 from pathlib import Path
 
+from tests.testing.compile_flags import FAST_COMPILE
+
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "")
-    + " --xla_force_host_platform_device_count=8"
-    + " --xla_cpu_use_fusion_emitters=false"  # compiles in a quarter of the CPU time
-    + " --xla_cpu_parallel_codegen_split_count=1"  # in 0.85 of it; other cores are busy
+    + f" --xla_force_host_platform_device_count=8 {FAST_COMPILE}"
 )
 # Also of the processes that tests start; `compiled_programs` says why.
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"

@@ -14,6 +14,7 @@ import pytest
 from research.contract.errors import UserError
 from research.distributed import processes
 from research.record.metric_writer import read_metrics
+from tests.testing.compile_flags import FASTEST_COMPILE
 
 SCRIPT = """
 import json, signal, sys
@@ -75,13 +76,6 @@ def corpus(folder: Path) -> dict[str, str]:
     return {"data.corpus": str(folder / "text.txt"), **SMALL}
 
 
-FAST_COMPILE = (
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-)
-"""XLA flags for runs of seconds, on one device: a fraction of the compile time."""
-
-
 @pytest.fixture(scope="module")
 def run_facts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
@@ -91,7 +85,7 @@ def run_facts(tmp_path_factory):
         [sys.executable, "-c", SCRIPT, *arguments],
         capture_output=True,
         text=True,
-        env={**os.environ, "XLA_FLAGS": FAST_COMPILE},
+        env={**os.environ, "XLA_FLAGS": FASTEST_COMPILE},
     )
     assert done.returncode == 0, done.stderr
     return folder, json.loads(done.stdout)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.distributed.test_multiprocess import FAST_COMPILE
+from tests.testing.compile_flags import FASTEST_COMPILE
 
 COMMAND = [sys.executable, "-m", "launch.train", "--config=experiments/mlm.py"]
 SMALL = {
@@ -45,7 +45,7 @@ def start(corpus, workdir, **changes):
     """Starts `launch.train` in its own process, on one device."""
     keys = SMALL | {"data.corpus": corpus, "data.cache_dir": corpus / "cache"} | changes
     flags = [f"--config.{key}={value}" for key, value in keys.items()]
-    environment = os.environ | {"XLA_FLAGS": FAST_COMPILE}
+    environment = os.environ | {"XLA_FLAGS": FASTEST_COMPILE}
     return subprocess.Popen(
         [*COMMAND, f"--workdir={workdir}", *flags],
         stdout=subprocess.PIPE,

@@ -33,6 +33,7 @@ from research import objectives
 from research.config import base
 from research.contract.errors import UserError, unknown
 from tests.proofs.parallelism_cases import CASES, REFERENCE, Case, work
+from tests.testing.compile_flags import FASTEST_COMPILE
 
 RECURRENT = "transformer_xl"
 """An experiment that carries mems from step to step."""
@@ -43,12 +44,6 @@ COLUMN_WIDTH = 16
 WORDS = ("The", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
 RARE = [a + b + c for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"]
 """Enough words for a vocabulary of any type."""
-
-XLA_FLAGS = (
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    "--xla_cpu_use_fusion_emitters=false"
-)
-"""A fraction of the compile time; the programs run only briefly."""
 
 
 def experiments(names: Sequence[str]) -> dict[str, str]:
@@ -112,7 +107,7 @@ def start(folder: Path, plan: dict[str, Any], case: Case) -> list[subprocess.Pop
         coordinator = f"localhost:{server.getsockname()[1]}"
     plan = plan | {"coordinator": coordinator, "processes": case.processes}
     count = f"--xla_force_host_platform_device_count={case.devices}"
-    environment = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{XLA_FLAGS} {count}"}
+    environment = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{FASTEST_COMPILE} {count}"}
     command = [sys.executable, "-m", "tests.proofs.gradient_parity"]
     flags = [f"--workdir={folder}", f"--plan={json.dumps(plan)}"]
     return [

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.studies.site_pages import NAV
+from tests.testing.compile_flags import FAST_COMPILE
 
 ROOT = Path(__file__).parents[2]
 PAGES = tuple(NAV["Tutorials"].values())
@@ -43,8 +44,7 @@ IMPORTED = [
 ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"
-    " --xla_cpu_parallel_codegen_split_count=1",
+    "XLA_FLAGS": FAST_COMPILE,
     "PYTHONHASHSEED": "0",
     "PYTHONWARNINGS": "ignore::RuntimeWarning:runpy",
 }
