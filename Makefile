@@ -184,8 +184,9 @@ claims: env
 	$(BIN)/python -m palimpsest claims --figure=docs/claims.svg > $(VENV)/page.md
 	mv $(VENV)/page.md docs/claims.md
 
+# One file for every Python from 3.11 on: a package that needs a later one has two lines.
 lock: env
-	$(BIN)/uv pip compile --quiet --no-header --python-version 3.11 --upgrade \
+	$(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --upgrade \
 		setup.py --extra dev --extra seqio --extra serve --output-file requirements.txt
 
 # The pages of what is proven, drawn up from the code and a run of its tests, and of

@@ -26,7 +26,7 @@ setup(
         "etils[epath]>=1.9",
         "flax>=0.12,<0.13",
         "huggingface_hub>=1.0",
-        "jax>=0.9,<0.12",
+        "jax>=0.9,<0.13",
         "matplotlib>=3.8",
         "ml_collections>=1.1",
         "numpy>=2.0",

@@ -14,6 +14,8 @@ import types
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import palimpsest
 from launch import config
@@ -73,6 +75,26 @@ def _main_module(module: str) -> types.ModuleType:
 def _parser(module: str) -> argparse.ArgumentParser:
     """The parser of `python -m module`."""
     return _main_module(module).parser()
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+def test_the_lock_has_one_version_of_each_requirement_for_each_python(python):
+    environment = {"python_version": python, "python_full_version": f"{python}.0"}
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    locked = [Requirement(line) for line in lines if line[0] not in " #"]
+    chosen = [
+        each for each in locked if not each.marker or each.marker.evaluate(environment)
+    ]
+    versions = {canonicalize_name(each.name): str(each.specifier) for each in chosen}
+    assert len(versions) == len(chosen)
+    (call,) = (
+        node
+        for node in ast.walk(ast.parse((ROOT / "setup.py").read_text()))
+        if isinstance(node, ast.keyword) and node.arg == "install_requires"
+    )
+    for needed in map(Requirement, ast.literal_eval(call.value)):
+        version = versions[canonicalize_name(needed.name)].removeprefix("==")
+        assert version in needed.specifier, needed
 
 
 def test_no_file_installs_another_project_of_this_name():
