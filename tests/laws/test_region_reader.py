@@ -183,7 +183,8 @@ def test_a_drawing_shows_what_is_read(name):
 @pytest.mark.parametrize("box", ["none", "sinusoids"])
 def test_a_row_of_it_is_read_by_networks_and_drawn(name, box):
     """Beside a caption, with regions that are predicted, as `show` draws it."""
-    asked = {"region_rate": 0.4, "region_regression": "l2", "box": box}
+    asked = {"region_rate": 0.4, "region_mask_fraction": 1.0, "box": box}
+    asked |= {"region_regression": "l2"}
     classes = "class" if make_reader(name).of_boxes else "none"
     objective = make_objective(name, **asked, region_classes=classes)
     batch = objective.corrupt(example(), keys(NUM), VOCAB, LENGTH)
