@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         report = make_report(
             table, trials, inches=args.width, one_panel=args.panels == "one"
         )
-    print(formats.markdown(report.table, report.grid), flush=True)
+    print(formats.printed(report.table, report.grid), flush=True)
     folder = epath.Path(args.workdir)
     files = {file: svg for file, (_, svg) in report.figures.items()} | {
         "report.md": report_pages.markdown_page(report),

@@ -24,7 +24,9 @@ def run(args: argparse.Namespace) -> int:
         table = table._replace(baseline=args.baseline, baselines={})
     with user_code.name_line_in_errors(args.table):
         grid = cells.fill_table(table, trials)
-        text = formats.FORMATS[args.format](table, grid)
+        is_page = args.output or args.format != "md"
+        draw = formats.FORMATS[args.format] if is_page else formats.printed
+        text = draw(table, grid)
     if args.output:
         write_output(args.output, text, "--output")
     else:

@@ -2,6 +2,7 @@
 
 import html
 import re
+import sys
 from collections.abc import Callable, Sequence
 
 from launch.reports.cell_text import format_rows, is_compared
@@ -17,19 +18,31 @@ MARKDOWN_SPECIAL = re.compile(r"[\\`*\[\]|~]|<(?=[\w/!?])|&(?=#?\w+;)|(?<!\w)_|_
 
 def escape_markdown(text: str) -> str:
     """The text as one line that a page shows unchanged, even in a table."""
-    return MARKDOWN_SPECIAL.sub(r"\\\g<0>", " ".join(text.split()))
+    return MARKDOWN_SPECIAL.sub(r"\\\g<0>", _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _paragraph(text: str) -> str:
     """The text as a paragraph, never as a heading or a list."""
     text = escape_markdown(text)
-    return f"\n\\{text}\n" if text.startswith(("-", "+", "#")) else f"\n{text}\n"
+    return f"\\{text}" if text.startswith(("-", "+", "#")) else text
 
 
 def markdown(table: Table, grid: Grid) -> str:
     """The table in Markdown, with its notes."""
-    below = "".join(map(_paragraph, notes(table, grid)))
+    below = "".join(f"\n{_paragraph(note)}\n" for note in notes(table, grid))
     return _markdown_rows(format_rows(table, grid)) + below
+
+
+def printed(table: Table, grid: Grid) -> str:
+    """`markdown`; on a terminal without the backslashes that a page does not show."""
+    if not sys.stdout.isatty():
+        return markdown(table, grid)
+    below = "".join(f"\n{_one_line(note)}\n" for note in notes(table, grid))
+    return _markdown_rows(format_rows(table, grid), _one_line) + below
 
 
 def effects(table: Table, grid: Grid) -> str:
@@ -37,9 +50,11 @@ def effects(table: Table, grid: Grid) -> str:
     return _markdown_rows(effect_rows(table, grid))
 
 
-def _markdown_rows(rows: Sequence[Sequence[str]]) -> str:
+def _markdown_rows(
+    rows: Sequence[Sequence[str]], escape: Callable[[str], str] = escape_markdown
+) -> str:
     """A Markdown table whose first row is the header."""
-    lines = [[escape_markdown(word) for word in line] for line in rows]
+    lines = [[escape(word) for word in line] for line in rows]
     columns = zip(*lines, strict=True)
     widths = [max(2, *map(len, column)) for column in columns]  # :- or -: at least
 

@@ -1,10 +1,11 @@
 """A sweep from the command line: all combinations of some values of config keys."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from research.contract.errors import UserError
+from research.files.json_files import parse_json
 
 CLOSING = {"[": "]", "{": "}", "(": ")"}
 
@@ -34,16 +35,41 @@ def grid(
             raise UserError(f"--sweep_keys: {key} is set twice; {remedy}")
         values[key] = split(text)
 
+    names = {key: _names(key, texts) for key, texts in values.items()}
+
     def sweep(scale: str) -> Iterator[tuple[str, dict[str, Any], tuple[str, str]]]:
         del scale  # the experiment and its overrides say all
         for chosen in itertools.product(*values.values()):
             own = dict(zip(values, chosen, strict=True))
-            names = (f"{key.rpartition('.')[2]}={own[key]}" for key in own)
-            row = ", ".join(names) or experiment
+            row = ", ".join(names[key][own[key]] for key in own) or experiment
             for seed in range(seeds):
                 yield experiment, own | {"seed": seed}, (row, "pretraining")
 
     return sweep
+
+
+def _names(key: str, texts: Sequence[str]) -> dict[str, str]:
+    """Value -> what rows call it: KEY=VALUE, or what phases change, and until when."""
+    names = {text: f"{key.rpartition('.')[2]}={text}" for text in texts}
+    if key != "train.phases":
+        return names
+    found = {text: _phases_in_words(text) or names[text] for text in names}
+    return found if len({*found.values()}) == len(found) else names
+
+
+def _changes(own: Mapping[str, Any]) -> str:
+    return " ".join(f"{key.rpartition('.')[2]}={own[key]}" for key in own)
+
+
+def _phases_in_words(text: str) -> str:
+    """Phases as in "rate=0.4 to 50 % of steps"; "" of none, and of what is wrong."""
+    try:
+        return ", then ".join(
+            (_changes(own) or "unchanged") + f" to {100 * end:g} % of steps"
+            for end, own in parse_json(text)
+        )
+    except (AttributeError, TypeError, ValueError):  # the config's check says so
+        return ""
 
 
 def split(text: str) -> list[str]:

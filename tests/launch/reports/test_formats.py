@@ -272,6 +272,19 @@ def test_markdown_shows_text_as_it_is(grid):
     assert r"| a\|b\<img src=x> |" in text and "\n\\<script>alert" in text
 
 
+def test_a_terminal_shows_no_backslashes_and_a_file_does(grid, monkeypatch):
+    row = {"corpus=*/[a].txt": grid["lm"]}
+    assert formats.printed(fake_sweep.TABLE, row) == formats.markdown(
+        fake_sweep.TABLE, row
+    )
+    assert r"corpus=\*/\[a\].txt" in formats.printed(fake_sweep.TABLE, row)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    text = formats.printed(fake_sweep.TABLE, row)
+    assert "corpus=*/[a].txt" in text and "\\" not in text
+    lines = text.split("\n\n")[0].splitlines()
+    assert len({len(line) for line in lines}) == 1
+
+
 @pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@x", "\tx"])
 def test_no_cell_of_csv_is_a_formula(text):
     (line,) = csv.reader(io.StringIO(csv_files.lines_as_csv([[text, -1.5]])))

@@ -38,6 +38,22 @@ def test_rows_are_the_combinations_of_values_each_with_all_seeds(tmp_path):
     assert len(found) == 8
 
 
+def test_rows_of_phases_say_what_changes_until_when():
+    def rows(*values):
+        keys = [f"train.phases={','.join(values)}"]
+        return [row for *_, (row, _) in grid(MLM, keys, 1)("smoke")]
+
+    one, two = '[[1,{"objective.rate":0.4}]]', '[[0.5,{"data.length":64}],[0.9,{}]]'
+    assert rows("[]", one, two) == [
+        "phases=[]",
+        "rate=0.4 to 100 % of steps",
+        "length=64 to 50 % of steps, then unchanged to 90 % of steps",
+    ]
+    other = '[[1,{"model.rate":0.4}]]'  # whose short name would be that of `one`
+    assert rows(one, other) == [f"phases={one}", f"phases={other}"]
+    assert rows("[[1]]") == ["phases=[[1]]"]
+
+
 def test_a_name_has_what_differs_and_not_what_all_share(tmp_path):
     shared = {"train.steps": "30", "model.width": "64"}  # texts, as of the command line
     trials = plan(tmp_path, ["objective.rate=.15,.3"], **shared)
