@@ -131,6 +131,8 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
     for number, row in enumerate(rows, 1):
         print(f"row {number}")
         print(row_views.as_text(row, colours=sys.stdout.isatty()), end="\n\n")
+    if hidden := row_views.hidden_lines(rows):
+        print("\n".join(hidden), end="\n\n")
     for group in rows[0].groups:
         where = f"attention{row_views.attention_title(group)} in row 1:"
         if group.attends.all():
@@ -140,6 +142,8 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
         print(row_views.attention_text(group), end="\n\n")
     for state, meaning in row_views.meanings(rows).items():
         print(f"{state}: {meaning}")
+    for line in row_views.signs(rows):
+        print(line)
 
 
 def shown_rows(config: Config, count: int, model: Any = None) -> list[Any]:

@@ -2,7 +2,8 @@
 
 import html
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,8 @@ PATTERNS = {
 """`Objective.pattern` in words."""
 MAX_VALUES = 8
 """Values of another array that are shown."""
+LETTERS = {"1 to 3": 3, "4 to 6": 6, "7 or more": 10**6}
+"""Letters of a word -> the most of them."""
 
 
 class Token(NamedTuple):
@@ -52,6 +55,8 @@ class Token(NamedTuple):
     state: str  # one of MEANINGS, or PLAIN where nothing is scored
     target: str  # what is predicted there; "": nothing
     weight: float  # in the loss
+    own: str = ""  # what the text has there; "": a special token, or nothing known
+    starts_word: bool = False
 
 
 class Group(NamedTuple):
@@ -198,11 +203,12 @@ def _tokens(
         own = int(token[position])
         text = piece_name(own, vocabulary)
         if position not in targets:
-            found.append(Token(text, PLAIN, "", 0.0))
+            found.append(Token(text, PLAIN, "", 0.0, *_of_text(own, vocabulary)))
             continue
         target, weight = targets[position]
         if names:
-            found.append(Token(text, KEPT, names[target], weight))
+            known = _of_text(own, vocabulary)
+            found.append(Token(text, KEPT, names[target], weight, *known))
             continue
         state = REPLACED
         if of_next:
@@ -211,8 +217,18 @@ def _tokens(
             state = KEPT
         elif own >= len(special) or special[own]:
             state = HIDDEN
-        found.append(Token(text, state, piece_name(target, vocabulary), weight))
+        name = piece_name(target, vocabulary)
+        known = _of_text(own if state == NEXT else target, vocabulary)
+        found.append(Token(text, state, name, weight, *known))
     return found
+
+
+def _of_text(token: int, vocabulary: Vocabulary) -> tuple[str, bool]:
+    """`own` and `starts_word` of a token that a text has."""
+    special, starts = vocabulary.vocab.is_special, vocabulary.vocab.starts_word
+    if token >= len(vocabulary.model.pieces) or special[token]:
+        return "", False
+    return vocabulary.piece_text(token), starts is None or bool(starts[token])
 
 
 def piece_name(token: int, vocabulary: Vocabulary) -> str:
@@ -256,15 +272,21 @@ def as_text(row: Row, *, colours: bool, width: int = 100) -> str:
     return "\n".join(lines)
 
 
+def _target(token: Token) -> str:
+    """What is predicted, with a sign for the space before a word."""
+    text = token.target.replace("\n", "⏎")
+    return f"▁{text[1:]}" if text.startswith(" ") else text
+
+
 def _marked(token: Token, colours: bool) -> str:
     text = token.text.replace("\n", "⏎")
     space, text = text[: len(text) - len(text.lstrip())], text.lstrip()
     if colours:
-        arrow = "" if token.state in (PLAIN, KEPT, NEXT) else f"→{token.target.strip()}"
+        arrow = "" if token.state in (PLAIN, KEPT, NEXT) else f"→{_target(token)}"
         return f"{space}\x1b[{ANSI[token.state]}m{text}{arrow}\x1b[0m"
     if token.state in (PLAIN, NEXT):
         return f"{space}{text}"
-    return f"{space}[{token.state}: {text} → {token.target.strip()}]"
+    return f"{space}[{token.state}: {text} → {_target(token)}]"
 
 
 def _wrapped(text: str, width: int, *, colours: bool = False) -> list[str]:
@@ -292,16 +314,80 @@ def meanings(rows: Sequence[Row]) -> dict[str, str]:
     return {state: text for state, text in MEANINGS.items() if state in states}
 
 
+def signs(rows: Sequence[Row]) -> list[str]:
+    """What the signs mean that the rows have for spaces, lines and bytes."""
+    tokens = [token for row in rows for group in row.groups for token in group.tokens]
+    shown = "".join(t.text + t.target + _target(t) for t in tokens)
+    return [text for sign, text in SIGNS.items() if sign in shown]
+
+
+def hidden_lines(rows: Sequence[Row]) -> list[str]:
+    """How much of the rows' text is hidden, and of words by their length.
+
+    Nothing where no token is hidden or replaced, as where all next ones are predicted.
+    """
+    lines = []
+    for name in dict.fromkeys(group.name for row in rows for group in row.groups):
+        groups = [group for row in rows for group in row.groups if group.name == name]
+        tokens = [token for group in groups for token in group.tokens if token.own]
+        states = Counter(token.state for token in tokens)
+        if states[HIDDEN] + states[REPLACED]:
+            found = (
+                f"{states[state]} {state} ({100 * states[state] / len(tokens):.1f} %)"
+                for state in (HIDDEN, REPLACED, KEPT)
+                if states[state]
+            )
+            where = f"of the {name}'s" if name else "of the text's"
+            lines.append(f"{where} {len(tokens)} tokens: {', '.join(found)}")
+            lines += _word_lines([word for group in groups for word in _words(group)])
+    return lines
+
+
+def _words(group: Group) -> Iterator[list[Token]]:
+    """The tokens of each word that have letters or digits."""
+    word: list[Token] = []
+    for token in group.tokens:
+        if token.starts_word or not token.own:
+            yield word
+            word = []
+        if any(map(str.isalnum, token.own)):
+            word.append(token)
+    yield word
+
+
+def _word_lines(words: Sequence[list[Token]]) -> list[str]:
+    """How many words are predicted, by length, and whether as a whole."""
+    counts = {name: [0, 0] for name in LETTERS}
+    whole = []
+    for word in filter(None, words):
+        scored = [token.state != PLAIN for token in word]
+        letters = sum(map(str.isalnum, "".join(token.own for token in word)))
+        name = next(name for name, most in LETTERS.items() if letters <= most)
+        counts[name][0] += any(scored)
+        counts[name][1] += 1
+        if any(scored) and len(word) > 1:
+            whole.append(all(scored))
+    found = (
+        f"{name}: {some} of {count} ({100 * some / count:.0f} %)"
+        for name, (some, count) in counts.items()
+        if count
+    )
+    lines = [f"words predicted as a whole or in part, by letters: {'; '.join(found)}"]
+    if whole:
+        lines.append(
+            f"{len(whole)} of these words have several tokens: {sum(whole)} predicted "
+            f"as a whole, {len(whole) - sum(whole)} in part"
+        )
+    return lines if sum(count for _, count in counts.values()) > 1 else []
+
+
 def as_html(title: str, intro: str, rows: Sequence[Row]) -> str:
     """A page with rows in colour, and the attention of the first."""
     legend = "; ".join(
         f'<span style="background:{COLOURS[state]}">{state}</span> {html.escape(text)}'
         for state, text in meanings(rows).items()
     )
-    tokens = [token for row in rows for group in row.groups for token in group.tokens]
-    shown = "".join(token.text + token.target for token in tokens)
-    signs = (text for sign, text in SIGNS.items() if sign in shown)
-    legend += "".join(f"; {html.escape(text)}" for text in signs)
+    legend += "".join(f"; {html.escape(text)}" for text in signs(rows))
     parts = [f"<p>{html.escape(intro)}</p>", f"<p>{legend}</p>"]
     for number, row in enumerate(rows, 1):
         parts.append(f"<h2>Row {number}</h2>")
@@ -323,6 +409,7 @@ def as_html(title: str, intro: str, rows: Sequence[Row]) -> str:
             parts.append(f"<table>{''.join(items)}</table>")
         if number == 1:
             parts += [_html_attention(group) for group in row.groups]
+    parts += [f"<p>{html.escape(line)}</p>" for line in hidden_lines(rows)]
     body = "\n".join(parts)
     return PAGE.format(title=html.escape(title), body=body)
 
@@ -349,10 +436,11 @@ def _html_token(token: Token) -> str:
     text = html.escape(token.text).replace("\n", "⏎<br>")
     if token.state == PLAIN:
         return f"<span class=plain>{text}</span>"
-    hint = f"{token.state}: {token.target.strip()}, weight {token.weight:.3g}"
+    target = _target(token)
+    hint = f"{token.state}: {target}, weight {token.weight:.3g}"
     arrow = ""
     if token.state in (HIDDEN, REPLACED) or token.target.strip() != token.text.strip():
-        arrow = f"<sub>{html.escape(token.target.strip())}</sub>"
+        arrow = f"<sub>{html.escape(target)}</sub>"
     if token.state == NEXT:
         arrow = ""
     colour = COLOURS[token.state]

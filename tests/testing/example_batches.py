@@ -53,6 +53,7 @@ def vocabulary(vocab: VocabInfo) -> Any:
         vocab=vocab,
         model=SimpleNamespace(pieces=[f"w{n}" for n in range(vocab.size)]),
         piece_name=lambda token: f" w{token}",
+        piece_text=lambda token: f" w{token}",
         decode=lambda tokens: " ".join(f"w{token}" for token in tokens),
     )
 

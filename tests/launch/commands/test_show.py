@@ -25,10 +25,12 @@ def test_rows_of_my_text_before_and_after(tmp_path, capsys):
     run(folder, f"--data={mine}", "--rows=1", "--config.data.length=16")
     text = capsys.readouterr().out
     assert "the old river sees" in text and "[hidden: <mask> → " in text
+    assert "of the text's 14 tokens: " in text and "by letters: 1 to 3: " in text
     assert "attention in row 1" in text and "hidden: the network reads" in text
     page = tmp_path / "page.html"
     run(folder, f"--html={page}")
     assert page.read_text().count("<h2>") == 2
+    assert "<p>words predicted as a whole or in part" in page.read_text()
 
 
 def test_keys_are_listed_with_what_they_mean(tmp_path, capsys):

@@ -71,6 +71,39 @@ def test_states_of_scored_positions(token, target, state):
     assert (group.attends == np.tri(3, dtype=bool)).all()
 
 
+def test_what_is_hidden_is_counted_by_token_and_word():
+    def token(own, state="", starts=None):
+        starts = own.startswith(" ") if starts is None else starts
+        return row_views.Token(own, state, own if state else "", 1.0, own, starts)
+
+    special = row_views.Token("<s>", "", "", 0.0)
+    tokens = [special, token(" a"), token(" long", "hidden"), token("est", "kept")]
+    tokens += [token("."), token(" word", "replaced"), token("s"), special, token("in")]
+    rows = [row_views.Row("", [row_views.Group("", tokens, np.eye(1), [0])], {})]
+    assert row_views.hidden_lines(rows) == [
+        "of the text's 7 tokens: 1 hidden (14.3 %), 1 replaced (14.3 %), 1 kept "
+        "(14.3 %)",
+        "words predicted as a whole or in part, by letters: 1 to 3: 0 of 2 (0 %); 4 to "
+        "6: 1 of 1 (100 %); 7 or more: 1 of 1 (100 %)",
+        "2 of these words have several tokens: 1 predicted as a whole, 1 in part",
+    ]
+    following = [token(" a", "next"), token(" b", "next")]
+    rows = [row_views.Row("", [row_views.Group("", following, np.eye(1), [0])], {})]
+    assert row_views.hidden_lines(rows) == []
+
+
+def test_the_space_before_a_predicted_word_is_shown():
+    tokens = [
+        row_views.Token("<mask>", "hidden", target, 1.0) for target in (" a", "b")
+    ]
+    row = row_views.Row("", [row_views.Group("", tokens, np.eye(1), [0])], {})
+    text = row_views.as_text(row, colours=False)
+    assert "[hidden: <mask> → ▁a][hidden: <mask> → b]" in text
+    assert "→▁a\x1b[0m" in row_views.as_text(row, colours=True)
+    page = row_views.as_html("", "", [row])
+    assert "<sub>▁a</sub>" in page and "<sub>b</sub>" in page and "▁ is a space" in page
+
+
 def test_of_a_long_row_the_queries_at_its_end_are_drawn_too():
     tokens = [row_views.Token("a", "", "", 0.0)] * 60
     hidden = row_views.Token("b", row_views.HIDDEN, "a", 1.0)
