@@ -77,6 +77,7 @@ class Row(NamedTuple):
     notes: Mapping[str, Sequence[str]] = {}  # title -> lines of the objective
     tree: Sequence[tuple[str, Sequence[str]]] = ()  # words, and branches of each
     panel: picture_views.Panel | None = None  # of a row that has pictures
+    size: int = 0  # tokens of the text that was corrupted; 0: it is not known
 
 
 def view(
@@ -135,7 +136,8 @@ def view(
     if labels and "label" in others and batch["label"].dtype == np.int32:
         others["label"] = labels[int(batch["label"][number])]
     text = vocabulary.decode([*before]) if len(before) else ""
-    return Row(text, groups, others, known.lines, known.tree)
+    size = sum(bool(_of_text(token, vocabulary)[0]) for token in before)
+    return Row(text, groups, others, known.lines, known.tree, size=size)
 
 
 def group(
@@ -324,7 +326,8 @@ def signs(rows: Sequence[Row]) -> list[str]:
 def hidden_lines(rows: Sequence[Row]) -> list[str]:
     """How much of the rows' text is hidden, and of words by their length.
 
-    Nothing where no token is hidden or replaced, as where all next ones are predicted.
+    Of an encoder whose tokens are not predicted, how much of the text it reads. Nothing
+    where no token is hidden or replaced, as where all next ones are predicted.
     """
     lines = []
     for name in dict.fromkeys(group.name for row in rows for group in row.groups):
@@ -340,6 +343,11 @@ def hidden_lines(rows: Sequence[Row]) -> list[str]:
             where = f"of the {name}'s" if name else "of the text's"
             lines.append(f"{where} {len(tokens)} tokens: {', '.join(found)}")
             lines += _word_lines([word for group in groups for word in _words(group)])
+        elif name == "encoder" and (size := sum(row.size for row in rows)):
+            share = f"({100 * len(tokens) / size:.1f} %)"
+            lines.append(
+                f"the encoder reads {len(tokens)} of the text's {size} tokens {share}"
+            )
     return lines
 
 

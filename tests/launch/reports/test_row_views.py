@@ -87,6 +87,10 @@ def test_what_is_hidden_is_counted_by_token_and_word():
         "6: 1 of 1 (100 %); 7 or more: 1 of 1 (100 %)",
         "2 of these words have several tokens: 1 predicted as a whole, 1 in part",
     ]
+    encoder = row_views.Group("encoder", [special, token(" a")], np.eye(1), [0])
+    assert row_views.hidden_lines([row_views.Row("", [encoder], {}, size=4)]) == [
+        "the encoder reads 1 of the text's 4 tokens (25.0 %)"
+    ]
     following = [token(" a", "next"), token(" b", "next")]
     rows = [row_views.Row("", [row_views.Group("", following, np.eye(1), [0])], {})]
     assert row_views.hidden_lines(rows) == []
