@@ -258,7 +258,7 @@ def test_implementations_without_these_limits_are_refused(make_network, stream):
         make_network(position_dropout_unit="distance", **own)
     network = make_network(attention="interval")
     read = lambda net: read_stream(net, stream, MEM_LEN, clamp_len=3)  # noqa: E731
-    with pytest.raises(UserError, match="interval has no largest distance"):
+    with pytest.raises(UserError, match="interval on cpu has no largest distance"):
         jax.eval_shape(lambda: networks.init(network, read, jax.random.key(0)))
 
 

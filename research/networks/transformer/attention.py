@@ -159,12 +159,7 @@ def _rotary(options: Options, inputs: AttentionInputs, theta: float) -> list[tup
 
 def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
     """The mask of the kernel that `model.attention` chooses."""
-    if inputs.clamp_len and options.attention not in ("auto", "dense"):
-        raise UserError(
-            f"model.attention {options.attention} has no largest distance "
-            "(objective.eval_clamp_len); set model.attention to dense or auto"
-        )
-    if inputs.by_distance or inputs.start is not None:
+    if inputs.start is not None:
         return dense_mask(inputs)  # a cache has a few queries a call
     kernel = choose_kernel(options, inputs)
     return kernel.mask(inputs, options.key_width, options.operand_dtype)

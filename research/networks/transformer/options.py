@@ -338,7 +338,7 @@ class TransformerOptions(networks.Network):
 
     @property
     def attention_features(self) -> list[str]:
-        """Those of `kernels.FEATURES` that attention needs."""
+        """Those of `kernels.FEATURES` that attention needs, whatever its inputs."""
         needed = {
             "relative": self.has_relative_terms,
             "disentangled": self.position == "disentangled",

@@ -26,6 +26,7 @@ FEATURES = {
     "distance_dropout": "dropout of distances (model.position_dropout_unit)",
     "dropout": "dropout of attention weights (model.attention_dropout)",
     "bias": "bias of relative positions (model.position, model.position_bias)",
+    "clamp_len": "largest distance (objective.eval_clamp_len)",
 }
 """What only some kernels support -> its words in errors."""
 
@@ -138,7 +139,9 @@ def choose_kernel(options: Any, inputs: AttentionInputs) -> Kernel:
     Raises:
       UserError: the platform has none of this name, or it lacks a feature.
     """
-    here, features = platform(), options.attention_features
+    here, features = platform(), [*options.attention_features]
+    if inputs.clamp_len:
+        features.append("clamp_len")
     if options.attention != "auto":
         kernel = kernel_for(options.attention, here)
         check_features(options.attention, features, [kernel], f" on {here}")
