@@ -1,11 +1,17 @@
 """Learning rates by step: warm-ups, and decays at their corners."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from research.contract.errors import UserError
+from research.contract.parts import key_fields
+from research.optimize.options import OptimizerOptions
+from research.optimize.rules import OPTIMIZERS
 from research.optimize.schedule import make_schedule
 from research.optimize.schedules import SCHEDULES
+from research.optimize.schedules.shared.ending_schedule import EndingSchedule
 from tests.testing.optimizer_section import section
 
 
@@ -22,13 +28,39 @@ def test_the_peak_is_reached_when_the_warm_up_ends(name):
     assert (np.diff(rates[:10]) > 0).all() and (np.diff(rates[10:]) <= 0).all()
 
 
-@pytest.mark.parametrize("name", ["linear", "cosine"])
-def test_the_decay_ends_with_the_run(name):
-    config = section(
-        schedule=name, warmup_steps=0, final_fraction=0.1, learning_rate=1.0
+ENDING = [
+    name
+    for name in SCHEDULES.names()
+    if issubclass(SCHEDULES.part_class(name, "schedule"), EndingSchedule)
+]
+
+
+@pytest.mark.parametrize("name", ENDING)
+@pytest.mark.parametrize("decay_fraction", [1.0, 0.5])
+def test_the_decay_ends_with_the_run_and_stays_there(name, decay_fraction):
+    keys = {"final_fraction": 0.1, "decay_fraction": decay_fraction}
+    rate = make_schedule(
+        section(schedule=name, warmup_steps=0, learning_rate=1.0, **keys), 50
     )
-    rate = make_schedule(config, 50)
-    assert rate(50) == pytest.approx(0.1) and rate(25) == pytest.approx(0.55)
+    assert rate(0) == pytest.approx(1) and rate(49) > 0.1
+    assert [rate(step) for step in (50, 51, 60)] == pytest.approx(3 * [0.1])
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine"])
+def test_a_line_and_half_a_cosine_are_halfway_after_half_of_the_steps(name):
+    keys = {"schedule": name, "final_fraction": 0.1, "warmup_steps": 0}
+    rate = make_schedule(section(learning_rate=1.0, **keys), 50)
+    assert rate(25) == pytest.approx(0.55)
+
+
+def test_rules_schedules_and_what_all_share_have_no_key_of_one_name():
+    owners = {field.name: "OptimizerOptions" for field in key_fields(OptimizerOptions)}
+    for folder in (OPTIMIZERS, SCHEDULES):
+        parts = {name: folder.part_class(name, "optimizer") for name in folder.names()}
+        own = {f.name: name for name in parts for f in dataclasses.fields(parts[name])}
+        for key in own.keys() & owners:
+            raise AssertionError(f"{key} of {own[key]} is one of {owners[key]}, too")
+        owners |= own
 
 
 def test_rsqrt_is_the_peak_times_sqrt_of_warm_up_over_step():
