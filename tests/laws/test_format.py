@@ -116,3 +116,21 @@ def test_one_of_the_files_is_of_this_format(name, tmp_path):
         except UserError:
             continue
     raise AssertionError(f"{name} reads none of FILES; add a file of this format")
+
+
+@pytest.mark.parametrize("name", FORMATS.names())
+def test_it_has_columns_if_the_name_of_one_matters(name, tmp_path):
+    """With a column that its files lack they are none, or `fields` has no meaning."""
+
+    def has_text(content, field):
+        (tmp_path / "file.x").write_bytes(content)
+        try:
+            options = FileOptions(name, (field,))
+            corpus = files.load_file_corpus(str(tmp_path / "file.x"), None, options)
+            return any(any(corpus.documents(s)) for s in ("train", "valid", "test"))
+        except UserError:
+            return False
+
+    read = [content for content in FILES.values() if has_text(content, "text")]
+    needs_name = [content for content in read if not has_text(content, "lacking")]
+    assert bool(needs_name) == FORMATS.part_class(name, "format").has_columns

@@ -404,13 +404,11 @@ def load_corpus(
     the same split and a corpus that grows moves no document to another split.
 
     Args:
-      name: "embedded"; "docstrings"; a file, folder or glob of `.txt` (a blank line
-        ends a document), `.jsonl` (an object a line, with `text`, and `label` where
-        documents have one), `.tsv` (parallel text: two columns a line, which are the
-        two paragraphs of a document) and the formats of `research.data.read.formats`,
-        each also as `.gz` and `.zst`; the files of a parallel text's sides, see
-        `data.read.parallel_text`; or "tfds:NAME", whose own test and validation splits
-        are kept where it has them, or "tfds:NAME/split=SPLIT".
+      name: "embedded"; "docstrings"; a file, folder or glob of files in the formats of
+        `research.data.read.formats`, each also as `.gz` and `.zst`; the files of a
+        parallel text's sides, see `data.read.parallel_text`; or "tfds:NAME", whose own
+        test and validation splits are kept where it has them, or
+        "tfds:NAME/split=SPLIT".
       held_out: the fraction of documents in valid, and again in test. Docstrings have
         fractions of their own: see `research.data.read.stdlib_corpus`.
       options: how files are read.

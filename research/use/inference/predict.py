@@ -18,6 +18,7 @@ from research.data.pipeline import Data, Pipeline
 from research.data.progress import MANY, progress
 from research.data.read.compression import file_suffixes
 from research.data.read.corpus import Corpus
+from research.data.read.formats import by_suffix
 from research.data.read.word_patterns import RUN, UNIT
 from research.data.source.build import split_corpora
 from research.data.source.text_source import TextSource
@@ -39,9 +40,6 @@ WORD = re.compile(rf"{UNIT}|{RUN}(?:[-'’.]{RUN})*|[^\w\s]")
 """A word of a text that is not divided into words: letters and digits, which may have
 one of these signs between them, or another sign. Of a script without spaces between
 words each letter is one, as in files of Chinese that have a tag for each character."""
-
-TABLES = (".jsonl", ".csv", ".tsv", ".parquet")
-"""Suffixes of files whose columns have names."""
 
 Example = str | Sequence[str]
 """A text, or the parts of an example, in the order in which the run read them."""
@@ -207,7 +205,8 @@ class Predictor:
         }
         named |= {"test": file, "eval_split": "test", "mixture": {}, "reader": "native"}
         columns = prediction_kind(self.kind).columns
-        if columns and file_suffixes(Path(file))[0] in TABLES:
+        file_format = by_suffix().get(file_suffixes(Path(file))[0])
+        if columns and file_format and file_format.has_columns:
             named |= {"format": "auto", "fields": columns}
         options = dataclasses.replace(data, **named | own)
         (corpus,) = split_corpora(options, self._run.objective, "test")

@@ -106,6 +106,9 @@ class FileFormat:
     is_text: bool = False
     """Whether the files of a folder with these suffixes are read."""
 
+    has_columns: bool = False
+    """Whether data.fields are columns or keys, which have names in its files."""
+
     needs_fields: bool = False
     """Whether a file's suffix implies this format only if data.fields is given."""
 

@@ -16,6 +16,7 @@ class Format(FileFormat):
     """data.fields and data.label are columns, by name, or number without a header."""
 
     suffixes = (".csv",)
+    has_columns = True
     needs_fields = True
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:

@@ -18,6 +18,7 @@ class Format(FileFormat):
     """
 
     suffixes = (".jsonl",)
+    has_columns = True
     is_text = True
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:

@@ -13,6 +13,7 @@ class Format(FileFormat):
     """data.fields and data.label are columns; without `fields` text is in `text`."""
 
     suffixes = (".parquet",)
+    has_columns = True
     is_encoded = False
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:

@@ -17,6 +17,7 @@ class Format(FileFormat):
     """
 
     suffixes = (".tsv",)
+    has_columns = True
     is_text = True
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
