@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from research import objectives
 from research.contract.batch import NEVER
-from research.objectives.dae import bart, dae
 from research.objectives.lm import lm
 from research.objectives.losses.cross_entropy import (
     Term,
@@ -13,6 +13,7 @@ from research.objectives.losses.cross_entropy import (
     masked_cross_entropy,
 )
 from research.objectives.mlm import mlm
+from research.objectives.tasks import task_input
 from research.objectives.tasks.sequence_classification import POOLS
 from research.program.step import weighted_loss
 
@@ -121,12 +122,13 @@ def _seq2seq(model, inputs):
         | _group(before, ones, causal=True, prefix="decoder_")
         | {"target": target, "weight": (labels != IGNORED).astype(np.float32)}
     )
-    module = dae if model.family.model_type in ("t5", "mt5") else bart
+    name, fields = model.family.trained_by
+    objective = objectives.make_objective(name, **fields)
     decoder = {k.removeprefix("decoder_"): v for k, v in batch.items()}
     encoder = {k.removeprefix("encoder_"): v for k, v in batch.items()}
 
     def outputs(net):
-        terms, _ = module.Objective().loss(net, batch, None)
+        terms, _ = objective.loss(net, batch, None)
         states = net.states(decoder, encoded=net.encode(encoder))
         return _mean_loss(terms), {"logits": _logits(net.readout(states))}
 
@@ -186,7 +188,7 @@ def _labels(model, inputs):
     def outputs(net):
         if model.family.patterns:
             states = net.states(group)
-            is_last = is_causal or model.family.model_type == "xlnet"
+            is_last = is_causal or model.family.task_format in task_input.POOLED_LAST
             at = last if is_last else last * 0
         else:
             shifted = np.roll(token, 1, axis=1)

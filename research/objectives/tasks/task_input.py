@@ -44,6 +44,8 @@ from research.objectives.layout.specials import Specials
 
 FORMATS = ("bert", "roberta", "xlnet", "gpt", "plain", "causal", "bart")
 ENCODER_FORMATS = ("bert", "roberta", "xlnet", "plain")
+POOLED_LAST = ("xlnet", "gpt", "causal", "bart")
+"""The formats whose last token's state represents the row; of others the first's."""
 VECTORS = ("a file of word vectors", "a run of word vectors", "random", "random:N")
 """What `vectors` of a task may name.
 
@@ -246,22 +248,18 @@ def lay_out(
     before = [int(prefix is not None) for prefix in prefixes]
     start = np.where(first, size[:, 0] + before[0] + ends, 0)
     at = np.stack([np.full(len(size), before[0]), start + before[1]], axis=1)
-    last = np.maximum(text.length - 1, 0)
-    pooled = np.zeros(len(size), np.int64)
     if format == "gpt":
         both = first & (size[:, 1] > 0)
         text.token[row[both], start[both] - 1] = vocab.mask_id
-        pooled = last
     elif format == "xlnet":
         here = text.length > 0
         text.token[row[here], text.length[here]] = vocab.bos_id
         text.token_type[row[here], text.length[here]] = 2
-        text, pooled = text._replace(length=text.length + here), last + here
-    elif format in ("bart", "causal"):
-        pooled = last
+        text = text._replace(length=text.length + here)
     if num_token_types(format) == 1:
         text.token_type[:] = 0
-    return TaskInput(text, at, pooled)
+    last = np.maximum(text.length - 1, 0)
+    return TaskInput(text, at, last * (format in POOLED_LAST))
 
 
 def network_input(text: input_format.Text, format: str) -> dict[str, np.ndarray]:
