@@ -7,9 +7,9 @@ float32 [texts, width], or a .jsonl with `text` and `vector` on each line, which
 is printed without it. A blank text has a vector too, that of no tokens, so that row n
 is of text n.
 
---pictures=P gives the vectors of pictures, of a run of clip: P is a folder or a zip
-(all PNG and JPEG files in it, by their paths), one picture, or a .txt with a path on
-each line. Lines of .jsonl then have `file` and `vector`. Of such a run the vectors of
+--pictures=P gives the vectors of pictures, of a run of clip: P is one picture, a
+.txt with a path on each line, or has many (all PNG and JPEG files in it, by their
+paths). Lines of .jsonl then have `file` and `vector`. Of such a run the vectors of
 texts are those that are compared with pictures'.
 
 --pool=mean is the mean of the last layer's states, --pool=class the state of the class
@@ -77,10 +77,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def parser() -> cli.Parser:
+    from research.data.read.picture_sources import kinds
+
     parser = cli.Parser(__doc__, overrides=False)
     given_texts.add_workdir(parser)
     given_texts.add_texts(parser)
-    parser.add_path("--pictures", default="", help="folder, zip, picture or .txt")
+    parser.add_path("--pictures", default="", help=f"picture, .txt or {kinds()}")
     parser.add_path("--to", default="", help=".npy or .jsonl; else JSON is printed")
     parser.add_argument("--pool", default="", choices=("", "mean", "class"))
     parser.add_argument(

@@ -1,8 +1,8 @@
 r"""Makes a store of pictures: `palimpsest images --pictures=P --captions=C --to=D`.
 
-P is a folder or a zip of PNG or JPEG files, C a file of captions: .tsv or .csv with a
-header, or .jsonl, with the columns `file` (the path in P) and `caption`. It decodes
-each picture once, resizes it to --size=72 (or --size=400x100, width x height) and
+P has PNG or JPEG files, C is a file of captions: .tsv or .csv with a header, or
+.jsonl, with the columns `file` (the path in P) and `caption`. It decodes each picture
+once, resizes it to --size=72 (or --size=400x100, width x height) and
 writes D/pixels.npy, which is mapped and not read, and the captions, D/train.captioned
 and D/valid.captioned. Then
 
@@ -110,8 +110,10 @@ def size(text: str) -> tuple[int, int]:
 
 
 def parser() -> Parser:
+    from research.data.read.picture_sources import kinds
+
     parser = Parser(__doc__, overrides=False)
-    parser.add_path("--pictures", required=True, help="folder or zip of pictures")
+    parser.add_path("--pictures", required=True, help=f"{kinds()} of pictures")
     parser.add_path("--captions", required=True, help="file of captions")
     parser.add_path("--to", required=True, help="folder that is written")
     parser.add_argument("--size", type=size, default=(72, 72), help="of pictures")

@@ -14,8 +14,8 @@ file, --fields and --label name the columns; without --fields those of questions
 question and context. F as .txt has a text on each line.
 
 Of a run of picture_classification --pictures=P is the picture of the text after the
-flags, or the folder or zip of those that the column `file` of --data names, a .tsv,
-.csv or .jsonl whose texts are in `caption` (--fields=image,question names others).
+flags, or has those that the column `file` of --data names, a table (as `palimpsest
+images` reads it) whose texts are in `caption` (--fields=image,question names others).
 
 Prints a table of each example. Of --data it writes a JSON line for each, to --to or the
 terminal: id, prediction, texts, and of these what there is: probabilities, chunks of
@@ -110,11 +110,13 @@ def _table(item: Any, titled: bool) -> list[str]:
 
 
 def parser() -> cli.Parser:
+    from research.data.read.picture_sources import kinds
+
     parser = cli.Parser(__doc__, overrides=False)
     given_texts.add_workdir(parser)
     parts, label = "the parts of one example", "column of the label, if any"
     given_texts.add_examples(parser, parts, label)
-    parser.add_path("--pictures", default="", help="picture, or folder or zip of them")
+    parser.add_path("--pictures", default="", help=f"picture, or {kinds()} of them")
     return parser
 
 

@@ -12,7 +12,7 @@ part: --method=PART.METHOD. A text for tlm is in its first language, or in that 
 --task=retrieval ranks captions and pictures, by their vectors (a run of clip) or by the
 probability that they match (image_text, a pass of the network for each pair): the table
 --data=T has the columns `file` and `caption` (--fields=image,name_en,name_de names
-others), and --pictures=P is the folder or zip of the files. --data=D/valid.captioned of
+others), and --pictures=P has the files. --data=D/valid.captioned of
 `palimpsest images` needs no --pictures.
 
 Prints a table with 95 % intervals, and writes it to table.json and the scores of each
@@ -80,7 +80,7 @@ def _score_retrieval(workdir: epath.Path, args: argparse.Namespace) -> None:
     if exists(workdir / "sweep.json"):
         raise UserError(f"--task={RETRIEVAL} scores one run; name one of {workdir}")
     from research.data.cache import fingerprint
-    from research.data.read import pictures
+    from research.data.read import picture_sources, pictures
     from research.evaluation.retrieval_scores import (
         matrix_ranks,
         retrieval_ranks,
@@ -100,7 +100,8 @@ def _score_retrieval(workdir: epath.Path, args: argparse.Namespace) -> None:
         raise UserError(
             f"--data={data} has numbers of the run's own pictures; leave out --pictures"
             if own
-            else "--pictures=P must name the folder or zip of the pictures of --data"
+            else f"--pictures=P must name {picture_sources.kinds()} of the pictures "
+            "that --data names"
         )
     rows = pictures.read_captioned(data) if own else pictures.read_rows(data, columns)
     files = list(dict.fromkeys(row.file for row in rows))
@@ -248,6 +249,7 @@ def _line(item: Any, scores: Sequence[Any]) -> dict[str, Any]:
 
 
 def parser() -> Parser:
+    from research.data.read.picture_sources import kinds
     from research.evaluation.score_tasks import TASKS
 
     tasks = (f"{name}: {task.what}" for name, task in TASKS.items())
@@ -256,7 +258,7 @@ def parser() -> Parser:
     parser.add_path("--workdir", required=True, help="of a run or a sweep")
     parser.add_argument("--task", required=True, help="; ".join([*tasks, retrieval]))
     parser.add_path("--data", required=True, help="a file, folder or glob")
-    parser.add_path("--pictures", default="", help="folder or zip, for retrieval")
+    parser.add_path("--pictures", default="", help=f"{kinds()}, for retrieval")
     parser.add_argument("--fields", default="", help="columns in place of the task's")
     parser.add_argument("--label", default="", help="the column of the label, likewise")
     parser.add_argument("--groups", default="", help="patterns, as in *agreement*")

@@ -7,9 +7,9 @@ split. The vocabulary is the config's, trained on its training text; --workdir=R
 place of --config has the run's config and its vocabulary. --html=PAGE.html
 writes a page with colours and pictures.
 
---pictures=P are those of a table --data=T of captions, a .tsv, .csv or .jsonl with the
-columns `file` (the path in P, a folder or zip) and `caption` (--fields=image,name
-names others; JSON lines may have `boxes` and `classes`): each row has its picture with
+--pictures=P are those of a table --data=T of captions (as `palimpsest images` reads it)
+with the columns `file` (the path in P) and `caption` (--fields=image,name names others;
+JSON lines may have `boxes` and `classes`): each row has its picture with
 regions, what is hidden, and what the network reads; with --workdir also what the run
 predicts of it, and the five nearest captions of the table.
 
@@ -291,11 +291,13 @@ def _keys_text(config: Config | None) -> str:
 
 
 def parser() -> cli.Parser:
+    from research.data.read.picture_sources import kinds
+
     parser = cli.Parser(__doc__)
     parser.add_path("--config", default="", help="experiments/X.py[:size]")
     parser.add_path("--workdir", default="", help="folder of a run")
     parser.add_path("--data", default="", help="file of text whose rows are shown")
-    parser.add_path("--pictures", default="", help="folder or zip; --data names them")
+    parser.add_path("--pictures", default="", help=f"{kinds()}; --data names them")
     parser.add_argument("--fields", default="", help="columns, as file,caption")
     parser.add_argument("--size", type=size, default=(72, 72), help="of --pictures")
     parser.add_argument("--rows", type=cli.whole(1), default=2, help="rows to show")

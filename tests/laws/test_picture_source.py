@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from launch.commands import embed, images, predict, score, show
 from research.contract.errors import UserError
 from research.data.read.picture_sources import FOLDER, open_source
 from research.data.read.pictures import CAPTION_FILES, Columns, read_rows
@@ -75,6 +76,13 @@ def test_it_has_the_pictures_that_were_written(name, tmp_path):
     assert source.names() == PICTURES
     for picture in PICTURES:
         assert source.read(picture, "x") == CONTENT[picture]
+
+
+@each_source
+@pytest.mark.parametrize("command", [embed, images, predict, score, show])
+def test_the_help_of_commands_names_it(name, command):
+    (action,) = (a for a in command.parser()._actions if a.dest == "pictures")
+    assert FOLDER.part_class(name, "source").called in action.help
 
 
 @each_source

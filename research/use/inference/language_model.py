@@ -200,7 +200,7 @@ class LanguageModel:
         """A vector of each picture, float32 [names, D].
 
         Args:
-          source: a folder or a zip.
+          source: a path that `picture_sources.open_source` opens.
           names: the paths of pictures in it.
           normalize, batch: as of `encode`.
 

@@ -26,7 +26,7 @@ def open_with_pictures(
     are decoded once, into a folder that is there within the context.
 
     Args:
-      source: a folder or a zip of the pictures.
+      source: a path that `open_source` opens.
 
     Raises:
       UserError: the run reads no pictures, or a row, a picture or a box is wrong.

@@ -180,7 +180,7 @@ CLIP, LABELS = "clip", "picture_classification"
         (embed, CLIP, ["--pictures={p}", "a text"], "--pictures is not read beside"),
         (embed, CLIP, ["--pictures={p}/broken.png"], "broken.png cannot be decoded ("),
         (embed, LABELS, ["--pictures={p}"], "gives them no vectors; clip does"),
-        (score, CLIP, ["--data={t}"], "--pictures=P must name the folder or zip"),
+        (score, CLIP, ["--data={t}"], "--pictures=P must name a folder or a zip"),
         (score, CLIP, ["--data={t}", "--pictures={p}", "--fields=file"], "of captions"),
         (
             score,

@@ -27,7 +27,7 @@ class Source(abc.ABC):
     """
 
     called: ClassVar[str]
-    """What it is, for errors, as in "a zip"."""
+    """What it is, for errors and help, as in "a zip"."""
 
     errors: ClassVar[tuple[type[Exception], ...]] = ()
     """Further errors that a damaged one raises."""
@@ -94,13 +94,22 @@ def is_picture(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 
+def _classes() -> list[type[Source]]:
+    return [FOLDER.part_class(name, "source of pictures") for name in FOLDER.names()]
+
+
+def kinds() -> str:
+    """What a source may be, in words: "a folder or ..."."""
+    return " or ".join(cls.called for cls in _classes())
+
+
 def open_source(path: Path) -> Source:
     """The source of pictures that a path is.
 
     Raises:
       UserError: it is none.
     """
-    classes = [FOLDER.part_class(n, "source of pictures") for n in FOLDER.names()]
+    classes = _classes()
     errors = [error for cls in classes for error in cls.errors]
     try:
         for cls in classes:
@@ -110,8 +119,7 @@ def open_source(path: Path) -> Source:
         reason = "it is none"
     except (OSError, ValueError, *errors) as error:
         reason = os_reason(error)
-    kinds = " or ".join(cls.called for cls in classes)
-    raise UserError(f"{path} must be {kinds} of pictures ({reason})")
+    raise UserError(f"{path} must be {kinds()} of pictures ({reason})")
 
 
 def undecodable(name: str, where: str, reason: str) -> UserError:
