@@ -10,7 +10,7 @@ from research.contract.batch import DOCUMENT, PART, PIECE, empty_examples
 from research.contract.errors import UserError
 from research.data.documents import TAGS, ArrayType, Document, join_parts
 from research.data.read.corpus import Corpus
-from research.data.rows import TextSpec
+from research.data.rows import UNITS, TextSpec
 from research.data.source import build
 from research.data.store import stream as streams
 from research.data.store import tokenize
@@ -68,11 +68,14 @@ def expected_tokens(vocabulary):
     return rows
 
 
-UNITS = ["stream", "document", "sentences", "passage", "packed", "pair", "halves"]
-UNITS += ["parts"]
+def spec_of(unit):
+    """Rows of 11 tokens; second spans are of other documents, too."""
+    spec = TextSpec(unit, 11)
+    has_rate = "other_document_rate" in spec.__dataclass_fields__
+    return spec.replace(other_document_rate=0.5) if has_rate else spec
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", UNITS.names())
 @pytest.mark.parametrize("kind", ["wordpiece", "bytebpe"])
 def test_each_token_of_a_row_has_its_values(
     vocabularies, tmp_path, monkeypatch, unit, kind
@@ -82,8 +85,7 @@ def test_each_token_of_a_row_has_its_values(
     stream = make_stream(make_documents(), vocabulary, tmp_path, shard_tokens=30)
     assert len(stream.meta["shards"]) > 1
     expected = expected_tokens(vocabulary)
-    rates = {"other_document_rate": 0.5} if unit == "pair" else {}
-    spec = TextSpec(unit, 11, **rates)
+    spec = spec_of(unit)
     index = build_index(stream, spec, 0, tmp_path)
     num, pad = len(index.start), vocabulary.vocab.pad_id
     rows = index.read(np.arange(num), spec.width, pad, arrays=(*TYPES,))
@@ -125,7 +127,9 @@ def test_the_end_of_a_line_has_no_value(vocabularies, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("unit", ["stream", "document", "pair", "parts"])
+@pytest.mark.parametrize(
+    "unit", [unit for unit in UNITS.names() if not TextSpec(unit, 8).has_pieces]
+)
 def test_a_row_has_the_array_of_its_first_document(
     vocabularies, tmp_path, monkeypatch, unit
 ):
@@ -139,8 +143,7 @@ def test_a_row_has_the_array_of_its_first_document(
     types = {"regions": ArrayType("document", (np.float32, (2, 3)))}
     stream = make_stream(documents, vocabulary, tmp_path, types, shard_tokens=30)
     assert len(stream.meta["shards"]) > 1
-    rates = {"other_document_rate": 0.5} if unit == "pair" else {}
-    spec = TextSpec(unit, 11, **rates)
+    spec = spec_of(unit)
     index = build_index(stream, spec, 0, tmp_path)
     row = np.arange(len(index.start))
     fields = index.read(row, spec.width, 0, arrays=("regions",))
