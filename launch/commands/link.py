@@ -1,7 +1,7 @@
 r"""Links the entities of texts: `palimpsest link --texts=F --names=N --graph=G --to=D`.
 
-One command from a graph to a corpus for pretraining. G has triples, lines
-head<TAB>relation<TAB>tail (or OpenKE's), N lines entity<TAB>name, F texts. It learns
+One command from a graph to a corpus for pretraining. G has triples, in a
+notation that docs/knowledge.md names, N lines entity<TAB>name, F texts. It learns
 vectors of the entities of G by experiments/transe.py (in D/transe, which goes on where
 it stopped), finds the names in the texts and writes D/texts.linked, D/entities.npz with
 the vectors and the names' entities, and D/names.tsv and D/entities.tsv, which say what

@@ -78,7 +78,7 @@ class DataOptions:
     # for each of dupe_factor copies (BERT), or for each epoch if that is 0
     lexicon: str = free_text("", source="files")  # files, separated by commas, of
     # words, phrases, ...: entry<TAB>type a line; or of triples of a knowledge graph,
-    # whose entities are the entries: head<TAB>relation<TAB>tail, or as OpenKE has them
+    # whose entities are the entries, in a notation that docs/knowledge.md names
     lexicon_texts: str = free_text(
         "", source="file"
     )  # a file of lines name<TAB>text by which these

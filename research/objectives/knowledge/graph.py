@@ -114,8 +114,8 @@ class Graph:
 
 
 LINES = (
-    "lines head<TAB>relation<TAB>tail, of whose files the first has the training "
-    "triples"
+    "triples (docs/knowledge.md names the notations); of several files the first has "
+    "those for training"
 )
 
 
@@ -135,7 +135,8 @@ def graph_of(vocab: VocabInfo, source: str = "given") -> Graph:
     lexicon = vocab.lexicon
     if lexicon is None or lexicon.triples is None or not len(lexicon.triples.head):
         raise UserError(
-            f"the objective needs a knowledge graph: set data.lexicon to {LINES}"
+            "the objective needs a knowledge graph: set data.lexicon to a file of "
+            f"{LINES}"
         )
     if not _last or _last["given"].lexicon is not lexicon:
         tail = np.random.default_rng(0).permutation(lexicon.triples.tail)

@@ -17,10 +17,9 @@ class Format(FileFormat):
 
     White space in a name becomes "_", and a relation is in angle brackets.
 
-    The first line tells the notation, of those in `research.data.read.notations`: tabs,
-    or OpenKE's, which begins with the number of triples. Files of other suffixes need
-    data.format=triples. Such a text needs data.vocabulary=words and
-    data.separator=none.
+    The first line tells the notation, of those in `research.data.read.notations`. Files
+    of other suffixes need data.format=triples. Such a text needs data.vocabulary=words
+    and data.separator=none.
 
     data.fields and data.label have no meaning.
     """
