@@ -72,7 +72,7 @@ PAIR = {"format": "segment_pair"}
 WRONG_FIELDS = {
     "bart": [
         (dict.fromkeys(NOISE_RATES, 0.0), "no noise: set one of"),
-        ({"text_unit": "pair"}, "text_unit is stream, document, sentences, "),
+        ({"text_unit": "pair"}, "text_unit is document, passage, pieces, "),
     ],
     "dae": [
         ({"noise_mask": "prefix", "rate": 0.6}, "most 0.5 where noise_mask is prefix"),
@@ -124,7 +124,7 @@ WRONG_FIELDS = {
     ],
     "mass": [
         (TOO_MANY, r"mask_fraction \+ random_fraction is at most 1"),
-        ({"text_unit": "pair"}, "text_unit is stream, document, sentences, "),
+        ({"text_unit": "pair"}, "text_unit is document, passage, pieces, "),
         ({"shortest": 5}, "shortest above 1 needs text_unit sentence, not stream"),
     ],
     "mix": [

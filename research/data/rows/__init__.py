@@ -110,7 +110,11 @@ class TextSpec:
     """Whether rows are packed: pieces of documents, one after the other."""
 
     contains: ClassVar[tuple[str, ...]] = ()
-    """The units whose texts can be derived from one of this (`shared_input`)."""
+    """The units whose texts can be derived from one of this (`shared_input`): spans
+    from its beginning, or, of pairs from pairs, the sentences beside the boundary."""
+
+    max_first = 0
+    """The most tokens of the first of two spans; 0: any number."""
 
     stride = 0
     """Tokens from the start of one example to the next; 0: data.stride, or `length`."""
@@ -179,6 +183,12 @@ class TextSpec:
             for field in dataclasses.fields(self)
             if field.name in changed and "not_indexed" not in field.metadata
         }
+
+
+def single_texts() -> tuple[str, ...]:
+    """The units whose examples are one span of text each."""
+    specs = (TextSpec(name, 1) for name in UNITS.names())
+    return tuple(s.unit for s in specs if not (s.has_pairs or s.has_pieces))
 
 
 @functools.cache

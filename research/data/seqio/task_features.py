@@ -52,12 +52,12 @@ def choose_features(
             f"{name} has no labels, which the objective reads; use a task that has the "
             "objective's arrays, or objective.name=sequence_to_sequence"
         )
-    if spec.unit == "parts":
+    if spec.max_first:
         rooms = {"inputs": spec.max_first, "targets": spec.length - spec.max_first}
     elif spec.has_pairs:
         raise UserError(
-            f"{name} has single texts, but the objective reads pairs of sentences; use "
-            "a task that has the objective's arrays"
+            f"{name} has single texts, but the objective reads pairs of texts; use a "
+            "task that has the objective's arrays"
         )
     if any(key not in features or features[key].rank != 1 for key in rooms):
         raise UserError(

@@ -9,7 +9,7 @@ import numpy as np
 
 from research.contract.batch import NEXT, SENTENCE, Example, no_value
 from research.contract.errors import UserError
-from research.data.rows import TextSpec, pair, sentence_pair
+from research.data.rows import TextSpec, pair
 
 
 def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
@@ -104,11 +104,13 @@ def derive_example(
     example: Example, base: TextSpec, spec: TextSpec, pad_id: int
 ) -> Example:
     """The text of `spec` from an example of `base`, see `common_text_spec`."""
-    if base.unit == "pair" and isinstance(spec, sentence_pair.Unit):
+    is_other = spec.unit != base.unit
+    if is_other and spec.pair_labels:
+        spec = cast(pair.Unit, spec)
         nonadjacent = spec.other_document_rate + spec.nonadjacent_rate > 0
         return _boundary_sentences(example, pad_id, nonadjacent=nonadjacent)
     length = example.length
-    if base.unit == "pair" and spec.unit != "pair":
+    if is_other and base.pair_labels:
         follows = example.label == NEXT
         length = np.where(follows, length, example.first_length).astype(np.int32)
         none = np.full_like(example.label, -1)

@@ -12,7 +12,7 @@ import numpy as np
 from research import networks, objectives
 from research.contract.batch import ArraySpec, Batch, Example, VocabInfo
 from research.contract.fields import choice, fraction, number
-from research.data.rows import TextSpec
+from research.data.rows import TextSpec, single_texts
 from research.objectives.dae import bart_noise
 from research.objectives.layout import input_format, seq2seq
 from research.objectives.layout.prompt import Prompt
@@ -49,7 +49,7 @@ class Objective(objectives.Objective):
     random_fraction: float = fraction(0.0)  # fraction of masks that are an ordinary
     # token instead
     unit: str = choice("word", ("word", "token"))  # what is hidden and counted whole
-    text_unit: str = choice("stream", seq2seq.TEXT_UNITS)  # of text that is read
+    text_unit: str = choice("stream", single_texts())  # of text that is read
     label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's
     # probability that is spread over the vocabulary
 

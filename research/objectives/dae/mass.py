@@ -18,7 +18,7 @@ from research.contract.batch import ArraySpec, Batch, Example, VocabInfo, input_
 from research.contract.errors import UserError
 from research.contract.fields import check_sum, choice, fraction, number
 from research.data import counter_rng
-from research.data.rows import TextSpec
+from research.data.rows import TextSpec, single_texts
 from research.objectives.layout import input_format, seq2seq
 from research.objectives.layout.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term
@@ -59,7 +59,7 @@ class Objective(objectives.Objective):
     # text, 20 % end it, the others are uniform
     decoder_start: str = choice("mask", ("mask", "previous"))  # what the decoder reads
     # first: a mask (paper) or the token before the span (released code)
-    text_unit: str = choice("stream", seq2seq.TEXT_UNITS)  # of text that is read
+    text_unit: str = choice("stream", single_texts())  # of text that is read
     shortest: int = number(1, least=1)  # tokens of a text; with text_unit sentence
     # shorter ones are left out (released code: 5)
     label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's

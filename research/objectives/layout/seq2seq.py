@@ -20,9 +20,6 @@ from research.objectives.layout import input_format
 from research.objectives.layout.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term, cross_entropy
 
-TEXT_UNITS = ("stream", "document", "sentences", "passage", "sentence")
-"""Units of a single text that an objective may read."""
-
 
 def batch_spec(length: int, target_length: int) -> dict[str, ArraySpec]:
     """Specs of an encoder of L positions and a decoder of T scored positions."""

@@ -373,7 +373,7 @@ def test_pairs_streams_dupe_factor_and_lexicon_are_refused(texts_config):
         toy_objectives.Objective("pair"),
         toy_objectives.Objective(contiguous=True),
     ):
-        with pytest.raises(UserError, match=r"pairs of sentences|contiguous streams"):
+        with pytest.raises(UserError, match=r"pairs of texts|contiguous streams"):
             small_data.open_with(texts_config, unsupported)
     for key, value in (
         ("dupe_factor", 3),
