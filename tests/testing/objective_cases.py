@@ -240,11 +240,11 @@ def make_example(
     flags[row, cut[row]] |= SENTENCE | PARAGRAPH
     if spec.arrays:  # words are parts
         flags[flags & WORD > 0] |= PART
-    if spec.unit == "packed":
+    if spec.has_pieces:
         return _with_pieces(example._replace(flags=flags), spec.length, vocabulary)
     if not spec.has_pairs:
         return example._replace(flags=flags)
-    if spec.unit == "parts":
+    if not spec.pair_labels:
         return _with_parts(example._replace(flags=flags), cut)
     first = np.minimum(cut, example.length).astype(np.int32)
     fields = spec.changed_fields()

@@ -70,10 +70,10 @@ class Objective(objectives.Objective):
         return self.timed
 
     def text_spec(self, length):
-        fields = {"contiguous": self.contiguous} if self.unit == "stream" else {}
-        if self.unit in ("pair", "sentence_pair"):
-            fields["other_document_rate"] = 0.5
-        return TextSpec(self.unit, length + self.extra, **fields)
+        spec = TextSpec(self.unit, length + self.extra)
+        fields = {"contiguous": self.contiguous, "other_document_rate": 0.5}
+        has = spec.__dataclass_fields__.keys()
+        return spec.replace(**{name: fields[name] for name in fields.keys() & has})
 
     def batch_spec(self, length):
         width = self.text_spec(length).width
