@@ -16,6 +16,7 @@ from launch.config import load_config
 from research.config import base
 from research.config.config import Config
 from research.distributed import sharding
+from research.objectives.knowledge import graph
 from research.program.setup import build_program, train_batches
 from tests.testing.tiny_runs import random_state, save_untrained
 
@@ -60,7 +61,7 @@ def test_it_loads_at_every_size(name):
 
 @cache
 def corpus(folder: Path) -> dict[str, str]:
-    """Writes documents of two paragraphs and a lexicon; returns the config keys."""
+    """Writes documents of two paragraphs and lexicons; returns the config keys."""
     draw = random.Random(0)
 
     def sentence() -> str:
@@ -100,7 +101,6 @@ def corpus(folder: Path) -> dict[str, str]:
     (folder / "words.conll").write_text("\n\n".join(lines))
     return {
         "data.corpus": str(folder / "text.jsonl"),
-        "data.lexicon": str(folder / "lexicon.tsv"),
         "data.cache_dir": str(folder / "cache"),
         "data.held_out": 0.1,
         "data.vocabulary": "unigram",
@@ -109,6 +109,13 @@ def corpus(folder: Path) -> dict[str, str]:
         "data.length": 32,
         "model.layers": 1,
     }
+
+
+def lexicon_of(lines: str) -> str:
+    """The file that has such lines: triples, polarities, or else words and phrases."""
+    if lines == graph.LINES:
+        return "graph.triples"
+    return "polar.tsv" if "<TAB>positive" in lines else "lexicon.tsv"
 
 
 @pytest.fixture(scope="module")
@@ -145,13 +152,10 @@ def test_it_trains(name, folder):
     elif load_config(spec(name, size)).data.vocabulary == "words":
         settings |= {"data.vocabulary": "words", "data.sentinels": 0}
         settings["data.vocabulary_size"] = 5 + len(WORDS)
-    if objective.name in ("kbert", "kepler", "transe"):
-        settings["data.lexicon"] = str(folder / "graph.triples")
-    if objective.name == "sentilare":
-        settings["data.lexicon"] = str(folder / "polar.tsv")
-    if objective.name == "transe":
+    settings["data.lexicon"] = str(folder / lexicon_of(objective.lexicon_lines))
+    if load_config(spec(name, size)).data.format == "triples":
         settings["data.corpus"] = settings["data.lexicon"]
-        settings["data.vocabulary_size"] = 5 + len(WORDS) + 1
+        settings["data.vocabulary_size"] = 5 + len(WORDS) + 1  # of a relation
     if objective.predicts == "text":  # of two parts
         files = dict.fromkeys(("data.train", "data.valid"), str(folder / "texts.tsv"))
         settings |= {"data.fields": "0,1", **files}

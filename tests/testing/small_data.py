@@ -10,18 +10,17 @@ from research.config import base
 from research.config.config import Config
 from research.data.source.build import open_text
 from research.data.source.saved_batches import save_batches
+from research.objectives.noise import mask_units
 from research.program.setup import open_run_data
-
-READ_OTHER_LEXICONS = ("kbert", "kepler", "sentilare", "transe")
-"""Objectives that need triples or polarities."""
 
 
 def reads_annotated_text(name: str) -> bool:
-    """Whether an objective reads no text like that of `write_corpus`."""
+    """Whether it reads no text like `write_corpus`'s, or no lexicon of words."""
     objective = objectives.make_objective(name)
     spec = objective.text_spec(32)
     has_parts = objective.predicts == "text" or spec.label not in ("", "class")
-    return has_parts or bool(spec.arrays) or name in READ_OTHER_LEXICONS
+    needs_other_lexicon = objective.lexicon_lines not in ("", mask_units.LINES)
+    return has_parts or bool(spec.arrays) or needs_other_lexicon
 
 
 READ_ANNOTATED_TEXT = tuple(filter(reads_annotated_text, objectives.names()))
