@@ -87,12 +87,11 @@ def open_workdir(
 
 def _remove_unused(made: list[epath.Path]) -> None:
     """Deletes folders, the innermost first, if they have nothing but its own lock."""
-    if not made or os.listdir(made[0]) != [LOCK_FILE]:
-        return
-    with contextlib.suppress(OSError):  # another run has begun beside it
-        (made[0] / LOCK_FILE).unlink()
-        for folder in made:
-            os.rmdir(folder)
+    with contextlib.suppress(OSError):  # moved, or another run has begun beside it
+        if made and os.listdir(made[0]) == [LOCK_FILE]:
+            (made[0] / LOCK_FILE).unlink()
+            for folder in made:
+                os.rmdir(folder)
 
 
 @contextlib.contextmanager
