@@ -12,6 +12,7 @@ from launch.user_code import module_at
 from research import objectives
 from research.contract.errors import UserError
 from research.optimize.schedule import make_schedule
+from tests.testing.objective_cases import VOCAB
 from tests.testing.optimizer_section import section
 
 FILES = {"data.train": "a.tsv", "data.valid": "b.tsv"}
@@ -124,3 +125,43 @@ def test_all_rows_of_robertas_first_table_are_full():
     first (Liu et al. 2019, section 3.1)."""
     for config in _rows("roberta1", "paper").values():
         assert config["train.phases"] == []
+
+
+@pytest.mark.parametrize("name", objectives.names())
+def test_a_task_is_read_by_a_network_like_that_of_its_pretraining(name):
+    """It attends to earlier tokens alone, or has a decoder, exactly if that did."""
+    own = objectives.make_objective(name)
+    if {"image", "link"} & {*own.text_spec(32).arrays}:
+        pytest.skip("it needs a file of pictures or entities")
+    start = "experiments/lm.py", {"objective.name": name}
+    keys = finetuning.form_keys(start, "sequence_classification")
+    task = objectives.make_objective(
+        "sequence_classification", format=keys["objective.format"]
+    )
+    stacks = own.needs(VOCAB).stacks
+    assert (task.pattern == "causal") == (own.pattern == "causal")
+    assert (task.needs(VOCAB).stacks == "encoder_decoder") == (
+        stacks == "encoder_decoder"
+    )
+    assert (keys.get("train.init_scope") == "discriminator") == (
+        stacks == "generator_discriminator"
+    )
+
+
+def test_a_prefix_lm_is_tuned_in_the_rows_of_a_causal_one():
+    """It scores texts as that does."""
+    for prefix in ("none", "random"):
+        start = "experiments/lm.py", {"objective.prefix": prefix}
+        keys = finetuning.form_keys(start, "sequence_classification")
+        assert keys == {"objective.format": "gpt"}
+
+
+def test_a_scale_sets_the_mask_rate_of_parts_that_set_none():
+    parts = {"a": {"objective": "mlm"}, "b": {"objective": "mlm", "rate": 0.2}}
+    parts |= {"c": {"objective": "lm"}}
+    arm = "experiments/lm.py", {"objective.name": "joint", "objective.parts": parts}
+    _, keys = finetuning.pretraining("", arm, "quick")
+    rates = {
+        part: fields.get("rate") for part, fields in keys["objective.parts"].items()
+    }
+    assert rates == {"a": 0.4, "b": 0.2, "c": None}

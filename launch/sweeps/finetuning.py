@@ -13,13 +13,15 @@ from typing import Any, NamedTuple
 
 from launch import user_code
 from launch.config import load_config
+from launch.measure.placeholder_vocab import placeholder_vocab
 from launch.sweeps import benchmarks
 from launch.sweeps.published import TABLES, Arm, read_published
 from launch.sweeps.scales import SCALES, Scale
 from launch.sweeps.shared_keys import is_shared, with_shared
 from launch.sweeps.tasks import Task
+from research.config.config import Config
 from research.contract.errors import UserError
-from research.objectives import objective_class
+from research.objectives import Objective, objective_class
 
 EXPERIMENT = "experiments/finetune.py"
 INIT_FROM, RATE = "train.init_from", "optimizer.learning_rate"
@@ -46,11 +48,11 @@ REPEATS = {
     "paper": Repeats(3, 5, (2e-5, 3e-5, 4e-5, 5e-5)),
 }
 
-CAUSAL, ENCODER_DECODER = ("lm", "fim"), ("bart", "mass", "dae")
-"""Objectives by their network; others have one bidirectional stack."""
+FORWARD = "left_to_right"
+"""The method by which texts are scored from left to right."""
 
-MASKED = ("mlm", "unilm", "infoword", "tlm")
-"""Objectives that predict masked tokens."""
+BERT_RATE = 0.15
+"""Of masks; a scale with a rate of its own sets it where this is the default."""
 
 DISCRIMINATOR = {"train.init_scope": "discriminator", "objective.head": "linear"}
 
@@ -209,7 +211,7 @@ def pretraining(
         default = flat_config(arm)
         shape = _scale_keys(SCALES[scale], default)
         if (rate := SCALES[scale].mask_rate) and not paper_mask_rate:
-            own = own | _masked_at(rate, default, own)
+            own = own | _masked_at(rate, arm)
     base = flat_config((experiment, shape))
     chosen = shape | own | keys(row, base) | {"seed": seed}
     for key in (INIT_FROM, TEACHER):
@@ -241,25 +243,32 @@ def _scale_keys(scale: Scale, default: Mapping[str, Any]) -> dict[str, Any]:
     return keys
 
 
-def _masked_at(
-    rate: float, config: Mapping[str, Any], own: Mapping[str, Any]
-) -> dict[str, Any]:
+def _masked_at(rate: float, arm: Arm) -> dict[str, Any]:
     """Keys for the mask rate of an arm that predicts masked tokens, as a part, too.
 
-    Args:
-      config, own: its flat config, and the keys that it sets, whose rates stay.
+    Rates that the arm sets stay.
     """
-    name = config["objective.name"]
-    if name in MASKED and "objective.rate" not in own:
+    objective = _of_arm(arm).objective
+    if _is_masked(objective) and "objective.rate" not in arm[1]:
         return {"objective.rate": rate}
-    if name not in ("joint", "mix"):
+    if objective.name not in ("joint", "mix"):
         return {}
-    base = config["objective.base_objective"] if name == "mix" else None
-    parts = {}
-    for part, fields in config["objective.parts"].items():
-        is_masked = (base or fields.get("objective", part)) in MASKED
+    given, parts = flat_config(arm)["objective.parts"], {}
+    for part, fields in given.items():
+        is_masked = _is_masked(objective.members[part])
         parts[part] = {"rate": rate, **fields} if is_masked else fields
-    return {} if parts == config["objective.parts"] else {"objective.parts": parts}
+    return {} if parts == given else {"objective.parts": parts}
+
+
+def _is_masked(objective: Objective) -> bool:
+    """Whether it scores texts by masks, of which it has by default as many as BERT.
+
+    What a generator fills, and what is masked by a lexicon, has rates of its own.
+    """
+    rate = objective.__dataclass_fields__.get("rate")
+    has_rate = rate is not None and rate.default == BERT_RATE
+    is_wrapper = objective.unwrapped is not objective
+    return has_rate and not is_wrapper and "original" in objective.score_methods
 
 
 def like(reference: Arm, base: Mapping[str, Any]) -> dict[str, Any]:
@@ -310,18 +319,20 @@ def tunings(
 def form_keys(start: Arm, name: str) -> dict[str, Any]:
     """Keys for the input format of a task's objective that suits a pretraining.
 
+    It is gpt's also of prefix LMs, which score a text from left to right alone.
+
     A decoder writes text if there is one. Else one stack writes it after the input, as
     a prefix LM (Lewis et al. 2020, section 4.1), since the loss of layout "decoder"
     includes the input's tokens.
     """
-    trained = flat_config(start)
-    family = trained["objective.name"]
-    family = trained.get("objective.base_objective", family)
-    layout = trained.get("objective.layout", "encoder_decoder")
-    if family in CAUSAL or layout == "decoder":
-        format = "gpt"
-    elif family in ENCODER_DECODER and layout == "encoder_decoder":
+    config = _of_arm(start)
+    objective = config.objective.unwrapped
+    family = getattr(objective, "base_objective", objective.name)
+    stacks = objective.needs(placeholder_vocab(config)).stacks
+    if stacks == "encoder_decoder":
         format = "bart"
+    elif objective.pattern == "causal" or [*objective.score_methods] == [FORWARD]:
+        format = "gpt"
     else:
         format = "xlnet" if family == "plm" else "bert"
     keys = {"objective.format": format}
@@ -329,7 +340,7 @@ def form_keys(start: Arm, name: str) -> dict[str, Any]:
         written = "encoder_decoder" if format == "bart" else "prefix"
         format = "t5" if family == "dae" else "bart"
         keys = {"objective.format": format, "objective.layout": written}
-    return keys | (DISCRIMINATOR if family == "electra" else {})
+    return keys | (DISCRIMINATOR if stacks == "generator_discriminator" else {})
 
 
 def flat_config(arm: Arm) -> dict[str, Any]:
@@ -339,14 +350,18 @@ def flat_config(arm: Arm) -> dict[str, Any]:
     another trial has the experiment's value; there are no chosen layers of a trial to
     start from.
     """
+    return _of_arm(arm).flat
+
+
+def _of_arm(arm: Arm) -> Config:
     experiment, own = arm
     keys = with_shared(own) | {"train.init_layers": []}
-    return _flat_config(experiment, json.dumps({**keys, "seed": 0}))
+    return _load(experiment, json.dumps({**keys, "seed": 0}))
 
 
 @functools.cache
-def _flat_config(experiment: str, keys: str) -> dict[str, Any]:
-    return load_config(experiment, json.loads(keys)).flat
+def _load(experiment: str, keys: str) -> Config:
+    return load_config(experiment, json.loads(keys))
 
 
 def network_keys(start: Arm) -> dict[str, Any]:
@@ -354,7 +369,7 @@ def network_keys(start: Arm) -> dict[str, Any]:
 
     Dropout is not among them.
     """
-    trained, default = flat_config(start), _flat_config(EXPERIMENT, "{}")
+    trained, default = flat_config(start), _load(EXPERIMENT, "{}").flat
     keys = [key for key in trained if key.startswith("model.")] + ["data.length"]
     return {
         key: trained[key]
