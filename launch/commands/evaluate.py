@@ -11,9 +11,9 @@ gold answer, score, texts and probabilities (research/evaluation/prediction_file
 as training writes it at its end. NAME is the split, the step and a hash of the data,
 and a hash of other keys that differ from the run's. Metrics of predictions are printed
 with the margin of a 95 % interval over draws of the examples, for this network
-(launch.report has intervals over seeds). Of classes, sets of labels and tags stderr and
-metrics.json have precision, recall, F1 and counts of each label (of entities: of each
-type), and of classes those that one is taken for.
+(launch.report has intervals over seeds). Of classes, sets of labels and tags it prints
+precision, recall, F1 and counts of each label (of entities: of each type), and of
+classes those that one is taken for; metrics.json has them, too.
 """
 
 import argparse

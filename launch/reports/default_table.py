@@ -38,15 +38,16 @@ def default_table(trials: list[Trial]) -> Table:
         columns += found
         if differing and any(not column.tested for column in found):
             uncompared |= _named(differing, own)
-    note = "The mean over the seeds of a row, and a 95 % interval of it."
+    note = "The mean over the seeds of a row, and of three or more its 95 % interval."
     if uncompared:
         names = sorted(uncompared)
         others = len(names) - MAX_NAMES
         tail = [f"{others} more (palimpsest report)"] if others > 0 else []
         note += (
             f" Rows differ in {', '.join(names[:MAX_NAMES] + tail)}: their losses are "
-            "of other predictions and have no verdict. To compare them: palimpsest "
-            "score on one text, or fine-tune them on a task (experiments/finetune.py)."
+            "of other predictions and have no verdict. To compare them, fine-tune them "
+            "on a task (experiments/finetune.py); rates: train each in a phase and "
+            "evaluate all at one (train.phases in docs/manual.md, Many runs)."
         )
     return Table(
         title="Results of the sweep",

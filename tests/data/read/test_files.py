@@ -145,7 +145,7 @@ def test_the_fingerprint_depends_on_content_and_not_on_the_folder(tmp_path):
         ),
         ("a.jsonl", b"[1]\n", "a.jsonl:1:"),
         ("a.jsonl", b'{"text": "\xff"}\n', "a.jsonl:1:"),
-        ("a.tsv", b"one\ttwo\nthree\n", "a.tsv:2: a line of parallel text has two"),
+        ("a.tsv", b"one\ttwo\nthree\n", "a.tsv:2: without data.fields, which names"),
         ("a.tsv", b"one\ttwo\n\n\tfour\n", "a.tsv:3: a line of parallel text"),
         ("a.tsv", b"one\ttwo\tthree\n", "a.tsv:1: a line of parallel text"),
         ("a.tsv", b"\xff\ttwo\n", "a.tsv:1: not UTF-8"),

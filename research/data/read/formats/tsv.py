@@ -31,6 +31,7 @@ class Format(FileFormat):
             if len(columns) != 2 or not all(column.strip() for column in columns):
                 raise LineError(
                     number,
-                    "a line of parallel text has two columns, separated by a tab",
+                    "without data.fields, which names the columns that are read, a "
+                    "line has two, a text and its translation, separated by a tab",
                 )
             yield Document("\n".join(columns), id=f":{number}")
