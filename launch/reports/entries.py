@@ -18,7 +18,7 @@ from research.files.json_files import digest, read_json
 from research.metrics import signs
 from research.program.words_seen import FILE as WORDS_FILE
 from research.record.workdir import fixed_keys, read_result
-from research.use.model_card import text_of
+from research.use.model_card import public_name, text_of
 
 FORMAT = 1
 FIELDS = {"format": int, "id": str, "config": str, "name": str, "scores": dict}
@@ -79,7 +79,7 @@ def make_entry(
         "objective": config["objective"]["name"],
         "network": config["model"]["network"],
         "parameters": result["parameters"],
-        "text": text_of(config["data"]),
+        "text": text_of(config["data"], public_name),
         "text_hash": origin.get("data"),
         "tokens": result["tokens_seen"],
         "words": words,

@@ -63,8 +63,8 @@ def model_card(
     margins = _margins(workdir, facts["step"])
     name = config["objective"]["name"]
     base, hub_name = _base_model(config)
-    options = {k: _name(v) for k, v in config["objective"].items() if k != "name"}
-    text, task, call = text_of(config["data"], _name), "", ""
+    options = {k: public_name(v) for k, v in config["objective"].items() if k != "name"}
+    text, task, call = text_of(config["data"], public_name), "", ""
     if folder and (folder / folders.CONFIG).is_file():
         (architecture,) = folders.read_json(folder / folders.CONFIG)["architectures"]
         ending = next((e for e in PIPELINES if architecture.endswith(e)), "")
@@ -180,11 +180,15 @@ def text_of(
     return data["task"] or spell(data["train"]) or mixture or spell(data["corpus"])
 
 
-def _name(value: Any) -> Any:
-    """The name of a file or folder without those above it, which are not public."""
+def public_name(value: Any) -> Any:
+    """The name of a file or folder without those above it, which are not public.
+
+    Of a pattern such as *.txt that of its folder stands before it.
+    """
     if not isinstance(value, str) or value.startswith(("hf:", "tfds:")):
         return value
-    return value.rstrip("/").rpartition("/")[2]
+    parts = value.rstrip("/").split("/")
+    return "/".join(parts[-2 if "*" in parts[-1] else -1 :])
 
 
 def _base_model(config: Mapping[str, Any]) -> tuple[dict[str, str], str]:
@@ -201,5 +205,5 @@ def _base_model(config: Mapping[str, Any]) -> tuple[dict[str, str], str]:
     if card.is_file():
         found = re.search(r"^license: *(.+)$", card.read_text("utf-8"), re.MULTILINE)
         licence = found[1].strip() if found else licence
-    shown = name if is_hub else _name(name)
+    shown = name if is_hub else public_name(name)
     return {"base model": shown, "its licence": licence}, name if is_hub else ""
