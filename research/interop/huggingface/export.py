@@ -43,6 +43,8 @@ class Network:
 
 MEANT_BY_ALL = {"attention": "dense", "cutoffs": ()}
 """Options of which config.json says nothing, as any family's network has them."""
+PRECISION_AND_SPEED = ("attention", "dtype", "product_dtype", "remat", "scan_unroll")
+"""Options of how a network is computed, not of what: Hugging Face has its own."""
 OTHER_MASK = 3
 """Options that another attention mask counts as, in the choice of the nearest."""
 POOLED_HEADS = ("label", "choice")
@@ -217,7 +219,7 @@ def _has_hidden_layer(family: Family, network: Network) -> bool:
 def _computes(options: Any, network: Network) -> dict[str, Any]:
     """Options that decide what a trained network computes, each in one spelling."""
     values = dataclasses.asdict(options)
-    for name in (*ONLY_TRAINED_WITH, "attention", "dtype", "remat", "scan_unroll"):
+    for name in (*ONLY_TRAINED_WITH, *PRECISION_AND_SPEED):
         del values[name]
     del values["output_head"]
     if options.position != "learned":

@@ -120,6 +120,7 @@ def test_a_readout_whose_activation_a_family_lacks_is_of_another(name, tmp_path)
     ("name", "changes"),
     [
         ("gpt2", {"attention": "library", "dropout": 0.0, "attention_dropout": 0.0}),
+        ("gpt2", {"product_dtype": "bfloat16"}),  # of training alone
         ("qwen3", {"heads": 3, "num_kv_heads": 3}),  # which do not divide the width
     ],
 )
