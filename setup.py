@@ -18,7 +18,12 @@ setup(
     py_modules=["palimpsest"],
     entry_points={"console_scripts": ["palimpsest=palimpsest:main"]},
     package_data={
-        "experiments": ["claims/*.toml", "claims/results/*.json", "tables/*.toml"],
+        "experiments": [
+            "claims/*.toml",
+            "claims/results/*.json",
+            "leaderboard/*.json",
+            "tables/*.toml",
+        ],
         "launch": ["serving/page.html"],
     },
     install_requires=[

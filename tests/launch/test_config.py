@@ -260,7 +260,7 @@ def test_a_mistake_is_told_with_what_would_be_right(spec, override, said):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("transe", "data.lexicon is not set; objective transe needs a file of lines"),
+        ("transe", "data.lexicon is not set; objective transe needs a file of triples"),
         ("sentilare", "lines word<TAB>positive and word<TAB>negative"),
         ("wklm", "data.lexicon is not set; objective wklm needs a file of lines"),
         ("knowbert", "objective.entities is not set; it is the file entities.npz"),
