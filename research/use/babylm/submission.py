@@ -114,8 +114,9 @@ class Submission:
                 self._say(MAIN, name, result)
         track = TRACKS["strict" if source.seen > 100 * MILLION else "strict_small"]
         fast = [checkpoint_name(words) for words in checkpoint_words(track * MILLION)]
-        wanted = fast if {*names} <= {*fast} else names
-        path = collate(self.folder, judge.backend, wanted if names else [], self.rules)
+        scored = names or [n for n in source.names if (self.folder / n).is_dir()]
+        wanted = fast if {*scored} <= {*fast} else scored
+        path = collate(self.folder, judge.backend, wanted if scored else [], self.rules)
         self._summarise(results, judge.backend)
         self.report(str(path))
         return results
@@ -202,17 +203,27 @@ class Submission:
         self.report(f"{revision} {task}: {shown(task, result)}")
 
     def _summarise(self, results: Results, backend: str) -> None:
+        """Adds the results to those of the same weights that an earlier call wrote."""
+        path = self.folder / f"palimpsest_{self.rules.name}_{backend}.json"
+        known = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+        weights = known.get("weights", {})
+        revisions = {
+            name: of
+            for name, of in known.get("revisions", {}).items()
+            if name in self.checkpoints.sources
+            and weights.get(name) == self.checkpoints.fingerprint(name)
+        }
+        for name, own in results.items():
+            added = {task: result.to_json() for task, result in own.items()}
+            revisions[name] = revisions.get(name, {}) | added
         content = {
             "model": self.checkpoints.name,
             "rules": self.rules.name,
             "backend": backend,
             "words_seen": self.checkpoints.seen,
-            "revisions": {
-                revision: {task: result.to_json() for task, result in of.items()}
-                for revision, of in results.items()
-            },
+            "weights": {name: self.checkpoints.fingerprint(name) for name in revisions},
+            "revisions": revisions,
         }
-        path = self.folder / f"palimpsest_{self.rules.name}_{backend}.json"
         replace_text(path, json.dumps(content, indent=1) + "\n")
 
 

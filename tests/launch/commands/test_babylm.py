@@ -60,6 +60,10 @@ def test_a_submission_is_the_pipelines_file(folder, tmp_path, capsys):
     assert_equal(own_fast, fast)
     assert run(folder, source, tmp_path) == 0  # computes nothing again
     assert capsys.readouterr().out.count("\n") < 4
+    files = path, path.with_name("palimpsest_babylm_2026_causal.json")
+    whole = [file.read_text() for file in files]
+    assert run(folder, source, tmp_path, "--tasks=blimp", "--checkpoints=main") == 0
+    assert [file.read_text() for file in files] == whole  # one task keeps the others
 
 
 def test_a_run_and_its_export_have_the_same_results(folder, tmp_path):
