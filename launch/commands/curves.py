@@ -24,7 +24,7 @@ from etils import epath
 from launch import cli
 from launch.reports.bars import curve_bars
 from launch.reports.csv_files import lines_as_csv
-from launch.reports.default_table import SEED
+from launch.reports.default_table import SEED, differing_keys
 from launch.reports.run_costs import UNITS, axis_unit, cost_of_steps
 from launch.reports.run_differences import Run, read_run
 from launch.sweeps import sweep_plan
@@ -114,13 +114,12 @@ def read_curves(
 
 
 def differing_objectives(runs: Sequence[Run]) -> str:
-    """What a title says of the keys of objectives in which runs differ; "": of none."""
-    shared = set.intersection(*(set(run.config) for run in runs))
+    """The keys of objectives in which runs differ, as a title has them; "": none."""
+    configs = [run.config for run in runs]
     keys = [
         key
-        for key in sorted(shared)
-        if key.startswith("objective.")
-        and any(run.config[key] != runs[0].config[key] for run in runs)
+        for key in sorted(differing_keys(configs))
+        if key.startswith("objective.") and all(key in config for config in configs)
     ]
     return f" (of different {', '.join(keys)})" * bool(keys)
 

@@ -1,7 +1,7 @@
 """The table of a sweep for which nobody wrote one: rows of the sweep, its metrics."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from launch.reports.tables import Column, Curve, Rows, Table
@@ -33,7 +33,7 @@ def default_table(trials: list[Trial]) -> Table:
     columns: list[Column] = []
     uncompared: set[str] = set()
     for group, own in groups.items():
-        differing = differing_keys(own)
+        differing = differing_keys([trial.config for trial in own])
         found = _columns(group, own, is_tested=not differing)
         columns += found
         if differing and any(not column.tested for column in found):
@@ -77,16 +77,14 @@ def default_rows(trials: list[Trial]) -> Rows:
     return rows
 
 
-def differing_keys(trials: list[Trial]) -> set[str]:
-    """The keys of the objective and its text in which trials differ."""
+def differing_keys(configs: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The keys of the objective and its text in which flat configs differ."""
     values: dict[str, set[str]] = {}
-    for trial in trials:
-        for key, value in trial.config.items():
+    for config in configs:
+        for key, value in config.items():
             if key.startswith(("objective.", "data.")):
                 values.setdefault(key, set()).add(repr(value))
-    missing = {
-        key for key in values if any(key not in trial.config for trial in trials)
-    }
+    missing = {key for key in values if any(key not in config for config in configs)}
     return {key for key, found in values.items() if len(found) > 1} | missing
 
 

@@ -58,8 +58,7 @@ def test_rules_schedules_and_what_all_share_have_no_key_of_one_name():
     for folder in (OPTIMIZERS, SCHEDULES):
         parts = {name: folder.part_class(name, "optimizer") for name in folder.names()}
         own = {f.name: name for name in parts for f in dataclasses.fields(parts[name])}
-        for key in own.keys() & owners:
-            raise AssertionError(f"{key} of {own[key]} is one of {owners[key]}, too")
+        assert not {key: (own[key], owners[key]) for key in own.keys() & owners}
         owners |= own
 
 

@@ -1,6 +1,7 @@
 """Entries of a leaderboard have facts and scores; seeds of a config are a row."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -90,3 +91,16 @@ def test_what_cannot_be_ranked_is_one_line(workdir, tmp_path, flags, said):
         leaderboard.run(args)
     with pytest.raises(UserError, match=r"unknown score 'x'"):
         entries.rank([entry("a", 0, y=1.0)], "x")
+
+
+def test_the_figures_of_the_page_are_those_of_our_entries():
+    """docs/howto/babylm.md has what experiments/leaderboard holds."""
+    root = Path(__file__).parents[3]
+    page = (root / "docs/howto/babylm.md").read_text("utf-8")
+    ours = entries.read_entries(root / "experiments/leaderboard")
+    assert {entry["name"] for entry in ours} == {"causal", "masked", "gptbert"}
+    for entry in ours:
+        for name, score in entry["scores"].items():
+            if name.endswith((" blimp", " supplement", " mrpc")):
+                ends = (f"{100 * score[end]:.1f}" for end in ("value", "low", "high"))
+                assert "{} [{}, {}]".format(*ends) in page.replace("**", ""), name
