@@ -52,18 +52,6 @@ def test_rates_and_weights_are_those_of_the_released_codes(monkeypatch):
     np.testing.assert_allclose(found, [0.025975, 0.475525, 0.575425, 0.875125])
 
 
-@pytest.mark.parametrize("schedule", noise.SCHEDULES)
-def test_weights_are_the_derivative_of_the_rate_over_it(schedule):
-    """-alpha'(t) / (1 - alpha(t)), Sahoo et al. 2024, equation 10."""
-    t, step = np.array([[0.2, 0.5, 0.8]]), 1e-5
-    objective = make(schedule=schedule)
-    (low, _), (rate, weight), (high, _) = (
-        objective._noise(t + shift, KEYS) for shift in (-step, 0, step)
-    )
-    slope = np.abs(high - low) / (2 * step)
-    np.testing.assert_allclose(weight, slope / rate, rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("rate", "expected"),
     [(0.3, (0, 0.372792, 0.527208)), (0.9, (0.767962, 0.932038, 1))],

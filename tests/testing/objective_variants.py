@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from research.objectives.diffusion import schedules
 from research.objectives.images import readers
 
 TABLES = {"model": {"network": "tables", "tie_embeddings": False}}
@@ -193,7 +194,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"block_size": 4, "count": "exact", "only": "corrupt", "packed": True},
         {"count": "exact", "short_rate": 0.3, "only": "corrupt"},
         {"min_t": 0.45, "max_t": 0.95, "count": "inside", "only": "corrupt"},
-        {"schedule": "cosine", "only": "corrupt"},
+        *({"schedule": name, "only": "corrupt"} for name in schedules.FOLDER.names()),
         {
             **{"schedule": "bimodal", "derivative_power": 0.1, "only": "corrupt"},
             **{"high_mean": 0.6, "frequency_power": 0.02},

@@ -9,6 +9,7 @@ target, are a token and a query there.
 
 # B batch, L length of the text with bos, N blocks of a row, S tokens of a block
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -19,22 +20,22 @@ import numpy as np
 
 from research import networks, objectives
 from research.contract.batch import ArraySpec, Batch, Example, VocabInfo, input_specs
-from research.contract.fields import choice, fraction, number, read_with
+from research.contract.fields import choice, fraction, number
+from research.contract.parts import keys_of_parts
 from research.data import counter_rng
 from research.data.rows import TextSpec
-from research.objectives.diffusion import bound, layout, noise
+from research.objectives.diffusion import bound, layout, noise, schedules
 from research.objectives.layout import input_format
 from research.objectives.layout.prompt import Prompt, pad_rows
 from research.objectives.layout.specials import Specials
 from research.objectives.losses.cross_entropy import Term, cross_entropy
 from research.objectives.noise import scoring
 
-SCHEDULES = tuple(noise.SCHEDULES)
-BIMODAL = "schedule", ("bimodal",)
 EVALUATION_STRATA = 64
 
 
 @dataclass(frozen=True)
+@keys_of_parts(schedules.FOLDER, "schedule")
 class Objective(objectives.Objective):
     """Reads bos and L - 1 tokens, some of which are masks; bos is never hidden.
 
@@ -52,8 +53,8 @@ class Objective(objectives.Objective):
 
     block_size: int = number(0, least=0)  # positions of a block; 0: no blocks, a token
     # attends to all
-    schedule: str = choice("linear", SCHEDULES)  # linear: rate t; cosine: 1 -
-    # cos(pi / 2 (1 - t)); bimodal: a row's rate is of one of two normal distributions
+    schedule: str = choice("linear", schedules.FOLDER.names())  # the rate at t, which
+    # is t if linear; the others, as of cosine, have files in diffusion/schedules
     probability: str = choice("t", ("t", "scaled"))  # of a mask, schedule linear: t;
     # scaled (MDLM's code): (1 - min_t) t, whose loss is (1 - min_t) of the bound
     min_t: float = number(1e-3, above=0, most=1)  # t is uniform in (min_t, max_t)
@@ -66,20 +67,10 @@ class Objective(objectives.Objective):
     # exact: 1 to all tokens, each count as often, the loss times tokens / count
     weighting: str = choice("bound", ("bound", "none"))  # none: all masked tokens count
     # 1 (block diffusion's code, where min_t is above .5)
-    derivative_power: float = read_with(
-        "schedule", ("cosine", "bimodal"), fraction(1.0)
-    )  # of |d alpha / dt| in the weights; below 1 the loss is no bound
     short_rate: float = fraction(0.0)  # of rows that are cut to a uniform length
     # (LLaDA: .01)
     frequency_power: float = number(0.0, least=0)  # rare tokens are masked more often:
     # a power of the rank of a token's frequency; 0: equally
-    low_fraction: float = read_with(*BIMODAL, fraction(0.6))  # of rows with the lower
-    # mode
-    low_mean: float = read_with(*BIMODAL, fraction(0.12))  # its mean rate
-    low_std: float = read_with(*BIMODAL, number(0.02, above=0))
-    high_mean: float = read_with(*BIMODAL, fraction(0.85))  # the mean rate of the upper
-    # mode
-    high_std: float = read_with(*BIMODAL, number(0.08, above=0))
 
     reads_separators = True
     write_order = "masks"
@@ -92,7 +83,7 @@ class Objective(objectives.Objective):
             raise ValueError(
                 f"min_t must be at most max_t ({self.max_t}), got {self.min_t}"
             )
-        if self.schedule != "linear" and (
+        if not self.noise_schedule.rate_is_time and (
             self.probability != "t" or self.count != "independent"
         ):
             raise ValueError(
@@ -217,9 +208,17 @@ class Objective(objectives.Objective):
             weight = np.ones_like(weight)
         return chosen, at_tokens(weight) * chosen
 
+    @functools.cached_property
+    def noise_schedule(self) -> schedules.Schedule:
+        """What `schedule` names, with its keys."""
+        found: schedules.Schedule = schedules.FOLDER.make(self.field_values, "schedule")
+        return found
+
     def _noise(self, t: np.ndarray, key: np.ndarray) -> noise.Noise:
         """Rate and weight at t [B, N]."""
-        return noise.SCHEDULES[self.schedule](t, self, key)
+        rate, weight = self.noise_schedule.noise(t, key)
+        scale = 1 - self.min_t if self.probability == "scaled" else 1.0
+        return noise.Noise(scale * rate, weight)
 
     def for_evaluation(self) -> "Objective":
         """The objective whose loss is the bound, by exact counts."""
@@ -229,7 +228,6 @@ class Objective(objectives.Objective):
             probability="t",
             count="exact",
             weighting="bound",
-            derivative_power=1.0,
             short_rate=0.0,
             frequency_power=0.0,
             strata=EVALUATION_STRATA,

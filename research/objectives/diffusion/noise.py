@@ -10,7 +10,7 @@ tokens are predicted one by one.
 
 # B batch, N blocks of a row, S tokens of a block, L = N * S
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,47 +38,6 @@ def stratified(
     return (part + draw) / (num_strata * num_blocks)
 
 
-def linear_noise(t: np.ndarray, options: Any, key: np.ndarray) -> Noise:
-    """Rate t, or (1 - min_t) t, and weight 1 / t: alpha(t) = 1 - t."""
-    scale = 1 - options.min_t if options.probability == "scaled" else 1.0
-    return Noise(scale * t, 1 / t)
-
-
-def cosine_noise(t: np.ndarray, options: Any, key: np.ndarray) -> Noise:
-    """alpha(t) = cos(pi / 2 (1 - t)), a mean rate of 1 - 2 / pi.
-
-    |alpha'(t)| has derivative_power in the weight (DespoinaKK/babylm-diffusion,
-    noise_schedules.py, _cosine_linear_schedule).
-    """
-    angle = np.pi / 2 * (1 - t)
-    rate = 1 - np.cos(angle)
-    grad = np.pi / 2 * np.sin(angle)
-    return Noise(rate, grad**options.derivative_power / (rate + 1e-8))
-
-
-def bimodal_noise(t: np.ndarray, options: Any, key: np.ndarray) -> Noise:
-    """Rates of one of two normal distributions a row: alpha is its quantile at t.
-
-    The weight is that of `cosine_noise` (ibid., _bimodal_gaussian_schedule).
-    """
-    from scipy import special  # imported when needed: it takes a second
-
-    is_low = counter_rng.uniform(key, "mode", 1) < options.low_fraction
-    mean = np.where(is_low, options.low_mean, options.high_mean)
-    std = np.where(is_low, options.low_std, options.high_std)
-    z = special.ndtri(np.clip(t, 1e-8, 1 - 1e-8))
-    rate = np.clip(mean - std * z, 1e-8, 1 - 1e-8)
-    grad = std * np.sqrt(2 * np.pi) * np.exp(z**2 / 2)
-    return Noise(rate, grad**options.derivative_power / (rate + 1e-8))
-
-
-SCHEDULES = {"linear": linear_noise, "cosine": cosine_noise, "bimodal": bimodal_noise}
-"""objective.schedule -> its rates and weights at t [B, N].
-
-`options` are the fields of masked_diffusion, key [B] is of the rows.
-"""
-
-
 def by_rarity(
     rank: np.ndarray, candidate: np.ndarray, rate: np.ndarray, power: float
 ) -> np.ndarray:
@@ -86,7 +45,7 @@ def by_rarity(
 
     Ranks are scaled to 0..1 in each row, raised to the power and scaled to the mean, so
     that the most frequent token of a row is never masked while the rate is below the
-    mean of the powers (ibid., masking_processor.py,
+    mean of the powers (DespoinaKK/babylm-diffusion, masking_processor.py,
     _compute_frequency_mask_probabilities).
 
     Args:

@@ -1,0 +1,1 @@
+"""What schedules of masked diffusion share."""
