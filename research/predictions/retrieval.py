@@ -37,20 +37,34 @@ def pair_ranks(
     ranks, used = np.ones((len(weight), 2), np.float32), np.flatnonzero(weight > 0)
     image, text, picture = (each[used] for each in (image, text, picture))
     _, first = np.unique(picture, return_index=True)
-    units = (_unit(image), picture), (_unit(text), picture)
-    pictures = _unit(image)[first], picture[first]
-    for side, (query, candidate) in enumerate(
-        [(units[0], units[1]), (units[1], pictures)]
-    ):
-        for begin in range(0, len(used), CHUNK):
-            rows = slice(begin, begin + CHUNK)
-            cosine = query[0][rows] @ candidate[0].T
-            own = query[1][rows, None] == candidate[1]
-            best = np.where(own, cosine, -np.inf).max(axis=1, keepdims=True)
-            better = ((cosine > best) & ~own).sum(axis=1)
-            equal = ((cosine == best) & ~own).sum(axis=1)
-            ranks[used[rows], side] = 1 + better + equal / 2
+    ranks[used, 0] = nearest_ranks(image, picture, text, picture)
+    ranks[used, 1] = nearest_ranks(text, picture, image[first], picture[first])
     return ranks
+
+
+def nearest_ranks(
+    query: np.ndarray, right: np.ndarray, candidate: np.ndarray, group: np.ndarray
+) -> np.ndarray:
+    """[Q] float32: of each query the rank of its nearest right candidate, from 1.
+
+    Candidates are ranked by cosines among those that are wrong; equal ones have the
+    mean of their ranks.
+
+    Args:
+      query, candidate: [Q, J] and [C, J], their vectors.
+      right: [Q], the group of each query's right candidates.
+      group: [C], that of each candidate.
+    """
+    query, candidate, ranks = _unit(query), _unit(candidate), []
+    for begin in range(0, len(query), CHUNK):
+        rows = slice(begin, begin + CHUNK)
+        cosine = query[rows] @ candidate.T
+        own = right[rows, None] == group
+        best = np.where(own, cosine, -np.inf).max(axis=1, keepdims=True)
+        better = ((cosine > best) & ~own).sum(axis=1)
+        equal = ((cosine == best) & ~own).sum(axis=1)
+        ranks.append((1 + better + equal / 2).astype(np.float32))
+    return np.concatenate([np.zeros(0, np.float32), *ranks])
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -202,6 +202,17 @@ def test_a_name_in_other_letters_leaves_english_text_to_rouge_score():
     assert not notes("text", items([""], right))
 
 
+def test_ranks_of_one_right_text():
+    """Half ranks are those of ties; beyond rank 10 the gain is 0."""
+    found = measure(
+        "text_retrieval", items([[1], [2], [2], [5.5], [11]], [[1.0]] * 5), ()
+    )
+    expected = {"recall_1": 0.2, "recall_5": 0.6, "recall_10": 0.8}
+    expected["mrr"] = (1 + 1 / 2 + 1 / 2 + 2 / 11 + 1 / 11) / 5
+    expected["ndcg_10"] = (1 + 2 / math.log2(3) + 1 / math.log2(6.5)) / 5
+    assert found == pytest.approx(expected)
+
+
 def test_sets_of_one_class_are_scored_by_that_class():
     """And not by the rows that lack it, which are none of a class of their own."""
     found = items([[], [], [], ["a"]], [["a"], [], [], []])

@@ -12,6 +12,7 @@ from research import networks, objectives
 from research.contract.batch import PART
 from research.contract.errors import UserError
 from research.objectives.losses.contrastive import in_batch
+from research.predictions.text_retrieval import text_ranks
 from research.program.step import gradient
 from research.use.inference.open_run import open_run
 from tests.testing.example_batches import texts, vocab
@@ -110,6 +111,17 @@ def test_cached_vectors_have_the_gradient_of_one_pass_with_their_dropout():
         expected,
     )
     assert largest > 1e-3 and sums["contrast"][1] == 4
+
+
+def test_ranks_of_second_texts():
+    """Equal texts are one candidate; ties have the mean rank; weight 0 has none."""
+    first = np.array([[1.0, 0], [0, 1], [2, 0], [9, 9]])
+    second = np.array([[0.6, 0.8], [1, 0], [1, 0], [0.7, 0.7]])
+    token, weight = np.array([[3, 0], [4, 5], [4, 5], [6, 0]]), np.array([1, 1, 1, 0.0])
+    ranks = text_ranks(first, second, token, weight)
+    assert ranks.tolist() == [[2], [2], [1], [0]]
+    same = text_ranks(0 * first + 1, 0 * second + 1, np.arange(4)[:, None], np.ones(4))
+    assert (same == 2.5).all()
 
 
 def test_widths_beyond_the_vectors_are_one_line(tmp_path):

@@ -149,6 +149,14 @@ def _vectors(batch, vocab):
     return found | {"weight": batch["pair_weight"]}
 
 
+def _text_vectors(batch, vocab):
+    token = batch["positive_token"]
+    table = np.random.default_rng(0).normal(size=(token.shape[1], vocab.size, 16))
+    vector = table[np.arange(token.shape[1]), token].sum(axis=1)
+    found = {"first": vector, "second": vector, "token": token}
+    return found | {"weight": batch["vector_weight"]}
+
+
 def _texts(rng, count):
     return [" ".join(rng.choice(WORDS, rng.integers(1, 7))) for _ in range(count)]
 
@@ -246,6 +254,15 @@ CASES = {
         "pictures.captioned",
         score=lambda ranks, gold: float(np.mean([1 / rank for rank in ranks])),
         gold=[1.0, 1.0],
+    ),
+    "text_retrieval": Case(
+        "sentence_vectors",
+        {"fields": "one,two"},
+        _text_vectors,
+        lambda rng, n: rng.integers(1, 30, (n, 1)).tolist(),
+        {"texts": 2},
+        score=lambda ranks, gold: 1 / ranks[0],
+        gold=[1.0],
     ),
     "text": Case(
         "sequence_to_sequence",

@@ -45,6 +45,9 @@ class Objective(task_input.Task):
     A row that lacks one has weight 0. Candidates of a text are the positives of all
     rows, and all hard negatives. Texts that occur twice in a batch count as negatives
     of each other, as in the released code.
+
+    An evaluation of two texts or three ranks all second texts of the split for each
+    first one.
     """
 
     texts: int = number(1, least=1, most=3)  # of a row: the text alone, whose positive
@@ -70,6 +73,10 @@ class Objective(task_input.Task):
             raise ValueError(
                 f"widths must be whole numbers above 0, got {list(self.widths)}"
             )
+
+    @property
+    def predicts(self) -> str:
+        return "text_retrieval" if self.texts > 1 else ""
 
     @property
     def vector_pool(self) -> str:
@@ -133,7 +140,7 @@ class Objective(task_input.Task):
     def _vector(
         self, net: networks.BoundNetwork, batch: Batch, prefix: str
     ) -> jax.Array:
-        """[B, D] float32: one vector of each row's text."""
+        """[B, D]: one vector of each row's text, as `encode` makes it."""
         group = input_group(batch, prefix)
         if self.pool == "class":
             vector = net.states(group, scored=batch[f"{prefix}pooled"])[:, 0]
@@ -142,9 +149,7 @@ class Objective(task_input.Task):
             here_BL = (batch[f"{prefix}segment"] > 0).astype(states_BLD.dtype)
             total = jnp.einsum("bld,bl->bd", states_BLD, here_BL)
             vector = total / jnp.maximum(here_BL.sum(axis=1), 1)[:, None]
-        if self.head == "tanh":
-            vector = jnp.tanh(net.head("vector", vector))
-        return vector.astype(jnp.float32)
+        return vector
 
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
@@ -157,7 +162,10 @@ class Objective(task_input.Task):
         prefixes = PREFIXES[: self.texts]
         if self.texts == 1:
             prefixes = ("", "")  # dropout differs between the calls
-        return [self._vector(net, batch, prefix) for prefix in prefixes]
+        vectors = [self._vector(net, batch, prefix) for prefix in prefixes]
+        if self.head == "tanh":
+            vectors = [jnp.tanh(net.head("vector", vector)) for vector in vectors]
+        return [vector.astype(jnp.float32) for vector in vectors]
 
     def contrast(
         self, net: networks.BoundNetwork, vectors: list[jax.Array], batch: Batch
@@ -186,3 +194,18 @@ class Objective(task_input.Task):
         total = jnp.sum(jnp.stack([term.total for term, _ in terms]))
         term, correct = terms[0][0]._replace(total=total), terms[0][1]
         return with_accuracy("contrast", term, correct)
+
+    def predictions(
+        self, net: networks.BoundNetwork, batch: Batch
+    ) -> dict[str, jax.Array]:
+        """first, second [B, D] float32, the second's token [B, L], weight [B]."""
+        if not self.predicts:
+            return {}
+        found = {
+            name: self._vector(net, batch, prefix).astype(jnp.float32)
+            for name, prefix in zip(("first", "second"), PREFIXES, strict=False)
+        }
+        return found | {
+            "token": batch["positive_token"],
+            "weight": batch["vector_weight"],
+        }
