@@ -48,7 +48,7 @@ def make_report(
     grid = cells.fill_table(table, trials)
     rows = _finished(tables.table_rows(table, trials))
     # matplotlib: after errors are reported
-    from launch.reports import figures, forest, label_figures
+    from launch.reports import figures, forest, label_figures, optima
 
     curves = {
         f"curve-{number}": (curve.caption, partial(figures.draw_curves, rows, curve))
@@ -84,6 +84,10 @@ def make_report(
         if found := groups(table, grid):
             image = forest.draw_forest(found)
             drawn[f"{name}.svg"] = f"{caption} {forest.legend(found)}", image
+    for number, figure in enumerate(table.optima, 1):
+        if panels := optima.found_optima(figure, _trials(rows, figure.group)):
+            image = optima.draw_optima(figure, panels)
+            drawn[f"optima-{number}.svg"] = optima.caption(figure, panels), image
     for name, caption, image in label_figures.label_figures(rows):
         drawn[name] = caption, image
     no_curves = "" if curves else _reason_without_curves(table, rows)

@@ -82,6 +82,23 @@ class Curve(NamedTuple):
     over: str = "tokens"  # or flops, time: of the steps alone
 
 
+class OptimumFigure(NamedTuple):
+    """A figure: a value over a number that trials vary, and where each line is least.
+
+    Each line is of the trials that share another number, such as a width or a budget.
+    """
+
+    caption: str
+    group: str
+    place: Callable[[Trial], float]  # above 0: a rate, or a number of parameters
+    value: Callable[[Trial], float | None]  # such as a loss; None: it has none
+    line: Callable[[Trial], float]  # above 0
+    place_label: str  # of the axis
+    line_label: str  # in the legend, before the line's number
+    value_label: str
+    panel: Callable[[Trial], str] = lambda trial: ""  # its title
+
+
 class Claimed(NamedTuple):
     """A comparison that a paper makes: one row is better than another in a column."""
 
@@ -104,6 +121,7 @@ class Table(NamedTuple):
     papers: Mapping[tuple[str, str], Paper] = {}  # (row, column) -> the paper's number
     claims: tuple[Claimed, ...] = ()
     curves: tuple[Curve, ...] = ()  # figures of the report
+    optima: tuple[OptimumFigure, ...] = ()  # likewise
     bars: tuple[str, ...] = ()  # columns that the report also draws as bars
 
     def baseline_of(self, row: str) -> str:

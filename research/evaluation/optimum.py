@@ -1,0 +1,120 @@
+"""Where a loss is least along a number that was varied: a rate, or a network's size.
+
+A parabola in the number's logarithm is fitted around the least mean, as Hoffmann et al.
+(2022, section 3.2) do for losses of one budget over sizes of the network.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+LEVEL = 0.95
+SIDE = 2
+"""How many numbers on either side of the best one a fit takes."""
+
+
+class Optimum(NamedTuple):
+    """Where a parabola is least, with its interval, and its value there."""
+
+    place: float
+    low: float  # 0 and infinity: the data do not bound it
+    high: float
+    value: float
+    coefficients: tuple[float, float, float]  # in log(place), the highest power first
+    error: float  # standard error of log(place)
+
+    def at(self, places: np.ndarray) -> np.ndarray:
+        """The parabola's values at places [N] above 0."""
+        return np.polyval(self.coefficients, np.log(places))
+
+
+def find_optimum(points: Mapping[float, Sequence[float]]) -> Optimum | None:
+    """The least point of the parabola through values at some places.
+
+    It takes the place of the least mean and two on either side. The interval is
+    Fieller's, of the ratio of two coefficients.
+
+    Args:
+      points: place above 0 -> its values, one for each seed.
+
+    Returns:
+      None where there is no least point within the places: the least mean is that of
+      the first or the last one, or the parabola is not open above.
+    """
+    from scipy import stats  # imported when needed: it takes a second
+
+    places = sorted(points)
+    means = [float(np.mean(points[place])) for place in places]
+    best = int(np.argmin(means)) if means else 0
+    if not 0 < best < len(places) - 1:
+        return None
+    taken = places[max(0, best - SIDE) : best + SIDE + 1]
+    x = np.repeat(np.log(taken), [len(points[place]) for place in taken])
+    y = np.concatenate([points[place] for place in taken])
+    centre = float(np.mean(x))
+    design = np.vander(x - centre, 3)
+    (square, slope, level), *_ = np.linalg.lstsq(design, y)
+    if square <= 0:
+        return None
+    shift = -slope / (2 * square)
+    freedom = len(x) - 3
+    residual = y - design @ np.array([square, slope, level])
+    low, high, error = -math.inf, math.inf, math.nan
+    if freedom > 0:
+        noise = residual @ residual / freedom
+        covariance = noise * np.linalg.inv(design.T @ design)
+        # shift = top / below, of which top = -slope and below = 2 x square
+        top, below = -slope, 2 * square
+        of_top, of_below, of_both = (
+            covariance[1, 1],
+            4 * covariance[0, 0],
+            -2 * covariance[0, 1],
+        )
+        of_shift = of_top - 2 * shift * of_both + shift**2 * of_below
+        error = math.sqrt(max(of_shift, 0.0)) / below
+        t = stats.t.ppf((1 + LEVEL) / 2, freedom)
+        a = below**2 - t**2 * of_below
+        b = top * below - t**2 * of_both
+        c = top**2 - t**2 * of_top
+        if a > 0:
+            root = math.sqrt(max(b**2 - a * c, 0.0))
+            low, high = (b - root) / a, (b + root) / a
+    fitted = np.polynomial.Polynomial([level, slope, square])
+    moved = fitted(np.polynomial.Polynomial([-centre, 1.0])).coef
+    return Optimum(
+        place=math.exp(centre + shift),
+        low=math.exp(centre + low),
+        high=math.exp(centre + high) if high < math.inf else math.inf,
+        value=float(level + slope * shift + square * shift**2),
+        coefficients=(float(moved[2]), float(moved[1]), float(moved[0])),
+        error=error,
+    )
+
+
+class PowerLaw(NamedTuple):
+    """place = factor * number ** exponent, with half the exponent's 95 % interval."""
+
+    exponent: float
+    margin: float
+    factor: float
+
+
+def power_law(found: Mapping[float, Optimum]) -> PowerLaw | None:
+    """How the best places go with the number of their lines, such as budgets.
+
+    A straight line by logarithms; the interval is what the errors of the places bring.
+
+    Returns:
+      None with fewer than three lines.
+    """
+    if len(found) < 3:
+        return None
+    u = np.log([*found])
+    v = np.log([optimum.place for optimum in found.values()])
+    weight = (u - u.mean()) / ((u - u.mean()) ** 2).sum()
+    exponent = float(weight @ v)
+    errors = np.array([optimum.error for optimum in found.values()])
+    margin = 1.96 * float(np.sqrt((weight**2) @ errors**2))
+    return PowerLaw(exponent, margin, math.exp(v.mean() - exponent * u.mean()))
