@@ -9,6 +9,10 @@ whose runs must be complete, and writes experiments/claims/results/CLAIM.SCALE.j
 be committed. With --repeat the runs are those of the same sweep with other seeds
 (`launch.sweep --first_seed=6`), and the ledger says whether they agree with the first
 ones.
+
+    palimpsest claims --rerun=bart1.infilling-over-causal-on-mnli
+
+prints the commands that run a claim again, at each scale with a plan.
 """
 
 import argparse
@@ -20,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from launch import cli
+from launch.reports import columns as own_columns
 from launch.reports import ledger
 from launch.reports.cell_text import format_p
 from launch.reports.cells import Cell, by_seed, fill_table
@@ -66,6 +71,11 @@ def run(args: argparse.Namespace) -> None:
     claims = ledger.load_claims(folder)
     if not claims:
         raise UserError(f"--folder={folder} has no claims (TABLE.toml)")
+    if args.rerun:
+        if args.rerun not in claims:
+            raise unknown("claim", args.rerun, claims)
+        print("\n".join(rerun(claims[args.rerun], folder)))
+        return
     if not args.claim:
         print("\n".join(page(claims, folder)))
         if args.figure:
@@ -185,6 +195,34 @@ def _origin(both: list[Cell]) -> dict[str, Any]:
         "data": sorted({str(t.result["provenance"].get("data")) for t in trials}),
         **({"test_data": sorted(tested)} if tested else {}),
     }
+
+
+def rerun(claim: Claim, folder: Path) -> Iterator[str]:
+    """The lines of commands that run a claim again, at each scale with a plan.
+
+    A comment above them says what text, code and seeds its result has, if there is one.
+    """
+    stem = Path(default_table(claim)).stem
+    column = own_columns.by_name(always=False)
+    for scale, plan in claim.plans.items():
+        workdir = f"runs/{stem}-{scale}"
+        yield f"# {claim.id}, {scale}: {claim.better} over {claim.worse}, {plan.metric}"
+        if result := ledger.read_result(claim, scale, folder):
+            of = result.provenance
+            yield f"# seeds {', '.join(map(str, result.seeds))}"
+            yield f"# commit {', '.join(of['commit'])}"
+            yield f"# text {', '.join(of['data'])} (provenance.data of result.json)"
+        else:
+            yield f"# not run; its plan has {plan.seeds} seeds"
+        yield (
+            f"palimpsest sweep --sweep=experiments/sweeps/{stem}.py --scale={scale} "
+            f"--tasks=tasks.toml --workdir={workdir} --config.data.corpus='TEXT/*'"
+        )
+        if plan.metric in column and (task := column[plan.metric].scored_as):
+            yield f"palimpsest score --workdir={workdir} --task={task} --data='FILES/*'"
+        yield (
+            f"palimpsest claims --claim={claim.id} --scale={scale} --workdir={workdir}"
+        )
 
 
 def page(claims: dict[str, Claim], folder: Path) -> Iterator[str]:
@@ -326,6 +364,7 @@ def parser() -> cli.Parser:
     parser.add_path("--folder", default=str(published.FOLDER), help="of the claims")
     parser.add_path("--figure", default="", help="SVG of those that were run")
     parser.add_argument("--claim", default="", help="record its result")
+    parser.add_argument("--rerun", default="", help="print a claim's commands")
     parser.add_argument("--scale", default="smoke", help=" | ".join(SCALES))
     parser.add_path("--table", default="", help="of the claim: another file")
     parser.add_path("--workdir", default="", help="of the claim: folder of the sweep")

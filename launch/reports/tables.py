@@ -53,6 +53,7 @@ class Column(NamedTuple):
     scoring: Callable[[Trial], Scoring | None] = lambda trial: None  # of scores that
     # `palimpsest score` made: those of a column are of the same files and pairs, those
     # of a row by one method
+    scored_as: str = ""  # the task of `palimpsest score` that fills it; "": none does
 
     @property
     def sign(self) -> int:

@@ -24,6 +24,7 @@ from research.files.json_files import (
     read_json,
     read_json_lines,
 )
+from research.metrics import HIGHER, LOWER
 
 SCORES = "scores.jsonl"
 NUMBER_OR_NULL = (*NUMBER, type(None))
@@ -173,18 +174,20 @@ def pair_column(name: str, task: str, equal_lengths: bool = False) -> Column:
         least=0.0,
         most=100.0,
         scoring=functools.partial(scoring, task=task, equal_lengths=equal_lengths),
+        scored_as=task,
     )
 
 
-def scored_column(name: str, task: str, cell: str, percent: bool = False) -> Column:
-    """The column of a cell of the row for all texts.
+def scored_column(name: str, task: str, cell: str = "") -> Column:
+    """The column of a cell of the row for all texts, in per cent if it is a fraction.
 
     Args:
       task: a task of `palimpsest score`.
       cell: a cell of its table, as in "perplexity a word"; runs without it show a dash.
-      percent: the value is a fraction, to be shown in per cent.
+        "": that of the column's name, which is of bits.
     """
-    scale = 100 if percent else 1
+    is_bits = not cell
+    scale, cell = (1 if is_bits else 100), cell or name
 
     def value(trial: Trial) -> float | None:
         found = read_cell(trial, task, cell)
@@ -198,12 +201,14 @@ def scored_column(name: str, task: str, cell: str, percent: bool = False) -> Col
         name,
         PRETRAINING,
         value,
-        1,
+        3 if is_bits else 1,
         ready=functools.partial(is_scored, task=task),
         margin=margin,
-        least=0.0 if percent else -math.inf,
-        most=100.0 if percent else math.inf,
+        better=LOWER if is_bits else HIGHER,
+        least=0.0,
+        most=math.inf if is_bits else 100.0,
         scoring=functools.partial(scoring, task=task),
+        scored_as=task,
     )
 
 
@@ -216,10 +221,8 @@ class Columns(columns.Columns):
         pair_column("BLiMP, equal lengths", "blimp", True),
         pair_column("Zorro", "zorro"),
         pair_column("Zorro, equal lengths", "zorro", True),
-        scored_column("bits a byte", "sentences", "bits a byte"),
-        scored_column("pseudo-bits a byte", "sentences", "pseudo-bits a byte"),
-        scored_column("LAMBADA (accuracy)", "lambada", "accuracy", percent=True),
-        scored_column(
-            "LAMBADA (fill-in accuracy)", "lambada", "fill-in accuracy", percent=True
-        ),
+        scored_column("bits a byte", "sentences"),
+        scored_column("pseudo-bits a byte", "sentences"),
+        scored_column("LAMBADA (accuracy)", "lambada", "accuracy"),
+        scored_column("LAMBADA (fill-in accuracy)", "lambada", "fill-in accuracy"),
     )

@@ -466,3 +466,18 @@ def test_figures_of_the_pages_are_those_of_the_ledger():
     figures += re.findall(r"[\d.]+ ± [\d.]*\d", measured)
     assert len(figures) >= 30
     assert not [figure for figure in figures if not is_known(figure)]
+
+
+def test_every_claim_with_a_plan_says_how_to_run_it_again():
+    claims = ledger.load_claims(published.FOLDER)
+    for claim in claims.values():
+        lines = [*command.rerun(claim, published.FOLDER)]
+        assert len([line for line in lines if "palimpsest sweep" in line]) == len(
+            claim.plans
+        )
+        for line in lines:
+            if file := re.search(r"experiments/sweeps/\w+\.py", line):
+                assert (published.FOLDER.parents[1] / file[0]).is_file()
+    blimp = [*command.rerun(claims["babylm2024.causal-over-masked"], published.FOLDER)]
+    assert "palimpsest score --workdir=runs/babylm-quick --task=blimp" in "".join(blimp)
+    assert any("321684d02d4ea617acdbdf6f24d865ba" in line for line in blimp)
