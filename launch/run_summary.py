@@ -22,7 +22,9 @@ def print_summary(workdir: str, result: Mapping[str, Any], config: Config) -> No
     """
     fields = [name for name in config.data.fields.split(",") if name]
     entropy = result["token_entropy"]
-    warnings = learning_warnings(result["metrics"], config.values, entropy)
+    warnings = learning_warnings(
+        result["metrics"], config.objective, config.data.eval_split, entropy
+    )
     for line in [
         ranges_line(result["ranges"]),
         *notes_lines(result["notes"]),

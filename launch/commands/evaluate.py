@@ -79,7 +79,8 @@ def run(args: argparse.Namespace) -> int:
     if rows:
         facts |= label_report.as_json(rows, confused)
     named = {f"{split}/{name}": value for name, value in scores.metrics.items()}
-    for line in learning_warnings(named, config.values, program.data.token_entropy):
+    entropy = program.data.token_entropy
+    for line in learning_warnings(named, program.objective, split, entropy):
         print(f"warning: {line}", file=sys.stderr)
     write_json(folder / "metrics.json", found | facts)
     if scores.items:

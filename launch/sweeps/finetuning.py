@@ -21,7 +21,7 @@ from launch.sweeps.shared_keys import is_shared, with_shared
 from launch.sweeps.tasks import Task
 from research.config.config import Config
 from research.contract.errors import UserError
-from research.objectives import Objective, objective_class
+from research.objectives import objective_class
 
 EXPERIMENT = "experiments/finetune.py"
 INIT_FROM, RATE = "train.init_from", "optimizer.learning_rate"
@@ -50,9 +50,6 @@ REPEATS = {
 
 FORWARD = "left_to_right"
 """The method by which texts are scored from left to right."""
-
-BERT_RATE = 0.15
-"""Of masks; a scale with a rate of its own sets it where this is the default."""
 
 DISCRIMINATOR = {"train.init_scope": "discriminator", "objective.head": "linear"}
 
@@ -249,26 +246,15 @@ def _masked_at(rate: float, arm: Arm) -> dict[str, Any]:
     Rates that the arm sets stay.
     """
     objective = _of_arm(arm).objective
-    if _is_masked(objective) and "objective.rate" not in arm[1]:
+    if objective.takes_mask_rate and "objective.rate" not in arm[1]:
         return {"objective.rate": rate}
     if objective.name not in ("joint", "mix"):
         return {}
     given, parts = flat_config(arm)["objective.parts"], {}
     for part, fields in given.items():
-        is_masked = _is_masked(objective.members[part])
-        parts[part] = {"rate": rate, **fields} if is_masked else fields
+        takes_rate = objective.members[part].takes_mask_rate
+        parts[part] = {"rate": rate, **fields} if takes_rate else fields
     return {} if parts == given else {"objective.parts": parts}
-
-
-def _is_masked(objective: Objective) -> bool:
-    """Whether it scores texts by masks, of which it has by default as many as BERT.
-
-    What a generator fills, and what is masked by a lexicon, has rates of its own.
-    """
-    rate = objective.__dataclass_fields__.get("rate")
-    has_rate = rate is not None and rate.default == BERT_RATE
-    is_wrapper = objective.unwrapped is not objective
-    return has_rate and not is_wrapper and "original" in objective.score_methods
 
 
 def like(reference: Arm, base: Mapping[str, Any]) -> dict[str, Any]:

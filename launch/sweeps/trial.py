@@ -127,8 +127,8 @@ class Trial:
     def knows_no_context(self) -> bool:
         """Whether a finished run has learnt little more than token frequencies."""
         entropy = self.result.get("token_entropy", 0.0)
-        name, split = self.config["objective.name"], self.config["data.eval_split"]
-        return knows_no_context(self.result["metrics"], name, split, entropy)
+        metrics, split = self.result["metrics"], self.config["data.eval_split"]
+        return knows_no_context(metrics, self.objective, split, entropy)
 
     def check_result(self) -> None:
         """Checks that the result agrees with this trial's config and metrics.

@@ -53,6 +53,11 @@ class Objective(abc.ABC):
     -> why that is intended. The input must tell nothing about targets of other terms
     (tests/laws/test_losses.py)."""
 
+    token_terms: tuple[str, ...] = ()
+    """Terms of the loss that are -log p of a token of the text among all tokens, by
+    which a run is told that it learnt no more than how often tokens occur; the last
+    words of their names, as in "forward/lm"."""
+
     supports_accumulation: bool = True
     """Whether micro-batches may be scored separately; False if examples interact."""
 
@@ -86,6 +91,10 @@ class Objective(abc.ABC):
 
     fills_masks: bool = False
     """Whether the state at a mask token predicts the token that it hides."""
+
+    takes_mask_rate: ClassVar[bool] = False
+    """Whether its field `rate` is of masked tokens, as BERT's, so that a sweep's scale
+    may set it; not that of a part."""
 
     array_types: ClassVar[Mapping[str, ArrayType]] = types.MappingProxyType({})
     """Arrays of `TextSpec.arrays` -> their types, but for whole numbers or labels of

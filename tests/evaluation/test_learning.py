@@ -5,10 +5,12 @@ import re
 import pytest
 
 from research.evaluation.learning import learning_warnings
+from research.objectives import make_objective
 
-
-def config(objective, split="valid"):
-    return {"data": {"eval_split": split}, "objective": {"name": objective}}
+PARTS = {
+    "mix": {"base_objective": "dae"},
+    "joint": {"parts": {"a": {"objective": "mlm"}, "b": {"objective": "lm"}}},
+}
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,8 @@ def config(objective, split="valid"):
     ],
 )
 def test_a_run_that_learnt_too_little_is_told(objective, metrics, entropy, words):
-    found = learning_warnings(metrics, config(objective), entropy)
+    made = make_objective(objective, **PARTS.get(objective, {}))
+    found = learning_warnings(metrics, made, "valid", entropy)
     assert bool(found) == bool(words)
     for line in found:
         assert re.search(words, line)

@@ -41,6 +41,7 @@ class Objective(objectives.Objective):
 
     pattern = "causal"
     min_length = 1
+    token_terms = ("distilled",)
 
     def text_spec(self, length: int) -> TextSpec:
         return TextSpec("stream", length)

@@ -31,6 +31,7 @@ class Objective(objectives.Objective):
 
     pattern = "general"
     min_length = 2  # a token that is given, and one behind it
+    token_terms = ("prefix",)
 
     def text_spec(self, length: int) -> TextSpec:
         return TextSpec("stream", length)

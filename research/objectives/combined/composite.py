@@ -59,6 +59,11 @@ class Composite(objectives.Objective):
         return dict(itertools.chain.from_iterable(shown.items() for shown in each))
 
     @property
+    def token_terms(self) -> tuple[str, ...]:
+        each = (member.token_terms for member in self.members.values())
+        return tuple(dict.fromkeys(itertools.chain.from_iterable(each)))
+
+    @property
     def array_types(self) -> dict[str, ArrayType]:
         each = (member.array_types for member in self.members.values())
         return dict(itertools.chain.from_iterable(given.items() for given in each))

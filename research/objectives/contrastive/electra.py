@@ -94,6 +94,7 @@ class Objective(objectives.Objective):
     # made shorter
 
     pattern = "full"
+    token_terms = ("generator",)  # what else is predicted mostly stands in the input
     score_methods: ClassVar = {"originals": scoring.ENERGY}
     shown_answers: ClassVar = {
         "generator": "some of the chosen tokens stay as they are",

@@ -60,6 +60,8 @@ class Objective(objectives.Objective):
 
     pattern = "full"
     supports_accumulation = False
+    token_terms = ("mlm",)
+    takes_mask_rate = True
     score_methods: ClassVar = cloze.METHODS
     shown_answers: ClassVar = {
         "mlm": STAYS,

@@ -83,6 +83,7 @@ class Objective(objectives.Objective):
     pattern = "full"
     lexicon_lines = mask_units.LINES
     head_weights: ClassVar = {"entity": "mention_weight"}
+    token_terms = ("mlm",)
     score_methods: ClassVar = cloze.METHODS
     shown_answers: ClassVar = {
         "mlm": STAYS,

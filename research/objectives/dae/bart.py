@@ -54,6 +54,7 @@ class Objective(objectives.Objective):
     # probability that is spread over the vocabulary
 
     pattern = "full"
+    token_terms = ("bart",)
     score_methods: ClassVar = scoring.INFILL_METHODS
     shown_answers: ClassVar = {"bart": "the target is the text, hidden or not"}
 

@@ -77,6 +77,7 @@ class Objective(objectives.Objective):
     # probability that is spread over the vocabulary
     z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 (T5's code: 1e-4)
 
+    token_terms = ("dae",)
     score_methods: ClassVar = scoring.INFILL_METHODS
 
     def __post_init__(self) -> None:

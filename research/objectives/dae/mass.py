@@ -66,6 +66,7 @@ class Objective(objectives.Objective):
     # probability that is spread over the vocabulary
 
     pattern = "full"
+    token_terms = ("mass",)
     score_methods: ClassVar = scoring.INFILL_METHODS
     shown_answers: ClassVar = {"mass": STAYS}
     min_length = 3  # bos, a token, eos

@@ -56,6 +56,7 @@ class Objective(objectives.Objective):
 
     pattern = "full"
     min_length = 3  # eos, a token, eos
+    token_terms = ("xae", "dae")
     shown_answers: ClassVar = {"dae": "the target is the text, hidden or not"}
 
     def __post_init__(self) -> None:

@@ -75,6 +75,7 @@ class Objective(objectives.Objective):
     reads_separators = True
     write_order = "masks"
     min_length = 2  # bos and a token
+    token_terms = ("diffusion",)
     score_methods: ClassVar = bound.METHODS
 
     def __post_init__(self) -> None:

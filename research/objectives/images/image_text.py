@@ -115,6 +115,8 @@ class Objective(picture_rows.PictureRows):
         if self.alignment and self.match != "separate":
             raise ValueError(f"alignment needs match separate, not {self.match}")
 
+    token_terms = ("mlm",)
+
     @property
     def shown_answers(self) -> dict[str, str]:
         """The reasons: answers that the input may show."""

@@ -49,6 +49,7 @@ class Objective(objectives.Objective):
 
     pattern = "causal"
     reads_separators = True
+    token_terms = ("fim",)
     score_methods: ClassVar = lm.Objective.score_methods
     score_rows: ClassVar = lm.Objective().score_rows  # texts are not rearranged
     min_length = 3  # three sentinels, by which a token is the target of the third

@@ -84,6 +84,7 @@ class Objective(objectives.Objective):
     # and the mem_len - 1 before it; else to all mems and to those before it
 
     reads_separators = True
+    token_terms = ("lm",)
     score_methods: ClassVar = {"left_to_right": scoring.LIKELIHOOD}
 
     def __post_init__(self) -> None:

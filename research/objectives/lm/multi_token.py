@@ -51,6 +51,7 @@ class Objective(objectives.Objective):
 
     pattern = "causal"
     reads_separators = True
+    token_terms = ("lm",)
     score_methods: ClassVar = lm.Objective.score_methods
     score_rows: ClassVar = lm.Objective().score_rows
 

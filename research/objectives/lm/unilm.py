@@ -96,6 +96,8 @@ class Objective(objectives.Objective):
 
     pattern = "general"
     shown_answers: ClassVar = {"unilm": STAYS}
+    token_terms = ("unilm",)
+    takes_mask_rate = True
     score_methods: ClassVar = cloze.METHODS | {"left_to_right": scoring.LIKELIHOOD}
     min_length = 5  # bos, a token, eos, a token, eos
 

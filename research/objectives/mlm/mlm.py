@@ -117,6 +117,8 @@ class Objective(objectives.Objective):
 
     pattern = "full"
     write_order = "masks"
+    token_terms = ("mlm",)
+    takes_mask_rate = True
     score_methods: ClassVar = cloze.METHODS
     shown_answers: ClassVar = {"mlm": STAYS, "sbo": STAYS}
 

@@ -59,6 +59,8 @@ class Objective(mlm.Objective):
         "decoder": "the encoder's input has most tokens: its vector is to tell of them",
     }
 
+    takes_mask_rate = False
+
     def __post_init__(self) -> None:
         super().__post_init__()
         fixed: dict[str, Any] = {"predict_at": "masked", "sentence_task": "none"}

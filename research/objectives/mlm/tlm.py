@@ -68,6 +68,7 @@ class Objective(objectives.Objective):
     # each of data.mixture in order of their names, between spaces. With
     # data.alpha both kinds of corpora are sampled equally often
 
+    token_terms = ("tlm", "clm")
     shown_answers: ClassVar = {"tlm": STAYS}
 
     def __post_init__(self) -> None:
@@ -211,6 +212,10 @@ class Objective(objectives.Objective):
 
     def _types_of_rows(self, corpus: np.ndarray) -> np.ndarray:
         return languages.types_of_rows(self._token_types, corpus)
+
+    @property
+    def takes_mask_rate(self) -> bool:
+        return self.predict == "masked"
 
     @property
     def score_methods(self) -> dict[str, str]:

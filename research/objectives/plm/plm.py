@@ -81,6 +81,7 @@ class Objective(objectives.Objective):
 
     pattern = "general"
     appends_queries = True
+    token_terms = ("plm",)
     score_methods: ClassVar = {
         "left_to_right": scoring.LIKELIHOOD,
         "random_orders": scoring.LIKELIHOOD,

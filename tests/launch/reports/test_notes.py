@@ -9,13 +9,15 @@ from launch.reports import cell_text, cells, notes
 from launch.reports.tables import Claimed
 from launch.sweeps import sweep_plan
 from launch.sweeps.trial import Trial
+from research.objectives import make_objective
 from tests.testing import fake_sweep
 
 
 def test_runs_that_learnt_nothing_are_named():
     def number(name, metrics, **more):
-        config = {"objective.name": name, "data.eval_split": "valid"}
+        config = {"data.eval_split": "valid"}
         trial = types.SimpleNamespace(id=str(metrics), name=name, config=config)
+        trial.objective = make_objective(name)
         trial.result = {"metrics": metrics} | more
         trial.knows_no_context = Trial.knows_no_context.func(trial)
         return cells.Number(trial, np.array(1.0))
@@ -25,14 +27,14 @@ def test_runs_that_learnt_nothing_are_named():
         number("lm", {"valid/lm": 5.6}, token_entropy=6.0),
         number("electra", {"valid/generator": 6.1}, token_entropy=6.0),
         number("plm", {"valid/plm": 6.1}),  # of a run whose tokens were not counted
-        number("classes", {"valid/matthews": 0.0}),
-        number("others", {"valid/matthews": -0.1, "test/matthews": 0.2}),
+        number("sequence_classification", {"valid/matthews": 0.0}),
+        number("cvt", {"valid/matthews": -0.1, "test/matthews": 0.2}),
     )
     grid = {"row": {"column": cells.Cell(numbers, cells.NO_ESTIMATE)}}
     found = list(notes.failure_notes(grid["row"].values()))
     assert [text.partition(": ")[2] for text in found] == [
         "mlm; electra.",
-        "classes.",
+        "sequence_classification.",
     ]
 
 
