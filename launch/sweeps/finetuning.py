@@ -22,13 +22,12 @@ from launch.sweeps.tasks import Task
 from research.config.config import Config
 from research.contract.errors import UserError
 from research.objectives import objective_class
+from research.optimize.rules import OPTIMIZERS
 
 EXPERIMENT = "experiments/finetune.py"
 INIT_FROM, RATE = "train.init_from", "optimizer.learning_rate"
 TEACHER = "objective.teacher"
 NO_PRETRAINING = "no pretraining"
-ADAM = ("adam", "adamw")
-"""Optimizers whose learning rate is the scale's; others keep their experiment's."""
 
 
 class Repeats(NamedTuple):
@@ -231,7 +230,8 @@ def taught_by(arm: Arm, scale: str) -> dict[str, Any]:
 def _scale_keys(scale: Scale, default: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a pretraining at a scale, for an arm with this config."""
     keys = scale.shape | scale.pretraining
-    if (default | keys)["optimizer.name"] not in ADAM:
+    rule = (default | keys)["optimizer.name"]
+    if not OPTIMIZERS.part_class(rule, "optimizer.name").takes_scale_rate:
         keys = {k: v for k, v in keys.items() if k != RATE}
     elif default["model.norm_placement"] == "post":
         keys |= scale.post_norm

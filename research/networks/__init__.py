@@ -54,6 +54,10 @@ class Network(Options, abc.ABC):
     abilities: ClassVar[tuple[Ability, ...]]
     """What the network can do."""
 
+    scales_with_width: ClassVar[bool] = False
+    """Whether its parameters have the names that research/optimize/width_scaling.py
+    reads, so that optimizer.base_width can scale them."""
+
     @property
     def name(self) -> str:
         """The config's model.network."""

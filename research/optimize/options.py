@@ -7,7 +7,7 @@ from typing import Any
 from research.contract.fields import choice, fraction, free_text, number
 from research.contract.parts import chosen, part
 from research.optimize import pruning
-from research.optimize.rules import OPTIMIZERS
+from research.optimize.rules import OPTIMIZERS, Rule
 from research.optimize.schedules import SCHEDULES
 
 
@@ -67,7 +67,7 @@ class OptimizerOptions:
     average_from: float = fraction(1.0)  # of the steps: parameters of all steps from
     # there on have the same weight in an average, which is evaluated and opens a run
     # (ASGD, Polyak and Juditsky 1992); 1: none
-    rule: Any = chosen("name")  # the part of research/optimize/rules
+    rule: Rule = chosen("name")  # the part of research/optimize/rules
     decay: Any = chosen("schedule")  # the part of research/optimize/schedules
 
     def __post_init__(self) -> None:

@@ -21,18 +21,21 @@ import jax
 
 from research import networks
 from research.contract.errors import UserError
+from research.contract.parts import Folder
+from research.optimize.rules import OPTIMIZERS
 
 INITS = ("normal", "truncated", "gpt2", "zero_residual")
 """Values of model.init whose standard deviations do not depend on the width."""
-RULES = ("adam", "adamw", "stable_adamw")
-"""Optimizers whose updates have the size of the rate, whatever the gradient's."""
 
 
 def check_scaling(rule: str, model: networks.Network) -> None:
     """Raises UserError: widths of this network or optimizer cannot be compared."""
     needed = {
-        "optimizer.name": (rule, RULES),
-        "model.network": (model.name, ("transformer",)),
+        "optimizer.name": (rule, _able(OPTIMIZERS, "step_is_rate")),
+        "model.network": (
+            model.name,
+            _able(networks.FOLDER, "scales_with_width"),
+        ),
         "model.init": (model.init, INITS),
         "model.tie_embeddings": (model.tie_embeddings, (False,)),
     }
@@ -40,6 +43,12 @@ def check_scaling(rule: str, model: networks.Network) -> None:
         if value not in legal:
             known = " or ".join(map(str, legal))
             raise UserError(f"optimizer.base_width needs {key} {known}, got {value}")
+
+
+def _able(folder: Folder, ability: str) -> list[str]:
+    """The parts whose class has this attribute set."""
+    names = folder.names()
+    return [n for n in names if getattr(folder.part_class(n, "name"), ability)]
 
 
 def initial_values(params: Any, model: networks.Network, base_width: int) -> Any:

@@ -21,7 +21,7 @@ from research.networks.transformer.relative import (
     RelativeTerms,
 )
 from research.optimize.optimizer import is_frozen, make_optimizer
-from research.optimize.rules import OPTIMIZERS
+from research.optimize.rules import OPTIMIZERS, Rule
 from research.optimize.rules.shared.weight_decay import QUERY_BIASES, decayed_params
 from research.program.constants import Constants
 from research.program.setup import make_init
@@ -205,7 +205,9 @@ def test_frozen_parameters_have_no_moments_and_change_no_other_update(name):
 
 @pytest.mark.parametrize("name", OPTIMIZERS.names())
 def test_every_optimizer_reduces_the_loss(name):
-    optimizer = make_optimizer(section(name=name, learning_rate=0.01), 500)
+    made = section(name=name, learning_rate=0.01)
+    optimizer = make_optimizer(made, 500)
+    assert isinstance(made.rule, Rule)
 
     def loss(params):
         return sum((x**2).sum() for x in jax.tree.leaves(params))

@@ -67,6 +67,7 @@ class Network(transformer.Network):
     # sum: token, position, token type, pixels and box, then a norm; mean: of the normed
     # projections of pixels and of the box, without the others
 
+    scales_with_width = False
     abilities: ClassVar = (
         networks.Ability.FULL,
         networks.Ability.GENERAL,

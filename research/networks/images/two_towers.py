@@ -32,6 +32,7 @@ class Network(transformer.Network):
     image_heads: int = dim(0, least=0)  # 0: heads
     image_feedforward: int = dim(0, least=0)  # 0: feedforward
 
+    scales_with_width = False
     abilities: ClassVar = (
         networks.Ability.FULL,
         networks.Ability.CAUSAL,

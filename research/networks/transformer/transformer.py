@@ -16,6 +16,8 @@ from research.networks.transformer.options import (
 class Network(TransformerOptions):
     """Stacks of blocks, as its options say."""
 
+    scales_with_width = True
+
     def module(self, needs: networks.Needs, size: int) -> nn.Module:
         from research.networks.transformer.bilm import BiLM
         from research.networks.transformer.electra import (

@@ -1,11 +1,32 @@
 """Optimizers, one file each; schedules/ has the decays of the learning rate.
 
-Each module has a frozen dataclass `Optimizer`. Its fields are its config keys; its
-method `transforms()` returns the optax transformations that make updates of gradients,
-one after the other. `research.optimize.optimizer` adds what all optimizers share:
-clipping before them, the learning rate and its factors after them.
+Each module has a frozen dataclass `Optimizer(rules.Rule)`; what all of them share is
+added by `research.optimize.optimizer`: clipping before the rule, the learning rate and
+its factors after it.
 """
+
+import abc
+from typing import TYPE_CHECKING, ClassVar
 
 from research.contract.parts import Folder
 
+if TYPE_CHECKING:
+    import optax
+
 OPTIMIZERS = Folder("research.optimize.rules", "Optimizer")
+
+
+class Rule(abc.ABC):
+    """The base of all optimizers, whose fields are their config keys."""
+
+    step_is_rate: ClassVar[bool] = False
+    """Whether an update has the size of the learning rate, whatever the gradient's, so
+    that optimizer.base_width scales it by width."""
+
+    takes_scale_rate: ClassVar[bool] = False
+    """Whether its learning rate is that of a sweep's scale; False: that of its
+    experiment stays."""
+
+    @abc.abstractmethod
+    def transforms(self) -> "list[optax.GradientTransformation]":
+        """What makes updates of gradients, one after the other, without the rate."""

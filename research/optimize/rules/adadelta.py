@@ -9,10 +9,11 @@ import dataclasses
 import optax
 
 from research.contract.fields import number
+from research.optimize import rules
 
 
 @dataclasses.dataclass(frozen=True)
-class Optimizer:
+class Optimizer(rules.Rule):
     decay: float = number(0.95, least=0, below=1)  # of both moving averages
     epsilon: float = number(1e-6, above=0)  # added to both, under the roots
 

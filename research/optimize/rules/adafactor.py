@@ -6,12 +6,13 @@ from typing import Any
 import jax.numpy as jnp
 import optax
 
+from research.optimize import rules
 from research.optimize.rules.shared.by_matrix import by_matrix, rms
 from research.optimize.rules.shared.weight_decay import WeightDecay
 
 
 @dataclasses.dataclass(frozen=True)
-class Optimizer(WeightDecay):
+class Optimizer(WeightDecay, rules.Rule):
     """The second moment has decay 1 - t^-0.8; there is no first moment.
 
     It is factored where both dims are at least 128. Updates are clipped to a root mean

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from research.contract.fields import choice, number
+from research.optimize import rules
 
 
 class State(NamedTuple):
@@ -15,7 +16,7 @@ class State(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Optimizer:
+class Optimizer(rules.Rule):
     initial_sum: float = number(0.0, least=0)  # of squares, before the first step
     sum_includes: str = choice("step", ("step", "past"))  # by what the gradient of a
     # step is divided; past: by the sum before it (GloVe's tool), which is above 0 at

@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import optax
 
 from research.contract.fields import choice
+from research.optimize import rules
 from research.optimize.rules.shared.adam_moments import AdamMoments
 from research.optimize.rules.shared.by_matrix import by_matrix, rms
 from research.optimize.rules.shared.weight_decay import WeightDecay
 
 
 @dataclasses.dataclass(frozen=True)
-class Optimizer(AdamMoments, WeightDecay):
+class Optimizer(AdamMoments, WeightDecay, rules.Rule):
     trust_ratio: str = choice("decayed", ("decayed", "all"))  # whose updates are as
     # long as they are; decayed: those that decay, as in ALBERT's released code; all:
     # biases and norms, too (ymcui/LAMB_Optimizer_TF)

@@ -12,6 +12,7 @@ import optax
 
 from research.contract.errors import UserError
 from research.contract.fields import choice, free_text
+from research.optimize import rules
 from research.optimize.rules.shared.weight_decay import WeightDecay
 
 RULES = {
@@ -27,7 +28,7 @@ RULES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Optimizer(WeightDecay):
+class Optimizer(WeightDecay, rules.Rule):
     """The rule without its own weight decay: that of the run is added, decoupled."""
 
     rule: str = choice("lion", tuple(RULES))

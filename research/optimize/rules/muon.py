@@ -11,6 +11,7 @@ import optax
 from research import networks
 from research.contract.errors import UserError
 from research.contract.fields import number
+from research.optimize import rules
 from research.optimize.rules.shared.adam_moments import AdamMoments
 from research.optimize.rules.shared.weight_decay import WeightDecay
 
@@ -19,7 +20,7 @@ DIMS = optax.contrib.MuonDimensionNumbers(reduction_axis=1, output_axis=2)
 
 
 @dataclasses.dataclass(frozen=True)
-class Optimizer(AdamMoments, WeightDecay):
+class Optimizer(AdamMoments, WeightDecay, rules.Rule):
     """Muon takes the kernels of blocks alone.
 
     These are attention's, the feed-forward layers', and an LSTM's, whose gates are one

@@ -7,11 +7,12 @@ import jax
 import optax
 
 from research.contract.fields import number
+from research.optimize import rules
 from research.optimize.rules.shared.weight_decay import decayed_params
 
 
 @dataclasses.dataclass(frozen=True)
-class Optimizer:
+class Optimizer(rules.Rule):
     beta1: float = number(0.9, least=0, below=1)  # factor of the sum of earlier
     # gradients; 0: no momentum
     l2_penalty: float = number(0.0, least=0)  # added to the gradient after clipping,

@@ -7,19 +7,22 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from research.optimize import rules
 from research.optimize.rules.shared.adam_moments import AdamMoments
 from research.optimize.rules.shared.by_matrix import by_matrix, rms
 from research.optimize.rules.shared.weight_decay import WeightDecay
 
 
 @dataclasses.dataclass(frozen=True)
-class Optimizer(AdamMoments, WeightDecay):
+class Optimizer(AdamMoments, WeightDecay, rules.Rule):
     """AdamW whose rate is lower where the second moment lags behind the gradient.
 
     The rate of each matrix or vector, weight decay included, is divided by max(1, rms
     of g / max(sqrt(v), epsilon)), v with its bias corrected. A stack has a factor for
     each layer. It takes the place of a clipped norm (optimizer.clip_norm=0).
     """
+
+    step_is_rate = True
 
     def transforms(self) -> list[optax.GradientTransformation]:
         adamw = optax.chain(self.scale_by_adam(), self.add_decay())
