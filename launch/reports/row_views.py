@@ -31,6 +31,7 @@ MEANINGS = {
 """State of a scored position -> what it means."""
 SIGNS = {"▁": "▁ is a space", "\n": "⏎ ends a line", "<0x": "<0xB4> is a byte"}
 """What a text may have -> what the page says of it."""
+SPACES = "a predicted token has a space before it where the text has one"
 ANSI = {HIDDEN: "30;43", REPLACED: "30;41", KEPT: "30;42", NEXT: "4", PLAIN: "2"}
 COLOURS = {HIDDEN: "#ffe08a", REPLACED: "#f7a8a8", KEPT: "#b5e3b5", NEXT: "#d5e3f7"}
 MAX_POSITIONS = 40
@@ -274,21 +275,35 @@ def as_text(row: Row, *, colours: bool, width: int = 100) -> str:
     return "\n".join(lines)
 
 
-def _target(token: Token) -> str:
-    """What is predicted, with a sign for the space before a word."""
-    text = token.target.replace("\n", "⏎")
-    return f"▁{text[1:]}" if text.startswith(" ") else text
+class _Shown(NamedTuple):
+    """A token as it is shown: white space, what is read, what is predicted."""
+
+    space: str
+    text: str
+    target: str
+
+
+def _shown(token: Token) -> _Shown:
+    """The token with the space before it, which is the text's, not that of a mask.
+
+    A space that is a token of its own has the sign only where it is in brackets.
+    """
+    text, target = (each.replace("\n", "⏎") for each in (token.text, token.target))
+    if token.state in (PLAIN, NEXT) and not text.strip("▁"):
+        return _Shown(" " * len(text), "", "")
+    of_text = target if token.state in (HIDDEN, REPLACED) else text
+    space = of_text[: len(of_text) - len(of_text.lstrip())]
+    return _Shown(space, text.lstrip(), target.lstrip())
 
 
 def _marked(token: Token, colours: bool) -> str:
-    text = token.text.replace("\n", "⏎")
-    space, text = text[: len(text) - len(text.lstrip())], text.lstrip()
+    space, text, target = _shown(token)
     if colours:
-        arrow = "" if token.state in (PLAIN, KEPT, NEXT) else f"→{_target(token)}"
+        arrow = "" if token.state in (PLAIN, KEPT, NEXT) else f"→{target}"
         return f"{space}\x1b[{ANSI[token.state]}m{text}{arrow}\x1b[0m"
     if token.state in (PLAIN, NEXT):
         return f"{space}{text}"
-    return f"{space}[{token.state}: {text} → {_target(token)}]"
+    return f"{space}[{token.state}: {text} → {target}]"
 
 
 def _wrapped(text: str, width: int, *, colours: bool = False) -> list[str]:
@@ -319,8 +334,11 @@ def meanings(rows: Sequence[Row]) -> dict[str, str]:
 def signs(rows: Sequence[Row]) -> list[str]:
     """What the signs mean that the rows have for spaces, lines and bytes."""
     tokens = [token for row in rows for group in row.groups for token in group.tokens]
-    shown = "".join(t.text + t.target + _target(t) for t in tokens)
-    return [text for sign, text in SIGNS.items() if sign in shown]
+    seen = "".join(token.text + token.target for token in tokens)
+    lines = [text for sign, text in SIGNS.items() if sign in seen]
+    predicted = [token for token in tokens if token.state in (HIDDEN, REPLACED)]
+    spaces = {bool(_shown(token).space) for token in predicted}
+    return [SPACES, *lines] if len(spaces) == 2 else lines
 
 
 def hidden_lines(rows: Sequence[Row]) -> list[str]:
@@ -441,10 +459,10 @@ def _html_notes(row: Row) -> list[str]:
 
 
 def _html_token(token: Token) -> str:
-    text = html.escape(token.text).replace("\n", "⏎<br>")
+    space, text, target = _shown(token)
+    text = html.escape(text).replace("⏎", "⏎<br>")
     if token.state == PLAIN:
-        return f"<span class=plain>{text}</span>"
-    target = _target(token)
+        return f"{space}<span class=plain>{text}</span>"
     hint = f"{token.state}: {target}, weight {token.weight:.3g}"
     arrow = ""
     if token.state in (HIDDEN, REPLACED) or token.target.strip() != token.text.strip():
@@ -453,7 +471,7 @@ def _html_token(token: Token) -> str:
         arrow = ""
     colour = COLOURS[token.state]
     return (
-        f'<span style="background:{colour}" title="{html.escape(hint)}">{text}'
+        f'{space}<span style="background:{colour}" title="{html.escape(hint)}">{text}'
         f"{arrow}</span>"
     )
 

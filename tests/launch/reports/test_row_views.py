@@ -96,16 +96,34 @@ def test_what_is_hidden_is_counted_by_token_and_word():
     assert row_views.hidden_lines(rows) == []
 
 
-def test_the_space_before_a_predicted_word_is_shown():
-    tokens = [
-        row_views.Token("<mask>", "hidden", target, 1.0) for target in (" a", "b")
-    ]
-    row = row_views.Row("", [row_views.Group("", tokens, np.eye(1), [0])], {})
-    text = row_views.as_text(row, colours=False)
-    assert "[hidden: <mask> → ▁a][hidden: <mask> → b]" in text
-    assert "→▁a\x1b[0m" in row_views.as_text(row, colours=True)
+def test_spaces_are_those_of_the_text():
+    def row_of(*tokens):
+        tokens = [row_views.Token(*token, 1.0) for token in tokens]
+        return row_views.Row("", [row_views.Group("", tokens, np.eye(1), [0])], {})
+
+    row = row_of(
+        (" an", "", ""),
+        ("▁", "", ""),
+        ("old", "", ""),
+        ("<mask>", "hidden", " riv"),
+        ("<mask>", "hidden", "er"),
+        (" to", "replaced", "s"),
+        ("<mask>", "hidden", "▁"),
+        (" is", "kept", " is"),
+    )
+    lines = row_views.as_text(row, colours=False, width=150).splitlines()
+    assert lines[1] == (
+        "   an old [hidden: <mask> → riv][hidden: <mask> → er][replaced: to → s]"
+        "[hidden: <mask> → ▁] [kept: is → is]"
+    )
+    coloured = row_views.as_text(row, colours=True)
+    assert "m<mask>→riv\x1b[0m\x1b[30;43m<mask>→er" in coloured
     page = row_views.as_html("", "", [row])
-    assert "<sub>▁a</sub>" in page and "<sub>b</sub>" in page and "▁ is a space" in page
+    assert "old</span> <span" in page and "<sub>riv</sub></span><span" in page
+    assert row_views.signs([row]) == [row_views.SPACES, "▁ is a space"]
+    assert row_views.SPACES in page
+    one_word = row_of(("<mask>", "hidden", " a"), ("<mask>", "hidden", " b"))
+    assert row_views.signs([one_word]) == []
 
 
 def test_of_a_long_row_the_queries_at_its_end_are_drawn_too():
