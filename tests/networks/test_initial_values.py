@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.networks.shared.dense import ACTIVATIONS
+from research.networks.shared.activations import ACTIVATIONS
 from research.networks.transformer.one_stack import Transformer
 
 KEY = jax.random.key(0)

@@ -22,9 +22,8 @@ from research.networks.knowledge.encoder import (
     encoder_fields,
     entity_options,
 )
+from research.networks.shared.activations import ACTIVATIONS, GATED
 from research.networks.shared.dense import (
-    ACTIVATIONS,
-    GATED,
     Dense,
     Module,
     Norm,

@@ -1,4 +1,4 @@
-"""Dense, norm and feed-forward layers, activations, dropout, initialisers."""
+"""Dense, norm and feed-forward layers, dropout, initialisers."""
 
 # B batch, L length, P scored positions, D width
 
@@ -13,6 +13,7 @@ from flax.core.scope import LazyRng
 from jax.ad_checkpoint import checkpoint_name
 
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
+from research.networks.shared.activations import ACTIVATIONS, GATED
 from research.networks.shared.options import Options
 from research.networks.shared.products import dense_matmul
 from research.networks.shared.quantized import (
@@ -23,42 +24,6 @@ from research.networks.shared.quantized import (
     within,
 )
 
-
-@jax.custom_vjp
-def gelu(x: jax.Array) -> jax.Array:
-    """x Phi(x); only x is saved for the gradient (Hendrycks and Gimpel 2016)."""
-    return (x * _normal_cdf(x)).astype(x.dtype)
-
-
-def _normal_cdf(x):
-    return 0.5 * (1 + jax.lax.erf(x.astype(jnp.float32) * 0.5**0.5))
-
-
-def _gelu_fwd(x):
-    return gelu(x), x
-
-
-def _gelu_bwd(x, grad):
-    x_float32 = x.astype(jnp.float32)
-    density = jnp.exp(-0.5 * x_float32 * x_float32) * (2 * jnp.pi) ** -0.5
-    return (((_normal_cdf(x) + x_float32 * density) * grad).astype(x.dtype),)
-
-
-gelu.defvjp(_gelu_fwd, _gelu_bwd)
-
-ACTIVATIONS = {
-    "gelu": gelu,
-    "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
-    "quick_gelu": lambda x: x * jax.nn.sigmoid(1.702 * x),
-    "relu": jax.nn.relu,
-    "relu2": lambda x: jnp.square(jax.nn.relu(x)),
-    "silu": jax.nn.silu,
-    "geglu": lambda x: jax.nn.gelu(x, approximate=True),
-    "geglu_exact": gelu,
-    "swiglu": jax.nn.silu,
-    "identity": lambda x: x,
-}
-GATED = ("geglu", "geglu_exact", "swiglu")
 DENSE_PRODUCT = "product"
 """Name of a dense layer's product for `jax.checkpoint`, whose policies may save it."""
 STATE_AXES = ("batch", "length", None)

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from research.networks.shared.activations import ACTIVATIONS
 from research.networks.shared.dense import (
-    ACTIVATIONS,
     Dense,
     Module,
     Norm,
@@ -24,6 +24,9 @@ from research.networks.shared.dense import (
 from research.networks.shared.dense_attention import HIDDEN
 from research.networks.shared.embeddings import lookup
 from research.networks.shared.options import Options
+
+HEAD_ACTIVATIONS = ACTIVATIONS | {"tanh": jnp.tanh, "identity": lambda x: x}
+"""Activations that a head's hidden layer may have."""
 
 OFFSET_WIDTH = 200
 """Width of the offset embeddings (Joshi et al. 2020, section 4.2)."""
@@ -70,7 +73,7 @@ class HeadSpec:
         return self.activation == "tanh" and self.shares_pooler and not self.hidden
 
     def __post_init__(self):
-        legal = ("", "none", "tanh", *ACTIVATIONS)
+        legal = ("", "none", *HEAD_ACTIVATIONS)
         if self.activation not in legal:
             raise ValueError(f"activation is {self.activation!r}, not one of {legal}")
         if self.size < 0 or self.hidden < 0:
@@ -107,8 +110,7 @@ class Head(Module):
             x = jnp.tanh(self.pooler(x))
         elif spec.activation != "none":
             x = Dense(options, spec.hidden or options.width, axes, name="dense")(x)
-            name = spec.activation or options.activation
-            x = jnp.tanh(x) if name == "tanh" else ACTIVATIONS[name](x)
+            x = HEAD_ACTIVATIONS[spec.activation or options.activation](x)
         if spec.norm:
             x = Norm(options, name="norm")(x)
         if spec.standardize:

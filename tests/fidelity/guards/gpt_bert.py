@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research.contract.batch import DOCUMENT, attention_mask
-from research.networks.shared.dense import ACTIVATIONS
+from research.networks.shared.activations import ACTIVATIONS
 from tests.fidelity.guards.batches import objective_with, rows_of
 from tests.fidelity.guards.networks import by_path, small, states
 from tests.fidelity.guards.optimizers import first_updates, unit_rate

@@ -77,6 +77,27 @@ def published(length_p, width, count, rng) -> tuple[np.ndarray, list[int]]:
     return taken, runs
 
 
+@pytest.mark.parametrize("unit", mask_units.MASK_UNITS)
+def test_units_are_chosen_in_each_row_alone_and_within_its_budget(unit):
+    """None is a special, and something is chosen wherever the budget is not 0."""
+    example = texts(62, [62, 40, 9, 1, 0] * 8, VOCAB)
+    text, count, chosen = choose(example, 64, unit)
+    surplus = mask_units.MAX_TOKENS - 1 if unit == "tile" else 0
+    assert (chosen.sum(axis=1) <= np.maximum(count, surplus > 0) + surplus).all()
+    assert not chosen[VOCAB.is_special[text.token]].any()
+    assert chosen.any(axis=1)[text.length > 40].all()
+    for row in range(5):
+        alone = input_format.Text(*(array[row : row + 1] for array in text))
+        found = mask_units.choose_units(
+            keys(len(count))[row : row + 1],
+            alone,
+            VOCAB,
+            count[row : row + 1],
+            unit=unit,
+        )
+        np.testing.assert_array_equal(found[0], chosen[row])
+
+
 @pytest.mark.parametrize("unit", ["word", "ngram", "span"])
 def test_inner_positions_are_chosen_equally_often(unit):
     _, _, chosen = choose(single_words(3000, 62), 62, unit)
