@@ -15,7 +15,8 @@ objective.widths=[256,128,64] as sentence-transformers tunes. A published encode
 
 Look at: train/contrast_accuracy; larger batches have more negatives (train.batch),
 also where train.accumulate splits them. Steps are few: the best checkpoint on STS-B
-comes early.
+comes early. --config.objective.similarity=sts/dev.csv measures it at each evaluation
+(valid/spearman), and --config.train.best_metric=spearman keeps the best.
 
 The published settings of BERT-base: batch 64, rate 3e-5, 32 tokens, one epoch of a
 million sentences of Wikipedia, temperature .05.

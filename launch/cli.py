@@ -1,14 +1,12 @@
 """What all commands share: flags, exit codes and one-line error messages."""
 
 import argparse
-import contextlib
 import errno
 import io
 import logging
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from launch import signals
@@ -120,26 +118,6 @@ def path_or_model(text: str) -> str:
 def is_model(text: str) -> bool:
     """True for hf:DIR; hf:// is a bucket."""
     return text.startswith("hf:") and not text.startswith("hf://")
-
-
-@contextlib.contextmanager
-def keys_as_flags(
-    flags: Mapping[str, str], *, overrides: bool = False
-) -> Iterator[None]:
-    """Names the flag where an error names the config key that the flag stands for.
-
-    Args:
-      flags: config key -> flag.
-      overrides: the command takes other keys as --config.KEY; else the error's hint
-        about them is left out.
-    """
-    try:
-        yield
-    except UserError as error:
-        text = str(error).removesuffix("" if overrides else error.hint)
-        for key, flag in flags.items():
-            text = re.sub(rf"(?<![\w.-]){re.escape(key)}\b", flag, text)
-        raise UserError(text) from error
 
 
 class Parser(argparse.ArgumentParser):

@@ -21,9 +21,9 @@ from research.distributed import processes, sharding
 from research.distributed.peers import Peers
 from research.evaluation.best_evaluation import check_best_metric
 from research.evaluation.evaluations import Evaluations
+from research.evaluation.rated_pairs import CORRELATIONS, rated_program
 from research.files.json_files import write_json
 from research.files.paths import user_path
-from research.metrics import ranges
 from research.optimize.schedule import logged_rates
 from research.program.compiled_phases import (
     build_phases,
@@ -92,8 +92,9 @@ def _train(
     """`train`, as the one writer of the workdir."""
     start_time, config_dict = time.monotonic(), config.values
     program, phases = build_phases(config, devices)
+    pairs = rated_program(program, config)
     if config.train.best_metric:
-        check_best_metric(program, config)
+        check_best_metric(program, config, CORRELATIONS if pairs else ())
     check_start(program, config, workdir)
     words = make_plan(phases, config.train)
     origin = provenance.gather_provenance(
@@ -116,7 +117,7 @@ def _train(
     for line in lines:
         processes.print_from_process_0(line)
     with sharding.context(program.mesh):
-        loop = Loop(program, phases, config, workdir, peers, words)
+        loop = Loop(program, phases, config, workdir, peers, words, pairs)
         if jax.process_index() == 0:  # now that the run is that of its checkpoints
             write_run_config(workdir, config_dict)
             if len(words.seen):
@@ -128,7 +129,7 @@ def _train(
         "steps": loop.steps_done,
         "best_step": loop.evaluations.best.step,  # 0: without train.best_metric
         "metrics": loop.writer.latest(),
-        "ranges": ranges(loop.writer.latest(), program.objective.predicts),
+        "ranges": loop.evaluations.ranges,
         "token_entropy": program.data.token_entropy,
         "parameters": count_parameters(program.abstract_state.params),
         "tokens_scored": loop.tokens_scored,
@@ -161,6 +162,7 @@ class Loop:
         workdir: Any,
         peers: Any,
         words: WordPlan = UNCOUNTED,
+        pairs: Program | None = None,
     ):
         self.program, self.phases, self.config = program, phases, config
         self.workdir, self.peers = epath.Path(workdir), peers
@@ -202,7 +204,12 @@ class Loop:
             )
         )
         self.evaluations = Evaluations(
-            program, config, self.workdir, self.writer, self._stop_if_requested
+            program,
+            config,
+            self.workdir,
+            self.writer,
+            self._stop_if_requested,
+            pairs,
         )
         self.checkpoints.best = self.evaluations.best.step
         self.trace = StepTrace(

@@ -23,7 +23,7 @@ TEXTS_AT_ONCE = 512
 
 
 def run(args: argparse.Namespace) -> None:
-    from research.contract.errors import UserError
+    from research.contract.errors import UserError, renamed_keys
     from research.data.progress import MANY, progress
     from research.data.read.compression import file_suffixes
     from research.data.read.files import iter_texts
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(
             f"--to={to} does not end in {file_suffixes(texts)[0]}, as --texts does"
         )
-    with cli.keys_as_flags({"data.fields": "--fields"}):
+    with renamed_keys({"data.fields": "--fields"}):
         table = whole_rows.read_whole_rows(texts, fields)
     words, vectors = read_vectors(Path(args.vectors))
 

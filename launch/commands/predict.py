@@ -52,7 +52,9 @@ def run(args: argparse.Namespace) -> None:
         items = predictor.predict_each(read_texts(Path(args.data), "--data"))
         cli.print_unanswered("text", items)
     else:
-        with cli.keys_as_flags(given_texts.FLAGS):
+        from research.contract.errors import renamed_keys
+
+        with renamed_keys(given_texts.FLAGS):
             items = predictor.predict_file(args.data, args.fields, args.label)
     if args.parts and not args.to:
         titled = len(items) > 1

@@ -33,7 +33,7 @@ from launch.commands.images import size
 from launch.config import load_config, run_config
 from research.config import sections
 from research.config.config import Config
-from research.contract.errors import UserError
+from research.contract.errors import UserError, renamed_keys
 
 
 def run(args: argparse.Namespace) -> None:
@@ -99,7 +99,7 @@ def _show(args: argparse.Namespace, overrides: dict[str, str]) -> None:
     if args.html:
         check_output(args.html, "--html")
     flags = {"data.valid": "--data"} if args.data else {}
-    with cli.keys_as_flags(flags, overrides=True):
+    with renamed_keys(flags, overrides=True):
         model = None
         if args.workdir and args.pictures:
             from research.use.inference.open_run import open_run

@@ -13,7 +13,6 @@ width of its 95 % interval over the pairs (STS-B; Spearman's is what papers repo
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -22,7 +21,7 @@ from launch import cli, given_texts
 
 
 def run(args: argparse.Namespace) -> None:
-    from research.contract.errors import UserError
+    from research.contract.errors import UserError, renamed_keys
 
     given_texts.check_examples(args, 'two texts, as in "a text" "another"')
     if args.parts and len(args.parts) != 2:
@@ -30,8 +29,8 @@ def run(args: argparse.Namespace) -> None:
 
     from research.data.documents import document_parts
     from research.data.options import DataOptions
-    from research.data.source.build import split_corpora
     from research.evaluation.items import item_margins
+    from research.evaluation.rated_pairs import CORRELATIONS, read_pairs
     from research.files.output_files import write_output
     from research.metrics import Item, measure
     from research.metrics.correlations import UNDEFINED
@@ -50,24 +49,12 @@ def run(args: argparse.Namespace) -> None:
     data = DataOptions(
         test=args.data, eval_split="test", fields=args.fields, label=args.label
     )
-    reads = make_objective("sentence_vectors", texts=2)
-    with cli.keys_as_flags(given_texts.FLAGS):
-        (corpus,) = split_corpora(data, reads, "test")
-        documents = [*corpus.documents("test")]
-    if not documents:
-        raise UserError(f"--data={args.data} has no texts")
-    if args.label and all(document.label is None for document in documents):
-        raise UserError(f"--label={args.label}: no row of {args.data} has it")
+    with renamed_keys(given_texts.FLAGS):
+        documents = read_pairs(data, make_objective("sentence_vectors", texts=2))
     pairs = [document_parts(document) for document in documents]
-    for document, pair in zip(documents, pairs, strict=True):
-        if len(pair) != 2:
-            raise UserError(
-                f"{document.id}: a pair has 2 texts, got {len(pair)}; --fields=A,B "
-                "names their columns"
-            )
     model = open_run(args.workdir)
     items = [
-        Item(document.id, float(cosine), _number(document), None, pair)
+        Item(document.id, float(cosine), _number(document.label), None, pair)
         for document, pair, cosine in zip(
             documents, pairs, model.similarity(pairs), strict=True
         )
@@ -77,12 +64,11 @@ def run(args: argparse.Namespace) -> None:
     of_numbers = SimpleNamespace(predicts="number")
     reader = SimpleNamespace(vocab=SimpleNamespace(labels=()), classes=())
     margins = item_margins(known, of_numbers, reader)
-    names = ("spearman", "pearson")
-    for name in names:
+    for name in reversed(CORRELATIONS):
         if name in found:
             over_pairs = f" ± {margins[name]:.2g}" if name in margins else ""
             print(f"{name} {found[name]:.4f}{over_pairs}")
-    if known and not found.keys() & {*names}:
+    if known and not found.keys() & {*CORRELATIONS}:
         print(f"no correlation: {UNDEFINED}", file=sys.stderr)
     lines = "".join(_line(item.texts, item.prediction, item.gold) for item in items)
     if args.to:
@@ -97,21 +83,8 @@ def _line(texts: Sequence[str], similarity: float, gold: float | None) -> str:
     return json.dumps(row, ensure_ascii=False) + "\n"
 
 
-def _number(document) -> float | None:
-    """The label of a pair as a number; None: it has none."""
-    from research.contract.errors import UserError
-
-    if document.label is None:
-        return None
-    try:
-        value = float(document.label)
-        if not math.isfinite(value):
-            raise ValueError
-        return value
-    except ValueError:
-        raise UserError(
-            f"{document.id}: --label must be a number, got {document.label!r}"
-        ) from None
+def _number(label: str | None) -> float | None:
+    return None if label is None else float(label)
 
 
 def parser() -> cli.Parser:

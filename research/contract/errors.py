@@ -1,8 +1,10 @@
 """Exceptions that end a run early; each has one line and an exit code in `launch`."""
 
+import contextlib
 import difflib
 import functools
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -37,6 +39,26 @@ def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
             raise error.with_traceback(None) from None
 
     return call
+
+
+@contextlib.contextmanager
+def renamed_keys(
+    names: Mapping[str, str], *, overrides: bool = False
+) -> Iterator[None]:
+    """Has a `UserError` name what the user gave in place of a config key.
+
+    Args:
+      names: config key -> the flag, or the other key, that stands for it.
+      overrides: the command takes other keys as --config.KEY; else the error's hint
+        about them is left out.
+    """
+    try:
+        yield
+    except UserError as error:
+        text = str(error).removesuffix("" if overrides else error.hint)
+        for key, name in names.items():
+            text = re.sub(rf"(?<![\w.-]){re.escape(key)}\b", name, text)
+        raise UserError(text) from error
 
 
 class NonFiniteError(ArithmeticError):

@@ -1,7 +1,7 @@
 """The best evaluation of a run, by train.best_metric, and whether training stops."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from research import metrics
@@ -49,13 +49,19 @@ def find_best(lines: Sequence[Mapping[str, float]], config: Config) -> BestEvalu
     return BestEvaluation(*map(processes.broadcast_from_process_0, best))
 
 
-def check_best_metric(program: Program, config: Config) -> None:
+def check_best_metric(
+    program: Program, config: Config, of_pairs: Collection[str] = ()
+) -> None:
     """Checks that the objective's evaluations have train.best_metric.
+
+    Args:
+      of_pairs: the metrics of pairs that they also predict.
 
     Raises:
       UserError: they have not; it names those that they have.
     """
-    name, measured = config.train.best_metric, {"loss", *program.abstract_state.sums}
+    name = config.train.best_metric
+    measured = {"loss", *program.abstract_state.sums, *of_pairs}
     predicted = metrics.values_of(program.objective.predicts)
     known = metrics.signs().keys() & {*measured, *predicted}
     if name not in known:

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 from etils import epath
@@ -16,7 +17,8 @@ from research.distributed import processes
 from research.evaluation.best_evaluation import BestEvaluation, find_best
 from research.evaluation.evaluate import NOTHING_SCORED, evaluate
 from research.evaluation.prediction_files import write_predictions
-from research.metrics import Item, values_of
+from research.evaluation.rated_pairs import correlations
+from research.metrics import Item, Scores, ranges, values_of
 from research.optimize.moving_average import exchange_average
 from research.predictions import prediction_kind
 from research.program.setup import Program, make_eval_zeros, open_run_data
@@ -40,12 +42,15 @@ class Evaluations:
       workdir: of the run.
       writer: writes the metrics, and has those of the evaluations so far.
       before_batch: called before each batch, as often in all processes.
+      pairs: the program of `rated_pairs.rated_program`, whose correlations each
+        evaluation has.
 
     Attributes:
       best: the best evaluation so far, by train.best_metric.
       item_scores: of each split, the scores of its single items.
       margins: half widths of the last metrics' intervals over items.
       notes: how metrics were measured, where the text decides it.
+      ranges: of metrics, see `metrics.ranges`.
       origin: where the test split comes from, for the provenance.
       last_step: the step that the run ends with.
     """
@@ -57,26 +62,31 @@ class Evaluations:
         workdir: epath.Path,
         writer: MetricWriter,
         before_batch: Callable[[], None],
+        pairs: Program | None = None,
     ):
         self._config, self._workdir = config, workdir
         self._writer, self._before_batch = writer, before_batch
         self._programs = {config.data.eval_split: program}
         self._zeros = make_eval_zeros(program)
+        self._pairs = pairs
         self.best = self._find_best()
         self.item_scores: dict[str, list[float]] = {}
         self.margins: dict[str, float] = {}
         self.notes: dict[str, str] = {}
+        self.ranges: dict[str, tuple[float, float]] = {}
         self.origin: dict[str, str] = {}
         self.last_step: int = config.train.steps
         self._predictions: dict[str, list[Item]] = {}  # to be written in process 0
         self._samples: dict[str, list[Item]] = {}  # of each split the first items
-        self._predicts = bool(program.objective.predicts)
+        self._predicts = bool(program.objective.predicts or pairs)
         self._values = values_of(program.objective.predicts)
         if (tested := with_test_split(config.data, program.objective)) is not None:
             tested_config = dataclasses.replace(config, data=tested)
             self._programs["test"] = _with_test_split(program, tested_config)
             data = self._programs["test"].data
             self.origin = {"test_data": data.fingerprint}
+        if pairs:
+            self.origin["rated_pairs"] = pairs.data.fingerprint
 
     def lacks(self, step: int) -> bool:
         """Whether a step that is restored has still to be evaluated.
@@ -150,31 +160,45 @@ class Evaluations:
         Args:
           last: the run results in this state: the test split is evaluated, too.
         """
-        params, metrics = exchange_average(state).params, {}
-        of_predictions = self._config.train.best_metric in self._values
+        found = []
         for split, program in self._programs.items():
             if split == "test" and len(self._programs) > 1 and not last:
                 continue
-            scores = evaluate(
-                program,
-                params,
-                self._zeros(),
-                self._before_batch,
-                writes_texts=last or of_predictions,
-                with_margins=last,
-            )
+            scores = self._evaluate(program, state, self._zeros(), last=last)
+            found.append((split, program, scores))
             if "loss" not in scores.metrics:
                 processes.print_from_process_0(NOTHING_SCORED.format(split))
-            metrics |= {f"{split}/{name}": v for name, v in scores.metrics.items()}
-            self.margins |= {f"{split}/{name}": v for name, v in scores.margins.items()}
-            self.notes |= {f"{split}/{name}": v for name, v in scores.notes.items()}
             if scores.items:
                 known = [item.score for item in scores.items if item.score is not None]
                 self.item_scores[split] = known
                 self._samples[split] = scores.items[:NUM_SAMPLES]
                 if last and jax.process_index() == 0:
                     self._predictions[split] = scores.items
+        if self._pairs:
+            scores = self._evaluate(self._pairs, state, ({}, ()), last=last)
+            split = self._config.data.eval_split
+            found.append((split, self._pairs, correlations(scores)))
+        metrics: dict[str, float] = {}
+        for split, program, scores in found:
+            named = {f"{split}/{name}": v for name, v in scores.metrics.items()}
+            metrics |= named
+            self.ranges |= ranges(named, program.objective.predicts)
+            self.margins |= {f"{split}/{name}": v for name, v in scores.margins.items()}
+            self.notes |= {f"{split}/{name}": v for name, v in scores.notes.items()}
         return metrics
+
+    def _evaluate(
+        self, program: Program, state: State, zeros: tuple[Any, Any], *, last: bool
+    ) -> Scores:
+        of_predictions = self._config.train.best_metric in self._values
+        return evaluate(
+            program,
+            exchange_average(state).params,
+            zeros,
+            self._before_batch,
+            writes_texts=last or of_predictions,
+            with_margins=last,
+        )
 
 
 def _with_test_split(program: Program, tested: Config) -> Program:

@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from research.contract.errors import UserError, unknown
 from research.contract.fields import check
 from research.contract.parts import Folder
 from research.data.documents import ArrayType
+from research.data.options import DataOptions
 from research.data.rows import TextSpec
 from research.objectives.layout.row_notes import RowNotes
 from research.objectives.layout.specials import Specials
@@ -24,6 +25,14 @@ if TYPE_CHECKING:  # this folder's modules import JAX; few commands load an obje
     from research.networks import BoundNetwork, Needs
     from research.objectives.layout.prompt import Prompt
     from research.objectives.losses.cross_entropy import Term
+
+
+class RatedPairs(NamedTuple):
+    """Pairs of texts whose similarity people have rated."""
+
+    objective: "Objective"  # that predicts a number of each pair by the same network
+    data: DataOptions  # whose data.test, data.fields and data.label name them
+    keys: Mapping[str, str]  # these three -> the config keys that the user gave
 
 
 class Objective(abc.ABC):
@@ -270,6 +279,10 @@ class Objective(abc.ABC):
         """A copy with these values of fields; itself if it has them."""
         changed = dataclasses.replace(self, **fields)
         return self if changed == self else changed
+
+    def rated_pairs(self, data: DataOptions) -> RatedPairs | None:
+        """The pairs that evaluations of a run with this `data` also predict."""
+        return None
 
     def evaluation_length(self, length: int) -> int:
         """The data.length of evaluations, if training has `length`."""

@@ -94,10 +94,8 @@ def build_program(
         assert data is not None
         vocab = data.vocab
     network = networks.build(model, objective.needs(vocab), vocab)
-    batch_specs = {
-        length: objective.batch_spec(length) | {"example": ArraySpec(())}
-        for length in (*config.data.length_buckets, config.data.length)
-    }
+    lengths = (*config.data.length_buckets, config.data.length)
+    batch_specs = _batch_specs(objective, lengths)
     facts = data.vocabulary_facts if data else {}
     constants = Constants(objective.constants(vocab), mesh, facts)
     specs = batch_specs[config.data.length]
@@ -121,7 +119,6 @@ def build_program(
         step_without_remat = step(
             networks.build(no_remat, objective.needs(vocab), vocab)
         )
-    rows = partial(jax.ShapeDtypeStruct, sharding=sharding.batch_sharding(mesh))
     replicated = sharding.replicated(mesh)
     key_data = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0)))
     return Program(
@@ -139,11 +136,7 @@ def build_program(
             out_shardings=(replicated, shardings.carry, replicated),
         ),
         abstract_state=_with_shardings(state, shardings),
-        abstract_batches=jax.tree.map(
-            lambda spec: rows((config.train.batch, *spec.shape), spec.dtype),
-            batch_specs,
-            is_leaf=lambda each: isinstance(each, ArraySpec),
-        ),
+        abstract_batches=_abstract_batches(batch_specs, config.train.batch, mesh),
         abstract_key=_with_shardings(key_data, replicated),
         abstract_eval_carry=_with_shardings(eval_boxed.carry, shardings.carry),
         abstract_eval_sums={
@@ -161,6 +154,49 @@ def build_program(
             networks.logical_axes(boxed.params), state.params, mesh
         ),
         of_vocabulary=_of_vocabulary(boxed.params),
+    )
+
+
+def with_evaluation(
+    program: Program, objective: objectives.Objective, data: Data
+) -> Program:
+    """The program that evaluates other predictions by the same network.
+
+    Args:
+      objective: has no terms, and one length of rows.
+      data: whose evaluation split is read.
+    """
+    length, size = max(program.abstract_batches), data.eval.batch_size
+    specs = _batch_specs(objective, (length,))
+    evaluate = make_evaluate(objective, program.network, seed=program.seed)
+    replicated = sharding.replicated(program.mesh)
+    return program._replace(
+        objective=objective,
+        data=data,
+        evaluate=jax.jit(evaluate, out_shardings=replicated),
+        abstract_batches=_abstract_batches(specs, size, program.mesh),
+        abstract_eval_carry=(),
+        abstract_eval_sums={},
+    )
+
+
+def _batch_specs(
+    objective: objectives.Objective, lengths: Sequence[int]
+) -> dict[int, dict[str, ArraySpec]]:
+    """The arrays of a batch's rows, for each length."""
+    return {
+        length: objective.batch_spec(length) | {"example": ArraySpec(())}
+        for length in lengths
+    }
+
+
+def _abstract_batches(specs: Any, size: int, mesh: Mesh) -> dict[int, Batch]:
+    """Global batches of `size` rows of these arrays, as shapes with shardings."""
+    rows = partial(jax.ShapeDtypeStruct, sharding=sharding.batch_sharding(mesh))
+    return jax.tree.map(
+        lambda spec: rows((size, *spec.shape), spec.dtype),
+        specs,
+        is_leaf=lambda each: isinstance(each, ArraySpec),
     )
 
 

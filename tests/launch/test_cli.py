@@ -141,26 +141,6 @@ def test_a_path_is_a_model_where_the_help_says_so(module):
     assert cli.path("hf://models/x") == "hf://models/x"  # a bucket
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("data.fields=a,b", "--fields=a,b"),
-        ("set model.data.fields", "set model.data.fields"),
-        ("data.fields_of", "data.fields_of"),
-        ("of data.fields: no", "of --fields: no"),
-        ("no 'a; data.b', data.fields", "no 'a; data.b', --fields"),
-    ],
-)
-def test_an_error_names_the_flag_that_stands_for_a_key(text, expected):
-    """Without the hint about other keys, unless the command takes them."""
-    flags, hint = {"data.fields": "--fields"}, "; data.format, or data.fields=a"
-    for overrides, end in ((False, ""), (True, "; data.format, or --fields=a")):
-        renamed = cli.keys_as_flags(flags, overrides=overrides)
-        with pytest.raises(UserError) as error, renamed:
-            raise UserError(text, hint)
-        assert str(error.value) == expected + end
-
-
 def test_a_misspelt_flag_is_told_before_the_one_that_is_missing():
     parser = Parser("A command.", overrides=False)
     parser.add_argument("--workdir", required=True)

@@ -1,23 +1,29 @@
 """Vectors of sentences by contrast within the batch."""
 
 import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from etils import epath
 
 from launch.commands import similarity
 from research import networks, objectives
+from research.config.config import Config
 from research.contract.batch import PART
 from research.contract.errors import UserError
+from research.evaluation.rated_pairs import rated_program
 from research.objectives.losses.contrastive import in_batch
 from research.predictions.text_retrieval import text_ranks
+from research.program.setup import build_program
 from research.program.step import gradient
+from research.record.metric_writer import read_metrics
 from research.use.inference.open_run import open_run
 from tests.testing.example_batches import texts, vocab
 from tests.testing.model_options import model_options
-from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
+from tests.testing.tiny_runs import save_untrained, tiny_config, train, write_corpus
 
 QUERY, ANSWER = jnp.eye(2), jnp.array([[1, 0], [0.6, 0.8]])
 
@@ -129,6 +135,91 @@ def test_widths_beyond_the_vectors_are_one_line(tmp_path):
     keys = {"objective.name": "sentence_vectors", "objective.widths": [64]}
     with pytest.raises(UserError, match=r"widths=\[64\] must be at most 32"):
         save_untrained(tmp_path / "run", tiny_config(folder, "lm", **keys))
+
+
+def write_pairs(folder):
+    """Pairs of texts with people's scores, and a run's keys that name them."""
+    rows = [
+        ("the old river", "an old river", 5),
+        ("a stone reads", "the stone sees", 3.5),
+        ("a small stone", "by the river and the stone", 1),
+        ("the old stone", "a river", 0.5),
+        ("a small old river sees", "a small river sees", 4),
+        ("and", "by", ""),
+    ]
+    lines = ["one\ttwo\tpeople", *("\t".join(map(str, row)) for row in rows)]
+    (folder / "pairs.tsv").write_text("\n".join(lines) + "\n")
+    keys = {"similarity": str(folder / "pairs.tsv"), "similarity_fields": "one,two"}
+    keys["similarity_label"] = "people"
+    return {f"objective.{key}": value for key, value in keys.items()}
+
+
+def test_a_run_measures_what_similarity_prints(tmp_path, capsys):
+    """Of plain sentences, at each evaluation; the best one of them opens the run."""
+    folder = write_corpus(tmp_path)
+    keys = write_pairs(tmp_path) | {"train.best_metric": "spearman"}
+    config = tiny_config(folder, "simcse", **keys | {"train.eval_every": 4})
+    result = train(config, tmp_path / "run")
+    lines = read_metrics(epath.Path(tmp_path / "run"))
+    found = {
+        line["step"]: line["valid/spearman"]
+        for line in lines
+        if "valid/spearman" in line and "best_step" not in line
+    }
+    assert [*found] == [4, 8, 12] and found[result["best_step"]] == max(found.values())
+    assert result["ranges"]["valid/spearman"] == (-1, 1)
+    assert result["metrics"]["valid/loss"] > 0
+    flags = [f"--workdir={tmp_path / 'run'}", f"--data={tmp_path / 'pairs.tsv'}"]
+    flags += ["--fields=one,two", "--label=people"]
+    capsys.readouterr()
+    similarity.run(similarity.parser().parse_args(flags))
+    printed = capsys.readouterr().out
+    for name in ("spearman", "pearson"):
+        value, margin = (result[k][f"valid/{name}"] for k in ("metrics", "margins"))
+        assert f"{name} {value:.4f} ± {margin:.2g}\n" in printed
+
+
+def test_a_run_of_pairs_has_ranks_and_correlations(tmp_path):
+    """Its ranks are those of the vectors that `encode` makes of the run."""
+    folder, keys = write_corpus(tmp_path), write_pairs(tmp_path)
+    pairs = keys["objective.similarity"]
+    keys |= {"objective.texts": 2, "data.train": pairs, "data.valid": pairs}
+    keys |= {
+        "data.fields": "one,two",
+        "data.vocabulary": "words",
+        "data.vocabulary_size": 112,
+    }
+    config = tiny_config(folder, "simcse", **keys)
+    metrics = train(config, tmp_path / "run")["metrics"]
+    rows = [line.split("\t") for line in Path(pairs).read_text().splitlines()[1:]]
+    vectors = [
+        open_run(tmp_path / "run").encode(texts) for texts in zip(*rows, strict=True)
+    ][:2]
+    ranks = text_ranks(*vectors, np.arange(len(rows))[:, None], np.ones(len(rows)))
+    assert metrics["valid/mrr"] == pytest.approx((1 / ranks).mean())
+    assert metrics["valid/recall_5"] == (ranks <= 5).mean()
+    assert -1 <= metrics["valid/spearman"] <= 1
+
+
+def test_wrong_pairs_are_one_line(tmp_path):
+    folder, pairs = write_corpus(tmp_path), write_pairs(tmp_path)
+    config = tiny_config(folder, "simcse", **pairs)
+    program = build_program(Config.of(config), jax.devices()[:1])
+    (tmp_path / "none.tsv").write_text("one\ttwo\tpeople\n")
+    for changes, words in (
+        ({"": str(tmp_path / "none.tsv")}, r"objective.similarity=.*none.tsv has no t"),
+        ({"_fields": "one,three"}, "column of objective.similarity_fields 'three'"),
+        ({"_fields": "one"}, "got 1; objective.similarity_fields=A,B names their"),
+        ({"_label": "score"}, "objective.similarity_label=score: no row of .*pairs"),
+        ({"_fields": "one,people", "_label": "two"}, "similarity_label must be a numb"),
+    ):
+        keys = {f"objective.similarity{key}": value for key, value in changes.items()}
+        wrong = Config.of(tiny_config(folder, "simcse", **pairs | keys))
+        with pytest.raises(UserError, match=words) as error:
+            rated_program(program._replace(objective=wrong.objective), wrong)
+        assert "\n" not in str(error.value) and "data." not in str(error.value)
+    with pytest.raises(UserError, match="similarity_label names a column"):
+        tiny_config(folder, "simcse", **pairs | {"objective.similarity_label": ""})
 
 
 def test_a_run_compares_texts_by_its_vectors(tmp_path, capsys):

@@ -166,6 +166,33 @@ def open_text(
     return OpenedText(vocabulary, vocab, *sources, documents, classes)
 
 
+def open_split(
+    data: DataOptions,
+    objective: "Objective",
+    vocabulary: Vocabulary,
+    vocab: VocabInfo,
+    *,
+    batch_size: int,
+) -> TextSource:
+    """The evaluation split alone, in tokens of a vocabulary that is given.
+
+    Raises:
+      UserError: a value of config.data is wrong, or the split has no text.
+    """
+    corpora = split_corpora(data, objective, data.eval_split)
+    cache = caches.resolve_cache_dir(data.cache_dir)
+    spec = objective.text_spec(data.length)
+    return TextSource(
+        _index_corpora(data, vocabulary, cache, spec, corpora, data.eval_split),
+        objective,
+        vocab,
+        length=data.length,
+        seed=0,
+        rates={corpus.name: 1.0 for corpus in corpora},
+        batch_size=batch_size,
+    )
+
+
 def division_note(corpus: Corpus, num_documents: int) -> str:
     """A line about files that became many short documents; "": they did not."""
     is_many = num_documents > MANY_DOCUMENTS * len(corpus.files)

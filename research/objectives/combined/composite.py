@@ -24,6 +24,7 @@ from research.contract.batch import (
 )
 from research.contract.errors import UserError
 from research.data.documents import ArrayType
+from research.data.options import DataOptions
 from research.data.rows import TextSpec
 from research.objectives.combined import shared_input
 from research.objectives.layout.specials import Specials
@@ -120,6 +121,11 @@ class Composite(objectives.Objective):
         return networks.merge_needs(
             [each.needs(vocab) for each in self.members.values()]
         )
+
+    def rated_pairs(self, data: DataOptions) -> objectives.RatedPairs | None:
+        """Those of the first member that has some."""
+        each = (member.rated_pairs(data) for member in self.members.values())
+        return next(filter(None, each), None)
 
     def constants(self, vocab: VocabInfo) -> Mapping[str, ConstantSpec]:
         return {

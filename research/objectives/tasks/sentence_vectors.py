@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.contract.batch import (
     PART,
     ArraySpec,
@@ -28,7 +28,8 @@ from research.contract.batch import (
     input_specs,
 )
 from research.contract.errors import UserError
-from research.contract.fields import choice, number
+from research.contract.fields import choice, free_text, number
+from research.data.options import DataOptions
 from research.data.rows import TextSpec
 from research.objectives.losses import contrastive
 from research.objectives.losses.cross_entropy import Term, with_accuracy
@@ -62,6 +63,12 @@ class Objective(task_input.Task):
     symmetric: bool = False  # each positive is also to find its text
     widths: tuple[int, ...] = ()  # also vectors of only so many first values have the
     # loss, and it is their sum (Matryoshka); (): whole vectors alone
+    similarity: str = free_text("", source="file")  # a table of pairs of texts and of
+    # their similarity by people (STS-B); evaluations have the correlation of the
+    # cosines with it. "": none
+    similarity_fields: str = free_text("sentence1,sentence2")  # its columns of the two
+    # texts, as data.fields
+    similarity_label: str = free_text("score")  # its column of people's numbers
 
     supports_accumulation = False
     caches_vectors = True
@@ -69,6 +76,8 @@ class Objective(task_input.Task):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "widths", tuple(self.widths))
+        if not self.similarity_label:
+            raise ValueError("similarity_label names a column, or its number from 0")
         if not all(type(width) is int and width > 0 for width in self.widths):
             raise ValueError(
                 f"widths must be whole numbers above 0, got {list(self.widths)}"
@@ -209,3 +218,50 @@ class Objective(task_input.Task):
             "token": batch["positive_token"],
             "weight": batch["vector_weight"],
         }
+
+    def rated_pairs(self, data: DataOptions) -> objectives.RatedPairs | None:
+        if not self.similarity:
+            return None
+        pairs = DataOptions(
+            test=self.similarity,
+            eval_split="test",
+            fields=self.similarity_fields,
+            label=self.similarity_label,
+            encoding=data.encoding,
+            length=data.length,
+            cache_dir=data.cache_dir,
+        )
+        cosine = Cosine(**self.field_values | {"texts": 2})
+        return objectives.RatedPairs(cosine, pairs, RATED_KEYS)
+
+
+RATED_KEYS = {
+    "data.test": "objective.similarity",
+    "data.fields": "objective.similarity_fields",
+    "data.label": "objective.similarity_label",
+}
+"""Keys of `RatedPairs.data` -> the run's."""
+
+
+@dataclass(frozen=True)
+class Cosine(Objective):
+    """The cosine of a pair of texts; nothing is scored."""
+
+    @property
+    def predicts(self) -> str:
+        return "number"
+
+    def loss(
+        self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
+    ) -> tuple[dict[str, Term], Any]:
+        return {}, ()
+
+    def predictions(
+        self, net: networks.BoundNetwork, batch: Batch
+    ) -> dict[str, jax.Array]:
+        """logits [B, 1]: the cosines."""
+        first, second = (
+            contrastive.unit(self._vector(net, batch, prefix).astype(jnp.float32))
+            for prefix in PREFIXES[:2]
+        )
+        return {"logits": jnp.sum(first * second, axis=1, keepdims=True)}
