@@ -74,6 +74,7 @@ def url_host(host: str) -> str:
 def make_functions(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the worker can do, with all shapes compiled, and what /health says."""
     from launch.serving.bodies import MAX_TOP_K
+    from research.contract.errors import renamed_keys
     from research.use.inference.bot import Bot
     from research.use.inference.completions import Completer
     from research.use.inference.open_run import open_run
@@ -83,7 +84,7 @@ def make_functions(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, 
     from research.use.retrieval.passages import cut_document
     from research.use.retrieval.search import make_index
 
-    with cli.keys_as_flags({"data.corpus": "--documents"}):
+    with renamed_keys({"data.corpus": "--documents"}):
         documents = read_documents(args.documents)
     functions: dict[str, Any] = {}
     encode, encode_one, reader = None, None, None
