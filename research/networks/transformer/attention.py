@@ -17,12 +17,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from research.contract.errors import UserError
+from research.networks.shared.activations import gelu
 from research.networks.shared.dense import (
     Dense,
     Norm,
     dropout,
     gather_positions,
-    gelu,
 )
 from research.networks.shared.dense_attention import (
     AttentionInputs,
