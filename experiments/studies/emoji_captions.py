@@ -2,17 +2,25 @@ r"""Captions of emoji with groups of variants, and what ridge regression retriev
 
     python -m experiments.studies.emoji_captions captions D/captions.jsonl E/emoji.jsonl
     palimpsest images --pictures=D/images.zip --captions=E/emoji.jsonl \
-        --group-column=group --to=E/store
-    python -m experiments.studies.emoji_captions ridge E/store
+        --group-column=group --held-out=0.2 --to=E/store
+    python -m experiments.studies.emoji_captions ridge E/store hf:DIR
     python -m experiments.studies.emoji_captions vary D/images.zip E/emoji.jsonl E/v
     palimpsest images --pictures=E/v --captions=E/v/captions.jsonl \
         --group-column=group --held-out=0.2 --size=24 --to=E/store24
+    python -m experiments.studies.emoji_captions captions D/captions.jsonl E/all.jsonl \
+        en,de,zh,ja
+    palimpsest images --pictures=D/images.zip --captions=E/all.jsonl \
+        --group-column=group --held-out=0.2 --size=24 --to=E/all
+    python -m experiments.studies.emoji_captions pivot E/all runs/clip
 
 The first command reads lines with `image`, `name_LANGUAGE` and `keywords_en`. Variants
 of one emoji (man, woman and person, hair, skin, the hours of a clock) have one group,
 so that none of them is in both splits. `vary` adds to each picture for training seven
 that are moved, scaled and mirrored by chance, with some of the keywords in any order;
-those that are held out stay as they are.
+those that are held out stay as they are. `ridge` predicts tf-idf of the captions, and,
+where a model is named, its vectors of them, and both. `pivot` ranks the captions of one
+language for those of another: by the vectors of both, and by that of the picture which
+is nearest to the caption; without a run those of ridge regression.
 """
 
 import itertools
@@ -46,6 +54,10 @@ FAMILIES = {
     "button": "button",
 }
 SIZE = 12
+SPLITS = ("train", "valid")
+LANGUAGES = ("en", "de", "zh", "ja")
+AT = (1, 5, 10)
+"""R@k."""
 VARIANTS, SHIFT = 8, 6
 """Pictures of one for training, and the pixels that one is moved by at most."""
 
@@ -61,14 +73,17 @@ def group_of(name: str) -> str:
     return " ".join(kept) or "person"
 
 
-def write_captions(source: Path, to: Path, language: str = "en") -> None:
-    """Lines of a picture, its group, and its name, in English with its keywords."""
+def write_captions(source: Path, to: Path, languages: str = "en") -> None:
+    """Lines of a picture, its group, and its names, in English with its keywords."""
     with to.open("w", encoding="utf-8") as file:
         for line in source.read_text("utf-8").splitlines():
             row = json.loads(line)
-            words = row["keywords_en"] if language == "en" else []
-            caption = ", ".join([row[f"name_{language}"], *words])
-            made = {"file": row["image"], "caption": caption}
+            words = {"en": row["keywords_en"]}
+            captions = [
+                ", ".join([row[f"name_{language}"], *words.get(language, ())])
+                for language in languages.split(",")
+            ]
+            made = {"file": row["image"], "caption": captions}
             made["group"] = group_of(row["name_en"])
             file.write(json.dumps(made, ensure_ascii=False) + "\n")
 
@@ -111,13 +126,50 @@ def _some_words(caption: str, rng: random.Random) -> str:
     )
 
 
-def ridge(folder: str) -> dict[float, dict[str, float]]:
-    """Strength -> R@k of ridge regression from means of 12 x 12 cells to tf-idf."""
+def ridge(folder: str, model: str = "") -> dict[str, dict[float, dict]]:
+    """What is predicted -> strength -> R@k."""
+    texts = {split: [row["text"] for row in rows_of(folder, split)] for split in SPLITS}
+    targets = {"tf-idf": _tfidf(texts)}
+    if model:
+        from research.use.inference.open_run import open_run
+
+        opened = open_run(model)
+        targets["vectors"] = tuple(opened.encode(texts[split]) for split in SPLITS)
+        blocks = zip(*map(_scaled, targets.values()), strict=True)
+        targets["both"] = tuple(np.hstack(split) for split in blocks)
+    return {
+        name: {
+            alpha: _recall(*_regress(folder, *each, alpha), rows_of(folder, "valid"))
+            for alpha in (10.0, 100.0, 1000.0)
+        }
+        for name, each in targets.items()
+    }
+
+
+def rows_of(folder: str, split: str) -> list[dict]:
+    """The captions of a split, each with the number of its picture."""
+    lines = (Path(folder) / f"{split}.captioned").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def _tfidf(texts: dict[str, list[str]], **options) -> tuple[np.ndarray, np.ndarray]:
+    tfidf = TfidfVectorizer(sublinear_tf=True, **options).fit(texts["train"])
+    known, given = (tfidf.transform(texts[split]).toarray() for split in SPLITS)
+    return known, given
+
+
+def _scaled(target: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Both splits less the mean of the first, whose variance is then 1 in all."""
+    mean = target[0].mean(axis=0)
+    deviation = np.sqrt(((target[0] - mean) ** 2).sum(axis=1).mean())
+    return tuple((each - mean) / deviation for each in target)
+
+
+def _regress(
+    folder: str, known: np.ndarray, given: np.ndarray, alpha: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions for held-out pictures by means of 12 x 12 cells, and the truth."""
     store = open_store(folder)
-    texts = {}
-    for split in ("train", "valid"):
-        lines = (Path(folder) / f"{split}.captioned").read_text("utf-8").splitlines()
-        texts[split] = [json.loads(line) for line in lines]
 
     def features(rows):
         picked = store.pixels[[row["image"] for row in rows]].astype(np.float32) / 255
@@ -127,24 +179,64 @@ def ridge(folder: str) -> dict[float, dict[str, float]]:
         )
         return cells.mean(axis=(2, 4)).reshape(count, -1)
 
-    tfidf = TfidfVectorizer(sublinear_tf=True)
-    known = tfidf.fit_transform(row["text"] for row in texts["train"]).toarray()
-    given = tfidf.transform(row["text"] for row in texts["valid"]).toarray()
-    pictures = features(texts["train"])
+    pictures = features(rows_of(folder, "train"))
     mean, target_mean = pictures.mean(axis=0), known.mean(axis=0)
+    model = Ridge(alpha=alpha, fit_intercept=False)
+    model.fit(pictures - mean, known - target_mean)
+    image = model.predict(features(rows_of(folder, "valid")) - mean)
+    return image, given - target_mean
+
+
+def _recall(image: np.ndarray, text: np.ndarray, rows: list[dict]) -> dict[str, float]:
+    picture = np.array([row["image"] for row in rows])
+    ranks = pair_ranks(image, text, picture, np.ones(len(picture)))
+    return {
+        f"{side}_{k}": float((ranks[:, n] <= k).mean())
+        for n, side in enumerate(("image_to_text", "text_to_image"))
+        for k in AT
+    }
+
+
+def pivot(folder: str, workdir: str = "") -> dict[str, dict[str, list[float]]]:
+    """Languages, such as en-de -> R@1, 5 and 10: direct, and by a picture.
+
+    Captions of a picture are as many, in one order, that of `LANGUAGES`.
+    """
+    texts = {split: [row["text"] for row in rows_of(folder, split)] for split in SPLITS}
+    numbers = [row["image"] for row in rows_of(folder, "valid")][:: len(LANGUAGES)]
+    if workdir:
+        from research.use.inference.open_run import open_run
+
+        opened = open_run(workdir)
+        image, text = opened.encode_stored(numbers), opened.encode(texts["valid"])
+    else:
+        both = _tfidf(texts, analyzer="char_wb", ngram_range=(1, 3))
+        image, text = _regress(folder, *both, 100.0)
+        image = image[:: len(LANGUAGES)]
+    return pivots(image, text.reshape(len(numbers), len(LANGUAGES), -1))
+
+
+def pivots(image: np.ndarray, text: np.ndarray) -> dict[str, dict[str, list[float]]]:
+    """`pivot` of vectors of pictures [N, J] and of captions [N, languages, J]."""
+    number, ones = np.arange(len(image)), np.ones(len(image))
     found = {}
-    for alpha in (10.0, 100.0, 1000.0):
-        model = Ridge(alpha=alpha, fit_intercept=False)
-        model.fit(pictures - mean, known - target_mean)
-        image = model.predict(features(texts["valid"]) - mean)
-        picture = np.array([row["image"] for row in texts["valid"]])
-        ranks = pair_ranks(image, given - target_mean, picture, np.ones(len(picture)))
-        found[alpha] = {
-            f"{side}_{k}": float((ranks[:, n] <= k).mean())
-            for n, side in enumerate(("image_to_text", "text_to_image"))
-            for k in (1, 5, 10)
+    for first, second in itertools.permutations(range(len(LANGUAGES)), 2):
+        query, candidate = text[:, first], text[:, second]
+        cosine = unit(query) @ unit(image).T
+        queries = {"direct": query, "pivot": image[cosine.argmax(axis=1)]}
+        found[f"{LANGUAGES[first]}-{LANGUAGES[second]}"] = {
+            name: [
+                float((pair_ranks(each, candidate, number, ones)[:, 0] <= k).mean())
+                for k in AT
+            ]
+            for name, each in queries.items()
         }
     return found
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(length, 1e-12)
 
 
 if __name__ == "__main__":
@@ -154,4 +246,4 @@ if __name__ == "__main__":
     elif command == "vary":
         write_variants(*paths)
     else:
-        print(json.dumps(ridge(paths[0]), indent=1))
+        print(json.dumps({"ridge": ridge, "pivot": pivot}[command](*paths), indent=1))
