@@ -320,8 +320,12 @@ def test_a_state_depends_on_what_the_arrays_allow(network, needs):
 
 
 def with_vectors() -> list:
-    """A case of each network that reads them, and a transformer of each projection."""
-    base, needs = variants("transformer")[0], Needs(pattern="general")
+    """A case of each network that reads them, and a transformer of each projection.
+
+    Projections read a patch of 4 x 4 pixels, networks vectors of their own width.
+    """
+    base = variants("transformer")[0]
+    needs = Needs(pattern="general", input_features=3 * 4**2)
     return one_of_each(Ability.INPUT_FEATURES) + [
         pytest.param(
             dataclasses.replace(base, feature_layers=name), needs, id=f"features-{name}"
@@ -350,10 +354,11 @@ def test_the_fields_of_a_projection_are_keys_of_every_transformer(name):
 @pytest.mark.parametrize(("network", "needs"), with_vectors())
 def test_a_state_reads_the_vectors_of_the_positions_it_attends_to(network, needs):
     """A position whose vector is 0 reads its token alone."""
-    needs = dataclasses.replace(needs, input_features=network.table_width)
+    width = needs.input_features or network.table_width
+    needs = dataclasses.replace(needs, input_features=width)
     group = make_group(needs.pattern, rows=1)
     group["segment"] = np.array([[1] * 5 + [2] * 5 + [0] * 2], np.int32)
-    shape = (1, LENGTH, needs.input_features)
+    shape = (1, LENGTH, width)
     vectors = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     module = networks.build(network, needs, VOCAB)
     params = make_params(module, lambda net: net.states(group | {FEATURE: vectors}))

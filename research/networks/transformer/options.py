@@ -73,7 +73,8 @@ class TransformerOptions(networks.Network):
     feature_layers: str = choice("linear", feature_layers.FOLDER.names())  # before what
     # a position reads beside its token, as of a patch, is added to it; relu: a linear
     # layer, relu, and a norm whose scale is 0 at first, one for texts (token type 0)
-    # and one for pictures (VL-BERT, Su et al. 2020)
+    # and one for pictures (VL-BERT, Su et al. 2020); convolutions: over a patch's
+    # pixels, then a linear layer
     sublayer_norm: bool = False  # also before the last layer of attention and of the
     # feed-forward layer (Magneto, Wang et al. 2022; LTG-BERT, Samuel et al. 2023)
     attention_gate: bool = False  # what the heads give is multiplied by gelu of a

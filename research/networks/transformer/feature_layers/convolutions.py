@@ -1,0 +1,72 @@
+"""Convolutions over the pixels of a square patch, then a linear layer."""
+
+# B batch, L length, P side of a patch, S side of a map, C channels
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from research.contract.batch import FEATURE
+from research.contract.errors import UserError
+from research.contract.fields import number
+from research.networks.shared.dense import Dense, Norm
+from research.networks.shared.options import Options
+from research.networks.transformer import feature_layers
+
+COLOURS = 3
+
+
+@dataclass(frozen=True)
+class Projection(feature_layers.Projection):
+    """Each has 3 x 3 windows in steps of 2, then a norm of channels and relu.
+
+    The last one has as many channels as the embedding is wide, each other one half of
+    those of the next (early convolutions in place of a patch's linear layer, Xiao et
+    al. 2021; theirs run over the whole image, and their norm is that of batches).
+    """
+
+    convolutions: int = number(3, least=1)  # of feature_layers=convolutions: layers,
+    # each of which halves the side of a patch
+
+    def project(
+        self, feature_BLF: jax.Array, group: Mapping, options: Options, width: int
+    ) -> jax.Array:
+        *leading, size = feature_BLF.shape
+        side = math.isqrt(size // COLOURS)
+        if COLOURS * side**2 != size:
+            raise UserError(
+                "model.feature_layers=convolutions reads square patches of pixels, of "
+                f"3 x P x P values; these vectors have {size}"
+            )
+        x = feature_BLF.reshape(*leading, side, side, COLOURS)
+        for n in range(self.convolutions):
+            channels = max(1, width // 2 ** (self.convolutions - 1 - n))
+            dense = Dense(
+                options, channels, (None, None), bias=False, name=f"convolution_{n}"
+            )
+            norm = Norm(options, axis=None, name=f"convolution_norm_{n}")
+            x = jax.nn.relu(norm(dense(windows(x))))
+        axes = (None, "embed")
+        dense = Dense(options, width, axes, bias=False, name=FEATURE)
+        y = dense(x.reshape(*leading, -1))
+        has_vector = jnp.any(feature_BLF != 0, axis=-1, keepdims=True)
+        return jnp.where(has_vector, y, jnp.zeros_like(y))
+
+
+def windows(x: jax.Array) -> jax.Array:
+    """[..., ceil(S / 2), ceil(S / 2), 9 C]: the windows of maps [..., S, S, C].
+
+    A window is 3 x 3 pixels around every other pixel; those beyond the map are 0.
+    """
+    side = x.shape[-3]
+    padding = [(0, 0)] * (x.ndim - 3) + [(1, 1), (1, 1), (0, 0)]
+    padded = jnp.pad(x, padding)
+    shifted = [
+        padded[..., row : row + side : 2, column : column + side : 2, :]
+        for row in range(3)
+        for column in range(3)
+    ]
+    return jnp.concatenate(shifted, axis=-1)
