@@ -5,13 +5,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+from etils import epath
 
 from launch.measure.accelerators import find_chip
 from research.config.config import Config
-from research.evaluation.learning import learning_warnings
+from research.evaluation.learning import learning_warnings, writing_note
+from research.files.existence import exists
 from research.metrics import notes_lines, ranges_line
 from research.objectives import Objective
 from research.predictions import Prediction, prediction_kind
+from research.record.workdir import read_result
 
 
 def print_summary(workdir: str, result: Mapping[str, Any], config: Config) -> None:
@@ -29,20 +32,31 @@ def print_summary(workdir: str, result: Mapping[str, Any], config: Config) -> No
         ranges_line(result["ranges"]),
         *notes_lines(result["notes"]),
         *(f"warning: {line}" for line in warnings),
-        *summary_lines(workdir, result, config.objective, len(fields)),
+        *summary_lines(
+            workdir,
+            result,
+            config.objective,
+            len(fields),
+            method="sample" if writing_note(result, config.objective) else "",
+        ),
     ]:
         if line:
             print(line, file=sys.stderr)
 
 
 def summary_lines(
-    workdir: str, result: Mapping[str, Any], objective: Objective, num_texts: int = 1
+    workdir: str,
+    result: Mapping[str, Any],
+    objective: Objective,
+    num_texts: int = 1,
+    method: str = "",
 ) -> list[str]:
     """Lines for the user.
 
     Args:
       result: the content of result.json.
       num_texts: the texts of an example (data.fields).
+      method: by which it writes; "": greedily.
     """
     steps, tokens = result["steps"], result.get("tokens_seen", 0)
     seconds, total = result["train_seconds"], result["wall_seconds"]
@@ -57,8 +71,20 @@ def summary_lines(
             f"{result['compile_seconds']:.0f} compiling, {rest:.0f} for data, "
             "evaluations and checkpoints"
         )
-    commands = next_commands(workdir, objective, num_texts)
+    commands = next_commands(workdir, objective, num_texts, method)
     return [line, f"next: {' | '.join(commands)}"]
+
+
+def print_writing_note(workdir: str, objective: Objective, advice: str = "") -> None:
+    """Prints `writing_note` of a run that has ended, and what to try.
+
+    Args:
+      workdir: of a run, or hf:DIR, of which nothing is known.
+    """
+    if workdir.startswith("hf:") or not exists(epath.Path(workdir) / "result.json"):
+        return
+    if note := writing_note(read_result(epath.Path(workdir)), objective):
+        print(f"note: {note}{advice}", file=sys.stderr)
 
 
 def _utilisation(flops_per_second: float) -> str:
@@ -70,7 +96,9 @@ def _utilisation(flops_per_second: float) -> str:
     return f", MFU {100 * flops_per_second / (chip.flops * len(devices)):.1f} %"
 
 
-def next_commands(workdir: str, objective: Objective, num_texts: int) -> list[str]:
+def next_commands(
+    workdir: str, objective: Objective, num_texts: int, method: str
+) -> list[str]:
     """Commands that use a run, the most specific first."""
     use = f"--workdir={workdir}"
     found = []
@@ -83,7 +111,8 @@ def next_commands(workdir: str, objective: Objective, num_texts: int) -> list[st
         if objective.fills_masks:
             found.append(f'palimpsest fill {use} "The [MASK] is old."')
         elif objective.writers:
-            found.append(f'palimpsest generate {use} "The"')
+            flag = f" --method={method}" if method else ""
+            found.append(f'palimpsest generate {use} "The"{flag}')
         if objective.pattern == "self":  # vectors of words
             found.append(f"palimpsest vectors {use} --to=vectors.txt")
         else:

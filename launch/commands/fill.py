@@ -26,6 +26,7 @@ def run(args: argparse.Namespace) -> None:
 
     texts = given_texts.texts_of(args)
 
+    from launch.run_summary import print_writing_note
     from research.files.output_files import check_output, write_output
     from research.generation.samplers import make_sampler
     from research.use.inference.open_run import open_run
@@ -39,6 +40,7 @@ def run(args: argparse.Namespace) -> None:
     model = open_run(args.workdir)
     filled = model.fill_each(texts, args.top_k)
     cli.print_unanswered("text", filled)
+    print_writing_note(args.workdir, model.run.objective)
     written = {}
     if args.method:
         numbers = [n for n, masks in enumerate(filled) if isinstance(masks, list)]

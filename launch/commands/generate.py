@@ -34,12 +34,16 @@ from launch import cli, given_texts
 from research.contract.errors import UserError
 from research.generation import samplers
 
+LIKELIEST = ("greedy", "beam")
+"""Samplers that write what is likeliest."""
+
 
 def run(args: argparse.Namespace) -> None:
     if not args.workdir.startswith("hf:"):
         _sampler(args)  # wrong ones are refused before anything is opened
     prompts = _prompts(args)
 
+    from launch.run_summary import print_writing_note
     from research.files.output_files import check_output, write_output
     from research.generation.text import make_writer
 
@@ -49,6 +53,11 @@ def run(args: argparse.Namespace) -> None:
     sampler = _sampler(args, writing)
     written = make_writer(run, sampler, batch=args.batch)(prompts)
     cli.print_unanswered("prompt", written)
+    advice = ""
+    if sampler.name in LIKELIEST:
+        method = f"{sampler.part}.sample" if sampler.part else "sample"
+        advice = f", and greedily it repeats itself; try --method={method}"
+    print_writing_note(args.workdir, run.objective, advice)
     if not args.to:
         for texts in written:
             text = "" if isinstance(texts, UserError) else texts[0].text

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from research.evaluation.learning import learning_warnings
+from research.evaluation.learning import learning_warnings, writing_note
 from research.objectives import make_objective
 
 PARTS = {
@@ -45,3 +45,25 @@ def test_a_run_that_learnt_too_little_is_told(objective, metrics, entropy, words
     for line in found:
         assert re.search(words, line)
         assert "train.steps or another optimizer.learning_rate" in line
+
+
+@pytest.mark.parametrize(
+    ("metrics", "entropy", "words"),
+    [
+        (
+            {"valid/lm": 6.3, "train/lm": 4.0},
+            6.26,
+            "its loss of 6.30 is not below .* 6.26",
+        ),
+        ({"valid/lm": 5.4}, 6.26, "seen 512,000 tokens, .* 5.40 is 14 % below .* 6.26"),
+        ({"train/lm": 5.4}, 6.26, "14 % below"),
+        ({"valid/lm": 4.6}, 6.26, ""),
+        ({"valid/lm": 5.4}, 0.0, ""),
+        ({"valid/label": 5.4}, 6.26, ""),
+    ],
+)
+def test_a_run_whose_text_makes_no_sense_yet_is_told(metrics, entropy, words):
+    result = {"metrics": metrics, "token_entropy": entropy, "tokens_seen": 512_000}
+    result["config"] = {"data": {"eval_split": "valid"}}
+    found = writing_note(result, make_objective("lm"))
+    assert re.search(words, found) if words else not found

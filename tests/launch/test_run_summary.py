@@ -41,3 +41,8 @@ def test_a_run_that_was_resumed_has_no_parts():
     result = RESULT | {"train_seconds": 40.0}
     done, _ = summary_lines("runs/a", result, make_objective("lm"))
     assert done == "runs/a: 10 steps, 5,000 tokens, 125 tokens/s in steps"
+
+
+def test_what_has_learnt_little_is_shown_by_samples():
+    _, following = summary_lines("R", RESULT, make_objective("lm"), method="sample")
+    assert 'generate --workdir=R "The" --method=sample |' in following

@@ -2,11 +2,14 @@
 
 import io
 import json
+import re
 
 import pytest
+from etils import epath
 
 from launch.cli import DONE, MISTAKE, main
 from launch.commands.generate import _prompts, parser, run
+from research.config.identity import read_run_config
 from research.contract.errors import UserError
 from research.data.read.files import load_file_corpus, read_texts
 from research.data.read.formats import FileOptions
@@ -18,6 +21,7 @@ from research.generation.text import (
     make_writer,
     spell,
 )
+from research.record.workdir import write_result
 from research.use.inference.open_run import open_run
 from tests.testing import tiny_runs
 
@@ -112,6 +116,26 @@ def test_of_a_long_prompt_the_end_is_read_and_one_in_error_is_left_out(
     said = capsys.readouterr().err
     assert "of 1 prompts only the end is read" in said
     assert "1 of 3 prompts have no answer, prompt 3 since <extra_id_500>" in said
+
+
+def test_a_run_that_has_learnt_little_says_so(folder, capsys):
+    run = epath.Path(folder / "run")
+    result = {"token_entropy": 6.0, "tokens_seen": 5000}
+    result |= {"best_step": 0, "steps": 3}
+    config = read_run_config(run)
+    try:
+        for loss, flags, words in (
+            (5.9, [], "2 % below .* greedily .*--method=sample$"),
+            (5.9, ["--method=sample"], "makes little sense yet$"),
+            (3.0, [], ""),
+        ):
+            found = result | {"metrics": {"train/lm": loss}, "config": config}
+            write_result(run, found)
+            assert generate(f"--workdir={run}", "a", "--max_tokens=2", *flags) == DONE
+            notes = [x for x in capsys.readouterr().err.splitlines() if "note:" in x]
+            assert len(notes) == bool(words) and re.search(words, "".join(notes))
+    finally:
+        (run / "result.json").unlink()
 
 
 @pytest.mark.parametrize(
