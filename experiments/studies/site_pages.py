@@ -40,6 +40,7 @@ NAV = {
         "Your own files": "docs/howto/files.md",
         "Several languages": "docs/howto/languages.md",
         "Tags, answers, numbers": "docs/howto/tags_answers_numbers.md",
+        "Sweeps and phases": "docs/howto/sweeps.md",
         "Two objectives on your tasks": "docs/howto/compare.md",
         "BabyLM, to a submission": "docs/howto/babylm.md",
         "Learning rates that work": "docs/howto/learning_rates.md",
