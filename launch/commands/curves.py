@@ -1,15 +1,20 @@
 """Draws a metric of runs over their cost: `palimpsest curves RUN RUN ...`.
 
-A RUN is its folder, or that of a sweep: all its trials that have begun. A trial has the
-name that the sweep gives it, behind the sweep's folder if those of several sweeps have
-one name. --metric is one of metrics.jsonl, or several with commas, of which each run is
-drawn by the first that it has; --over is what the horizontal axis counts. Values of
-different objectives, tasks or metrics are not comparable: each has a panel of its own
-scale (--panels=one: all are in one), whose title names the keys in which its objectives
-differ: losses at two masking rates are of different predictions. The curves are printed
-as bars, and --to writes them: a figure (.svg, .png, .pdf) where seeds of a run have one
-color, or every point (.csv). Runs that go on are drawn as far as they are. FLOPs are in
-GFLOP, TFLOP or PFLOP, by their size; a file of points always has PFLOP.
+A RUN is the folder of a run, or of a sweep: then all its trials that have begun. A run
+that goes on is drawn as far as it is. The curves are printed as bars; --to=F writes a
+figure (.svg, .png, .pdf), or every point (.csv).
+
+--metric is a name of metrics.jsonl, or several with commas: each run is drawn by the
+first that it has. --over is what the horizontal axis counts. FLOPs are in GFLOP, TFLOP
+or PFLOP, by their size; a .csv always has PFLOP.
+
+Values of different objectives, tasks or metrics cannot be compared, so each of these
+has a panel with a scale of its own (--panels=one: all are in one). A panel's title
+names the keys in which its objectives differ: losses at two masking rates are of
+different predictions.
+
+Runs that differ in the seed alone have one color. A trial has the name that the sweep
+gives it, behind the sweep's folder if two sweeps give the same name.
 """
 
 import argparse
