@@ -4,6 +4,7 @@ r"""Captions of emoji with groups of variants, and what ridge regression retriev
     palimpsest images --pictures=D/images.zip --captions=E/emoji.jsonl \
         --group-column=group --held-out=0.2 --to=E/store
     python -m experiments.studies.emoji_captions ridge E/store hf:DIR
+    python -m experiments.studies.emoji_captions kernel E/store hf:DIR
     python -m experiments.studies.emoji_captions vary D/images.zip E/emoji.jsonl E/v
     palimpsest images --pictures=E/v --captions=E/v/captions.jsonl \
         --group-column=group --held-out=0.2 --size=24 --to=E/store24
@@ -18,7 +19,8 @@ of one emoji (man, woman and person, hair, skin, the hours of a clock) have one 
 so that none of them is in both splits. `vary` adds to each picture for training seven
 that are moved, scaled and mirrored by chance, with some of the keywords in any order;
 those that are held out stay as they are. `ridge` predicts tf-idf of the captions, and,
-where a model is named, its vectors of them, and both. `pivot` ranks the captions of one
+where a model is named, its vectors of them, and both. `kernel` does so by a Gaussian
+kernel of the means and of histograms of gradients. `pivot` ranks the captions of one
 language for those of another: by the vectors of both, and by that of the picture which
 is nearest to the caption; without a run those of ridge regression.
 """
@@ -33,6 +35,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 
 from research.data.read.picture_sources import open_source
@@ -128,8 +131,37 @@ def _some_words(caption: str, rng: random.Random) -> str:
 
 def ridge(folder: str, model: str = "") -> dict[str, dict[float, dict]]:
     """What is predicted -> strength -> R@k."""
+    return {
+        name: {
+            alpha: _recall(*_regress(folder, *each, alpha), rows_of(folder, "valid"))
+            for alpha in (10.0, 100.0, 1000.0)
+        }
+        for name, each in _targets(folder, model).items()
+    }
+
+
+def kernel(folder: str, model: str = "") -> dict[str, dict[str, float]]:
+    """What is predicted -> R@k of kernel ridge regression, of strength 1."""
+    store = open_store(folder)
+    splits = []
+    for split in SPLITS:
+        pixels = store.pixels[[row["image"] for row in rows_of(folder, split)]]
+        splits.append((means(pixels), gradients(pixels)))
+    blocks = [_scaled(each) for each in zip(*splits, strict=True)]
+    known, given = (np.hstack(each) for each in zip(*blocks, strict=True))
+    found = {}
+    for name, target in _targets(folder, model).items():
+        target = _scaled(target)
+        predictor = KernelRidge(alpha=1.0, kernel="rbf", gamma=1.0)
+        image = predictor.fit(known, target[0]).predict(given)
+        found[name] = _recall(image, target[1], rows_of(folder, "valid"))
+    return found
+
+
+def _targets(folder: str, model: str) -> dict[str, tuple[np.ndarray, ...]]:
+    """Name -> what is predicted of the captions of both splits."""
     texts = {split: [row["text"] for row in rows_of(folder, split)] for split in SPLITS}
-    targets = {"tf-idf": _tfidf(texts)}
+    targets: dict[str, tuple[np.ndarray, ...]] = {"tf-idf": _tfidf(texts)}
     if model:
         from research.use.inference.open_run import open_run
 
@@ -137,13 +169,43 @@ def ridge(folder: str, model: str = "") -> dict[str, dict[float, dict]]:
         targets["vectors"] = tuple(opened.encode(texts[split]) for split in SPLITS)
         blocks = zip(*map(_scaled, targets.values()), strict=True)
         targets["both"] = tuple(np.hstack(split) for split in blocks)
-    return {
-        name: {
-            alpha: _recall(*_regress(folder, *each, alpha), rows_of(folder, "valid"))
-            for alpha in (10.0, 100.0, 1000.0)
-        }
-        for name, each in targets.items()
-    }
+    return targets
+
+
+def means(pixels: np.ndarray) -> np.ndarray:
+    """[B, 432]: of the colours of 12 x 12 cells of pictures [B, H, W, 3]."""
+    count, height, width, colours = pixels.shape
+    shape = count, SIZE, height // SIZE, SIZE, width // SIZE, colours
+    cells = (pixels.astype(np.float32) / 255).reshape(shape)
+    return cells.mean(axis=(2, 4)).reshape(count, -1)
+
+
+def gradients(pixels: np.ndarray, cells: int = 8, angles: int = 9) -> np.ndarray:
+    """[B, cells^2 angles]: histograms of gradients, in all of length 1.
+
+    Of each pixel the colour of the largest gradient counts, for the two angles beside
+    its own (Dalal and Triggs 2005, without overlapping blocks); counts are rooted.
+    """
+    values = pixels.astype(np.float32) / 255
+    down, right = np.zeros_like(values), np.zeros_like(values)
+    down[:, 1:-1] = values[:, 2:] - values[:, :-2]
+    right[:, :, 1:-1] = values[:, :, 2:] - values[:, :, :-2]
+    largest = np.hypot(down, right).argmax(axis=-1)[..., None]
+    down, right = (
+        np.take_along_axis(each, largest, axis=-1)[..., 0] for each in (down, right)
+    )
+    length, angle = np.hypot(down, right), np.arctan2(down, right) % np.pi
+    place = angle / np.pi * angles
+    lower, share = np.floor(place).astype(int), place - np.floor(place)
+    count, height, width = length.shape
+    found = np.zeros((count, height, width, angles), np.float32)
+    for bin_, weight in ((lower, 1 - share), (lower + 1, share)):
+        at = (bin_ % angles)[..., None]
+        added = np.take_along_axis(found, at, axis=-1) + (length * weight)[..., None]
+        np.put_along_axis(found, at, added, axis=-1)
+    shape = count, cells, height // cells, cells, width // cells, angles
+    rooted = np.sqrt(found.reshape(shape).sum(axis=(2, 4))).reshape(count, -1)
+    return rooted / np.maximum(np.linalg.norm(rooted, axis=1, keepdims=True), 1e-6)
 
 
 def rows_of(folder: str, split: str) -> list[dict]:
@@ -170,20 +232,14 @@ def _regress(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Predictions for held-out pictures by means of 12 x 12 cells, and the truth."""
     store = open_store(folder)
-
-    def features(rows):
-        picked = store.pixels[[row["image"] for row in rows]].astype(np.float32) / 255
-        count, height, width, colours = picked.shape
-        cells = picked.reshape(
-            count, SIZE, height // SIZE, SIZE, width // SIZE, colours
-        )
-        return cells.mean(axis=(2, 4)).reshape(count, -1)
-
-    pictures = features(rows_of(folder, "train"))
+    pictures, held_out = (
+        means(store.pixels[[row["image"] for row in rows_of(folder, split)]])
+        for split in SPLITS
+    )
     mean, target_mean = pictures.mean(axis=0), known.mean(axis=0)
     model = Ridge(alpha=alpha, fit_intercept=False)
     model.fit(pictures - mean, known - target_mean)
-    image = model.predict(features(rows_of(folder, "valid")) - mean)
+    image = model.predict(held_out - mean)
     return image, given - target_mean
 
 
@@ -246,4 +302,5 @@ if __name__ == "__main__":
     elif command == "vary":
         write_variants(*paths)
     else:
-        print(json.dumps({"ridge": ridge, "pivot": pivot}[command](*paths), indent=1))
+        made = {"ridge": ridge, "kernel": kernel, "pivot": pivot}[command](*paths)
+        print(json.dumps(made, indent=1))

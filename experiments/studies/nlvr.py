@@ -5,12 +5,15 @@ r"""Captions of NLVR's pictures, and what a trained model reads of the sentence.
         --group-column=group --size=400x100 --held-out=0.2 --to=E/described
     palimpsest train --config=experiments/vilbert.py:tiny --workdir=runs/nlvr ...
     python -m experiments.studies.nlvr regions runs/nlvr E/described/valid.captioned
+    python -m experiments.studies.nlvr answers runs/labels/.../predictions.jsonl \
+        E/stated/valid.captioned
 
 The first command writes described.jsonl (templates that name the objects of each of the
 three boxes), stated.jsonl (templates that are true or false) and sentences.jsonl (those
 of the data set, true or false). A region is an object, and its class colour and form;
 sentences and pictures that share either are one group. The second one predicts classes
-of hidden regions beside the true text and beside that of another picture.
+of hidden regions beside the true text and beside that of another picture. The third one
+has the accuracy of answers, with its interval over pictures.
 """
 
 import json
@@ -164,9 +167,35 @@ def hidden_regions(workdir: str, captions: Path, draws: int = 4) -> dict:
     }
 
 
+def answers(predictions: Path, captions: Path) -> dict:
+    """The accuracy of an evaluation's answers, and its 95 % interval over pictures.
+
+    Raises:
+      ValueError: the predictions are of other texts.
+    """
+    items = [json.loads(line) for line in predictions.read_text("utf-8").splitlines()]
+    rows = [json.loads(line) for line in captions.read_text("utf-8").splitlines()]
+    if [item["texts"][0] for item in items] != [row["text"] for row in rows]:
+        raise ValueError(f"{predictions} has not the texts of {captions}")
+    right = np.array([item["prediction"] == item["gold"] for item in items], float)
+    _, picture = np.unique([row["image"] for row in rows], return_inverse=True)
+    hits, total = np.bincount(picture, right), np.bincount(picture)
+    rng = np.random.default_rng(0)
+    sample = rng.integers(0, len(hits), (10_000, len(hits)))
+    drawn = hits[sample].sum(axis=1) / total[sample].sum(axis=1)
+    return {
+        "texts": len(rows),
+        "pictures": len(hits),
+        "accuracy": float(right.mean()),
+        "interval": np.quantile(drawn, [0.025, 0.975]).round(4).tolist(),
+    }
+
+
 if __name__ == "__main__":
     command, *paths = sys.argv[1:]
     if command == "captions":
         write_captions(*map(Path, paths))
+    elif command == "answers":
+        print(json.dumps(answers(*map(Path, paths)), indent=1))
     else:
         print(json.dumps(hidden_regions(paths[0], Path(paths[1])), indent=1))

@@ -1,11 +1,14 @@
 """image_text: what is hidden of a picture, the specification's losses, matching."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
+from experiments.studies import nlvr
 from research import networks, objectives
 from research.contract.errors import UserError
 from research.data.store import pictures
@@ -325,3 +328,20 @@ def test_features_of_a_hidden_region_are_nowhere_in_the_batch(monkeypatch):
     monkeypatch.setattr(pictures, "open_store", lambda _: missing)
     with pytest.raises(UserError, match=r"give palimpsest images --features=F.npz"):
         objective.needs(VOCAB)
+
+
+def test_answers_of_one_picture_are_no_independent_ones(tmp_path):
+    """Of two pictures, all right and all wrong, the interval is from 0 to 1."""
+    rows = [{"text": f"text {n}", "image": n // 500} for n in range(1000)]
+    items = [
+        {"texts": [row["text"]], "prediction": "true", "gold": ["true", "false"][n]}
+        for row, n in ((row, row["image"]) for row in rows)
+    ]
+    captions, predictions = tmp_path / "captions", tmp_path / "predictions"
+    captions.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    predictions.write_text("\n".join(map(json.dumps, items)), "utf-8")
+    found = nlvr.answers(predictions, captions)
+    assert found["accuracy"] == 0.5 and found["interval"] == [0, 1]
+    predictions.write_text("\n".join(map(json.dumps, items[1:])), "utf-8")
+    with pytest.raises(ValueError, match="has not the texts"):
+        nlvr.answers(predictions, captions)
