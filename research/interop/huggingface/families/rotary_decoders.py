@@ -4,7 +4,7 @@ Keys are those of Hugging Face's modeling files (transformers 5, models/*/modeli
 """
 
 from research.contract.errors import UserError
-from research.interop.huggingface.decoders import decide_tie, lm_head
+from research.interop.huggingface.families.decoders import decide_tie, lm_head
 from research.interop.huggingface.family import ACTIVATIONS, Family, Key, object_at
 from research.interop.huggingface.rows import (
     ONE_LESS,

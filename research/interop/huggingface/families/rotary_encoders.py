@@ -4,7 +4,7 @@ Keys are those of Hugging Face's modeling files (transformers 5, models/*/modeli
 """
 
 from research.contract.errors import UserError
-from research.interop.huggingface.encoders import tasks
+from research.interop.huggingface.families.encoders import tasks
 from research.interop.huggingface.family import TASK_HEADS, Family, Key, object_at
 from research.interop.huggingface.rows import (
     TRANSPOSED,

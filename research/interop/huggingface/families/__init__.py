@@ -1,27 +1,21 @@
-"""The families that are known, and which of them a config is of."""
+"""The families that are known, in modules by kind, and which of them a config is of."""
 
+import importlib
+import pkgutil
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from research.contract.errors import UserError
-from research.interop.huggingface import (
-    decoders,
-    encoder_decoders,
-    encoders,
-    rotary_decoders,
-    rotary_encoders,
-)
 from research.interop.huggingface.family import TASK_HEADS, Family, class_names
 
-MODULES = encoders, rotary_encoders, decoders, rotary_decoders, encoder_decoders
 FAMILIES = tuple(
     value
-    for module in MODULES
-    for value in vars(module).values()
+    for module in sorted(each.name for each in pkgutil.iter_modules(__path__))
+    for value in vars(importlib.import_module(f"{__name__}.{module}")).values()
     if isinstance(value, Family)
 )
 """In the order of their definitions: a model is exported as the first that computes the
-same."""
+same. Those of two modules never do."""
 
 
 def family_of(config: Mapping[str, Any], where: Any) -> Family:
