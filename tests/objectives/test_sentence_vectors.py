@@ -14,6 +14,7 @@ from research import networks, objectives
 from research.config.config import Config
 from research.contract.batch import PART
 from research.contract.errors import UserError
+from research.data.options import DataOptions
 from research.evaluation.rated_pairs import rated_program
 from research.objectives.losses.contrastive import in_batch
 from research.predictions.text_retrieval import text_ranks
@@ -199,6 +200,13 @@ def test_a_run_of_pairs_has_ranks_and_correlations(tmp_path):
     assert metrics["valid/mrr"] == pytest.approx((1 / ranks).mean())
     assert metrics["valid/recall_5"] == (ranks <= 5).mean()
     assert -1 <= metrics["valid/spearman"] <= 1
+
+
+def test_an_objective_that_wraps_another_has_its_pairs():
+    fields = {"base_objective": "sentence_vectors", "base": {"similarity": "p.tsv"}}
+    found = objectives.make_objective("distill", **fields).rated_pairs(DataOptions())
+    assert found.data.test == "p.tsv" and found.objective.texts == 2
+    assert objectives.make_objective("distill").rated_pairs(DataOptions()) is None
 
 
 def test_wrong_pairs_are_one_line(tmp_path):
