@@ -53,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
     check_same_constants(workdir, facts, program.constants.origins)
     with sharding.context(program.mesh):
         scores = evaluate(program, params, make_eval_zeros(program)())
+    if program.data.evaluation_note:
+        print(program.data.evaluation_note, file=sys.stderr)
     split = config.data.eval_split
     if "loss" not in scores.metrics:
         print(NOTHING_SCORED.format(split), file=sys.stderr)

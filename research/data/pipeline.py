@@ -170,6 +170,7 @@ class Data(NamedTuple):
     task: Any = None  # the `TaskSource` of the eval split, if it has inputs and targets
     classes: tuple[str, ...] = ()  # `vocab.labels` in the order of the data set: of two
     # classes the second is the positive one
+    evaluation_note: str = ""  # `OpenedText.evaluation_note`
 
     @property
     def has_gold(self) -> bool:
@@ -261,7 +262,10 @@ def open_data(
         data, objective, batch_size, text.vocab, train, held_out, counts
     )
     return opened._replace(
-        vocabulary=text.vocabulary, documents=text.documents, classes=text.classes
+        vocabulary=text.vocabulary,
+        documents=text.documents,
+        classes=text.classes,
+        evaluation_note=text.evaluation_note,
     )
 
 

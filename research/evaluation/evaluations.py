@@ -215,4 +215,6 @@ def _with_test_split(program: Program, tested: Config) -> Program:
             f"data.test has other labels ({', '.join(labels)}) than the training and "
             f"evaluation text ({', '.join(known)})"
         )
+    if data.evaluation_note:
+        processes.print_from_process_0(data.evaluation_note)
     return program._replace(data=data)

@@ -212,6 +212,8 @@ def run_lines(
     )
     counts = [f"{name} {n:,}" for name, n in program.data.counts.items() if n]
     yield f"text: {', '.join(counts)}" if counts else "text: not counted"
+    if program.data.evaluation_note:
+        yield program.data.evaluation_note
     if labels := label_names(program):
         more = f" and {len(labels) - MAX_LABELS} more" * (len(labels) > MAX_LABELS)
         yield f"{len(labels)} classes: {', '.join(labels[:MAX_LABELS])}{more}"

@@ -68,6 +68,9 @@ def test_flops_that_depend_on_the_text_are_an_upper_bound(folder, cutoffs, monke
     cost = compiled_phases.cost_facts(phases, 6)
     assert 0 <= cost["skippable_flops_per_step"] < cost["flops_per_step"] / 2
     assert (cost["skippable_flops_per_step"] > 0) == bool(cutoffs)
+    told = program._replace(data=program.data._replace(evaluation_note="not held out"))
+    lines = [*compiled_phases.run_lines(told, phases, phases[-1].config)]
+    assert "not held out" in lines and "" not in (first, *others)
 
 
 def test_a_phase_hides_other_tokens_than_evaluations(folder):

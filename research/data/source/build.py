@@ -7,6 +7,8 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from research.contract.batch import VocabInfo
 from research.contract.errors import UserError
 from research.data import cache as caches
@@ -34,7 +36,7 @@ from research.data.source.labels import (
 from research.data.source.text_source import TextSource
 from research.data.store.copies import Copies
 from research.data.store.example_index import Index, build_index
-from research.data.store.stream import build_stream
+from research.data.store.stream import Stream, build_stream
 from research.data.store.token_counts import token_counts
 from research.data.tokenize.vocabulary import Vocabulary, load_or_train
 
@@ -55,6 +57,7 @@ class OpenedText(NamedTuple):
     eval: TextSource
     documents: Callable[[], Iterator[Document]]  # those of the eval split, in order
     classes: tuple[str, ...]  # `labels.class_order` of `vocab.labels`
+    evaluation_note: str  # that evaluations are not of held-out text; "": they are
 
 
 def open_text(
@@ -109,22 +112,18 @@ def open_text(
     eval_spec = objective.text_spec(eval_length)
     held_out = index_corpora(eval_spec, evaluated, data.eval_split)
     labels, no_gold, classes = (), frozenset(), ()
-    is_own = bool(getattr(data, data.eval_split))  # not a part of those of data.train
-    if is_own and (shared := _files(loaded) & _files(evaluated)):
-        from research.distributed import processes  # imports JAX
-
-        processes.print_from_process_0(
-            f"data.{data.eval_split} reads {min(shared)}, as the training text does: "
-            "its evaluations are not of held-out text"
-        )
     if labels_are:
         own = data.eval_split if named else ""
         labels, no_gold = known_labels(
             labels_are, train, held_out, evaluated, own, data.label
         )
         classes = class_order(labels, loaded)
-    for own, index in zip(loaded, train, strict=True):
-        if note := division_note(own, index.stream.num_documents):
+    for number, own in enumerate(loaded):
+        streams = {data.train_split: train[number].stream}
+        if not named:
+            streams[data.eval_split] = held_out[number].stream
+        num_documents = train[number].stream.num_documents
+        if note := largest_note(own, streams) or division_note(own, num_documents):
             from research.distributed import processes  # imports JAX
 
             processes.print_from_process_0(note)
@@ -162,8 +161,15 @@ def open_text(
                 has_gold = document.label not in no_gold
                 yield document if has_gold else document._replace(label=None)
 
+    is_own = bool(getattr(data, data.eval_split))  # not a part of those of data.train
+    note = ""
+    if is_own and (shared := _files(loaded) & _files(evaluated)):
+        note = (
+            f"data.{data.eval_split} reads {min(shared)}, as the training text does: "
+            "its evaluations are not of held-out text"
+        )
     sources = train_source, eval_source
-    return OpenedText(vocabulary, vocab, *sources, documents, classes)
+    return OpenedText(vocabulary, vocab, *sources, documents, classes, note)
 
 
 def open_split(
@@ -201,6 +207,29 @@ def division_note(corpus: Corpus, num_documents: int) -> str:
     return (
         f"text: {corpus.name} has {num_documents:,} short documents "
         f"(files: {len(corpus.files):,}): {corpus.division}"
+    )
+
+
+def largest_note(corpus: Corpus, streams: Mapping[str, Stream]) -> str:
+    """A line about a document that is half of the text or more; "": there is none.
+
+    Args:
+      streams: split -> that part of the corpus.
+    """
+    if any(len(stream.meta["shards"]) > 1 for stream in streams.values()):
+        return ""  # of so many tokens no document is half
+    sizes = {split: np.diff(each.document_offsets) for split, each in streams.items()}
+    count = sum(map(len, sizes.values()))
+    total = sum(int(own.sum()) for own in sizes.values())
+    most, split = max((int(own.max(initial=0)), name) for name, own in sizes.items())
+    if 2 * most < total:
+        return ""
+    if count == 1:
+        return f"text: {corpus.name} is one document, of {total:,} tokens"
+    return (
+        f"text: of the {count:,} documents of {corpus.name} one has {most:,} of the "
+        f"{total:,} tokens ({100 * most / total:.0f} %), all in the {split} split"
+        f"{corpus.division and ': '}{corpus.division}"
     )
 
 

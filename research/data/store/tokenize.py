@@ -265,6 +265,7 @@ def check_stream(corpus: Corpus, split: str, meta: dict) -> dict:
         if not count:
             raise no_text(corpus)
         division = f": {corpus.division}" if corpus.division else ""
+        noun = "document" if count == 1 else "documents"
         advice = (
             "give more text, or a larger data.held_out or data.split if these divide it"
             if count > FEW_DOCUMENTS
@@ -272,7 +273,7 @@ def check_stream(corpus: Corpus, split: str, meta: dict) -> dict:
             f"text for it alone (data.{split})"
         )
         raise UserError(
-            f"{corpus.name!r} has {count} documents, none in the {split} split"
+            f"{corpus.name!r} has {count} {noun}, none in the {split} split"
             f"{division}; {advice}"
         )
     if meta["unknown"]:

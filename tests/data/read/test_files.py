@@ -3,8 +3,11 @@
 import gzip
 import json
 import os
+import re
 from itertools import chain
+from types import SimpleNamespace
 
+import numpy as np
 import pyarrow
 import pytest
 
@@ -12,7 +15,7 @@ from research.contract.errors import UserError
 from research.data.read import files, stdlib_corpus
 from research.data.read.corpus import SPLITS
 from research.data.read.formats import FileOptions, txt
-from research.data.source.build import division_note, load_corpus
+from research.data.source.build import division_note, largest_note, load_corpus
 from research.data.store.tokenize import check_stream
 from research.files import paths
 from research.use.retrieval.documents import read_documents
@@ -96,6 +99,33 @@ def test_a_file_is_one_document_if_its_format_says_so(tmp_path):
     assert len(texts_of(corpus, "train")) == 2
     assert "data.format=document" in division_note(corpus, 101)
     assert division_note(corpus, 100) == division_note(found, 101) == ""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        (
+            {"train": [3, 90, 4], "valid": [3]},
+            "of the 4 .* 90 of the 100 .* train s",
+        ),
+        (
+            {"train": [3, 4], "valid": [90, 3]},
+            "90 %.* the valid split: in .txt a bl",
+        ),
+        ({"train": [40]}, "is one document, of 40 tokens"),
+        ({"train": [3, 4, 3], "valid": [4]}, ""),
+    ],
+)
+def test_a_document_that_is_half_of_the_text_is_told(tmp_path, sizes, words):
+    (tmp_path / "a.txt").write_text("One.\n\nTwo.\n")
+    streams = {
+        split: SimpleNamespace(
+            document_offsets=np.cumsum([0, *own]), meta={"shards": [{}]}
+        )
+        for split, own in sizes.items()
+    }
+    found = largest_note(load_corpus(str(tmp_path), 0.0), streams)
+    assert re.search(words, found) if words else not found
 
 
 def test_what_is_not_there_is_named_with_the_nearest(tmp_path):
@@ -184,7 +214,7 @@ def test_a_missing_corpus_gives_a_one_line_error(tmp_path, monkeypatch, name):
 def test_too_few_documents_are_told_and_what_divides_them(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     corpus = load_corpus(str(tmp_path / "a.txt"), 0.0)
-    with pytest.raises(UserError, match=r"has 1 documents, none in .*blank"):
+    with pytest.raises(UserError, match=r"has 1 document, none in .*blank"):
         check_stream(corpus, "valid", {"shards": [], "unknown": 0})
 
 

@@ -146,12 +146,14 @@ def index_name(index):
     return "one" if index.stream.label_names[0] == "1" else "two"
 
 
-def test_a_file_that_is_trained_on_and_evaluated_is_told(folder, capsys):
+def test_a_file_that_is_trained_on_and_evaluated_is_known(folder, capsys):
+    """Opening tells nothing, as for show: what evaluates tells it."""
     (folder / "linked.tsv").symlink_to(folder / "train.tsv")
     for name, is_told in (("valid", False), ("train", True), ("linked", True)):
-        open_split(folder, Labelled("document"), train="train", valid=name)
+        data = open_split(folder, Labelled("document"), train="train", valid=name)
         line = "train.tsv, as the training text does: its evaluations are not of held"
-        assert (line in capsys.readouterr().err) == is_told
+        assert (line in data.evaluation_note) == is_told
+        assert "held" not in capsys.readouterr().err
 
 
 def test_an_evaluation_may_read_another_corpus_than_the_training(folder):
@@ -262,14 +264,14 @@ def test_a_label_that_the_own_part_lacks_is_unknown(folder, capsys):
     )
 
 
-def test_a_split_with_its_own_file_is_no_part_of_the_training_file(folder, capsys):
+def test_a_split_with_its_own_file_is_no_part_of_the_training_file(folder):
     keys = {"train": "all", "test": "valid", "split": "0.5,0.5,0"}
     parts = open_split(folder, Labelled("document"), **keys)
     assert parts.train.num_examples + parts.eval.num_examples == 1500
     data = open_split(folder, Labelled("document"), **keys, eval_split="test")
     assert data.eval.num_examples == 60
     assert data.train.fingerprint == parts.train.fingerprint
-    assert "not of held-out" not in capsys.readouterr().err
+    assert not data.evaluation_note and not parts.evaluation_note
 
 
 @pytest.mark.parametrize("name", ["tlm", "sequence_to_sequence"])
