@@ -54,6 +54,11 @@ READS = {
 """Action -> the flags that it reads besides --workdir; `run` reads all but --lines."""
 
 ACTIONS = ("run", *READS)
+SILENCE = (
+    "; a trial starts Python, reads its text (the first one trains the vocabulary) and "
+    "compiles before its first step"
+)
+"""Why no step of a trial is seen at first."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -98,6 +103,7 @@ def _run(args: argparse.Namespace) -> int:
     header = {"sweep": file, "scale": args.scale, **submit.read_flags(args)}
     header["tasks"] = {name: task._asdict() for name, task in tasks.items()}
     submit.make_backend(header)  # reports a wrong flag before the trials are planned
+    print(f"{file}: reading the configs of its trials", file=sys.stderr, flush=True)
     trials = sweep_plan.make_plan(
         file,
         args.workdir,
@@ -141,7 +147,12 @@ def _drive(
     fields = {name: value for name, value in header.items() if name != "trials"}
     sweep_plan.write_plan(trials, workdir, **fields)
     return submit.run_jobs(
-        jobs, header, workdir=workdir, round=header["round"], noun="trials"
+        jobs,
+        header,
+        workdir=workdir,
+        round=header["round"],
+        noun="trials",
+        hint=SILENCE,
     )
 
 

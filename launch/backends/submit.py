@@ -98,6 +98,7 @@ def run_jobs(
     workdir: epath.Path,
     round: int,
     noun: str,
+    hint: str = "",
 ) -> int:
     """Runs the jobs that have no result, or writes their manifests.
 
@@ -105,6 +106,7 @@ def run_jobs(
       flags: the result of `read_flags`.
       round: see `Budget`.
       noun: the word for the jobs in messages.
+      hint: what the first line also says, after how many there are.
 
     Returns:
       an exit code.
@@ -125,8 +127,11 @@ def run_jobs(
     signals.raise_interrupts()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     progress = JobProgress(noun, len(jobs), len(jobs) - len(todo))
+    parallel = flags["parallel"] or backend.default_parallel
+    if todo:
+        at_once = min(parallel or len(todo), len(todo))
+        progress.log(f"{len(todo)} {noun} to run, {at_once} at a time{hint}")
     with progress.bars:
-        parallel = flags["parallel"]
         failed = Scheduler(
             todo, backend, progress, workdir=workdir, budget=budget, parallel=parallel
         ).run()
