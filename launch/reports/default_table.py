@@ -49,6 +49,7 @@ def default_table(trials: list[Trial]) -> Table:
             "on a task (experiments/finetune.py); rates: train each in a phase and "
             "evaluate all at one (train.phases in docs/manual.md, Many runs)."
         )
+    note += _phase_note(trials)
     return Table(
         title="Results of the sweep",
         row_header="",
@@ -64,6 +65,28 @@ def default_table(trials: list[Trial]) -> Table:
             for group in groups
         ),
         baseline=next(iter(rows), ""),
+    )
+
+
+def _phase_note(trials: list[Trial]) -> str:
+    """What rates all are evaluated at whose training has others; "": none has."""
+    changed = {
+        key
+        for trial in trials
+        for _, own in trial.config["train.phases"]
+        for key in own
+        if key.startswith("objective.")
+    }
+    found = []
+    for key in sorted(changed):
+        values = {trial.config[key] for trial in trials if key in trial.config}
+        if len(values) == 1:
+            found.append(f"{key}={values.pop()}")
+    if not found:
+        return ""
+    return (
+        " What phases of training (train.phases) change is theirs alone: all rows are "
+        f"evaluated at {', '.join(found)}."
     )
 
 

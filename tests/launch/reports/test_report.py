@@ -34,6 +34,20 @@ def test_provenance_shows_every_value(tmp_path):
     assert facts["packages"] == "jax 1"
 
 
+def test_a_table_says_at_which_rate_all_are_evaluated(tmp_path):
+    trials = fake_sweep.finished(tmp_path)
+    assert "phases" not in default_table(trials).note
+    for trial, rate in zip(trials, (0.2, 0.4), strict=False):
+        phases = [[1, {"objective.rate": rate, "data.length": 32}]]
+        trial.config.update({"train.phases": phases})
+    for trial in trials:
+        trial.config["objective.rate"] = 0.15
+    line = "all rows are evaluated at objective.rate=0.15."
+    assert default_table(trials).note.endswith(line)
+    trials[0].config["objective.rate"] = 0.3
+    assert "are evaluated at" not in default_table(trials).note
+
+
 LINES = "95 % confidence intervals"
 FEW, PAPER = "fewer than three seeds, too few for an interval", "diamonds"
 
