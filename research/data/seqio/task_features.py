@@ -54,6 +54,12 @@ def choose_features(
         )
     if spec.max_first:
         rooms = {"inputs": spec.max_first, "targets": spec.length - spec.max_first}
+    elif spec.has_pairs and not spec.pair_labels:
+        raise UserError(
+            f"{name} does not say the parts of its texts, by which the objective reads "
+            "them, also where it reads the first alone; name files of text (data.train "
+            "with data.fields), or use a task that has the objective's arrays"
+        )
     elif spec.has_pairs:
         raise UserError(
             f"{name} has single texts, but the objective reads pairs of texts; use a "

@@ -369,11 +369,12 @@ seqio.TaskRegistry.add(
 
 
 def test_pairs_streams_dupe_factor_and_lexicon_are_refused(texts_config):
-    for unsupported in (
-        toy_objectives.Objective("pair"),
-        toy_objectives.Objective(contiguous=True),
+    for unsupported, words in (
+        (toy_objectives.Objective("pair"), "reads pairs of texts"),
+        (toy_objectives.Objective("parts"), "does not say the parts of its texts"),
+        (toy_objectives.Objective(contiguous=True), "contiguous streams"),
     ):
-        with pytest.raises(UserError, match=r"pairs of texts|contiguous streams"):
+        with pytest.raises(UserError, match=words):
             small_data.open_with(texts_config, unsupported)
     for key, value in (
         ("dupe_factor", 3),
