@@ -80,9 +80,16 @@ class Shown:
     rows: Sequence[Any]  # of `launch.reports.row_views.Row`
 
     def __repr__(self) -> str:
-        from launch.reports.row_views import as_text
+        from launch.reports import row_views
 
-        return "\n\n".join(as_text(row, colours=False) for row in self.rows)
+        rows = [row_views.as_text(row, colours=False) for row in self.rows]
+        meanings = row_views.meanings(self.rows).items()
+        summary = [
+            *row_views.hidden_lines(self.rows),
+            *(f"{state}: {meaning}" for state, meaning in meanings),
+            *row_views.signs(self.rows),
+        ]
+        return "\n\n".join([*rows, "\n".join(summary)]).rstrip()
 
     def _repr_html_(self) -> str:
         from launch.reports.row_views import as_html

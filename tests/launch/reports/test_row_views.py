@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from launch.reports import row_views
+from launch.runs import Shown
 from tests.testing.example_batches import vocab, vocabulary
 from tests.testing.objective_cases import FIRST, make_batch, make_objective
 
@@ -98,7 +99,7 @@ def test_what_is_hidden_is_counted_by_token_and_word():
 
 def test_spaces_are_those_of_the_text():
     def row_of(*tokens):
-        tokens = [row_views.Token(*token, 1.0) for token in tokens]
+        tokens = [row_views.Token(*token, 1.0, token[2]) for token in tokens]
         return row_views.Row("", [row_views.Group("", tokens, np.eye(1), [0])], {})
 
     row = row_of(
@@ -122,6 +123,10 @@ def test_spaces_are_those_of_the_text():
     assert "old</span> <span" in page and "<sub>riv</sub></span><span" in page
     assert row_views.signs([row]) == [row_views.SPACES, "▁ is a space"]
     assert row_views.SPACES in page
+    shown = repr(Shown("mlm", [row, row])).splitlines()
+    hidden = row_views.MEANINGS["hidden"]
+    assert f"hidden: {hidden}" in shown and shown[-1] == "▁ is a space"
+    assert any("hidden (" in line for line in shown)
     one_word = row_of(("<mask>", "hidden", " a"), ("<mask>", "hidden", " b"))
     assert row_views.signs([one_word]) == []
 
