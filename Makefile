@@ -189,13 +189,9 @@ lock: env
 	$(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --upgrade \
 		setup.py --extra dev --extra seqio --extra serve --output-file requirements.txt
 
-# The pages of what is proven, drawn up from the code and a run of its tests, and of
-# each published experiment beside its paper and code.
+# The pages of objectives and of each published experiment beside its paper and code.
 docs: env
-	$(BIN)/python -m pytest -n auto --dist loadfile -m 'long or not long' --junitxml=$(VENV)/proof.xml \
-		tests/laws/test_contract.py tests/laws/test_losses.py tests/laws/test_laws.py \
-		tests/laws/test_one_gradient.py tests/laws/test_optimum.py tests/test_experiments.py tests/objectives
-	$(BIN)/python -m experiments.studies.objectives --proof=$(VENV)/proof.xml > $(VENV)/page.md
+	$(BIN)/python -m experiments.studies.objectives > $(VENV)/page.md
 	mv $(VENV)/page.md docs/objectives.md
 	$(BIN)/python -m experiments.studies.fidelity > $(VENV)/page.md
 	mv $(VENV)/page.md docs/fidelity.md

@@ -23,31 +23,21 @@ from experiments.studies import (
 )
 from research.contract.errors import UserError
 
-REPORT = """<testsuite>
-<testcase classname="tests.laws.test_contract" name="test_a[mlm]"/>
-<testcase classname="tests.laws.test_losses" name="test_b[mlm]"/>
-<testcase classname="tests.laws.test_laws" name="test_c[mlm]">{}</testcase>
-</testsuite>"""
+STALE = "docs/objectives.md is stale: make docs"
 
 
-@pytest.mark.parametrize(
-    ("outcome", "code", "status"),
-    [("", 0, "proven"), ("<failure/>", 1, "1 fail"), ("<skipped/>", 0, "open")],
-)
-def test_a_failed_test_is_reported(
-    outcome, code, status, tmp_path, monkeypatch, capsys
-):
-    report = tmp_path / "proof.xml"
-    report.write_text(REPORT.format(outcome))
-    monkeypatch.setattr("sys.argv", ["objectives", f"--proof={report}"])
-    monkeypatch.setattr(objectives, "objective_and_sizes", lambda path: ("", ""))
-    with pytest.raises(SystemExit) as end:
-        objectives.main()
-    assert int(end.value.code) == code
-    lines = capsys.readouterr().out.splitlines()
-    assert [
-        line for line in lines if f"| {status} |" in line and "| `mlm` | mlm" in line
-    ]
+def test_the_page_of_objectives_has_all_in_their_own_words(monkeypatch):
+    """The test below, without networks."""
+    rows = [line.split(" | ") for line in objectives.PAGE.read_text().splitlines()]
+    shown = {row[0].strip("| `"): (row[-2], row[-1].rstrip(" |")) for row in rows}
+    found = lambda path: shown.get(path.stem, ("", ""))  # noqa: E731
+    monkeypatch.setattr(objectives, "objective_and_sizes", found)
+    assert objectives.page() == objectives.PAGE.read_text(), STALE
+
+
+@pytest.mark.long
+def test_the_page_of_objectives_has_the_sizes_of_experiments():
+    assert objectives.page() == objectives.PAGE.read_text(), STALE
 
 
 def test_a_row_names_the_objectives_of_all_sizes(monkeypatch):
@@ -56,7 +46,7 @@ def test_a_row_names_the_objectives_of_all_sizes(monkeypatch):
     made = SimpleNamespace(abstract_state=state)
     monkeypatch.setattr("research.program.setup.build_program", lambda *_, **__: made)
     name, sizes = objectives.objective_and_sizes(Path("experiments/word2vec.py"))
-    assert name == "skipgram`, `cbow"
+    assert name == "`skipgram`, `cbow`"
     assert sizes == "tiny 1.0, small 1.0, base 1.0"
 
 
