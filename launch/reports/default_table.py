@@ -85,8 +85,8 @@ def _phase_note(trials: list[Trial]) -> str:
     if not found:
         return ""
     return (
-        " What phases of training (train.phases) change is theirs alone: all rows are "
-        f"evaluated at {', '.join(found)}."
+        " What train.phases changes is of training alone: all rows are evaluated at "
+        f"{', '.join(found)}."
     )
 
 
