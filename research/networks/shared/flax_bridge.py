@@ -26,7 +26,7 @@ def init_with_output(
     network: nn.Module, fn: Callable, key: jax.Array
 ) -> tuple[Any, Any]:
     """`fn(net)`, and the parameters of `init`, from one trace."""
-    output, variables = nn.init_with_output(fn, network)({"params": key})
+    output, variables = nn.init_with_output(_held(fn), network)({"params": key})
     return output, variables["params"]
 
 
@@ -39,7 +39,20 @@ def apply(
       dropout_key: None turns dropout off.
     """
     rngs = {} if dropout_key is None else {"dropout": dropout_key}
-    return nn.apply(fn, network)({"params": params}, rngs=rngs)
+    return nn.apply(_held(fn), network)({"params": params}, rngs=rngs)
+
+
+def _held(fn: Callable) -> Callable:
+    """The function, while which runs the network has a reference.
+
+    Flax's modules know their parents by weak references alone. Of a function that goes
+    on with a part of the network, Python 3.13 deletes the rest.
+    """
+
+    def call(net: "BoundNetwork") -> Any:
+        return fn(net)
+
+    return call
 
 
 def bound_params(net: "BoundNetwork") -> Any:
