@@ -5,7 +5,7 @@ r"""Captions of NLVR's pictures, and what a trained model reads of the sentence.
         --group-column=group --size=400x100 --held-out=0.2 --to=E/described
     palimpsest train --config=experiments/vilbert.py:tiny --workdir=runs/nlvr ...
     python -m experiments.studies.nlvr regions runs/nlvr E/described/valid.captioned
-    python -m experiments.studies.nlvr answers runs/labels/.../predictions.jsonl \
+    python -m experiments.studies.nlvr answers runs/labels/predictions/valid.jsonl \
         E/stated/valid.captioned
 
 The first command writes described.jsonl (templates that name the objects of each of the
