@@ -340,7 +340,7 @@ def test_fine_tuning_starts_from_the_other_run(uninterrupted, folder, tmp_path, 
     jax.tree.map(
         np.testing.assert_array_equal, *map(last_params, (uninterrupted[0], tmp_path))
     )
-    assert "starts from the parameters of" in capsys.readouterr().err
+    assert "reads the parameters of" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

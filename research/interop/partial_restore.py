@@ -98,7 +98,7 @@ def restore_params(
 
     restored = jax.tree_util.tree_map_with_path(restore, params)
     names = f", but for {', '.join(missing)}" if missing else ""
-    processes.print_from_process_0(f"starts from the parameters of {source}{names}")
+    processes.print_from_process_0(f"reads the parameters of {source}{names}")
     if saved.unused:
         processes.print_from_process_0(
             f"not used of {source}: {', '.join(saved.unused)}"
