@@ -65,3 +65,7 @@ def test_differences_to_the_golden_file():
     both = {"all-reduce": 2, "all-gather": 1}
     (line,) = differences(before, before | {"collectives": both})
     assert line == "collectives all-gather: none before, 1 now"
+    fewer = before | {"collectives": {"all-reduce": 1}}
+    assert not differences(before, fewer)
+    (line,) = differences(fewer, before)
+    assert line == "collectives all-reduce: 1 before, 2 now"
