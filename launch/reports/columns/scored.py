@@ -178,37 +178,49 @@ def pair_column(name: str, task: str, equal_lengths: bool = False) -> Column:
     )
 
 
-def scored_column(name: str, task: str, cell: str = "") -> Column:
-    """The column of a cell of the row for all texts, in per cent if it is a fraction.
+def bits_column(name: str, *cells: str) -> Column:
+    """The column of bits of all texts of `palimpsest score --task=sentences`.
 
     Args:
-      task: a task of `palimpsest score`.
-      cell: a cell of its table, as in "perplexity a word"; runs without it show a dash.
-        "": that of the column's name, which is of bits.
+      cells: of the scores' table, of which a run shows the first that it has; a run
+        with none of them shows a dash.
     """
-    is_bits = not cell
-    scale, cell = (1 if is_bits else 100), cell or name
+    return _scored_column(name, "sentences", cells, 1, digits=3, better=LOWER)
+
+
+def accuracy_column(name: str, task: str, cell: str) -> Column:
+    """The column of a fraction of all texts of a task's table, in per cent."""
+    return _scored_column(name, task, (cell,), 100, digits=1, better=HIGHER, most=100.0)
+
+
+def _scored_column(
+    name: str, task: str, cells: Sequence[str], scale: int, **shown: Any
+) -> Column:
+    def known(trial: Trial) -> tuple[float, float] | None:
+        for cell in cells:
+            found = read_cell(trial, task, cell)
+            if found is not None and not math.isnan(found.value):
+                return scale * found.value, scale * half_interval(trial, task, cell)
+        return None
 
     def value(trial: Trial) -> float | None:
-        found = read_cell(trial, task, cell)
-        known = found is not None and not math.isnan(found.value)
-        return scale * found.value if known else None
+        found = known(trial)
+        return found[0] if found else None
 
     def margin(trial: Trial) -> float:
-        return scale * half_interval(trial, task, cell)
+        found = known(trial)
+        return found[1] if found else math.nan
 
     return Column(
         name,
         PRETRAINING,
         value,
-        3 if is_bits else 1,
         ready=functools.partial(is_scored, task=task),
         margin=margin,
-        better=LOWER if is_bits else HIGHER,
         least=0.0,
-        most=math.inf if is_bits else 100.0,
         scoring=functools.partial(scoring, task=task),
         scored_as=task,
+        **shown,
     )
 
 
@@ -221,8 +233,9 @@ class Columns(columns.Columns):
         pair_column("BLiMP, equal lengths", "blimp", True),
         pair_column("Zorro", "zorro"),
         pair_column("Zorro, equal lengths", "zorro", True),
-        scored_column("bits a byte", "sentences"),
-        scored_column("pseudo-bits a byte", "sentences"),
-        scored_column("LAMBADA (accuracy)", "lambada", "accuracy"),
-        scored_column("LAMBADA (fill-in accuracy)", "lambada", "fill-in accuracy"),
+        bits_column("bits a byte", "bits a byte"),
+        bits_column("bits a byte, at most", "bits a byte", "bound on bits a byte"),
+        bits_column("pseudo-bits a byte", "pseudo-bits a byte"),
+        accuracy_column("LAMBADA (accuracy)", "lambada", "accuracy"),
+        accuracy_column("LAMBADA (fill-in accuracy)", "lambada", "fill-in accuracy"),
     )
