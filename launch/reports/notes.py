@@ -44,7 +44,9 @@ def notes(table: Table, grid: Grid) -> list[str]:
         seeds = " or ".join(map(str, sorted(counts)))
         texts.append(f"±: {CONFIDENCE} confidence interval (t) over {seeds} seeds.")
     if both:
-        texts.append("A cell with two numbers has two seeds: too few for an interval.")
+        texts.append(
+            "A cell with two numbers has two seeds; intervals and verdicts need three."
+        )
     if has_single_runs:
         texts.append(
             f"± of a single run: {CONFIDENCE} confidence interval over draws of its "
@@ -184,7 +186,8 @@ def failure_notes(cells: Iterable[Cell]) -> Iterator[str]:
     if failed := [trial.name for trial in trials if trial.knows_no_context]:
         yield (
             "Learnt little more than how often tokens occur (a loss within "
-            f"{100 * SMALL_GAIN:.0f} % of their entropy): {'; '.join(failed)}."
+            f"{100 * SMALL_GAIN:.0f} % of their entropy): {'; '.join(failed)}. Try "
+            "more train.steps, of your own text 1,000 and more (docs/howto/plateau.md)."
         )
     if failed := [
         trial.name for trial in trials if predicts_one_class(trial.result["metrics"])

@@ -100,5 +100,5 @@ class DataOptions:
             if not fractions[split] and not getattr(self, split):
                 raise ValueError(
                     f"data.split={self.split} has nothing in {split}, and data.{split} "
-                    "names no files"
+                    f"names no files; give it a share, as in 0.8,0.1,0.1"
                 )

@@ -68,8 +68,11 @@ def writing_note(result: Mapping[str, Any], objective: Objective) -> str:
 
 
 def predicts_one_class(metrics: Mapping[str, float]) -> bool:
-    """Whether Matthews' correlation is 0: one class, or one tag of all words."""
-    return any(metrics.get(f"{split}/matthews") == 0 for split in ("valid", "test"))
+    """Whether Matthews' correlation is 0: one class, or one tag of all words.
+
+    The test split says so, if it was scored.
+    """
+    return metrics.get("test/matthews", metrics.get("valid/matthews")) == 0
 
 
 def learning_warnings(

@@ -34,6 +34,12 @@ PARTS = {
         ("sequence_classification", {"valid/matthews": 0.0}, 6.0, "one class .*alone"),
         ("sequence_classification", {"test/matthews": 0.0}, 6.0, "one class .*alone"),
         ("token_classification", {"valid/matthews": 0.0}, 6.0, "one tag.* alone"),
+        (
+            "sequence_classification",
+            {"valid/matthews": 0.0, "test/matthews": 0.6},
+            6.0,
+            "",
+        ),
         ("sequence_classification", {"valid/matthews": 0.1}, 6.0, ""),
         ("sequence_classification", {"valid/accuracy": 0.5}, 6.0, ""),
     ],
