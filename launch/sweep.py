@@ -103,7 +103,6 @@ def _run(args: argparse.Namespace) -> int:
     header = {"sweep": file, "scale": args.scale, **submit.read_flags(args)}
     header["tasks"] = {name: task._asdict() for name, task in tasks.items()}
     submit.make_backend(header)  # reports a wrong flag before the trials are planned
-    print(f"{file}: reading the configs of its trials", file=sys.stderr, flush=True)
     trials = sweep_plan.make_plan(
         file,
         args.workdir,

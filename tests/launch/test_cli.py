@@ -95,6 +95,7 @@ WORDS = {
         "on",
         "panels",
         "prompts",
+        "rerun",
         "scale",
         "similarity",
         "slice",
