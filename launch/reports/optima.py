@@ -86,6 +86,7 @@ def draw_optima(figure: OptimumFigure, panels: Panels) -> str:
                 color = ROW_COLORS[numbers.index(number) % len(ROW_COLORS)]
                 _draw_line(panel, line, color, f"{figure.line_label} {number:.3g}")
             panel.set_xscale("log")
+            panel.xaxis.set_major_formatter(lambda place, _: f"{place:g}")
             panel.set_title(title, loc="left")
             panel.set_xlabel(figure.place_label)
             panel.grid(axis="y")
