@@ -9,7 +9,7 @@ import numpy as np
 from launch.reports.figures import ROW_COLORS, STYLE, pyplot, svg_element
 from launch.reports.tables import OptimumFigure
 from launch.sweeps.trial import Trial
-from research.evaluation.optimum import Optimum, find_optimum, power_law
+from research.evaluation.optimum import Optimum, exponent, find_optimum
 
 
 class Line(NamedTuple):
@@ -50,10 +50,10 @@ def caption(figure: OptimumFigure, panels: Panels) -> str:
         text = f"{title}: " if title else ""
         text += f"{figure.place_label} at the least {figure.value_label}: "
         text += f"{'; '.join(texts)}."
-        if law := power_law(found):
+        if power := exponent(found):
             text += (
                 f" It goes with {figure.line_label} to the power "
-                f"{law.exponent:.2f} ± {law.margin:.2f}."
+                f"{power[0]:.2f} ± {power[1]:.2f}."
             )
         parts.append(text)
     return " ".join(parts)

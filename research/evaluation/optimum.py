@@ -93,28 +93,20 @@ def find_optimum(points: Mapping[float, Sequence[float]]) -> Optimum | None:
     )
 
 
-class PowerLaw(NamedTuple):
-    """place = factor * number ** exponent, with half the exponent's 95 % interval."""
-
-    exponent: float
-    margin: float
-    factor: float
-
-
-def power_law(found: Mapping[float, Optimum]) -> PowerLaw | None:
-    """How the best places go with the number of their lines, such as budgets.
+def exponent(found: Mapping[float, Optimum]) -> tuple[float, float] | None:
+    """To which power of their lines' numbers, such as budgets, the best places go.
 
     A straight line by logarithms; the interval is what the errors of the places bring.
 
     Returns:
-      None with fewer than three lines.
+      The power, and half of its 95 % interval; None with fewer than three lines, or
+      if a place has no error.
     """
-    if len(found) < 3:
+    errors = np.array([optimum.error for optimum in found.values()])
+    if len(found) < 3 or np.isnan(errors).any():
         return None
     u = np.log([*found])
     v = np.log([optimum.place for optimum in found.values()])
     weight = (u - u.mean()) / ((u - u.mean()) ** 2).sum()
-    exponent = float(weight @ v)
-    errors = np.array([optimum.error for optimum in found.values()])
     margin = 1.96 * float(np.sqrt((weight**2) @ errors**2))
-    return PowerLaw(exponent, margin, math.exp(v.mean() - exponent * u.mean()))
+    return float(weight @ v), margin

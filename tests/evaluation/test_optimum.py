@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from research.evaluation.optimum import find_optimum, power_law
+from research.evaluation.optimum import exponent, find_optimum
 
 PLACES = [1e-3 * 2.0**n for n in range(5)]
 
@@ -55,9 +55,8 @@ def test_the_interval_covers_the_place_in_95_of_100_cases():
 
 def test_an_exponent_with_its_interval():
     lines = {n: find_optimum(values(PLACES, 4e-3 * n**-0.5)) for n in (1, 2, 4)}
-    law = power_law(lines)
-    assert law.exponent == pytest.approx(-0.5)
-    assert law.factor == pytest.approx(4e-3)
-    assert law.margin == pytest.approx(0.0, abs=1e-5)
+    assert exponent(lines) == pytest.approx((-0.5, 0.0), abs=1e-5)
+    three = find_optimum(values(PLACES[:3], PLACES[1]))  # as many as coefficients
+    assert exponent(lines | {8: three}) is None
     del lines[1]
-    assert power_law(lines) is None
+    assert exponent(lines) is None
