@@ -31,7 +31,7 @@ layers each: of cpu's three one, and so two in all.
 """
 
 from experiments.sweeps.objectives import SHARED
-from launch.sweeps import benchmarks, budgets, finetuning
+from launch.sweeps import budgets, finetuning
 from launch.sweeps.scales import SCALES
 from research.evaluation.babylm.rules import MILLION, TRACKS, checkpoint_words
 
@@ -101,8 +101,4 @@ def sweep(scale, tasks=None):
             start = finetuning.pretraining(
                 row, arm, scale, seed=seed, keys=keys, size=""
             )
-            yield (*start, (row, "pretraining"))
-            for name, task in chosen.items():
-                own = benchmarks.KEYS.get(name, {})
-                for tuned in finetuning.tunings(start, task, scale, own):
-                    yield (*tuned, (row, name))
+            yield from finetuning.with_baseline(row, start, chosen, scale, {})

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from experiments.sweeps.objectives import SHARED
-from launch.sweeps import benchmarks, budgets, finetuning
+from launch.sweeps import budgets, finetuning
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 
@@ -59,8 +59,9 @@ def sweep(scale: str, tasks: Mapping[str, Task] | None = None) -> Iterator[tuple
         steps = budgets.steps_for_flops(experiment, {**base, **arm, **own}, total)
         own |= {"train.steps": steps, "train.checkpoint_every": steps}
         if row == "GPT-BERT":  # whose rate of masks falls over the run
-            own["objective.parts"] = base["objective.parts"]
-            own["objective.parts"]["masked"]["rate_steps"] = steps
+            parts = base["objective.parts"]
+            masked = parts["masked"] | {"rate_steps": steps}
+            own["objective.parts"] = parts | {"masked": masked}
         return own
 
     for seed in range(SEEDS):
@@ -68,11 +69,7 @@ def sweep(scale: str, tasks: Mapping[str, Task] | None = None) -> Iterator[tuple
             start = finetuning.pretraining(
                 row, arm, scale, seed=seed, keys=keys, size=""
             )
-            yield (*start, (row, "pretraining"))
-            for name, task in chosen.items():
-                own = benchmarks.KEYS.get(name, {})
-                for tuned in finetuning.tunings(start, task, scale, own):
-                    yield (*tuned, (row, name))
+            yield from finetuning.with_baseline(row, start, chosen, scale, {})
 
 
 def _like(reference: finetuning.Arm, arm: finetuning.Arm, row: str) -> dict[str, Any]:
