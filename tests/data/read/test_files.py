@@ -288,6 +288,16 @@ def test_no_held_out_docstring_is_in_the_training_text():
             assert text not in train_docstrings
 
 
+def test_a_held_out_docstring_in_a_topic_of_training_is_left_out(monkeypatch):
+    (first, *others) = texts_of(load_corpus("docstrings", 0.02), "valid")
+    monkeypatch.setattr(stdlib_corpus, "language_topics", lambda: (topic,))
+    for number in range(100):  # a topic that is of the training text
+        topic = f"{number} {first}"
+        if stdlib_corpus._topics("train", 0.02):
+            break
+    assert [*texts_of(load_corpus("docstrings", 0.02), "valid")] == others
+
+
 def test_docstring_classes_are_balanced_and_texts_are_distinct():
     corpus = load_corpus("docstrings", 0.02)
     documents = {split: list(corpus.documents(split)) for split in SPLITS}
