@@ -127,14 +127,15 @@ def run_jobs(
     signals.raise_interrupts()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     progress = JobProgress(noun, len(jobs), len(jobs) - len(todo))
-    parallel = flags["parallel"] or backend.default_parallel
+    parallel = flags["parallel"]
+    scheduler = Scheduler(
+        todo, backend, progress, workdir=workdir, budget=budget, parallel=parallel
+    )
     if todo:
-        at_once = min(parallel or len(todo), len(todo))
+        at_once = min(scheduler.parallel, len(todo))
         progress.log(f"{len(todo)} {noun} to run, {at_once} at a time{hint}")
     with progress.bars:
-        failed = Scheduler(
-            todo, backend, progress, workdir=workdir, budget=budget, parallel=parallel
-        ).run()
+        failed = scheduler.run()
     for job, reason in failed.items():
         log = run_attempt.log_path(job.folder)
         print(f"error: {job.name}: {reason}; see {log}", file=sys.stderr)
