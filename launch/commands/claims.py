@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from launch import cli
+from launch import cli, user_code
 from launch.reports import columns as own_columns
 from launch.reports import ledger
 from launch.reports.cell_text import format_p
@@ -203,6 +203,9 @@ def rerun(claim: Claim, folder: Path) -> Iterator[str]:
     A comment above them says what text, code and seeds its result has, if there is one.
     """
     stem = Path(default_table(claim)).stem
+    sweep = f"experiments/sweeps/{stem}.py"
+    with_tasks = sweep_plan.takes_tasks(user_code.module_at(sweep).sweep)
+    tasks = "--tasks=tasks.toml " if with_tasks else ""
     column = own_columns.by_name(always=False)
     for scale, plan in claim.plans.items():
         workdir = f"runs/{stem}-{scale}"
@@ -215,8 +218,8 @@ def rerun(claim: Claim, folder: Path) -> Iterator[str]:
         else:
             yield f"# not run; its plan has {plan.seeds} seeds"
         yield (
-            f"palimpsest sweep --sweep=experiments/sweeps/{stem}.py --scale={scale} "
-            f"--tasks=tasks.toml --workdir={workdir} --config.data.corpus='TEXT/*'"
+            f"palimpsest sweep --sweep={sweep} --scale={scale} {tasks}"
+            f"--workdir={workdir} --config.data.corpus='TEXT/*'"
         )
         if plan.metric in column and (task := column[plan.metric].scored_as):
             yield f"palimpsest score --workdir={workdir} --task={task} --data='FILES/*'"

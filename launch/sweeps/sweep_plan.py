@@ -160,21 +160,26 @@ def _check_rows(
             )
 
 
+def takes_tasks(sweep: Any) -> bool:
+    """Whether a file's function `sweep` has the argument of --tasks."""
+    return callable(sweep) and "tasks" in inspect.signature(sweep).parameters
+
+
 def _items(file: str, sweep: Any, scale: str, tasks: Mapping[str, Task]) -> list[Item]:
     """The items that a sweep file yields.
 
     Raises:
       UserError: its function raises, or yields something else; names the file.
     """
-    takes_tasks = callable(sweep) and "tasks" in inspect.signature(sweep).parameters
-    if takes_tasks and not tasks and _is_required(sweep, "tasks"):
+    with_tasks = takes_tasks(sweep)
+    if with_tasks and not tasks and _is_required(sweep, "tasks"):
         raise UserError(
             f"{file} fine-tunes on tasks: --tasks=FILE names their files; see "
             "docs/tables.md"
         )
-    if tasks and not takes_tasks:
+    if tasks and not with_tasks:
         raise UserError(f"--tasks: sweep() of {file} takes no tasks")
-    items = user_code.call(file, sweep, scale, *([tasks] if takes_tasks else []))
+    items = user_code.call(file, sweep, scale, *([tasks] if with_tasks else []))
     if not isinstance(items, Iterable):
         raise UserError(
             f"{file}: sweep(scale) gives pairs (experiment, overrides), not {items!r}"
