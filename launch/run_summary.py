@@ -7,6 +7,7 @@ from typing import Any
 import jax
 from etils import epath
 
+from launch.cli import is_model
 from launch.measure.accelerators import find_chip
 from research.config.config import Config
 from research.evaluation.learning import learning_warnings, writing_note
@@ -81,7 +82,7 @@ def print_writing_note(workdir: str, objective: Objective, advice: str = "") -> 
     Args:
       workdir: of a run, or hf:DIR, of which nothing is known.
     """
-    if workdir.startswith("hf:") or not exists(epath.Path(workdir) / "result.json"):
+    if is_model(workdir) or not exists(epath.Path(workdir) / "result.json"):
         return
     if note := writing_note(read_result(epath.Path(workdir)), objective):
         print(f"note: {note}{advice}", file=sys.stderr)
