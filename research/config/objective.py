@@ -32,10 +32,10 @@ def make_run_objective(
             f"data.length is {data.length}, but objective {name} needs at "
             f"least {objective.min_length} for its specials and something to score"
         )
-    if data.length % objective.length_multiple:
+    if objective.block_size and data.length % objective.block_size:
         raise UserError(
-            f"data.length must be a multiple of {objective.length_multiple}, which "
-            f"objective {name} reads at once, got {data.length}"
+            "data.length must be a multiple of objective.block_size, got "
+            f"{data.length} and {objective.block_size}"
         )
     if data.packing == "best_fit":
         objective.batch_spec(data.length)  # raises if it cannot be packed

@@ -54,8 +54,9 @@ class Objective(abc.ABC):
     min_length: int
     """The least data.length at which a row has text and something that is scored."""
 
-    length_multiple: int = 1
-    """What data.length must be a multiple of."""
+    block_size: int = 0
+    """The positions of each block of a row, of which data.length is a multiple; 0: a
+    row has no blocks."""
 
     shown_answers: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
     """Terms of the loss some of whose targets the input shows or makes easier to guess

@@ -122,10 +122,6 @@ class Objective(objectives.Objective):
         return {"diffusion": reason} if self.frequency_power else {}
 
     @property
-    def length_multiple(self) -> int:
-        return max(1, self.block_size)
-
-    @property
     def fills_masks(self) -> bool:
         return not self.block_size
 
