@@ -4,7 +4,7 @@
     palimpsest claims --claim=bart1 --scale=smoke --workdir=runs/bart1
 
 With --claim=TABLE, --claim=FILE (one of experiments/claims) or --claim=FILE.CLAIM it
-reads the column of each claim's plan from two rows of experiments/tables/TABLE.toml,
+reads the column of each claim's plan from two rows of the file of experiments/tables,
 whose runs must be complete, and writes experiments/claims/results/CLAIM.SCALE.json, to
 be committed. With --repeat the runs are those of the same sweep with other seeds
 (`launch.sweep --first_seed=6`), and the ledger says whether they agree with the first
@@ -172,7 +172,9 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
 
 def default_table(claim: Claim) -> str:
     """The file of the claim's table."""
-    return f"experiments/tables/{claim.table.replace('-', '_')}.toml"
+    stem = claim.table.replace("-", "_")
+    computes = (published.TABLES / f"{stem}.py").exists()
+    return f"experiments/tables/{stem}.{'py' if computes else 'toml'}"
 
 
 def _origin(both: list[Cell]) -> dict[str, Any]:
