@@ -1,5 +1,6 @@
-"""The accuracy of matching pictures and captions, from a pretraining's result."""
+"""Accuracies of pictures beside captions, from a pretraining's result."""
 
+import functools
 from dataclasses import dataclass
 
 from launch.reports import columns
@@ -8,16 +9,33 @@ from launch.reports.tables import Column
 from launch.sweeps.trial import Trial
 
 
-def match_accuracy(trial: Trial) -> float | None:
-    """Per cent of pairs of caption and picture; None: the run has no such metric."""
-    fraction = trial.result["metrics"].get("valid/match_accuracy")
+def accuracy(term: str, trial: Trial) -> float | None:
+    """Per cent of a term's predictions; None: the run has no such term."""
+    fraction = trial.result["metrics"].get(f"valid/{term}_accuracy")
     return None if fraction is None else 100 * fraction
 
 
 @dataclass(frozen=True)
 class Columns(columns.Columns):
-    """It is exact; chance is 50."""
+    """They are exact.
+
+    Pairs of caption and picture, of which chance tells 50 % apart, and classes of
+    chosen regions, of which some may be seen (objective.region_mask_fraction).
+    """
 
     columns = (
-        Column("pairs told apart", PRETRAINING, match_accuracy, tested=True, most=100),
+        Column(
+            "pairs told apart",
+            PRETRAINING,
+            functools.partial(accuracy, "match"),
+            tested=True,
+            most=100,
+        ),
+        Column(
+            "classes of regions",
+            PRETRAINING,
+            functools.partial(accuracy, "region"),
+            tested=True,
+            most=100,
+        ),
     )
