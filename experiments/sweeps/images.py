@@ -25,6 +25,11 @@ from typing import Any
 from launch.sweeps.scales import SCALES
 
 SEEDS = 6
+FILES = (
+    "--config.data.train=N/train.captioned --config.data.valid=N/valid.captioned "
+    "--config.objective.images=N"
+)
+"""What names its files, in place of data.corpus."""
 BASELINE = "one stream"
 STREAMS = {"model.network": "two_streams", "model.co_layers": 1}
 REGIONS = {"objective.region_rate": 0.15}

@@ -206,8 +206,9 @@ def rerun(claim: Claim, folder: Path) -> Iterator[str]:
     """
     stem = Path(default_table(claim)).stem
     sweep = f"experiments/sweeps/{stem}.py"
-    with_tasks = sweep_plan.takes_tasks(user_code.module_at(sweep).sweep)
-    tasks = "--tasks=tasks.toml " if with_tasks else ""
+    module = user_code.module_at(sweep)
+    tasks = "--tasks=tasks.toml " if sweep_plan.takes_tasks(module.sweep) else ""
+    files = getattr(module, "FILES", "--config.data.corpus='TEXT/*'")
     column = own_columns.by_name(always=False)
     for scale, plan in claim.plans.items():
         workdir = f"runs/{stem}-{scale}"
@@ -221,7 +222,7 @@ def rerun(claim: Claim, folder: Path) -> Iterator[str]:
             yield f"# not run; its plan has {plan.seeds} seeds"
         yield (
             f"palimpsest sweep --sweep={sweep} --scale={scale} {tasks}"
-            f"--workdir={workdir} --config.data.corpus='TEXT/*'"
+            f"--workdir={workdir} {files}"
         )
         if plan.metric in column and (task := column[plan.metric].scored_as):
             yield f"palimpsest score --workdir={workdir} --task={task} --data='FILES/*'"

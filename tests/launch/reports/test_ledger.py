@@ -478,8 +478,10 @@ def test_every_claim_with_a_plan_says_how_to_run_it_again():
         for line in lines:
             if file := re.search(r"experiments/sweeps/\w+\.py", line):
                 assert (published.FOLDER.parents[1] / file[0]).is_file()
-                without = "transformer_xl" in file[0]  # of pretrainings alone
-                assert ("--tasks" in line) != without
+                without = re.search("transformer_xl|images", file[0])  # of pretrainings
+                assert ("--tasks" in line) != bool(without)
+                pictures = "--config.objective.images=N" in line
+                assert pictures == ("images" in file[0])
     blimp = [*command.rerun(claims["babylm2024.causal-over-masked"], published.FOLDER)]
     assert "palimpsest score --workdir=runs/babylm-quick --task=blimp" in "".join(blimp)
     assert any("321684d02d4ea617acdbdf6f24d865ba" in line for line in blimp)
