@@ -478,7 +478,8 @@ def test_every_claim_with_a_plan_says_how_to_run_it_again():
         for line in lines:
             if file := re.search(r"experiments/sweeps/\w+\.py", line):
                 assert (published.FOLDER.parents[1] / file[0]).is_file()
-                without = re.search("transformer_xl|images", file[0])  # of pretrainings
+                of_pretrainings = "transformer_xl|images|muon"
+                without = re.search(of_pretrainings, file[0])
                 assert ("--tasks" in line) != bool(without)
                 pictures = "--config.objective.images=N" in line
                 assert pictures == ("images" in file[0])
