@@ -16,7 +16,7 @@ from experiments.sweeps.objectives import SCALES, pretraining
 from launch.sweeps import budgets
 
 FRACTIONS = (0.125, 0.25, 0.5)
-WIDTHS = (32, 48, 64, 96, 128, 192)
+WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192)
 HEAD_WIDTH = 16
 
 
