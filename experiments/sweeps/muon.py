@@ -17,9 +17,10 @@ from collections.abc import Iterator
 
 from experiments.sweeps.objectives import SCALES, pretraining
 
-RATES = (1e-3, 2e-3, 4e-3)
-"""Of both: `optimizer.update_rms` gives Muon's updates the size of AdamW's."""
-CHOSEN = {"adamw": 2e-3, "muon": 2e-3}
+RATES = {"adamw": (1e-3, 2e-3, 4e-3), "muon": (2e-3, 4e-3, 8e-3)}
+"""Around the best of each; `optimizer.update_rms` gives Muon's updates the size of
+AdamW's."""
+CHOSEN = {"adamw": 2e-3, "muon": 4e-3}
 """The best of RATES with CHOICE_SEED."""
 CHOICE_SEED, SEEDS = 10, 6
 STEP_RATIO = 1.45
@@ -37,7 +38,7 @@ def sweep(scale: str) -> Iterator[tuple]:
         return experiment, keys | own | {"optimizer.warmup_steps": steps // 20}
 
     for name in CHOSEN:
-        for rate in RATES:
+        for rate in RATES[name]:
             row = f"{name}, rate {rate:g}, choice"
             yield (*run(name, rate, CHOICE_SEED), (row, "pretraining"))
     for seed in range(SEEDS):
