@@ -17,28 +17,38 @@ Departs: every task is tuned for the same number of steps, not of epochs. Each o
 stacks has half of the layers: of cpu's three one, and so two in all.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from experiments.sweeps.objectives import FAMILIES, FAMILY_KEYS, FRESH, SHARED, stride
 from launch.sweeps import finetuning
+from launch.sweeps.published import Arm
 from launch.sweeps.scales import SCALES
 
 
 def sweep(scale, tasks):
-    shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
-    text = {"data.stride": stride(SCALES[scale])}
-    reference = "experiments/mlm.py", SHARED | shape | budget | text
     chosen = finetuning.own_tasks("tasks", tasks)
-
-    def keys(row, base):
-        own = finetuning.like(reference, base) | FAMILY_KEYS.get(row, {})
-        half = {"model.layers": max(1, shape["model.layers"] // 2)}
-        return own | (half if row == "dae" else {})
-
     for seed in range(SCALES[scale].pretraining_seeds):
         for row in FAMILIES:
-            arm = f"experiments/{row}.py", {}
-            start = finetuning.pretraining(
-                row, arm, scale, seed=seed, keys=keys, size=""
-            )
+            start = family(row, scale, seed)
             yield from finetuning.with_baseline(
                 row, start, chosen, scale, {}, fresh=FRESH.get(row, "")
             )
+
+
+def family(
+    name: str, scale: str, seed: int, more: Mapping[str, Any] = MappingProxyType({})
+) -> Arm:
+    """The pretraining of a family, with further keys of all."""
+    shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
+    text = {"data.stride": stride(SCALES[scale])}
+    reference = "experiments/mlm.py", SHARED | shape | budget | text
+
+    def keys(row: str, base: Mapping[str, Any]) -> dict[str, Any]:
+        own = finetuning.like(reference, base) | FAMILY_KEYS.get(row, {}) | more
+        half = {"model.layers": max(1, shape["model.layers"] // 2)}
+        return own | (half if row == "dae" else {})
+
+    arm = f"experiments/{name}.py", {}
+    return finetuning.pretraining(name, arm, scale, seed=seed, keys=keys, size="")

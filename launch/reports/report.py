@@ -48,7 +48,7 @@ def make_report(
     grid = cells.fill_table(table, trials)
     rows = _finished(tables.table_rows(table, trials))
     # matplotlib: after errors are reported
-    from launch.reports import figures, forest, label_figures, optima
+    from launch.reports import figures, forest, growth, label_figures, optima
 
     curves = {
         f"curve-{number}": (curve.caption, partial(figures.draw_curves, rows, curve))
@@ -84,6 +84,10 @@ def make_report(
         if found := groups(table, grid):
             image = forest.draw_forest(found)
             drawn[f"{name}.svg"] = f"{caption} {forest.legend(found)}", image
+    for number, name in enumerate(table.growth, 1):
+        if growth.has_points(grid, name):
+            words = f"{name} over {table.row_header.rpartition(', ')[2]}; ± over seeds"
+            drawn[f"growth-{number}.svg"] = words, growth.draw_growth(table, grid, name)
     for number, figure in enumerate(table.optima, 1):
         if panels := optima.found_optima(figure, _trials(rows, figure.group)):
             image = optima.draw_optima(figure, panels)

@@ -7,6 +7,7 @@ baseline = "No NSP"           # a row of the sweep; "": none
 paper = "bert5"               # of experiments/claims: its columns, numbers and claims
 columns = ["BLiMP", "MNLI"]   # without a paper: names that papers or ours have
 bars = ["BLiMP"]              # columns that the report also draws; of a paper all
+growth = ["BLiMP"]            # likewise, over the number in rows' names: "lm, 5 M"
 claims = ["babylm2023"]       # of experiments/claims: what they say of these columns
 
 [metrics]                     # further columns: task -> its metric
@@ -46,7 +47,7 @@ from research.files.json_files import check_object
 
 DEFAULTS = {
     **{name: "" for name in ("row_header", "baseline", "paper")},
-    **{name: [] for name in ("columns", "bars", "claims")},
+    **{name: [] for name in ("columns", "bars", "growth", "claims")},
     **{name: {} for name in ("metrics", "baselines")},
 }
 FIELDS = {"title": str, "note": str} | {k: type(v) for k, v in DEFAULTS.items()}
@@ -79,9 +80,10 @@ def load_table(file: str) -> Table:
     if len(names) < max(1, len(table.columns)):
         raise UserError(f"{file}: TABLE.columns lists one `Column` or more")
     _check_names(file, table)
-    for name in table.bars:
-        if name not in names:
-            raise unknown(f"column of TABLE.bars in {file}", name, names)
+    for field in ("bars", "growth"):
+        for name in getattr(table, field):
+            if name not in names:
+                raise unknown(f"column of TABLE.{field} in {file}", name, names)
     for column in table.columns:
         if column.better not in (known := (metrics.HIGHER, metrics.LOWER)):
             raise unknown(f"`better` of {column.name} in {file}", column.better, known)
@@ -117,7 +119,7 @@ def _read_toml(path: Path) -> Table:
         content = DEFAULTS | tomllib.loads(path.read_text("utf-8"))
         check_object(content, FIELDS)
         check_object(content["metrics"], {}, values=str)
-        for name in ("columns", "bars", "claims"):
+        for name in ("columns", "bars", "growth", "claims"):
             entries = {f"{name}[{i}]": each for i, each in enumerate(content[name])}
             check_object(entries, {}, values=str)
             if twice := [s for s in content[name] if content[name].count(s) > 1]:
@@ -158,9 +160,10 @@ def _table(content: Mapping[str, Any]) -> Table:
     costs = own_columns.by_name(always=True).values()
     shown = [column.name for column in columns]
     probes = [name for name in benchmarks.PROBES if name not in shown]
-    for name in content["bars"]:
-        if name not in (known := [*probes, *shown]):
-            raise unknown("column of bars", name, known)
+    for field in ("bars", "growth"):
+        for name in content[field]:
+            if name not in (known := [*probes, *shown]):
+                raise unknown(f"column of {field}", name, known)
     claims = [paper] if paper else map(_published, content["claims"])
     return Table(
         title=content["title"],
@@ -174,6 +177,7 @@ def _table(content: Mapping[str, Any]) -> Table:
         claims=tuple(claim for each in claims for claim in _claimed(each, shown)),
         curves=LOSS_CURVES,
         bars=tuple((*probes, *shown) if paper else content["bars"]),
+        growth=tuple(content["growth"]),
     )
 
 

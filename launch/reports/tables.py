@@ -124,6 +124,7 @@ class Table(NamedTuple):
     curves: tuple[Curve, ...] = ()  # figures of the report
     optima: tuple[OptimumFigure, ...] = ()  # likewise
     bars: tuple[str, ...] = ()  # columns that the report also draws as bars
+    growth: tuple[str, ...] = ()  # and over the number in rows' names, as in "lm, 5 M"
 
     def baseline_of(self, row: str) -> str:
         """The row with which a row is compared; "": with none."""
@@ -195,8 +196,11 @@ def for_sweep(table: Table, trials: list[Trial], tasks: Mapping[str, Task]) -> T
     note = table.note
     if left_out:
         note += f" Not run here: {', '.join(left_out)}."
-    bars = tuple(name for name in table.bars if name in kept)
-    return table._replace(columns=tuple(kept.values()), note=note, bars=bars)
+    drawn = {
+        field: tuple(name for name in getattr(table, field) if name in kept)
+        for field in ("bars", "growth")
+    }
+    return table._replace(columns=tuple(kept.values()), note=note, **drawn)
 
 
 def _check_groups(table: Table, groups: set[str]) -> None:

@@ -1,0 +1,46 @@
+"""From how many tokens on does each objective help?
+
+    palimpsest sweep --sweep=experiments/sweeps/learning_curves.py --scale=cpu \\
+        --tasks=tasks.toml --workdir=runs/curves --config.data.corpus='corpus/*.txt'
+    palimpsest score --workdir=runs/curves --task=blimp --data='blimp/*'
+    palimpsest report --table=experiments/tables/learning_curves.toml \\
+        --workdir=runs/curves
+
+Question: at which budget is each family's network above the same network without
+pretraining, and above the other families? Each point is a run of its own, whose rate
+falls to 0 at its budget; the smaller budgets of all families come first, so that a
+sweep that is stopped has whole columns.
+
+Network, text, order, vocabulary and optimizer are those of `tasks.py`.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from experiments.sweeps.objectives import FAMILIES, FRESH
+from experiments.sweeps.tasks import family
+from launch.sweeps import finetuning
+from launch.sweeps.scales import SCALES
+from launch.sweeps.tasks import Task
+
+MILLIONS = {"quick": (0.5, 1, 2, 5, 10, 20), "cpu": (2, 5, 10, 20, 50, 100)}
+"""Tokens of each budget by scale; other scales have those of quick."""
+SEEDS = 3
+
+
+def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
+    chosen = finetuning.own_tasks("learning_curves", tasks)
+    shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
+    budgets = MILLIONS.get(scale, MILLIONS["quick"])
+    for millions in budgets:
+        row_tokens = budget["train.batch"] * shape["data.length"]
+        steps = round(millions * 1e6 / row_tokens)
+        length = {"train.steps": steps, "optimizer.warmup_steps": steps // 20}
+        length |= {"train.eval_every": 0, "train.checkpoint_every": steps}
+        for seed in range(SEEDS):
+            for name in FAMILIES:
+                fresh = FRESH.get(name, "") if millions == budgets[0] else ""
+                start = family(name, scale, seed, length)
+                row = f"{name}, {millions} M"
+                yield from finetuning.with_baseline(
+                    row, start, chosen, scale, {}, fresh=fresh
+                )
