@@ -207,11 +207,15 @@ IN_ONE_STACK = {
 """A module of an encoder-decoder -> that of a network with one stack."""
 
 
+TEXT = "text/"
+"""What the names of the text's tower of `two_towers` begin with."""
+
+
 def _for_two_stacks(by_name: Mapping[str, Any], params: Any) -> Mapping[str, Any]:
     """The arrays, or their shapes, of one stack also under the names of two.
 
     An encoder and a decoder each take the first layers, as many as they have (Chi et
-    al. 2020; CZWin32768/XNLG, xnlg/src/model/__init__.py).
+    al. 2020; CZWin32768/XNLG, xnlg/src/model/__init__.py). A tower of texts takes all.
     """
     if not any(name.startswith("stack/") for name in by_name):
         return by_name
@@ -219,6 +223,8 @@ def _for_two_stacks(by_name: Mapping[str, Any], params: Any) -> Mapping[str, Any
     for name, leaf in _by_name(params).items():
         module, _, rest = name.partition("/")
         there = by_name.get(f"{IN_ONE_STACK.get(module, '')}/{rest}")
+        if name.startswith(TEXT):
+            there = by_name.get(rest)
         if there is None or name in by_name:
             continue
         if BLOCKS in name.split("/") and len(leaf.shape) == len(there.shape):
@@ -351,10 +357,16 @@ def saved_params(
     """
     if source.startswith(SOURCE):
         shapes = {name: leaf.shape for name, leaf in _by_name(params).items()}
+        start = TEXT if f"{TEXT}token/embedding" in shapes else ""
+        own = {
+            n.removeprefix(start): s for n, s in shapes.items() if n.startswith(start)
+        }
         checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
-        found = huggingface.restore(source, scope, shapes, **checks)
+        found = huggingface.restore(source, scope, own, **checks)
         by_name = in_label_order(source, found.params, found.labels, labels)
-        return Saved(by_name, found.unused, found.num_rows, found.unused)
+        by_name = {start + name: array for name, array in by_name.items()}
+        num_rows = {start + name: count for name, count in found.num_rows.items()}
+        return Saved(by_name, found.unused, num_rows, found.unused)
     folder = find_checkpoint(source, flag)
     content = load_on_host(folder, "params", "facts")
     saved, facts = _part(content["params"], scope, source), content["facts"]

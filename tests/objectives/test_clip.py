@@ -1,5 +1,7 @@
 """clip: the specification's losses, its scale, one loss on any mesh, and retrieval."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,12 +11,15 @@ import pytest
 from experiments.studies import emoji_captions
 from research import networks, objectives
 from research.contract.errors import UserError
+from research.interop.partial_restore import restore_params
 from research.objectives.images import clip, pixels
 from research.objectives.losses import contrastive
+from research.optimize.optimizer import is_frozen
 from research.predictions.retrieval import pair_ranks
-from tests.testing import fast_key
+from tests.testing import fast_key, tiny_runs
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
+from tests.testing.tiny_runs import tiny_config
 
 VOCAB = vocab(200)
 SMALL = {"layers": 1, "width": 64, "heads": 4, "feedforward": 128, "max_length": 16}
@@ -104,9 +109,10 @@ def test_patches_are_cut_row_by_row():
     assert (np.asarray(white) == 1).all()
 
 
-def test_a_vector_depends_on_its_own_side_alone():
+@pytest.mark.parametrize("pool", ["class", "mean"])
+def test_a_vector_depends_on_its_own_side_alone(pool):
     """On all pixels of the picture, and on the tokens up to the end of the text."""
-    objective, net, batch = make(num=2)
+    objective, net, batch = make(num=2, pool=pool)
     read = lambda n: objective.predictions(n, batch)  # noqa: E731
     init = jax.jit(lambda key: networks.unbox(networks.init(net, read, key)))
     params = init(fast_key.key(0))
@@ -125,6 +131,37 @@ def test_a_vector_depends_on_its_own_side_alone():
         moved = np.abs(after["image"] - before["image"]).max(axis=1)
         assert moved[0] > 1e-4 and moved[1] == 0
         np.testing.assert_array_equal(after["text"], before["text"])
+
+
+def test_a_tower_of_texts_starts_from_a_run_of_texts_and_can_stay_so(tmp_path):
+    folder = tiny_runs.write_corpus(tmp_path)
+    trained = tiny_config(folder, "mlm", **{"model.layers": 2})
+    source, state, vocabulary = tiny_runs.save_untrained(tmp_path / "texts", trained)
+    fields = {"images": "random", "patch": 4, "width": 8, "pool": "mean"}
+    objective = objectives.make_objective("clip", **fields)
+    options = dataclasses.asdict(trained.model)
+    towers = model_options(**options, network="two_towers")
+    needs = objective.needs(vocabulary.vocab)
+    net = networks.build(towers, needs, vocabulary.vocab)
+    example = texts(10, [10, 4], VOCAB)
+    example = example._replace(arrays={"image": np.zeros((2, 10), np.int32)})
+    batch = objective.corrupt(example, keys(2), VOCAB, 12)
+    read = lambda n: objective.predictions(n, batch)  # noqa: E731
+    ours = networks.unbox(networks.init(net, read, fast_key.key(0)))
+    ours = jax.tree.map(jnp.asarray, ours)
+    found, missing = restore_params(
+        str(source), "", ours, vocabulary=vocabulary.sha256, num_pieces=0
+    )
+    assert [name for name in missing if not name.startswith("image/")] == [
+        "log_scale",
+        "text/head_vector/out/kernel",
+    ]
+    for part in ("token", "embeddings", "stack"):
+        own = state.params[part]
+        jax.tree.map(np.testing.assert_array_equal, found["text"][part], own)
+    frozen = is_frozen(found, "text/token,text/embeddings,text/stack")
+    kept = {n for n, tree in frozen["text"].items() if all(jax.tree.leaves(tree))}
+    assert kept == {"token", "embeddings", "stack"}
 
 
 def test_ranks_of_pairs():

@@ -329,7 +329,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             for name in readers.FOLDER.names()
         ),
     ],
-    "clip": [{**IMAGES, **TOWERS, "temperature": 1.0}],
+    "clip": [
+        {**IMAGES, **TOWERS, "temperature": 1.0},
+        {**IMAGES, **TOWERS, "pool": "mean"},
+    ],
     "ernie_thu": [
         {**ENTITIES, "model": {"network": "fusion", "norm_placement": "post"}},
         {"base_objective": "sequence_classification", **ENTITIES},

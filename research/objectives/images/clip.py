@@ -19,13 +19,14 @@ from research.contract.batch import (
     input_group,
     input_specs,
 )
-from research.contract.fields import free_text, number
+from research.contract.fields import choice, free_text, number
 from research.data.read.formats.captioned import IMAGE
 from research.data.rows import TextSpec
 from research.data.store import pictures
 from research.objectives.images import pixels, readers
 from research.objectives.images.readers import patches
 from research.objectives.layout import input_format
+from research.objectives.layout.mean_state import mean_state
 from research.objectives.layout.specials import Specials
 from research.objectives.losses import contrastive
 from research.objectives.losses.cross_entropy import Term, with_accuracy
@@ -36,8 +37,10 @@ class Objective(objectives.Objective):
     """Reads a caption between bos and eos, and its picture: a class token, patches.
 
     The state at eos and that at the class token, each after a linear layer, are the
-    vectors of caption and picture. Each caption is to be nearest to its picture among
-    those of the batch, and the reverse; the scale of the cosines is learned.
+    vectors of caption and picture; with `pool` mean a caption's tokens all see each
+    other, and the mean of their states stands for it. Each caption is to be nearest to
+    its picture among those of the batch, and the reverse; the scale of the cosines is
+    learned.
 
     Texts are those of `palimpsest images` (data.format=captioned), and `images` is its
     folder. An evaluation ranks all pictures and all captions of the split.
@@ -49,20 +52,28 @@ class Objective(objectives.Objective):
     images: str = free_text("", source="folder", needed=pictures.FOLDER)
     patch: int = number(12, least=1)  # pixels of a patch's side
     width: int = number(512, least=1)  # of the vectors that are compared
+    pool: str = choice("class", ("class", "mean"))  # what stands for a caption: the
+    # state at eos of a causal tower, or the mean of all, as of BERT's vectors
     temperature: float = number(0.07, above=0)  # divides the cosines at first; the
     # learned scale begins as 1 / temperature
     max_scale: float = number(100.0, above=1)  # the scale is from 1 to this
 
-    pattern = "causal"
     min_length = 3
     supports_accumulation = False
     caches_vectors = True
     predicts = "retrieval"
-    vector_pool = "class"
     vector_head = "vector"
     shown_answers: ClassVar = {
         "contrast": "both sides of a pair are read: none is hidden"
     }
+
+    @property
+    def pattern(self) -> str:
+        return "causal" if self.pool == "class" else "full"
+
+    @property
+    def vector_pool(self) -> str:
+        return self.pool
 
     @property
     def store(self) -> pictures.Store:
@@ -74,7 +85,7 @@ class Objective(objectives.Objective):
         return patches.Reader(self.patch)
 
     def specials(self, vocab: VocabInfo) -> Specials:
-        """The state at eos stands for a caption."""
+        """Those around a caption, whose state at eos may stand for it."""
         return Specials((vocab.bos_id,), (vocab.eos_id,))
 
     def text_spec(self, length: int) -> TextSpec:
@@ -82,10 +93,11 @@ class Objective(objectives.Objective):
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         own = {
-            "pooled": ArraySpec((1,)),
             "picture": ArraySpec(()),
             "pair_weight": ArraySpec((), np.float32),
         }
+        if self.pool == "class":
+            own["pooled"] = ArraySpec((1,))
         tower = pixels.tower_specs(self.store, self.patch)
         return input_specs(length) | tower | own
 
@@ -100,13 +112,15 @@ class Objective(objectives.Objective):
         here, store = example.length > 0, self.store
         picture = pictures.picture_numbers(example.arrays[IMAGE], here, store)
         token, num_tokens = input_format.add_special_tokens(example, vocab, length)
-        own = {
-            "pooled": np.maximum(num_tokens - 1, 0)[:, None].astype(np.int32),
+        batch = pixels.tower_input(store.pixels[picture], here, self.patch)
+        batch |= {
             "picture": picture.astype(np.int32),
             "pair_weight": here.astype(np.float32),
         }
-        tower = pixels.tower_input(store.pixels[picture], here, self.patch)
-        return input_format.causal_input(token, num_tokens) | tower | own
+        if self.pool == "mean":
+            return batch | input_format.full_input(token, num_tokens)
+        eos = np.maximum(num_tokens - 1, 0)[:, None].astype(np.int32)
+        return batch | input_format.causal_input(token, num_tokens) | {"pooled": eos}
 
     def picture_input(self, pictures: np.ndarray) -> dict[str, np.ndarray]:
         """What the tower reads of pictures [B, H, W, 3] uint8 of the store's size."""
@@ -135,9 +149,13 @@ class Objective(objectives.Objective):
         self, net: networks.BoundNetwork, batch: Batch
     ) -> tuple[jax.Array, jax.Array]:
         """[B, J] float32: of pictures and of captions."""
-        states = net.text.states(input_group(batch), scored=batch["pooled"])
-        text = net.text.head("vector", states[:, 0])
-        return self.picture_vectors(net, batch), text
+        scored = batch["pooled"] if self.pool == "class" else None
+        states = net.text.states(input_group(batch), scored=scored)
+        if self.pool == "mean":
+            pooled = mean_state(states, batch["segment"])
+        else:
+            pooled = states[:, 0]
+        return self.picture_vectors(net, batch), net.text.head("vector", pooled)
 
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array

@@ -31,6 +31,7 @@ from research.contract.errors import UserError
 from research.contract.fields import choice, free_text, number
 from research.data.options import DataOptions
 from research.data.rows import TextSpec
+from research.objectives.layout.mean_state import mean_state
 from research.objectives.losses import contrastive
 from research.objectives.losses.cross_entropy import Term, with_accuracy
 from research.objectives.tasks import task_input
@@ -154,10 +155,7 @@ class Objective(task_input.Task):
         if self.pool == "class":
             vector = net.states(group, scored=batch[f"{prefix}pooled"])[:, 0]
         else:
-            states_BLD = net.states(group)
-            here_BL = (batch[f"{prefix}segment"] > 0).astype(states_BLD.dtype)
-            total = jnp.einsum("bld,bl->bd", states_BLD, here_BL)
-            vector = total / jnp.maximum(here_BL.sum(axis=1), 1)[:, None]
+            vector = mean_state(net.states(group), batch[f"{prefix}segment"])
         return vector
 
     def loss(

@@ -26,6 +26,7 @@ from research.contract.fields import choice, free_text, number
 from research.data.documents import label_key, single_labels
 from research.data.rows import TextSpec, parts
 from research.objectives.layout import sentence_pairs
+from research.objectives.layout.mean_state import mean_state
 from research.objectives.losses.cross_entropy import (
     Term,
     binary_cross_entropy,
@@ -35,13 +36,6 @@ from research.objectives.tasks import task_input
 
 MAX_LABELS = 31
 """The most labels of task "multi", whose sets of labels are the bits of an int32."""
-
-
-def _mean(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
-    """[B, D]: the mean of the states of non-padding positions."""
-    here_BL = (segment_BL > 0).astype(states_BLD.dtype)
-    total_BD = jnp.einsum("bld,bl->bd", states_BLD, here_BL)
-    return total_BD / jnp.maximum(here_BL.sum(axis=1), 1)[:, None]
 
 
 def _max(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
@@ -55,12 +49,12 @@ def _concat(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
     """[B, 3 D]: the last state, the largest values, the mean."""
     last_B = jnp.maximum(jnp.sum(segment_BL > 0, axis=1) - 1, 0)
     last_BD = jnp.take_along_axis(states_BLD, last_B[:, None, None], axis=1)[:, 0]
-    pooled = [pool(states_BLD, segment_BL) for pool in (_max, _mean)]
+    pooled = [pool(states_BLD, segment_BL) for pool in (_max, mean_state)]
     return jnp.concatenate([last_BD, *pooled], axis=-1)
 
 
 TOKENS = ("token", "first", "last")
-POOLS = {"mean": _mean, "max": _max, "concat": _concat}
+POOLS = {"mean": mean_state, "max": _max, "concat": _concat}
 LABEL_TYPES = {"single": "class", "multi": "set", "regression": "number"}
 
 

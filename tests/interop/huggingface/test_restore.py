@@ -62,6 +62,22 @@ def test_parameters_are_those_of_the_folder_on_any_mesh(params, capsys):
     assert "not used" not in capsys.readouterr().err
 
 
+def test_a_tower_of_texts_starts_from_a_model_of_texts(params):
+    """The other tower keeps its initial values; rows that pad keep theirs, too."""
+    expected, initial = params
+    found, missing = restore_bert({"text": initial, "image": initial})
+    rows = "from row 99 on"
+    assert {f"text/output/bias {rows}", f"text/token/embedding {rows}"} < {*missing}
+    assert all(
+        (np.asarray(leaf) == 7).all() for leaf in jax.tree.leaves(found["image"])
+    )
+    kernel, own = (x["stack"]["blocks"]["attention"] for x in (found["text"], expected))
+    jax.tree.map(np.testing.assert_array_equal, kernel, own)
+    table = np.asarray(found["text"]["token"]["embedding"])
+    np.testing.assert_array_equal(table[:99], expected["token"]["embedding"][:99])
+    assert (table[99:] == 7).all()
+
+
 @pytest.mark.parametrize("layers", [[1], [1, 0], [0, 9]])
 def test_layers_start_from_those_that_are_chosen(params, layers):
     expected, initial = params
