@@ -65,9 +65,9 @@ def check_needed(config: ConfigDict, workdir: epath.PathLike) -> None:
 
 def is_of_pieces(data: ConfigDict) -> bool:
     """Whether the vocabulary is one that is trained, of other pieces than words."""
-    from research.data.tokenize.train_tokenizer import TRAINED_TYPES  # takes long
+    from research.data.tokenize.train_tokenizer import TOKENIZER_TYPES  # takes long
 
-    return data.vocabulary in TRAINED_TYPES and data.vocabulary != "words"
+    return data.vocabulary in TOKENIZER_TYPES
 
 
 def _check_source(kind: str, key: str, source: str) -> None:

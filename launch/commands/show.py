@@ -203,7 +203,7 @@ def shown_rows(config: Config, count: int, model: Any = None) -> list[Any]:
 
 def _fitted_rows(config: Config, count: int, model: Any) -> list[Any]:
     """`shown_rows`, by a vocabulary as small as a few captions need."""
-    from research.data.tokenize.train_tokenizer import SizeError
+    from research.data.tokenize.tokenizer_types import SizeError
 
     try:
         return shown_rows(config, count, model)

@@ -87,7 +87,7 @@ def _of_run(workdir: str, texts: dict[str, str]):
     from research.use.inference.open_run import open_run
 
     model = open_run(workdir)
-    if not texts or model.run.vocabulary.tokenizer_type == "words":
+    if not texts or model.run.vocabulary.type.has_words:
         return model.word_vectors
     length = getattr(model.run.objective, "description", 0)
     encoded = model.encode([*texts.values()], pool="class", max_length=length)

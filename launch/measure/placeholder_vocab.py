@@ -8,6 +8,7 @@ import numpy as np
 from research.contract.batch import Lexicon, Triples, VocabInfo
 from research.contract.errors import UserError
 from research.data.tokenize import vocabulary
+from research.data.tokenize.train_tokenizer import WORD_TYPES
 
 ENTRY_TYPES = ("connective", "entity", "phrase")
 """Types of lexicon entries that the experiments use."""
@@ -39,7 +40,7 @@ def placeholder_vocab(config: Any) -> VocabInfo:
     lower[num_special] += 1
     rest = ("0", "1"), _lexicon(ordinary), lower
     vocab = VocabInfo(size, 0, 1, 2, 3, 4, names, special, ordinary, *rest)
-    if data.vocabulary != "words":
+    if data.vocabulary not in WORD_TYPES:
         return vocab
     words = [_spell(number) for number in range(len(ordinary))]
     return vocab._replace(spelling=(*[""] * num_special, *words))

@@ -83,14 +83,15 @@ def step_flops(experiment: str, keys: Mapping[str, Any]) -> float:
     import jax
 
     from launch.measure.placeholder_vocab import placeholder_vocab
-    from research.data.tokenize.train_tokenizer import TRAINED_TYPES
+    from research.data.tokenize.train_tokenizer import TRAINED_TYPES, WORD_TYPES
     from research.program import flops
     from research.program.setup import build_program
 
     vocabulary = with_shared(keys).get("data.vocabulary")
     if vocabulary not in TRAINED_TYPES:  # a file, another trial's, or none
         vocabulary = config.load_config(experiment).data.vocabulary
-    made_up = {"data.vocabulary": vocabulary if vocabulary == "words" else "unigram"}
+    has_words = vocabulary in WORD_TYPES
+    made_up = {"data.vocabulary": vocabulary if has_words else "unigram"}
     resolved = _load(experiment, {**keys, **ON_ONE_DEVICE, **made_up})
     # No accelerator: a driver that opens one keeps it from its trials.
     jax.config.update("jax_platforms", "cpu")

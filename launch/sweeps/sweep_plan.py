@@ -386,12 +386,12 @@ def _takes_vocabulary(
 
     It has that of the trial that it starts from, as a run has, and reads other text.
     """
-    from research.data.tokenize.train_tokenizer import TOKENIZER_TYPES
+    from research.data.tokenize.train_tokenizer import TRAINED_TYPES
 
     start = parents.get("train.init_from")
     if start is None or "data.vocabulary" in own:
         return False
-    if start.config["data.vocabulary"] not in (*TOKENIZER_TYPES, "words"):
+    if start.config["data.vocabulary"] not in TRAINED_TYPES:
         return "data.vocabulary" in start.parents  # else it is a file
     keys = config_values.flatten(config.from_file(experiment)) | {**shared, **own}
     return any(keys.get(key) != start.config.get(key) for key in VOCABULARY_TEXT)

@@ -9,9 +9,10 @@ import pytest
 from launch.commands import vectors as command
 from research import objectives
 from research.contract.errors import UserError
-from research.data.tokenize.model_files import wordpiece_json, words_json
 from research.data.tokenize.tokenizer_models import HuggingFaceModel
-from research.data.tokenize.train_tokenizer import special_pieces
+from research.data.tokenize.tokenizer_types import special_pieces
+from research.data.tokenize.tokenizer_types.wordpiece import wordpiece_json
+from research.data.tokenize.tokenizer_types.words import words_json
 from research.data.tokenize.vocabulary import Vocabulary, find_special_tokens
 from research.evaluation.word_vectors import Count, WordVectors, sums
 from research.use.inference.language_model import LanguageModel

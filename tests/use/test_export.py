@@ -14,7 +14,7 @@ from huggingface_hub import ModelCard
 from tokenizers import normalizers, processors
 
 from research.contract.errors import UserError
-from research.data.tokenize.model_files import wordpiece_json
+from research.data.tokenize.tokenizer_types.wordpiece import wordpiece_json
 from research.interop.partial_restore import load_on_host, restore_params
 from research.networks.transformer.transformer import Network
 from research.objectives import make_objective

@@ -8,7 +8,7 @@ from launch.reports.columns import PRETRAINING
 from launch.reports.tables import Column
 from launch.sweeps.trial import Trial
 from research.contract.errors import UserError
-from research.data.tokenize import train_tokenizer
+from research.data.tokenize import tokenizer_types, train_tokenizer
 from research.data.tokenize.tokenizer_models import TokenizerModel
 from research.data.tokenize.vocabulary import load_vocabulary
 from research.metrics import LOWER
@@ -71,15 +71,16 @@ def _token_unit(trial: Trial) -> str:
         return _token_unit(source)
     kind, size = (trial.config[f"data.vocabulary{end}"] for end in ("", "_size"))
     if kind in train_tokenizer.TRAINED_TYPES:
-        special = train_tokenizer.special_pieces(trial.config["data.sentinels"])
+        special = tokenizer_types.special_pieces(trial.config["data.sentinels"])
         has_bytes_alone = size == len(special) + 256
     else:  # a file, of which the run has a copy
         model = load_vocabulary(trial.folder, sentinels=0).model
         kind = model.tokenizer_type
         has_bytes_alone = _has_bytes_alone(model)
-    if kind == "bytebpe" and has_bytes_alone:
+    tokenizer_type = tokenizer_types.named(kind)
+    if tokenizer_type.spells_white_space and has_bytes_alone:
         return "bytes"
-    return "words" if kind == "words" else f"pieces of {kind}"
+    return "words" if tokenizer_type.has_words else f"pieces of {kind}"
 
 
 def _has_bytes_alone(model: TokenizerModel) -> bool:

@@ -152,7 +152,7 @@ def _read_graph(
         def spelled(found: Sequence[str], as_word: Callable[[str], str]) -> list[str]:
             if texts:
                 return [text_of[name] for name in found]
-            is_words = vocabulary.tokenizer_type == "words"
+            is_words = vocabulary.type.has_words
             return list(map(as_word, found)) if is_words else list(found)
 
         token, number = _encode_entries(path, spelled(entities, spell), vocabulary)

@@ -10,7 +10,7 @@ from sentencepiece import SentencePieceProcessor as SentencePiece
 from research.contract.batch import VocabInfo
 from research.contract.errors import UserError
 from research.data.read import word_boundaries
-from research.data.tokenize.tokenizer_models import MARK
+from research.data.tokenize.tokenizer_types.sentencepiece_model import MARK
 
 
 def make_vocab_info(vocabulary: Any, num_sentinels: int) -> VocabInfo:

@@ -14,10 +14,11 @@ from typing import Any
 
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import decoders, normalizers, pre_tokenizers, processors
 
 from research.data.tokenize import normalization
-from research.data.tokenize.tokenizer_models import MARK, SentencePieceModel
+from research.data.tokenize.tokenizer_models import SentencePieceModel
+from research.data.tokenize.tokenizer_types.sentencepiece_model import MARK
 from research.data.tokenize.vocabulary import SPELLINGS, Vocabulary
 
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
@@ -87,15 +88,13 @@ def make_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     if isinstance(vocabulary.model, SentencePieceModel):
         tokenizer = _of_sentencepiece(vocabulary)
     else:
-        data, tokenizer_type = vocabulary.model.data.decode(), vocabulary.tokenizer_type
-        is_bpe = tokenizer_type in ("bytebpe", "bpe")
-        one_space = is_bpe or tokenizer_type == "words"
-        one_space &= not vocabulary.keep_whitespace
-        if is_bpe and one_space:
+        data, as_is = vocabulary.model.data.decode(), vocabulary.type.exports_as_is
+        one_space = not (as_is or vocabulary.keep_whitespace)
+        if one_space:
             data = _without_white_space(data)
         tokenizer = tokenizers.Tokenizer.from_str(data)
         prefixes = vocabulary.keep_whitespace and vocabulary.model.prefixes_space
-        if is_bpe and not prefixes:
+        if not (as_is or prefixes):
             tokenizer.pre_tokenizer = vocabulary.model.pre_tokenizer
         if one_space:
             steps = [vocabulary.model.normalizer]
@@ -159,20 +158,7 @@ def _after_stops() -> pre_tokenizers.PreTokenizer:
 def _of_sentencepiece(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     """A SentencePiece model in the form of the library `tokenizers`."""
     proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.model.data)
-    unknown = next(i for i, p in enumerate(proto.pieces) if p.type == p.UNKNOWN)
-    has_bytes = any(p.type == p.BYTE for p in proto.pieces)
-    if vocabulary.tokenizer_type == "unigram":
-        pieces = [(p.piece, p.score) for p in proto.pieces]
-        model = models.Unigram(pieces, unk_id=unknown, byte_fallback=has_bytes)
-    else:
-        model = models.BPE(
-            {p.piece: i for i, p in enumerate(proto.pieces)},
-            _merges(proto),
-            unk_token=proto.pieces[unknown].piece,
-            fuse_unk=True,
-            byte_fallback=has_bytes,
-        )
-    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer = tokenizers.Tokenizer(vocabulary.type.library_model(proto))
     white_space = _white_space(vocabulary)
     steps, rules = _one_space(MARK, white_space), proto.normalizer_spec
     if rules.precompiled_charsmap:  # SentencePiece then takes a last mark for a space
@@ -197,19 +183,6 @@ def _of_sentencepiece(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     special = [p.piece for p in proto.pieces if p.type in (p.CONTROL, p.UNKNOWN)]
     tokenizer.add_special_tokens(special)
     return tokenizer
-
-
-def _merges(proto: Any) -> list[tuple[str, str]]:
-    """The merges of a SentencePiece BPE model: its scores order the pieces."""
-    ids = {p.piece: i for i, p in enumerate(proto.pieces) if p.type == p.NORMAL}
-    merges = []
-    for piece, i in ids.items():
-        for cut in range(1, len(piece)):
-            left, right = piece[:cut], piece[cut:]
-            if left in ids and right in ids:
-                score = -proto.pieces[i].score
-                merges.append((score, ids[left], ids[right], left, right))
-    return [(left, right) for *_, left, right in sorted(merges)]
 
 
 def _template(

@@ -23,16 +23,17 @@ from research.data.tokenize.folder_rules import (
 )
 from research.data.tokenize.rust_panics import panics_as_errors
 from research.data.tokenize.tokenizer_models import (
-    WORD_END,
     HuggingFaceModel,
     SentencePieceModel,
     TokenizerModel,
 )
+from research.data.tokenize.tokenizer_types.wordbpe import WORD_END
+from research.data.tokenize.tokenizer_types.wordpiece import SPECIAL, wordpiece_json
 from research.files.existence import is_file
 
 FAIRSEQ_FILE = "sentencepiece.bpe.model"
 """XLM-R's file: a SentencePiece model whose ids fairseq moved."""
-FAIRSEQ_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
+FAIRSEQSPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 MARIAN_FILE = "source.spm"
 """Marian's file: a SentencePiece model whose pieces have the ids of vocab.json."""
 NEVER_BEST = -1e4
@@ -48,9 +49,6 @@ MODEL_FILES = (
     MARIAN_FILE,
 )
 """Names that the model file in a folder may have, in order of preference."""
-
-_SPECIAL = re.compile(r"\[\w+\]|<\S\w*>")
-"""How WordPiece vocabularies spell special pieces."""
 
 
 def read_model(path: epath.Path) -> TokenizerModel:
@@ -112,35 +110,6 @@ def parse_model(
         raise UserError(f"not a vocabulary file ({str(error)[:100]})") from error
 
 
-def wordpiece_json(
-    pieces: Sequence[str], unknown: str, normalizer: normalizers.Normalizer
-) -> bytes:
-    """A `tokenizer.json` with BERT's rules for the pieces of a `vocab.txt`."""
-    vocabulary = {piece: i for i, piece in enumerate(pieces)}
-    model = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
-    model.normalizer = normalizer
-    model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    model.decoder = decoders.WordPiece()
-    model.add_special_tokens([piece for piece in pieces if _SPECIAL.fullmatch(piece)])
-    return model.to_str().encode("utf-8")
-
-
-def words_json(
-    pieces: Sequence[str],
-    special: Sequence[str],
-    normalizer: normalizers.Normalizer | None,
-) -> bytes:
-    """A `tokenizer.json` of words, each with a mark before it, and special pieces."""
-    vocabulary = {piece: i for i, piece in enumerate(pieces)}
-    model = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    if normalizer:
-        model.normalizer = normalizer
-    model.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    model.decoder = decoders.Metaspace(prepend_scheme="always")
-    model.add_special_tokens(list(special))
-    return model.to_str().encode("utf-8")
-
-
 def _read_vocab_txt(text: str, rules: FolderRules) -> tuple[bytes, FolderRules]:
     """A `tokenizer.json` of a `vocab.txt`, and the rules with the case of its text.
 
@@ -153,7 +122,7 @@ def _read_vocab_txt(text: str, rules: FolderRules) -> tuple[bytes, FolderRules]:
     _check_class(rules, VOCAB_TXT, "vocab.txt")
     pieces = text.replace("\r\n", "\n").split("\n")
     pieces = pieces[:-1] if pieces[-1] == "" else pieces
-    has_case = any(p != p.lower() for p in pieces if not _SPECIAL.fullmatch(p))
+    has_case = any(p != p.lower() for p in pieces if not SPECIAL.fullmatch(p))
     if "do_lower_case" not in rules.keys:
         lowercase = rules.has_config or not has_case
         if has_case and rules.tokenizer_class:
@@ -252,10 +221,10 @@ def _fairseq_json(data: bytes) -> bytes:
     (transformers, convert_slow_tokenizer.py, XLMRobertaConverter.vocab).
     """
     proto = sentencepiece_model_pb2.ModelProto.FromString(data)
-    pieces = [(piece, 0.0) for piece in FAIRSEQ_SPECIALS]
+    pieces = [(piece, 0.0) for piece in FAIRSEQSPECIALS]
     pieces += [(each.piece, each.score) for each in proto.pieces[3:]]
     pieces += [("<mask>", 0.0)]
-    return _unigram_json(proto, pieces, [*FAIRSEQ_SPECIALS, "<mask>"])
+    return _unigram_json(proto, pieces, [*FAIRSEQSPECIALS, "<mask>"])
 
 
 def _bare_json(data: bytes) -> bytes:
@@ -265,7 +234,7 @@ def _bare_json(data: bytes) -> bytes:
     special = [
         each.piece
         for each in proto.pieces
-        if each.type in (each.CONTROL, each.UNKNOWN) or _SPECIAL.fullmatch(each.piece)
+        if each.type in (each.CONTROL, each.UNKNOWN) or SPECIAL.fullmatch(each.piece)
     ]
     return _unigram_json(proto, pieces, special)
 

@@ -13,7 +13,7 @@ import itertools
 import json
 import operator
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,13 +23,9 @@ from sentencepiece import sentencepiece_model_pb2
 
 from research.contract.errors import UserError
 from research.data.tokenize.rust_panics import panics_as_errors
-
-MARK = "▁"
-"""SentencePiece's mark of a word's start; it stands for a space."""
-
-WORD_END = "</w>"
-"""The mark of a word's end in GPT's pieces."""
-
+from research.data.tokenize.tokenizer_types import FOLDER, named
+from research.data.tokenize.tokenizer_types.sentencepiece_model import MARK, is_byte
+from research.data.tokenize.tokenizer_types.wordbpe import WORD_END
 
 MAX_PIECES = 2**20
 """The most ids of a vocabulary, those without a piece included."""
@@ -105,7 +101,9 @@ class SentencePieceModel:
     def __init__(self, data: bytes):
         proto = sentencepiece_model_pb2.ModelProto.FromString(data)
         self.data = data
-        self.tokenizer_type = "bpe" if proto.trainer_spec.model_type == 2 else "unigram"
+        kind = proto.trainer_spec.model_type
+        names = (n for n in FOLDER.names() if named(n).sentencepiece_type == kind)
+        self.tokenizer_type = next(names, "unigram")
         rules = proto.normalizer_spec
         self.drops_units = bool(rules.precompiled_charsmap)
         self.version = 2 if self.drops_units else 1
@@ -143,7 +141,7 @@ class SentencePieceModel:
             else:
                 text = "" if self.is_control[i] else piece.replace(MARK, " ")
                 self.piece_bytes.append(text.encode())
-        _refuse_long_pieces(self)
+        named(self.tokenizer_type).check_bytes(self.piece_bytes)
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
         return _concatenate(self._encode_units(units, int))
@@ -172,6 +170,7 @@ class HuggingFaceModel:
         self.data = data
         state = json.loads(data)
         self.tokenizer_type = _tokenizer_type(state)
+        self._type = named(self.tokenizer_type)
         normal = _steps(state.get("normalizer"), "normalizers")
         self.adds_space = any(step["type"] == "Prepend" for step in normal)
         self._guard = contextlib.nullcontext
@@ -188,8 +187,8 @@ class HuggingFaceModel:
                 "its pre_tokenizer cuts a text and then adds a space to each part "
                 "(add_prefix_space), which is not known here"
             )
-        self._by_space = self.tokenizer_type == "unigram" and has_marks
-        self.drops_units = self._by_space or self.tokenizer_type == "wordpiece"
+        self._by_space = self._type.by_space and has_marks
+        self.drops_units = self._by_space or self._type.drops_units
         self.removed_spaces = _removed_spaces(state) if self.drops_units else ""
         self._load(state)
         vocabulary = self._model.get_vocab(with_added_tokens=True)
@@ -206,10 +205,9 @@ class HuggingFaceModel:
         special = {token["content"] for token in added if token["special"]}
         ordinary = {token["content"] for token in added} - special
         unknown = state["model"].get("unk_token")
-        if self.tokenizer_type == "bytebpe" and unknown is None:
-            _refuse_missing_bytes(vocabulary)
-        if self.tokenizer_type == "unigram":
-            unknown = state["model"]["vocab"][state["model"]["unk_id"]][0]
+        self._type.check(vocabulary, unknown)
+        if (unknown_id := state["model"].get("unk_id")) is not None:
+            unknown = state["model"]["vocab"][unknown_id][0]
         self.is_control = [
             not piece or (piece in special and piece != unknown)
             for piece in self.pieces
@@ -218,26 +216,15 @@ class HuggingFaceModel:
         for piece, control in zip(self.pieces, self.is_control, strict=True):
             if control:
                 self.piece_bytes.append(b"")
-            elif piece in ordinary and self.tokenizer_type == "bytebpe":
-                self.piece_bytes.append(piece.encode())  # as text spells it
-            elif piece == unknown:
-                space = " " * (self.tokenizer_type in ("wordpiece", "unigram", "words"))
-                self.piece_bytes.append(f"{space}\ufffd".encode())
-            elif self.tokenizer_type == "words":
-                self.piece_bytes.append(piece.replace(MARK, " ", 1).encode())
-            elif self.tokenizer_type in ("unigram", "bpe"):
-                self.piece_bytes.append(_sentencepiece_bytes(piece))
-            elif self.tokenizer_type == "wordpiece":
-                inside = piece.startswith("##")
-                self.piece_bytes.append((piece[2:] if inside else " " + piece).encode())
-            elif self.tokenizer_type == "wordbpe":
-                self.piece_bytes.append(piece.replace(WORD_END, " ").encode())
-            else:
-                self.piece_bytes.append(_byte_level_bytes(piece))
-        if self.tokenizer_type in ("unigram", "bpe"):
-            _refuse_long_pieces(self)
+                continue
+            text = self._type.added_bytes(piece) if piece in ordinary else None
+            if text is None and piece == unknown:
+                text = self._type.unknown_bytes
+            spelled = self._type.piece_bytes(piece) if text is None else text
+            self.piece_bytes.append(spelled)
+        self._type.check_bytes(self.piece_bytes)
         self.cuts = "units"
-        if self.tokenizer_type == "bytebpe" and not _has_gpt2_pattern(state):
+        if self._type.spells_white_space and not _has_gpt2_pattern(state):
             texts = [piece.decode("utf-8", "ignore") for piece in self.piece_bytes]
             joins_words = any(map(_JOINS_WORDS.search, texts))
             strips = any(
@@ -251,7 +238,7 @@ class HuggingFaceModel:
         if self._spells_control():
             self._load(_unspellable(state))
             self.version = 3
-        if self.tokenizer_type == "wordpiece" or self.removed_spaces:
+        if self._type.drops_units or self.removed_spaces:
             self.version += 3
         if self.prefixes_space:
             self.version += 3
@@ -291,7 +278,7 @@ class HuggingFaceModel:
         with self._guard():
             found = self._encode_units(texts, tokenizers.Tokenizer.encode_batch)
             offsets = [encoding.offsets for encoding in found]
-            if self.tokenizer_type == "unigram":
+            if self._type.splits_unknown:
                 offsets = list(map(self._part_bytes, texts, found))
         ids = [encoding.ids for encoding in found]
         return _located(ids, offsets, texts if self._by_space else ())
@@ -320,9 +307,9 @@ class HuggingFaceModel:
         """
         offsets = list(encoding.offsets)
         text = text.removeprefix(" ") if self._by_space else text
-        is_byte = [bool(_BYTE.fullmatch(piece)) for piece in encoding.tokens]
+        is_byte_piece = [is_byte(piece) for piece in encoding.tokens]
         runs = itertools.groupby(
-            range(len(offsets)), lambda token: (is_byte[token], offsets[token])
+            range(len(offsets)), lambda token: (is_byte_piece[token], offsets[token])
         )
         for (of_bytes, (begin, end)), run in runs:
             if of_bytes and end - begin > 1:
@@ -498,48 +485,23 @@ def _steps(part: dict | None, name: str) -> list[dict]:
 
 
 def _tokenizer_type(state: dict) -> str:
-    """The type of a `tokenizer.json`; BPE has three."""
-    model, decoder = state["model"], json.dumps(state["decoder"], ensure_ascii=False)
-    if model["type"] in ("WordPiece", "Unigram"):
-        return model["type"].lower()
-    if model["type"] == "WordLevel" and "Metaspace" in decoder:
-        return "words"
-    if model["type"] != "BPE":
+    """The type of a `tokenizer.json`.
+
+    Raises:
+      UserError: it is of none.
+    """
+    names = [name for name in FOLDER.names() if named(name).recognises(state)]
+    if names:
+        return names[0]
+    if (kind := state["model"]["type"]) != "BPE":
         raise UserError(
-            f"a tokenizer.json of {model['type']}; give one of WordPiece, Unigram or "
-            "BPE, or SentencePiece's own .model file"
+            f"a tokenizer.json of {kind}; give one of WordPiece, Unigram or BPE, or "
+            "SentencePiece's own .model file"
         )
-    if "ByteLevel" in decoder:
-        return "bytebpe"
-    if model["end_of_word_suffix"] == WORD_END:
-        return "wordbpe"
-    if MARK in decoder or "Metaspace" in decoder:
-        return "bpe"
     raise UserError(
         "a tokenizer.json of BPE that marks no words: its decoder is neither "
         f"ByteLevel nor Metaspace, and no piece ends with {WORD_END}"
     )
-
-
-def _refuse_long_pieces(model: TokenizerModel) -> None:
-    """Raises UserError: a piece has more than one word."""
-    if any(b" " in text.lstrip(b" ") for text in model.piece_bytes):
-        raise UserError("it has pieces of more than one word")
-
-
-def _refuse_missing_bytes(pieces: Collection[str]) -> None:
-    """Raises UserError: byte-level pieces cannot spell a byte of UTF-8."""
-    missing = [
-        f"0x{byte:02X}"
-        for letter, byte in _BYTE_OF.items()
-        if byte not in _NOT_UTF8 and letter not in pieces
-    ]
-    if missing:
-        raise UserError(
-            f"it has no piece for {len(missing)} bytes, such as {missing[0]}, and no "
-            "unk_token, so text would be lost; train it with "
-            "initial_alphabet=ByteLevel.alphabet()"
-        )
 
 
 def _concatenate(ids_of_units: Sequence[Sequence[int]]) -> EncodedUnits:
@@ -565,32 +527,3 @@ def _located(
         spaces = np.array([text[:1] == " " for text in texts], np.int64)
         begin, end = begin + np.repeat(spaces, count), end + np.repeat(spaces, count)
     return LocatedTokens(token, count, begin, end)
-
-
-_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-"""How SentencePiece spells the piece of a byte."""
-
-
-def _sentencepiece_bytes(piece: str) -> bytes:
-    """The bytes of a piece as SentencePiece spells it; "<0x0A>" is a byte."""
-    if _BYTE.fullmatch(piece):
-        return bytes([int(piece[3:-1], 16)])
-    return piece.replace(MARK, " ").encode()
-
-
-def _byte_level_bytes(piece: str) -> bytes:
-    """The bytes that a piece of byte-level BPE stands for."""
-    return bytes(_BYTE_OF[letter] for letter in piece if letter in _BYTE_OF)
-
-
-def _gpt2_byte_letters() -> dict[str, int]:
-    """GPT-2's letters for bytes: a printable one stands for itself (in Latin-1)."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    letters = {chr(byte): byte for byte in printable}
-    return letters | {chr(256 + n): byte for n, byte in enumerate(others)}
-
-
-_BYTE_OF = _gpt2_byte_letters()
-_NOT_UTF8 = {0xC0, 0xC1, *range(0xF5, 256)}
-"""Bytes that are in no text."""

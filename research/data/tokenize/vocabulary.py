@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import sentencepiece
-import tokenizers
 from etils import epath
 
 from research.contract.batch import WORD, Pieces, VocabInfo
@@ -27,8 +25,10 @@ from research.data.tokenize import (
     span_flags,
     tokenizer_models,
     tokenizer_sample,
+    tokenizer_types,
     train_tokenizer,
 )
+from research.data.tokenize.tokenizer_types.sentencepiece_model import NUM_THREADS
 from research.files.paths import user_path
 
 SPELLINGS = {
@@ -38,11 +38,6 @@ SPELLINGS = {
     "mask": ("<mask>", "[MASK]"),
     "unk": ("<unk>", "[UNK]"),
 }
-
-
-SPELLS_SPACE = ("unigram", "bpe", "bytebpe")
-"""Types of vocabularies in which the first piece of a word, and no other, begins with a
-space; WordPiece's do not say whether a full stop follows one."""
 
 
 class Encoded(NamedTuple):
@@ -81,6 +76,11 @@ class Vocabulary:
         wordbpe is GPT's, with ends of words.
         """
         return self.model.tokenizer_type
+
+    @property
+    def type(self) -> tokenizer_types.TokenizerType:
+        """What its type says of it."""
+        return tokenizer_types.named(self.tokenizer_type)
 
     @functools.cached_property
     def sha256(self) -> str:
@@ -235,12 +235,14 @@ class Vocabulary:
           UserError: the pieces do not say where white space is, or there may be several
             in a run.
         """
-        if self.keep_whitespace or self.tokenizer_type not in SPELLS_SPACE:
+        if self.keep_whitespace or not self.type.spells_space:
             own = "keep" if self.keep_whitespace else self.tokenizer_type
+            trained = train_tokenizer.TRAINED_TYPES
+            able = [n for n in trained if tokenizer_types.named(n).spells_space]
             raise UserError(
                 f"words are counted by pieces that begin with a space, but data."
                 f"{'whitespace' if self.keep_whitespace else 'vocabulary'} is {own}; "
-                f"set data.vocabulary to one of {', '.join(SPELLS_SPACE)}, and "
+                f"set data.vocabulary to one of {', '.join(able)}, and "
                 "data.whitespace=collapse"
             )
         return np.array([text[:1] == b" " for text in self._piece_bytes])
@@ -248,14 +250,14 @@ class Vocabulary:
     @functools.cached_property
     def _starts_with_space(self) -> np.ndarray:
         """[V] bool: WordPiece's pieces that start a word, also inside a unit."""
-        wordpiece = self.tokenizer_type == "wordpiece"
-        return np.array([wordpiece and text[:1] == b" " for text in self._piece_bytes])
+        marks = self.type.marks == "starts"
+        return np.array([marks and text[:1] == b" " for text in self._piece_bytes])
 
     @functools.cached_property
     def _ends_word(self) -> np.ndarray:
         """[V] bool: GPT's pieces that end a word, also inside a unit."""
-        wordbpe = self.tokenizer_type == "wordbpe"
-        return np.array([wordbpe and text[-1:] == b" " for text in self._piece_bytes])
+        marks = self.type.marks == "ends"
+        return np.array([marks and text[-1:] == b" " for text in self._piece_bytes])
 
 
 def load_or_train(data: DataOptions, corpus: Corpus, cache_dir: Path) -> Vocabulary:
@@ -294,23 +296,20 @@ def load_or_train(data: DataOptions, corpus: Corpus, cache_dir: Path) -> Vocabul
 
 def cache_key(corpus: Corpus, options: train_tokenizer.Options) -> dict:
     """Everything on which a trained vocabulary depends."""
-    sentencepieces = options.tokenizer_type in ("unigram", "bpe")
-    library = sentencepiece if sentencepieces else tokenizers
-    limits = [tokenizer_sample.MAX_LINE_BYTES, train_tokenizer.NUM_THREADS]
+    tokenizer_type = tokenizer_types.named(options.tokenizer_type)
+    limits = [tokenizer_sample.MAX_LINE_BYTES, NUM_THREADS]
     sampling = options.sampling
     later = {"alpha": sampling.alpha} if sampling.alpha and corpus.parts else {}
     if options.normalizer != "none":
         later["normalizer"] = options.normalizer
-    if options.tokenizer_type == "wordpiece":
-        later["letters"] = 2  # of cleaned text
-    return later | {
+    return {**later, **tokenizer_type.trained_by} | {
         "corpus": corpus.fingerprint(),
         "kind": options.tokenizer_type,
         "size": options.size,
         "sentinels": options.sentinels,
         "max_bytes": sampling.max_bytes,
         "keep_whitespace": sampling.keep_whitespace,
-        "library": library.__version__,
+        "library": tokenizer_type.library.__version__,
         "rules": [*limits, train_tokenizer.VERSION],
     }
 
@@ -321,12 +320,13 @@ def _keeps_whitespace(tokenizer_type: str, whitespace: str) -> bool:
     Raises:
       UserError: the vocabulary cannot spell all white space.
     """
-    if whitespace == "keep" and tokenizer_type != "bytebpe":
+    able = tokenizer_types.named(tokenizer_type).spells_white_space
+    if whitespace == "keep" and not able:
         raise UserError(
             f"data.whitespace is keep, but a {tokenizer_type} vocabulary cannot spell "
             "all white space; set data.vocabulary=bytebpe or data.whitespace=collapse"
         )
-    return whitespace != "collapse" and tokenizer_type == "bytebpe"
+    return whitespace != "collapse" and able
 
 
 def load_vocabulary(
@@ -403,7 +403,7 @@ def _starts_word(
     They begin with a space, or with a word of one character, or are ids that the model
     does not have; None: it marks the ends of words.
     """
-    if model.tokenizer_type == "wordbpe":
+    if tokenizer_types.named(model.tokenizer_type).marks == "ends":
         return None
     starts = np.ones(size, bool)
     for piece, text in enumerate(model.piece_bytes):
@@ -414,7 +414,7 @@ def _starts_word(
 
 def _pieces(model: tokenizer_models.TokenizerModel, size: int) -> Pieces | None:
     """The text of the pieces of words, and back; None: the entries are words."""
-    if model.tokenizer_type == "words":
+    if tokenizer_types.named(model.tokenizer_type).has_words:
         return None
     text = (*model.piece_bytes, *[b""] * (size - len(model.piece_bytes)))
     return Pieces(text, functools.partial(_encode_part, model))
@@ -430,7 +430,7 @@ def _spelling(
     model: tokenizer_models.TokenizerModel, ordinary: np.ndarray, size: int
 ) -> tuple[str, ...] | None:
     """The spelling of words, "" of other entries; None: pieces are no words."""
-    if model.tokenizer_type != "words":
+    if not tokenizer_types.named(model.tokenizer_type).has_words:
         return None
     words = zip(model.piece_bytes, ordinary, strict=True)
     spelled = [text.decode().strip(" ") if is_word else "" for text, is_word in words]

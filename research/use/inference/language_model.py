@@ -97,7 +97,7 @@ class LanguageModel:
             than one token table.
         """
         vocabulary, params = self.run.vocabulary, self.run.params
-        if vocabulary.tokenizer_type != "words":
+        if not vocabulary.type.has_words:
             raise UserError(
                 f"the vocabulary is {vocabulary.tokenizer_type}: its pieces are no "
                 "words; vectors of words need data.vocabulary=words"

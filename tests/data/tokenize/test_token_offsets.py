@@ -6,14 +6,16 @@ import itertools
 import pytest
 import sentencepiece
 
-from research.data.tokenize import export_tokenizer, model_files, normalization
+from research.data.tokenize import export_tokenizer, normalization
 from research.data.tokenize.token_offsets import (
     first_token_at,
     last_token_at,
     token_offsets,
 )
 from research.data.tokenize.tokenizer_models import HuggingFaceModel, SentencePieceModel
-from research.data.tokenize.train_tokenizer import Options, special_pieces, train
+from research.data.tokenize.tokenizer_types import Options, special_pieces
+from research.data.tokenize.tokenizer_types.wordpiece import wordpiece_json
+from research.data.tokenize.train_tokenizer import train
 from research.data.tokenize.vocabulary import Vocabulary, find_special_tokens
 from tests.testing.fake_corpus import corpus_of, make_lines
 
@@ -59,7 +61,7 @@ def wordpiece(name):
     normalizer = normalization.make_normalizer(name, bert=True)
     letters = sorted({*normalizer.normalize_str(LETTERS)})
     pieces = [*special_pieces(0), *letters, *("##" + letter for letter in letters)]
-    data = model_files.wordpiece_json(pieces, "<unk>", normalizer)
+    data = wordpiece_json(pieces, "<unk>", normalizer)
     return HuggingFaceModel(data)
 
 

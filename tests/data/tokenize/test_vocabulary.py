@@ -17,7 +17,12 @@ from hypothesis import strategies as st
 from research.contract.errors import UserError
 from research.data.documents import Document
 from research.data.read.corpus import Corpus, join_corpora
-from research.data.tokenize import tokenizer_sample, train_tokenizer, vocabulary
+from research.data.tokenize import (
+    tokenizer_sample,
+    tokenizer_types,
+    train_tokenizer,
+    vocabulary,
+)
 from research.data.tokenize.rust_panics import panics_as_errors
 from tests.testing import fake_bucket
 from tests.testing.fake_corpus import SENTINELS, SIZE, corpus_of, make_lines
@@ -210,7 +215,7 @@ def test_what_is_printed_beside_an_encoding_is_not_lost(capfd):
     ("name", "data", "message"),
     [
         ("absent.model", None, "no such file"),
-        ("unigrams", None, "unigram, bpe, wordpiece, bytebpe, words"),
+        ("unigrams", None, "bpe, bytebpe, unigram, wordpiece, words"),
         ("noise.model", b"\x00\x01 noise", "not a vocabulary file"),
         ("tokenizer.json", b"{}", "not a vocabulary file"),
         ("vocab.txt", b"a\nb\n", "[UNK]"),
@@ -263,7 +268,7 @@ def check_advised_size(text: str, options: train_tokenizer.Options) -> None:
         yield Document(text)
 
     corpus = Corpus("c", read, lambda: "")
-    with pytest.raises(train_tokenizer.SizeError) as error:
+    with pytest.raises(tokenizer_types.SizeError) as error:
         train_tokenizer.train(corpus, options)
     advised = int(re.findall(r"\d+", str(error.value))[-1])
     assert advised == error.value.fits != options.size
@@ -285,9 +290,9 @@ def test_more_sentinels_than_half_of_the_size_are_advised_a_size_that_fits():
 
 
 def test_the_cost_of_a_training_on_much_text_is_printed(capsys):
-    train_tokenizer._print_cost("unigram", 10**7)
+    train_tokenizer._print_cost(tokenizer_types.named("unigram"), 10**7)
     assert not capsys.readouterr().err
-    train_tokenizer._print_cost("unigram", 10**9)
+    train_tokenizer._print_cost(tokenizer_types.named("unigram"), 10**9)
     (line,) = capsys.readouterr().err.splitlines()
     assert "1,000 MB of text" in line and "45 min" in line and "23.0 GB" in line
     assert "data.vocabulary_sample" in line

@@ -16,7 +16,7 @@ import tokenizers
 
 from research import networks
 from research.contract.errors import UserError
-from research.data.tokenize.model_files import wordpiece_json
+from research.data.tokenize.tokenizer_types.wordpiece import wordpiece_json
 from research.interop.huggingface.sentence_transformers import read_recipe
 from research.objectives.layout import input_format
 from research.use.export import export_run
