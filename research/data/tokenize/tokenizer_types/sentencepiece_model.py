@@ -73,6 +73,7 @@ class SentencePieceType(tokenizer_types.TokenizerType):
             return model.getvalue()
         proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
         proto.normalizer_spec.name = normalizer
+        proto.normalizer_spec.ClearField("normalization_rule_tsv")  # a temporary file
         return proto.SerializeToString(deterministic=True)
 
     def piece_bytes(self, piece):
