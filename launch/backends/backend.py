@@ -1,4 +1,4 @@
-"""The interface of a backend, and the list of backends.
+"""The interface of a backend, and the folder of backends.
 
 A backend starts `launch.backends.run_attempt` for each job, on machines that can read
 and write the job's folder. The state of a job is read from files in that folder and
@@ -7,7 +7,6 @@ machine, while no driver was running.
 """
 
 import dataclasses
-import importlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -15,13 +14,14 @@ from etils import epath
 
 from launch.backends.attempt_log import Budget
 from launch.backends.resources import Resources
-from research.contract.errors import UserError, unknown
+from research.contract.errors import UserError
+from research.contract.parts import Folder
 from research.files.paths import absolute_path
 
-BACKENDS = ("local", "ray", "slurm")
-"""Backends that start jobs from this process; each is a module of this folder."""
-MANIFEST_BACKENDS = ("gke", "sky")
-"""Backends that write files from which another program starts the jobs; modules too."""
+FOLDER = Folder("launch.backends", "Backend")
+"""The values of `--on`, without what follows a colon. A module of this folder has a
+dataclass `Backend` of one of the two protocols below: it starts jobs from this process,
+or writes files from which another program starts them."""
 
 
 class Job(Protocol):
@@ -48,7 +48,7 @@ class Job(Protocol):
         """The result in half a line."""
 
 
-class Backend(Protocol):
+class JobBackend(Protocol):
     """Starts attempts at jobs, and may restart them itself."""
 
     detached: bool  # jobs outlive this process
@@ -98,20 +98,15 @@ def flag(default: Any, help: str) -> Any:
     return dataclasses.field(default=default, metadata={"help": help}, kw_only=True)
 
 
-def backend_names() -> tuple[str, ...]:
-    """The values of `--on`, without what follows a colon."""
-    return (*BACKENDS, *MANIFEST_BACKENDS)
-
-
 def backend_flags(name: str) -> list[dataclasses.Field]:
     """The fields of a backend's class that are flags."""
-    fields = dataclasses.fields(_module(name).Backend)
+    fields = dataclasses.fields(FOLDER.part_class(name, "backend"))
     return [field for field in fields if "help" in field.metadata]
 
 
 def load_backend(
     on: str, resources: Resources, flags: Mapping[str, Any]
-) -> Backend | ManifestBackend:
+) -> JobBackend | ManifestBackend:
     """The backend that `--on` names, such as "local" or "slurm:gpu".
 
     Args:
@@ -123,16 +118,10 @@ def load_backend(
         backend cannot provide the resources.
     """
     name, _, location = on.partition(":")
-    if name not in backend_names():
-        raise unknown("backend", name, backend_names())
-    values = {}
+    backend, values = FOLDER.part_class(name, "backend"), {}
     for key, value in flags.items():
         owner, _, field = key.partition(".")
         if owner != name:
             raise UserError(f"--{key} is a flag of another backend than --on={on}")
         values[field] = value
-    return _module(name).Backend(location, resources, **values)
-
-
-def _module(name: str) -> Any:
-    return importlib.import_module(f"launch.backends.{name}")
+    return backend(location, resources, **values)

@@ -17,7 +17,7 @@ from etils import epath
 from launch import cli
 from launch.backends import attempt_log, run_attempt
 from launch.backends.attempt_log import Attempt, Budget, ProcessRecord
-from launch.backends.backend import Backend, Job
+from launch.backends.backend import Job, JobBackend
 from launch.backends.progress import JobProgress
 from research.contract.errors import UserError
 from research.distributed.file_lock import file_lock, is_locked
@@ -34,7 +34,7 @@ class Scheduler:
     def __init__(
         self,
         jobs: Sequence[Job],
-        backend: Backend,
+        backend: JobBackend,
         progress: JobProgress,
         *,
         workdir: epath.Path,

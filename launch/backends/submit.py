@@ -14,10 +14,10 @@ from launch import cli, signals
 from launch.backends import run_attempt
 from launch.backends.attempt_log import Budget
 from launch.backends.backend import (
+    FOLDER,
     Job,
     ManifestBackend,
     backend_flags,
-    backend_names,
     load_backend,
     wave_folders,
 )
@@ -45,7 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--cpus", type=int, default=1, help="of each host")
     add("--gpus", type=int, default=0, help="of each host")
     add("--slice", default="", help="a TPU slice, such as v5e:16x16")
-    for name in backend_names():
+    for name in FOLDER.names():
         add = parser.add_argument_group(f"--on={name}").add_argument
         for field in backend_flags(name):
             value_type, text = type(field.default), field.metadata["help"]

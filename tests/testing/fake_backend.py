@@ -2,17 +2,16 @@
 
 import dataclasses
 import json
-import sys
-import types
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from launch.backends import backend, run_attempt
+from launch.backends import backend, run_attempt, submit
 from launch.backends.attempt_log import ProcessRecord
 from launch.backends.backend import flag
 from launch.backends.resources import Resources
+from research.contract.parts import Folder
 from research.record.workdir import write_result
 
 LOST, NEVER_STARTED, GOES_ON = None, "never started", "goes on"
@@ -100,13 +99,25 @@ class Backend:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class WithFake:
+    """A folder with one part more."""
+
+    folder: Folder
+
+    def names(self):
+        return [*self.folder.names(), "fake"]
+
+    def part_class(self, name, key):
+        return Backend if name == "fake" else self.folder.part_class(name, key)
+
+
 def install(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Path], dict]:
     """Makes this the backend of --on=fake; returns its `submitted` and `codes`."""
     Backend.submitted, Backend.codes, Backend.num_polls = [], {}, {}
     Backend.num_alive = Backend.max_alive = 0
     Backend.detached = False
-    module = types.ModuleType("launch.backends.fake")
-    module.Backend = Backend
-    monkeypatch.setitem(sys.modules, "launch.backends.fake", module)
-    monkeypatch.setattr(backend, "BACKENDS", (*backend.BACKENDS, "fake"))
+    folder = WithFake(backend.FOLDER)
+    for module in (backend, submit):
+        monkeypatch.setattr(module, "FOLDER", folder)
     return Backend.submitted, Backend.codes
