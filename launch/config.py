@@ -28,6 +28,7 @@ from research.config.phases import run_phases
 from research.config.sections import SECTIONS
 from research.contract.errors import UserError, unknown
 from research.contract.notices import report
+from research.contract.parts import default_of
 from research.files.json_files import digest
 from research.interop.huggingface import SOURCE
 from research.objectives import objective_class
@@ -149,8 +150,10 @@ def _tell_unread(config: ConfigDict, overrides: Mapping[str, Any]) -> None:
             if needs := field.metadata.get("read_with"):
                 name, values = needs
                 key = f"{section}.{field.name}"
-                default[key] = field.default
-                read_with[key] = (f"{section}.{name}", values)
+                default[key] = default_of(field)
+                others = field.metadata.get("other_keys", ())
+                if not any(flat[f"{section}.{other}"] in values for other in others):
+                    read_with[key] = (f"{section}.{name}", values)
     for key, (needed, values) in read_with.items():
         found = flat[needed]
         is_read = found in values if values else found

@@ -50,8 +50,8 @@ def mebibytes(devices: Sequence[Any], pattern: str, length: int, dense: bool) ->
         dense_attention,
         dense_mask,
     )
-    from research.networks.shared.positions import NUM_BUCKETS
     from research.networks.transformer.kernel_attention import interval_mask
+    from research.networks.transformer.positions import t5
     from research.program.flops import peak_bytes
 
     kind = pattern.partition(",")[0]
@@ -62,7 +62,7 @@ def mebibytes(devices: Sequence[Any], pattern: str, length: int, dense: bool) ->
             group,
             group,
             kind if kind in ("causal", "full") else "general",
-            bias_table=table if "bias" in pattern else None,
+            bias=t5.Bias(table, one_way=False) if "bias" in pattern else None,
             window=WINDOW if "window" in pattern else 0,
         )
         if dense:
@@ -81,7 +81,7 @@ def mebibytes(devices: Sequence[Any], pattern: str, length: int, dense: bool) ->
     if "terms" in pattern:
         widths = (HEADS, RELATIVE_WIDTH), (RELATIVE_WIDTH,)
         relative = [shape((1, length, *dims), jnp.bfloat16) for dims in widths]
-    table = shape((NUM_BUCKETS, HEADS), jnp.float32)
+    table = shape((t5.NUM_BUCKETS, HEADS), jnp.float32)
     names = ("segment", "rank", "reach", "position")
     if "intervals" in pattern:
         names += INTERVAL_ARRAYS

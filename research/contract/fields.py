@@ -58,8 +58,7 @@ def free_text(default: str, *, source: str = "", needed: str = "") -> Any:
 
 def described(words: str, field: dataclasses.Field[Any]) -> Any:
     """The field, with words of help for the flag of a command that sets it."""
-    metadata = {**field.metadata, "help": words}
-    return dataclasses.field(default=field.default, metadata=metadata)
+    return with_metadata(field, help=words)
 
 
 def read_with(name: str, values: Collection[str], field: Any) -> Any:
@@ -67,8 +66,16 @@ def read_with(name: str, values: Collection[str], field: Any) -> Any:
 
     A command that starts a run says where it is given and is not read.
     """
-    metadata = {**field.metadata, "read_with": (name, tuple(values))}
-    return dataclasses.field(default=field.default, metadata=metadata)
+    return with_metadata(field, read_with=(name, tuple(values)))
+
+
+def with_metadata(field: dataclasses.Field[Any], **metadata: Any) -> Any:
+    """A field with the default of another one, its metadata and more."""
+    return dataclasses.field(
+        default=field.default,
+        default_factory=field.default_factory,
+        metadata={**field.metadata, **metadata},
+    )
 
 
 def model_of(source: str) -> Any:

@@ -109,11 +109,14 @@ def chosen(key: str) -> Any:
     return dataclasses.field(default=None, compare=False, metadata={"chosen_by": key})
 
 
-def keys_of_parts(folder: Folder, key: str) -> Callable[[type[T]], type[T]]:
+def keys_of_parts(
+    folder: Folder, key: str, *other_keys: str
+) -> Callable[[type[T]], type[T]]:
     """A decorator of a class that is to be a dataclass: it has all fields of all parts.
 
     Its own field `key` names the part that is read, as `folder.make` makes it; a field
-    is read where that part has it. A field of several parts has one declaration.
+    is read where that part has it, or one that `other_keys` name. A field of several
+    parts has one declaration.
     """
 
     def add_fields(cls: type[T]) -> type[T]:
@@ -131,12 +134,10 @@ def keys_of_parts(folder: Folder, key: str) -> Callable[[type[T]], type[T]]:
                 )
                 assert same, f"{name} differs in {' and '.join(parts_of)}"
             made = fields.read_with(key, [*parts_of], first)
-            metadata = {**made.metadata, "parts": parts_of}
             assert not hasattr(cls, name), f"{cls.__name__}.{name} is declared twice"
             cls.__annotations__[name] = first.type
-            setattr(
-                cls, name, dataclasses.field(default=made.default, metadata=metadata)
-            )
+            metadata = {"parts": parts_of, "other_keys": other_keys}
+            setattr(cls, name, fields.with_metadata(made, **metadata))
         return cls
 
     return add_fields

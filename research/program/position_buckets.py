@@ -18,6 +18,7 @@ from research.interop.huggingface import SOURCE, restore
 from research.interop.partial_restore import IN_ONE_STACK, find_checkpoint, saved_shapes
 from research.networks.transformer import transformer
 from research.networks.transformer.options import STACK_PATTERNS
+from research.networks.transformer.positions import t5
 from research.program.setup import Program
 
 
@@ -31,13 +32,14 @@ class Biases(NamedTuple):
     @property
     def tables(self) -> list[str]:
         """The names of the tables, a row for each bucket."""
-        has_tables = getattr(self.options, "has_position_bias", False)
-        return [n for n in self.names if has_tables and n.endswith("/relative")]
+        scheme = getattr(self.options, "bias_scheme", None)
+        is_t5 = isinstance(scheme, t5.Scheme)
+        return [n for n in self.names if is_t5 and n.endswith("/relative")]
 
     def buckets(self, table: str) -> str:
         """The value of `model.position_buckets` that a table has."""
         pattern = STACK_PATTERNS.get(table.split("/")[-2], self.pattern)
-        return self.options.buckets(pattern)
+        return self.options.bias_scheme.buckets(pattern)
 
 
 def check_buckets(program: Program, config: Config) -> None:

@@ -18,8 +18,8 @@ from research.networks.shared.dense_attention import (
     dense_attention,
     dense_mask,
 )
-from research.networks.shared.positions import NUM_BUCKETS
 from research.networks.transformer import kernels
+from research.networks.transformer.positions import t5
 from research.program.flops import count_flops
 from tests.testing import interval_patterns
 from tests.testing.trees import assert_close
@@ -32,7 +32,7 @@ CASES = {
     "permuted": ("general", {}),
     **{name: ("general", {}) for name in interval_patterns.PATTERNS},
     "bias": ("general", {}),
-    "one-way bias": ("causal", {"one_way_buckets": True}),
+    "one-way bias": ("causal", {"one_way": True}),
     "relative": ("general", {}),
     "relative with mems": ("causal", {"mems": 5}),
 }
@@ -67,14 +67,13 @@ def make_inputs(case):
     mems = None
     if count := more.get("mems"):
         mems = random.integers(0, 2, (2, count), dtype=np.int32)
-    table = np.float32(random.normal(size=(NUM_BUCKETS, HEADS)))
+    table = np.float32(random.normal(size=(t5.NUM_BUCKETS, HEADS)))
     return AttentionInputs(
         group,
         group,
         pattern,
         mems,
-        table if "bias" in case else None,
-        more.get("one_way_buckets", False),
+        t5.Bias(table, more.get("one_way", False)) if "bias" in case else None,
         window=more.get("window", 0),
     )
 
@@ -102,12 +101,13 @@ def value_and_gradients(kernel, inputs, *, width=8, dtype="float32", relative=Fa
     def run(states, table, query_rel):
         queries = states[0], query_rel
         few = (jnp.take_along_axis(x, scored[..., None, None], axis=1) for x in queries)
-        mask = kernel.mask(inputs._replace(bias_table=table), width, dtype)
+        bias = table if table is None else inputs.bias._replace(table=table)
+        mask = kernel.mask(inputs._replace(bias=bias), width, dtype)
         both = (mask, *queries), (mask.at(scored), *few)
         outputs = [attend(*each, *states[1:]) for each in both]
         return sum(jnp.sum(jnp.sin(2 * jnp.float32(x))) for x in outputs), outputs
 
-    arguments = states, inputs.bias_table, factors[0]
+    arguments = states, inputs.bias and inputs.bias.table, factors[0]
     return jax.value_and_grad(run, argnums=(0, 1, 2), has_aux=True), arguments
 
 

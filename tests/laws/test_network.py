@@ -27,7 +27,7 @@ from research.distributed import sharding
 from research.distributed.options import MeshOptions
 from research.networks import FOLDER, Ability, HeadSpec, Needs
 from research.networks.shared.needs import STACKS
-from research.networks.transformer import feature_layers
+from research.networks.transformer import feature_layers, positions
 from research.networks.transformer.options import TransformerOptions
 from research.program import flops
 from tests.testing import fast_key
@@ -42,9 +42,12 @@ EXAMPLES = {
 NAMES = sorted([*FOLDER.names(), *EXAMPLES])
 VOCAB = vocab(size=50)
 LENGTH, HALF = 12, 6
-SMALL = {
+TRANSFORMER = {
     **{"layers": 2, "width": 16, "max_length": 32, "token_types": 2},
-    **{"heads": 2, "feedforward": 24, "scan_unroll": 1},  # of attention
+    **{"heads": 2, "feedforward": 24, "scan_unroll": 1},
+}
+SMALL = {
+    **TRANSFORMER,
     "cell_width": 24,  # of recurrences
     "context": 12,  # of windows of words
     "filter_widths": [9, 12],  # of filters, which are as wide as the texts
@@ -54,9 +57,9 @@ SMALL = {
 """Keys of which a network has some."""
 ADAPTIVE = {"cutoffs": [20], "output_head": "table", "tie_embeddings": True}
 """Keys of a network that has an adaptive softmax."""
-FIXED = ("attention", "remat", "input")
-"""Choices that have tests of their own: that they change no number, and what vectors of
-characters depend on."""
+FIXED = ("attention", "remat", "input", "feature_layers", "position_bias")
+"""Choices that have tests of their own: that they change no number, what vectors of
+characters and what projections depend on, what is added beside any positions."""
 PATTERNS = {p: Ability[p.upper()] for p in ("full", "causal", "general", "self")}
 REMATERIALISATION = "nvoluntary full remat"
 """What XLA's C++ code logs where it replicates a tensor for want of a better way."""
@@ -127,10 +130,23 @@ def find_cases(*abilities: Ability, patterns=tuple(PATTERNS)) -> list:
     return found
 
 
-def cases(*abilities: Ability, **patterns) -> pytest.MarkDecorator:
-    """A test of all that `find_cases` finds."""
-    found = find_cases(*abilities, **patterns)
+def cases(*abilities: Ability, more=(), **patterns) -> pytest.MarkDecorator:
+    """A test of all that `find_cases` finds, and more."""
+    found = [*find_cases(*abilities, **patterns), *more]
     return pytest.mark.parametrize(("network", "needs"), found)
+
+
+def with_positions(pattern: str) -> list:
+    """A transformer of each scheme of positions."""
+    base = FOLDER.part_class("transformer", "model.network")(**TRANSFORMER)
+    return [
+        pytest.param(
+            dataclasses.replace(base, position=name),
+            Needs(pattern=pattern),
+            id=f"position-{name}",
+        )
+        for name in positions.FOLDER.names()
+    ]
 
 
 def one_of_each(*abilities: Ability) -> list:
@@ -263,7 +279,7 @@ def adaptive_readouts(network, needs) -> list[networks.AdaptiveReadout]:
     return found
 
 
-@cases()
+@cases(more=with_positions("full"))
 def test_scored_states_are_the_gathered_ones(network, needs):
     group = make_group(needs.pattern)
     module, params = make_case(network, needs, group)
@@ -391,7 +407,7 @@ def test_the_last_of_all_layers_states_are_the_states(network, needs):
         assert projection.shape[:3] == (network.layers, *states.shape[:2])
 
 
-@cases()
+@cases(more=with_positions("full"))
 def test_packed_texts_have_the_states_of_each_alone(network, needs):
     sizes = (7, 5)
     alone = make_group(needs.pattern)
@@ -419,7 +435,7 @@ def padded_texts(pattern: str):
     return group | {"position": position} | with_pattern(pattern, position)
 
 
-@cases(patterns=("causal", "general"))
+@cases(patterns=("causal", "general"), more=with_positions("causal"))
 def test_a_cache_changes_no_state(network, needs):
     """Also with the scored positions alone, and with slots that stay empty."""
     group = padded_texts(needs.pattern)
@@ -483,8 +499,12 @@ def run_parts(module, params, parts):
 
 
 def two_rows_of_a_stream(rows: int = 2):
-    """The whole of a causal text, and its halves as rows of two steps."""
+    """The whole of a causal text, and its halves as rows of two steps.
+
+    Token types are 0, as those of mems are.
+    """
     group = make_group("causal", rows)
+    group["token_type"] = 0 * group["token_type"]
     second = part(group, HALF, LENGTH)
     own = {name: second[name] - HALF for name in ("position", "rank", "reach")}
     return group, (part(group, 0, HALF), second | own)

@@ -12,8 +12,8 @@ import pytest
 from research import networks
 from research.contract.errors import UserError
 from research.networks import Needs
-from research.networks.transformer import blocks
 from research.networks.transformer.one_stack import Transformer
+from research.networks.transformer.positions import relative
 from tests.testing import fast_key
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab
@@ -167,7 +167,7 @@ def test_dropout_of_distances_is_of_the_same_sines_in_all_rows_and_layers(
         drops = place == "position" and module.has_rng("dropout")
         return x * kept if drops else x
 
-    monkeypatch.setattr(blocks, "dropout", drop)
+    monkeypatch.setattr(relative, "dropout", drop)
     own = {"position_dropout": 0.3, "position_dropout_unit": "distance"}
     network = make_network(**own)
     read = lambda net: read_stream(net, stream, MEM_LEN)  # noqa: E731
@@ -253,7 +253,7 @@ def test_implementations_without_these_limits_are_refused(make_network, stream):
     with pytest.raises(UserError, match="attention interval has no dropout of dist"):
         own = {"position_dropout": 0.1, "position_dropout_unit": "distance"}
         make_network(attention="interval", **own)
-    with pytest.raises(UserError, match="unit distance needs model"):
+    with pytest.raises(UserError, match=r"dropout_unit needs model\.position relative"):
         own = {"position": "rotary", "shared_relative_biases": False}
         make_network(position_dropout_unit="distance", **own)
     network = make_network(attention="interval")

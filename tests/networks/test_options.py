@@ -16,7 +16,7 @@ KEY = jax.random.key(0)
         ({"position": "rotary", "head_width": 3}, r"rotary needs an even width.*not 3"),
         ({"cross_output": "token_type"}, r"cross_output token_type needs.*at least 2"),
         ({"shared_relative_biases": True}, r"model\.position relative, not learned"),
-        ({"position_dropout": 0.1}, r"position relative or disent.*, not learned"),
+        ({"position_dropout": 0.1}, r"position disent.* or relative, not learned"),
         (
             {"position": "disentangled", "distance_buckets": 7},
             r"distance_buckets must be even, .* got 7 and 512",
@@ -24,7 +24,7 @@ KEY = jax.random.key(0)
         ({"position": "disentangled", "qk_norm": True}, r"qk_norm False.*got True"),
         (
             {"position": "disentangled", "attention": "library"},
-            r"library has no buckets of distances",
+            r"library has no logits of positions",
         ),
         (
             {"layer_mixing": "sublayers", "parallel_residual": True},
@@ -67,7 +67,7 @@ KEY = jax.random.key(0)
             {"qk_norm": True, "init": "t5"},
             r"model\.init t5 .*model\.qk_norm makes them",
         ),
-        ({"position_buckets": "two_way"}, r"buckets two_way needs .*position_bias t5"),
+        ({"position_buckets": "two_way"}, r"buckets needs model\.position t5, not"),
         (
             {"cutoffs": [9], "output_head": "bias", "quantization": "int8"},
             r"model\.cutoffs needs model\.quantization none, not int8",

@@ -16,17 +16,15 @@ from research.checkpoints.checkpoint import path_name
 from research.contract.batch import ArraySpec
 from research.contract.errors import UserError
 from research.distributed import sharding
-from research.networks.transformer.relative import (
-    RelativeFeatures,
-    RelativeTerms,
-)
+from research.networks.transformer.one_stack import Transformer
 from research.optimize.optimizer import is_frozen, make_optimizer
 from research.optimize.rules import OPTIMIZERS, Rule
-from research.optimize.rules.shared.weight_decay import QUERY_BIASES, decayed_params
+from research.optimize.rules.shared.weight_decay import decayed_params
 from research.program.constants import Constants
 from research.program.setup import make_init
 from tests.testing.model_options import model_options
 from tests.testing.optimizer_section import section
+from tests.testing.trees import parameter_shapes
 
 PARAMS = {"dense": {"kernel": jnp.ones((4, 4)), "bias": jnp.ones((2, 4))}}
 
@@ -114,7 +112,7 @@ def test_xlnet_also_decays_its_query_biases_and_fairseq_every_parameter():
         *(True, True, True),
     ]
     assert all(jax.tree.leaves(decayed_params(params, "all")))
-    assert set(QUERY_BIASES) == params["relative"].keys() == set(relative_biases())
+    assert params["relative"].keys() == relative_biases()
 
 
 def relative_biases():
@@ -122,16 +120,11 @@ def relative_biases():
     options = model_options(
         position="relative", token_type_encoding="relative", token_types=2
     )
-    terms = RelativeTerms(options, 1.0)
-    inputs = jnp.zeros((1, 2, options.heads, options.key_width))
-    features = RelativeFeatures(
-        sinusoids=jnp.zeros((1, 2, options.width)), token_type=jnp.zeros((1, 2, 2))
-    )
-    params = jax.eval_shape(
-        lambda key: terms.init(key, inputs, inputs, features, features),
-        jax.random.key(0),
-    )["params"]
-    return [name for name in params if name.endswith("bias")]
+    names = "token position segment token_type rank reach"
+    group = dict.fromkeys(names.split(), jnp.zeros((1, 2), jnp.int32))
+    shapes = parameter_shapes(Transformer(options, 50), lambda net: net.states(group))
+    terms = shapes["stack"]["blocks"]["attention"]["relative"]
+    return {name for name in terms if name.endswith("bias")}
 
 
 def test_a_frozen_network_is_all_but_its_heads():

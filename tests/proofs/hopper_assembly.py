@@ -68,7 +68,7 @@ def compile_kernels() -> None:
     from research.kernels.hopper.attention import BIAS_TILES, TILES, hopper_attention
     from research.kernels.intervals import run_intervals
     from research.kernels.plan import Settings, make_plan
-    from research.networks.shared.positions import bucket_steps
+    from research.networks.transformer.positions.t5 import bucket_steps
 
     jax.local_devices()  # finds the plugin
     (device,) = topologies.get_topology_desc(

@@ -14,6 +14,7 @@ from research.interop.huggingface import rows
 from research.interop.huggingface.families import FAMILIES
 from research.interop.huggingface.family import ONLY_TRAINED_WITH, TASK_HEADS, Family
 from research.networks.transformer.options import STACK_PATTERNS
+from research.networks.transformer.positions import t5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,10 +223,8 @@ def _computes(options: Any, network: Network) -> dict[str, Any]:
     for name in (*ONLY_TRAINED_WITH, *PRECISION_AND_SPEED):
         del values[name]
     del values["output_head"]
-    if options.position != "learned":
+    if options.max_positions is None:
         values["max_length"] = None
-    if options.position != "rotary":
-        values["rope_theta"] = None
     if options.bias:
         values["qkv_bias"] = True
     if _readout(network) is None or network.vocab.size % 128 == 0:
@@ -233,7 +232,7 @@ def _computes(options: Any, network: Network) -> dict[str, Any]:
     return values | {
         "head_width": options.key_width,
         "num_kv_heads": options.num_kv_heads or options.heads,
-        "position_bias": options.has_position_bias,
+        "position_bias": options.bias_scheme is not None,
         "position_buckets": _buckets(options, network.pattern),
         "embedding_width": options.table_width,
         "decoder_layers": options.decoder_layers or options.layers,
@@ -245,10 +244,10 @@ def _computes(options: Any, network: Network) -> dict[str, Any]:
 
 def _buckets(options: Any, pattern: str) -> str:
     """The buckets of T5's bias in each stack; "": there is no bias."""
-    if not options.has_position_bias:
+    if not isinstance(options.bias_scheme, t5.Scheme):
         return ""
     patterns = [pattern] if pattern else STACK_PATTERNS.values()
-    return " and ".join(map(options.buckets, patterns))
+    return " and ".join(map(options.bias_scheme.buckets, patterns))
 
 
 def _readout(network: Network) -> str | None:

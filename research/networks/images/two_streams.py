@@ -187,12 +187,12 @@ class StreamStack(Module):
             feedforward=options.image_feedforward or options.feedforward,
         )
         own = [
-            prepare(each, AttentionInputs(*(_attended(group),) * 2, "full"))
+            prepare(self, each, AttentionInputs(*(_attended(group),) * 2, "full"))
             for each, group in ((options, text), (of_image, image))
         ]
         segments = [{"segment": group["segment"]} for group in (text, image)]
         across = [
-            prepare(of_image, AttentionInputs(query, key))
+            prepare(self, of_image, AttentionInputs(query, key))
             for query, key in (segments, segments[::-1])
         ]
         block = Block(options, parent=None)

@@ -34,9 +34,6 @@ PLAIN = {
 }
 """Keys of `model` that have this value alone in encoders with entities."""
 
-POSITIONS = ("learned", "sinusoidal", "none")
-"""Positions that attention between entities, which have none, can do without."""
-
 
 def check_options(options: Any) -> None:
     """Raises UserError: a key of `model` has a value that is not BERT's."""
@@ -46,10 +43,11 @@ def check_options(options: Any) -> None:
                 f"model.network {options.name} needs model.{key} {value}, not "
                 f"{getattr(options, key)}: its layers are BERT's"
             )
-    if options.position not in POSITIONS or options.has_relative_terms:
+    if options.scheme.is_in_attention or options.logit_features:
         raise UserError(
-            f"model.network {options.name} needs model.position "
-            f"{', '.join(POSITIONS)}, not {options.position}"
+            f"model.network {options.name} has attention between entities, which have "
+            "no positions; model.position must be one that is added to embeddings, as "
+            f"learned, got {options.position}"
         )
 
 

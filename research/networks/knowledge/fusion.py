@@ -122,14 +122,14 @@ class FusionStack(Module):
         entity_BLE = group[FEATURE].astype(x_BLD.dtype)
         has_entity_BL = jnp.any(entity_BLE != 0, axis=-1)
         own = {name: group[name] for name in input_names(group)}
-        inputs = prepare(options, AttentionInputs(own, own, self.pattern))
+        inputs = prepare(self, options, AttentionInputs(own, own, self.pattern))
         is_key = has_entity_BL | (jnp.arange(x_BLD.shape[1]) == 0)[None]
         key = {"segment": jnp.where(is_key, group["segment"], 0)}
         of_entities = entity_options(
             options, width=entity_BLE.shape[-1], heads=options.entity_heads
         )
         query = {"segment": group["segment"]}
-        entity_inputs = prepare(of_entities, AttentionInputs(query, key))
+        entity_inputs = prepare(self, of_entities, AttentionInputs(query, key))
         block, fusion = (
             Block(options, parent=None),
             FusionBlock(options, of_entities, parent=None),

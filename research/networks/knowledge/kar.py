@@ -161,7 +161,7 @@ class Kar(Module):
         span_BSE = self._pool(h_BLE, group)
         span_BSE = Norm(own, axis=None, name="span_norm")(span_BSE)
         segment = {"segment": group["span_segment"]}
-        between = prepare(own, AttentionInputs(segment, segment))
+        between = prepare(self, own, AttentionInputs(segment, segment))
         span_BSE = Block(own, name="span_block")(span_BSE, between)
 
         candidate_BSCE = group["span_candidate"].astype(h_BLE.dtype)
@@ -179,7 +179,9 @@ class Kar(Module):
         span_BSE = span_BSE + dropout(self, entity_BSE, "residual")
         span_BSE = Norm(own, axis=None, name="linked_norm")(span_BSE)
 
-        words = prepare(own, AttentionInputs({"segment": group["segment"]}, segment))
+        words = prepare(
+            self, own, AttentionInputs({"segment": group["segment"]}, segment)
+        )
         y = Attention(own, name="attention")(h_BLE, words, source_BMD=span_BSE)
         y = h_BLE + dropout(self, y, "residual")
         y = Norm(own, axis=None, name="attention_norm")(y)

@@ -1,16 +1,15 @@
 """Attention with a dense mask: the reference for all kernels."""
 
 # B batch, L queries, M keys, H heads, K head width, F width of relative logits,
-# P scored positions, N mems, R buckets
+# P scored positions, N mems
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from research.contract.batch import rank_mask
-from research.networks.shared.positions import relative_bias
 from research.networks.shared.products import einsum, matmul
 
 HIDDEN = -1e9
@@ -32,19 +31,16 @@ class AttentionInputs(NamedTuple):
     key: Mapping[str, jax.Array]  # the same, [B, M]; in cross-attention segments alone
     pattern: str = "full"  # full | causal | general
     mems_segment: jax.Array | None = None  # [B, N]; 0: no query attends to it
-    bias_table: jax.Array | None = None  # [R, H], T5's relative bias
-    one_way_buckets: bool = False  # its buckets are those of keys before a query
+    bias: Any = None  # of the logits: a `transformer.positions.Bias`
     start: jax.Array | None = None  # [] int32: index of the first query among the keys,
     # which are the slots of a cache; None: 0, and there is no cache
     window: int = 0  # mems and keys to each side that a query attends to, in the order
     # of the arrays without padding; 0: all. 0 with the general pattern
-    by_distance: bool = False  # relative positions are a table of distances, which a
-    # causal row and its mems have by their indices
-    clamp_len: int = 0  # the largest distance of that table; 0: none
+    clamp_len: int = 0  # the largest distance of relative positions; 0: none
 
 
 class DenseMask(NamedTuple):
-    """The mask and T5's bias in the form in which they are added to logits."""
+    """The mask and the bias in the form in which they are added to logits."""
 
     bias: jax.Array  # [B, 1 or H, L, M] float32
     has_keys: jax.Array  # [B, L] bool; a query without keys outputs 0
@@ -58,19 +54,15 @@ class DenseMask(NamedTuple):
 
 
 def dense_mask(inputs: AttentionInputs) -> DenseMask:
-    """The dense mask of all queries and keys, with T5's relative bias if there is one.
+    """The dense mask of all queries and keys, with the bias of positions, if any.
 
     It is made once for all layers; otherwise each layer would scatter its gradient into
     T5's table.
     """
     mask_BLM, bias_BHLM = attention_mask(inputs), None
-    if inputs.bias_table is not None:
-        bias_BHLM = relative_bias(
-            inputs.bias_table,
-            inputs.query["position"],
-            inputs.key["position"],
-            one_way=inputs.one_way_buckets,
-        )
+    if inputs.bias is not None:
+        both = inputs.query["position"], inputs.key["position"]
+        bias_BHLM = inputs.bias.between(*both)
     return additive_mask(mask_BLM, bias_BHLM)
 
 

@@ -126,7 +126,9 @@ class Options:
     """Keys that say how the network is computed."""
 
     def __post_init__(self):
-        object.__setattr__(self, "cutoffs", tuple(self.cutoffs))
+        for name, value in vars(self).items():
+            if isinstance(value, list):  # which has no hash
+                object.__setattr__(self, name, tuple(value))
         for key, values in CUTOFFS_NEED.items() if self.cutoffs else ():
             if getattr(self, key) not in values:
                 raise UserError(

@@ -20,9 +20,11 @@ from research.contract.errors import UserError
 from research.networks.shared.activations import gelu
 from research.networks.shared.dense import (
     Dense,
+    Module,
     Norm,
     dropout,
     gather_positions,
+    normal,
 )
 from research.networks.shared.dense_attention import (
     AttentionInputs,
@@ -30,50 +32,36 @@ from research.networks.shared.dense_attention import (
     dense_attention,
     dense_mask,
 )
-from research.networks.shared.positions import (
-    apply_rotary,
-    rotary_angles,
-)
+from research.networks.transformer import positions, relative_types
 from research.networks.transformer.cache import KeyValues
-from research.networks.transformer.disentangled import (
-    disentangled_logits,
-    distance_bucket,
-)
 from research.networks.transformer.head_gates import HEAD_GATE, gate_heads
 from research.networks.transformer.kernels import choose_kernel
 from research.networks.transformer.options import TransformerOptions as Options
-from research.networks.transformer.relative import (
-    RelativeFeatures,
-    RelativeTerms,
-    relative_features,
-)
-
-
-class PositionFeatures(NamedTuple):
-    """Functions of the positions or token types of queries or keys; None: not used."""
-
-    rotary: tuple | None = None  # cos, sin [B, L, 1, K / 2] of rotary positions
-    relative: RelativeFeatures | None = None
-    bucket: jax.Array | None = None  # [B, L, M] int32, of queries: of the distance
-    output: jax.Array | None = None  # [B, L, C] one-hot, selects the last projection
 
 
 class PreparedInputs(NamedTuple):
     """What all layers of a stack derive from the same `AttentionInputs`; opaque."""
 
-    query: PositionFeatures
-    key: PositionFeatures
     mask: Any  # the kernel's, with a method `at(scored)`
-    relative_biases: Mapping[str, jax.Array] | None = None  # if all layers share them
-    distances: jax.Array | None = None  # [R, D], of buckets of distances
+    scheme: positions.Scheme  # the base, where positions are not comparable
+    positions: positions.Prepared
+    query_type: jax.Array | None = None  # [B, L, C] one-hot, of relative token types
+    key_type: jax.Array | None = None  # [B, M, C]
+    output: jax.Array | None = None  # [B, L, C] one-hot, selects the last projection
+    query_biases: Mapping[str, jax.Array] | None = None  # if all layers share them
 
     def at(self, scored_BP: jax.Array) -> "PreparedInputs":
         """The inputs for only the queries at the scored positions."""
-        query = jax.tree.map(lambda leaf: gather_positions(leaf, scored_BP), self.query)
-        if self.key.relative is not None and self.key.relative.distances is not None:
-            relative = query.relative._replace(index=scored_BP)
-            query = query._replace(relative=relative)
-        return self._replace(query=query, mask=self.mask.at(scored_BP))
+        query_type, output = (
+            None if each is None else gather_positions(each, scored_BP)
+            for each in (self.query_type, self.output)
+        )
+        return self._replace(
+            mask=self.mask.at(scored_BP),
+            positions=self.scheme.at(self.positions, scored_BP),
+            query_type=query_type,
+            output=output,
+        )
 
 
 class Projections(NamedTuple):
@@ -87,23 +75,32 @@ class Projections(NamedTuple):
     value: jax.Array
 
 
-def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
-    """Derives what all attention layers of a stack share."""
-    rotary = relative = None, None  # of queries, of keys
+def prepare(stack: Module, options: Options, inputs: AttentionInputs) -> PreparedInputs:
+    """Derives what all attention layers of a stack share, with its parameters."""
+    scheme, query_type, key_type, output = positions.Scheme(), None, None, None
     if "position" in inputs.query:
-        if options.position == "rotary":
-            rotary = _rotary(options, inputs, options.rope_theta)
-        if options.has_relative_terms:
-            relative = relative_features(options, inputs)
-    query, key = map(PositionFeatures, rotary, relative)
-    if options.position == "disentangled":
-        query = query._replace(bucket=distance_bucket(options, inputs))
-    if "position" not in inputs.query and "token_type" in inputs.query:
-        by_type = jax.nn.one_hot(
+        scheme = options.scheme
+        if options.has_relative_types:
+            query_type, key_type = relative_types.one_hot_types(options, inputs)
+    elif "token_type" in inputs.query:
+        output = jax.nn.one_hot(
             inputs.query["token_type"], options.token_types, dtype=options.dtype
         )
-        query = query._replace(output=by_type)
-    return PreparedInputs(query, key, _make_mask(options, inputs))
+    prepared = scheme.prepare(stack, options, inputs)
+    mask, of_types = _make_mask(options, inputs), (query_type, key_type, output)
+    inputs = PreparedInputs(mask, scheme, prepared, *of_types)
+    if options.shared_relative_biases:
+        inputs = inputs._replace(query_biases=_query_biases(stack, inputs))
+    return inputs
+
+
+def _query_biases(module: Module, inputs: PreparedInputs) -> dict[str, jax.Array]:
+    """Vectors [heads x head width] that are added to queries, as its parameters."""
+    names, options = [*inputs.scheme.query_biases], module.options
+    if inputs.query_type is not None:
+        names.append(relative_types.QUERY_BIAS)
+    init, shape = normal(options, 0.02, "heads"), (options.attention_width,)
+    return {name: module.param(name, init, shape) for name in names}
 
 
 def add_window(
@@ -125,13 +122,8 @@ def add_window(
             "queries attend; set model.window=0"
         )
     mask = _make_mask(options, inputs._replace(window=options.window))
-    if options.rope_theta_local:
-        query, key = _rotary(options, inputs, options.rope_theta_local)
-        prepared = prepared._replace(
-            query=prepared.query._replace(rotary=query),
-            key=prepared.key._replace(rotary=key),
-        )
-    return prepared._replace(mask=mask)
+    in_window = prepared.scheme.in_window(prepared.positions, options, inputs)
+    return prepared._replace(mask=mask, positions=in_window)
 
 
 def choose_inputs(
@@ -150,19 +142,36 @@ def choose_inputs(
     return jax.tree.map(choose, windowed, others)
 
 
-def _rotary(options: Options, inputs: AttentionInputs, theta: float) -> list[tuple]:
-    """The angles of queries and of keys."""
-    positions = inputs.query["position"], inputs.key["position"]
-    width, scaling = options.rotary_width, options.rope_scaling
-    return [rotary_angles(each, width, theta, scaling) for each in positions]
-
-
 def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
     """The mask of the kernel that `model.attention` chooses."""
     if inputs.start is not None:
         return dense_mask(inputs)  # a cache has a few queries a call
     kernel = choose_kernel(options, inputs)
     return kernel.mask(inputs, options.key_width, options.operand_dtype)
+
+
+class LogitTerms(Module):
+    """What positions and token types add to the logits of one layer."""
+
+    options: Options
+
+    @nn.compact
+    def __call__(
+        self, layer: positions.Layer, inputs: PreparedInputs
+    ) -> tuple[jax.Array, jax.Array, Any]:
+        """The scaled queries, the keys, and as `Scheme.logits` what is added."""
+        biases = inputs.query_biases
+        if biases is None:
+            biases = _query_biases(self, inputs)
+        shape = (1, 1, *layer.query.shape[2:])
+        dtype = layer.query.dtype
+        biases = {name: x.astype(dtype).reshape(shape) for name, x in biases.items()}
+        layer = layer._replace(biases=biases)
+        query, relative = inputs.scheme.logits(self, layer, inputs.positions)
+        if inputs.query_type is None:
+            return query, layer.key, relative
+        of_types = inputs.query_type, inputs.key_type
+        return *relative_types.add_types(self, layer, query, *of_types), relative
 
 
 class Attention(nn.Module):
@@ -195,7 +204,7 @@ class Attention(nn.Module):
         options = self.options
         num_heads, key_width = options.heads, options.key_width
         t5 = options.init == "t5"
-        bias = options.bias and options.position != "relative"
+        bias = options.bias and not options.scheme.query_biases
         dense = partial(Dense, options)
 
         layers = {}
@@ -221,27 +230,18 @@ class Attention(nn.Module):
         repeats = num_heads // num_kv_heads
         if repeats > 1:
             key, value = (jnp.repeat(each, repeats, axis=2) for each in (key, value))
-        if inputs.query.rotary is not None:
-            query = apply_rotary(query, *inputs.query.rotary)
-            key = apply_rotary(key, *inputs.key.rotary)
+        query, key = inputs.scheme.rotate(query, key, inputs.positions)
         projections = Projections(query, key, value)
-        relative, scale = None, 1.0 if t5 else key_width**-0.5
-        if inputs.query.relative is not None:
-            features = inputs.query.relative, inputs.key.relative
-            terms = RelativeTerms(options, scale, name="relative")
-            query, key, relative = terms(query, key, *features, inputs.relative_biases)
-        elif inputs.query.bucket is not None:
-            scale = (3 * key_width) ** -0.5
-            query, key_scaled = query * scale, key * scale
-            table = dropout(self, inputs.distances[None], "position")
-            of_query = project("query", table, num_heads)[0]
-            of_key = jnp.repeat(project("key", table, num_kv_heads)[0], repeats, axis=1)
-            relative = disentangled_logits(
-                *(query, key_scaled, of_query, of_key, inputs.query.bucket),
-                dtype=options.operand_dtype,
-            )
-        else:
-            query = query * scale
+
+        def project_table(name, table):
+            if name == "query":
+                return project(name, table, num_heads)[0]
+            return jnp.repeat(project(name, table, num_kv_heads)[0], repeats, axis=1)
+
+        scale = 1.0 if t5 else key_width**-0.5
+        drop = partial(dropout, self, place="position")
+        layer = positions.Layer(query, key, scale, {}, project_table, drop)
+        query, key, relative = LogitTerms(options, name="relative")(layer, inputs)
         out = self._attend(query, key, value, inputs.mask, relative)
         if self.has_variable("params", HEAD_GATE):
             out = gate_heads(out, self.get_variable("params", HEAD_GATE))
@@ -252,7 +252,7 @@ class Attention(nn.Module):
             out *= gelu(gate(states_BLD))
         if options.sublayer_norm:
             out = Norm(options, axis="heads", name="out_norm")(out)
-        out = self._project_out(partial(dense, bias=bias), out, inputs.query.output)
+        out = self._project_out(partial(dense, bias=bias), out, inputs.output)
         if with_projections:
             return out, projections
         return (out, own) if with_keys else out

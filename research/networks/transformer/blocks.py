@@ -27,7 +27,6 @@ from research.networks.shared.dense import (
 )
 from research.networks.shared.dense_attention import AttentionInputs
 from research.networks.shared.embeddings import lookup
-from research.networks.shared.positions import NUM_BUCKETS
 from research.networks.transformer.attention import (
     Attention,
     PreparedInputs,
@@ -36,11 +35,9 @@ from research.networks.transformer.attention import (
     prepare,
 )
 from research.networks.transformer.cache import Cache, KeyValues
-from research.networks.transformer.disentangled import distance_table
 from research.networks.transformer.drawn_branch import run_if_drawn
 from research.networks.transformer.layer_scan import run_layers, split_layers
 from research.networks.transformer.options import TransformerOptions as Options
-from research.networks.transformer.relative import relative_biases
 
 
 class Mems(NamedTuple):
@@ -423,12 +420,7 @@ class Stack(Module):
           the inputs of all layers, or of those without a window; and the inputs of
           those with a window, None if all layers have the same.
         """
-        options, bias_table = self.options, None
-        pattern = pattern or self.pattern
-        if options.has_position_bias:
-            std = options.width**-0.5 if options.init == "t5" else 0.02
-            init = normal(options, std, None, "heads")
-            bias_table = self.param("relative", init, (NUM_BUCKETS, options.heads))
+        options = self.options
         query = {name: group[name] for name in input_names(group)}
         key = {name: array[:, :num_keys] for name, array in query.items()}
         mems_segment = start = None
@@ -436,32 +428,20 @@ class Stack(Module):
         if mems is not None:
             mems_segment, clamp_len = mems.segment, mems.clamp_len
             window = mems_segment.shape[1] - 1 if mems.same_length else 0
-        drops = options.drops_distances and self.has_rng("dropout")
         if cache is not None:
             key, start = cache.group, cache.used
         inputs = AttentionInputs(
             query,
             key,
-            pattern,
+            pattern or self.pattern,
             mems_segment,
-            bias_table,
-            options.buckets(pattern) == "one_way",
-            start,
-            window,
-            by_distance=drops or clamp_len > 0,
+            start=start,
+            window=window,
             clamp_len=clamp_len,
         )
-        prepared = prepare(options, inputs)
-        if options.position == "disentangled":
-            prepared = prepared._replace(distances=distance_table(self, options))
-        if options.shared_relative_biases:
-            prepared = prepared._replace(relative_biases=relative_biases(self))
-        if options.position == "relative":
-            relative = prepared.key.relative
-            name = "distances" if inputs.by_distance else "sinusoids"
-            dropped = dropout(self, getattr(relative, name), "position")
-            relative = relative._replace(**{name: dropped})
-            prepared = prepared._replace(key=prepared.key._replace(relative=relative))
+        if scheme := options.bias_scheme:
+            inputs = inputs._replace(bias=scheme.bias(self, options, inputs))
+        prepared = prepare(self, options, inputs)
         if not self._has_window.any():
             return prepared, None
         windowed = add_window(options, inputs, prepared)
@@ -472,4 +452,4 @@ class Stack(Module):
         query, key = {"segment": group["segment"]}, {"segment": encoded.segment}
         if self.options.cross_output == "token_type":
             query["token_type"] = group["token_type"]
-        return prepare(self.options, AttentionInputs(query, key))
+        return prepare(self, self.options, AttentionInputs(query, key))

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from research.contract.batch import FEATURE
-from research.contract.errors import UserError
 from research.networks.shared.dense import (
     STATE_AXES,
     Module,
@@ -19,7 +18,6 @@ from research.networks.shared.dense import (
 )
 from research.networks.shared.embeddings import lookup, table_std
 from research.networks.shared.options import Options
-from research.networks.shared.positions import sinusoids
 from research.networks.transformer import feature_layers
 from research.networks.transformer.options import TransformerOptions
 
@@ -69,7 +67,7 @@ class InputEmbedding(Module):
           bare: only positions are added, and there is no norm.
 
         Raises:
-          UserError: the table of learned positions is shorter than `length`.
+          UserError: `model.position` has fewer positions than `length`.
         """
         options, x = self.options, x_BLE
         width = x.shape[-1]
@@ -77,20 +75,7 @@ class InputEmbedding(Module):
             projection = feature_layers.FOLDER.make(vars(options), "feature_layers")
             feature = group[FEATURE].astype(x.dtype)
             x = x + projection.project(feature, group, options, width)
-        if options.position == "learned":
-            if length > options.max_length:
-                raise UserError(
-                    f"model.max_length is {options.max_length}, but the network reads "
-                    f"{length} positions (data.length, and what the objective adds); "
-                    "it must be at least that"
-                )
-            std = 0.01 if options.init == "gpt2" else table_std(options)
-            shape = (options.max_length, width)
-            init = normal(options, std, None, "embed")
-            table = self.param("position", init, shape)
-            x = x + lookup(table, group["position"])
-        elif options.position == "sinusoidal":
-            x = x + sinusoids(group["position"], width)
+        x = options.scheme.embed(self, x, group["position"], length)
         if bare:
             return x.astype(options.dtype)
         if options.token_types and options.token_type_encoding == "absolute":

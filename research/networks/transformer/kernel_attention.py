@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 
 from research.kernels.counter_dropout import dropout_seeds
@@ -32,7 +31,6 @@ from research.kernels.plan import (
 )
 from research.networks.shared.dense import gather_positions
 from research.networks.shared.dense_attention import AttentionInputs
-from research.networks.shared.positions import bucket_steps
 
 
 class Program(NamedTuple):
@@ -113,9 +111,8 @@ def interval_mask(
     num_keys += 0 if mems is None else mems.shape[1]
     positions = bias_PH = None
     bounds: tuple[int, ...] = ()
-    if inputs.bias_table is not None:
-        bounds, buckets = bucket_steps(one_way=inputs.one_way_buckets)
-        bias_PH = inputs.bias_table.astype(jnp.float32)[np.array(buckets)]
+    if inputs.bias is not None:
+        bounds, bias_PH = inputs.bias.steps()
         positions = query["position"], key["position"]
     settings = Settings(Tiles(0, 0), bounds, interpret)  # tiles follow
     own = intervals, num_keys, positions, bias_PH, settings

@@ -81,7 +81,7 @@ def library_mask(inputs: AttentionInputs, *, implementation: str) -> LibraryMask
       implementation: xla | cudnn.
     """
     assert inputs.mems_segment is None, "mems need relative positions"
-    assert inputs.bias_table is None, "model.position t5 is refused"
+    assert inputs.bias is None, "a bias of positions is refused"
     # XLA would make a second mask.
     causal = inputs.pattern == "causal" and implementation == "cudnn"
     return LibraryMask(attention_mask(inputs)[:, None], causal, implementation)

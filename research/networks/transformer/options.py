@@ -1,17 +1,16 @@
 """The options of a transformer, and what follows from them."""
 
 import dataclasses
-import math
-import numbers
+import functools
 from typing import ClassVar
 
 from research import networks
+from research.contract import parts
 from research.contract.errors import UserError
 from research.contract.fields import choice, number
-from research.contract.parts import keys_of_parts
 from research.networks.shared.options import depth, dim, dropout_rate
 from research.networks.shared.quantized import QUANTIZATIONS, RANGES, SCALES, SPLIT
-from research.networks.transformer import feature_layers, kernels
+from research.networks.transformer import feature_layers, kernels, positions
 
 ONLY_BESIDE_AN_ENCODER = {
     "decoder_layers": 0,
@@ -27,13 +26,12 @@ STACK_PATTERNS = {"encoder": "full", "decoder": "causal"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-@keys_of_parts(feature_layers.FOLDER, "feature_layers")
+@parts.keys_of_parts(feature_layers.FOLDER, "feature_layers")
+@parts.keys_of_parts(positions.FOLDER, "position", "position_bias")
 class TransformerOptions(networks.Network):
     """Stacks of blocks: attention, then a feed-forward layer.
 
-    `position` only chooses the position scheme, except that with "relative" attention
-    layers have no biases beside those of the relative terms (Dai et al. 2019, section
-    3.3).
+    `position` is a scheme (research/networks/transformer/positions).
 
     `attention` chooses the kernel (research/networks/transformer/kernels): "dense" has
     logits of all pairs in memory, "interval" is a kernel for TPUs or for Hopper GPUs,
@@ -90,42 +88,20 @@ class TransformerOptions(networks.Network):
     # 2 in the released code); heads read the layer as it is without; 0: as all layers
     first_attention_norm: bool = True  # a norm before the first block's attention, too;
     # False: none there (ModernBERT, whose embeddings have one)
-    position: str = choice(
-        "learned",
-        ("learned", "sinusoidal", "rotary", "t5", "relative", "none", "disentangled"),
-    )  # relative: Transformer-XL's, which mems need; disentangled: DeBERTa's (He et al.
-    # 2021), whose projections are those of the states, with one table for all layers
-    position_bias: str = choice("auto", ("auto", "t5"))  # of attention logits, one for
-    # each bucket of distances; t5: beside any position (MPNet, Song et al. 2020); auto:
-    # with position t5 alone
-    position_buckets: str = choice("auto", ("auto", "one_way", "two_way"))  # of that
-    # bias, 32: one_way: all of keys before a query (t5x's decoder_only); two_way: half
-    # of keys after it; auto: one_way in causal stacks alone (Mesh TensorFlow's
-    # SelfAttention.compute_bias)
-    distance_buckets: int = number(32, least=4, most=2**16)  # of position disentangled,
-    # to each side of a query, even: one a distance up to half of them, then ever larger
-    # ones, the last up to the largest distance
-    largest_distance: int = number(512, least=4)  # that these tell apart, plus one
-    rope_theta: float = number(10_000.0, above=0)  # base of the wavelengths of rotary
-    rope_scaling: list = dataclasses.field(default_factory=list)  # [factor, low, high,
-    # length]: wavelengths beyond length / low grow by a factor, those below length /
-    # high stay (Llama 3.1, apply_scaling of the released code); []: all stay
-    rotary_fraction: float = number(1.0, above=0, most=1)  # of a head's width that
-    # rotary rotates, its first part (Black et al. 2022, section 2.1.1: 0.25)
+    position: str = choice("learned", positions.FOLDER.names())  # relative:
+    # Transformer-XL's, which mems need; disentangled: DeBERTa's (He et al. 2021), whose
+    # projections are those of the states, with one table for all layers
+    position_bias: str = choice("auto", ("auto", *positions.with_bias()))  # of
+    # attention logits; t5: beside any position (MPNet, Song et al. 2020); auto: that of
+    # position, if it has one
     window: int = dim(0, least=0)  # positions to each side to which a query attends, in
     # rows that are full or causal; 0: all. Of ModernBERT 64, of its width of 128
     global_every: int = depth(0, least=0)  # layers 0, n, 2n, ... have no window; 0: all
     # layers have it
-    rope_theta_local: float = number(0.0, least=0)  # rope_theta of the layers that have
-    # a window; 0: the same
     shared_relative_biases: bool = False  # all layers have the same biases u and v of
     # relative positions and token types
     cross_output: str = choice("shared", ("shared", "token_type"))  # the last layer of
     # attention to an encoder; token_type: one for each token type of the decoder (MASS)
-    position_dropout: float = dropout_rate(0.0)  # of relative positions
-    position_dropout_unit: str = choice("position", ("position", "distance"))  # whose
-    # sines and cosines are dropped: those of a key's position, in a row; those of a
-    # distance, in all rows (Transformer-XL)
     attention_dropout: float = dropout_rate(-1.0)  # of attention weights
     feedforward_dropout: float = dropout_rate(0.0)  # inside a feed-forward layer
     residual_dropout: float = dropout_rate(-1.0)  # of what a block adds to its input
@@ -190,7 +166,6 @@ class TransformerOptions(networks.Network):
 
     def __post_init__(self):
         super().__post_init__()
-        object.__setattr__(self, "rope_scaling", tuple(self.rope_scaling))
         self._check_heads()
         self._check_positions()
         self._check_window()
@@ -236,18 +211,22 @@ class TransformerOptions(networks.Network):
 
     def _check_positions(self):
         """Checks positions and token types, which may both be relative."""
-        rotated = self.rotary_width
-        if self.position == "rotary" and (rotated < 2 or rotated % 2):
+        self.scheme.check(self)
+        if self.scheme.has_bias and self.position_bias not in ("auto", self.position):
             raise UserError(
-                "model.position rotary needs an even width of heads that is rotated, "
-                f"at least 2, not {rotated}"
+                f"model.position {self.position} has a bias of its own; set "
+                "model.position_bias=auto"
             )
-        self._check_rotary()
-        self._check_disentangled()
-        if self.position == "relative" and self.width % 2:
-            raise UserError(
-                f"model.position relative needs an even model.width, not {self.width}"
-            )
+        chosen = {self.position, self.position_bias}
+        for field in dataclasses.fields(self):
+            key, schemes = field.metadata.get("read_with", ("", ()))
+            if key != "position" or chosen & {*schemes}:
+                continue
+            if getattr(self, field.name) not in (parts.default_of(field), ()):
+                raise UserError(
+                    f"model.{field.name} needs model.position "
+                    f"{' or '.join(schemes)}, not {self.position}"
+                )
         for key in ("token_type_encoding relative", "cross_output token_type"):
             name, value = key.split()
             if getattr(self, name) == value and self.token_types < 2:
@@ -255,99 +234,56 @@ class TransformerOptions(networks.Network):
                     f"model.{key} needs model.token_types of at least 2, "
                     f"not {self.token_types}"
                 )
-        if self.shared_relative_biases and not self.has_relative_terms:
+        has_biases = self.scheme.query_biases or self.has_relative_types
+        if self.shared_relative_biases and not has_biases:
             raise UserError(
                 "model.shared_relative_biases needs model.position relative, "
                 f"not {self.position}"
             )
-        if self.position_buckets != "auto" and not self.has_position_bias:
-            raise UserError(
-                f"model.position_buckets {self.position_buckets} needs "
-                "model.position_bias t5"
-            )
-
-    def _check_disentangled(self):
-        if self.position != "disentangled":
-            return
-        buckets, most = self.distance_buckets, self.largest_distance
-        if buckets % 2 or buckets // 2 + 1 >= most:
-            raise UserError(
-                "model.distance_buckets must be even, and less than twice "
-                f"model.largest_distance, got {buckets} and {most}"
-            )
-        if self.qk_norm or self.init == "t5":
-            raise UserError(
-                "model.position disentangled needs model.qk_norm False and another "
-                f"model.init than t5, got {self.qk_norm} and {self.init}"
-            )
-
-    def _check_rotary(self):
-        for key, value in (("rope_scaling", ()), ("rotary_fraction", 1)):
-            if self.position != "rotary" and getattr(self, key) != value:
-                raise UserError(
-                    f"model.{key} needs model.position rotary, not {self.position}"
-                )
-        if not self.rope_scaling:
-            return
-        values = self.rope_scaling
-        is_legal = len(values) == 4 and all(
-            isinstance(each, numbers.Real) and not isinstance(each, bool)
-            for each in values
-        )
-        if not is_legal or not (values[0] >= 1 and 0 < values[1] < values[2]):
-            raise UserError(
-                "model.rope_scaling is [factor, low, high, length] with factor >= 1 "
-                f"and 0 < low < high, not {list(values)}"
-            )
-        if not (values[3] > 0 and math.isfinite(sum(values))):
-            raise UserError(
-                "model.rope_scaling ends with a length above 0, of finite numbers, "
-                f"not {list(values)}"
-            )
 
     def _check_window(self):
-        for key in ("global_every", "rope_theta_local"):
-            if getattr(self, key) and not self.window:
-                raise UserError(
-                    f"model.{key} is {getattr(self, key)}, but there is no window; set "
-                    f"model.window, or model.{key}=0"
-                )
-        if self.rope_theta_local and self.position != "rotary":
+        if self.global_every and not self.window:
             raise UserError(
-                "model.rope_theta_local needs model.position rotary, "
-                f"not {self.position}"
+                f"model.global_every is {self.global_every}, but there is no window; "
+                "set model.window, or model.global_every=0"
             )
 
     def _check_dropout(self):
-        if self.position_dropout > 0 and self.position not in (
-            *("relative", "disentangled"),
-        ):
-            raise UserError(
-                "model.position_dropout needs model.position relative or disentangled, "
-                f"not {self.position}"
-            )
         if self.mixes_layers and self.dropout_rate("layer") > 0:
             raise UserError(
                 "model.layer_mixing reads each layer, and model.layer_dropout skips "
                 "some; set one of them to its default, none or 0"
             )
-        if self.position_dropout_unit == "distance" and self.position != "relative":
-            raise UserError(
-                "model.position_dropout_unit distance needs model.position relative, "
-                f"not {self.position}"
-            )
+
+    @functools.cached_property
+    def scheme(self) -> positions.Scheme:
+        """The scheme of positions."""
+        return positions.FOLDER.make(vars(self), "position")
 
     @property
-    def attention_features(self) -> list[str]:
+    def bias_scheme(self) -> positions.Scheme | None:
+        """The scheme whose bias attention logits have; None: they have none."""
+        if self.position_bias != "auto":
+            return positions.FOLDER.make(vars(self), "position_bias")
+        return self.scheme if self.scheme.has_bias else None
+
+    @property
+    def has_relative_types(self) -> bool:
+        """Whether attention logits have a term of token types."""
+        return self.token_type_encoding == "relative"
+
+    @property
+    def logit_features(self) -> set[str]:
+        """Those of `kernels.FEATURES` that are added to products of query and key."""
+        schemes = filter(None, (self.scheme, self.bias_scheme))
+        features = {name for scheme in schemes for name in scheme.features(self)}
+        return features | {"relative"} if self.has_relative_types else features
+
+    @property
+    def attention_features(self) -> set[str]:
         """Those of `kernels.FEATURES` that attention needs, whatever its inputs."""
-        needed = {
-            "relative": self.has_relative_terms,
-            "disentangled": self.position == "disentangled",
-            "distance_dropout": self.drops_distances,
-            "dropout": self.dropout_rate("attention") > 0,
-            "bias": self.has_position_bias,
-        }
-        return [name for name, is_needed in needed.items() if is_needed]
+        drops = self.dropout_rate("attention") > 0
+        return self.logit_features | {"dropout"} if drops else self.logit_features
 
     def has_window(self, layer: int) -> bool:
         """Whether a layer of a stack has a window."""
@@ -360,35 +296,9 @@ class TransformerOptions(networks.Network):
         return self.quantization not in ("binary", SPLIT)
 
     @property
-    def has_relative_terms(self) -> bool:
-        """Whether attention logits have terms of relative positions or token types."""
-        return "relative" in (self.position, self.token_type_encoding)
-
-    @property
-    def has_position_bias(self) -> bool:
-        """Whether attention logits have T5's bias of relative positions."""
-        return "t5" in (self.position, self.position_bias)
-
-    def buckets(self, pattern: str) -> str:
-        """The buckets of T5's bias in a stack of this attention pattern.
-
-        They are one_way, which tell apart only distances to keys before a query, or
-        two_way.
-        """
-        if self.position_buckets == "auto":
-            return "one_way" if pattern == "causal" else "two_way"
-        return self.position_buckets
-
-    @property
     def mixes_layers(self) -> bool:
         """Whether states are sums of all states before them."""
         return self.layer_mixing != "none"
-
-    @property
-    def drops_distances(self) -> bool:
-        """Whether there is dropout of distances, which only dense attention has."""
-        is_distance = self.position_dropout_unit == "distance"
-        return is_distance and self.dropout_rate("position") > 0
 
     @property
     def has_embedding_norm(self) -> bool:
@@ -403,18 +313,13 @@ class TransformerOptions(networks.Network):
         return self.head_width or self.width // self.heads
 
     @property
-    def rotary_width(self) -> int:
-        """Width of a head's first part, which rotary positions rotate."""
-        return int(self.key_width * self.rotary_fraction)
-
-    @property
     def attention_width(self) -> int:
         """Width of the queries, keys and values of all heads."""
         return self.heads * self.key_width
 
     @property
     def max_positions(self) -> int | None:
-        return self.max_length if self.position == "learned" else None
+        return self.scheme.max_positions(self)
 
     @property
     def mesh_unit(self) -> int:

@@ -82,21 +82,11 @@ class Network(TransformerOptions):
                 f"{needs.token_types} token types; it is at least {needs.token_types}, "
                 "or 0 for a network that ignores them"
             )
-        if needs.mems and self.position != "relative":
-            raise UserError(
-                f"model.position is {self.position!r}, but mems need relative "
-                "positions; set model.position=relative"
-            )
-        if needs.mems and self.has_position_bias:
+        self.scheme.check_needs(self, needs)
+        if needs.mems and self.bias_scheme:
             raise UserError(
                 f"model.position_bias is {self.position_bias!r}, which has no "
                 "distances to mems; set model.position_bias=auto"
-            )
-        if self.drops_distances and needs.pattern != "causal":
-            raise UserError(
-                "model.position_dropout_unit distance needs rows in the order of their "
-                f"positions, but the pattern of this objective is {needs.pattern}; set "
-                "model.position_dropout_unit=position"
             )
         if self.parallel_residual and needs.stacks == "encoder_decoder":
             raise UserError(

@@ -440,8 +440,7 @@ def _check_attention(student: Transformer, teacher: Transformer) -> None:
             f"{student.heads} and the teacher's {teacher.heads}"
         )
     for name, network in (("model", student), ("the teacher", teacher)):
-        has_bias = network.has_relative_terms or network.has_position_bias
-        if has_bias or network.window or network.init == "t5":
+        if network.logit_features or network.window or network.init == "t5":
             raise UserError(
                 "objective.attention compares logits of queries and keys alone, but "
                 f"{name} has biases of positions, a window or the logits of init t5"

@@ -34,7 +34,7 @@ def check_heads(network: networks.Network, params: Any) -> None:
         wrong = "it is no transformer of one stack"
     elif network.num_kv_heads not in (0, network.heads):
         wrong = f"model.num_kv_heads is {network.num_kv_heads}: heads share keys"
-    elif network.has_position_bias or network.has_relative_terms:
+    elif network.bias_scheme or {"relative"} & network.logit_features:
         wrong = f"model.position is {network.position}: heads have biases of distances"
     elif network.sublayer_norm:
         wrong = "model.sublayer_norm is true: heads have a norm together"

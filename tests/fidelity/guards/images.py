@@ -234,7 +234,7 @@ def _reads_old(net, params) -> bool:
     """Whether the image's stream ends as that of the text and then its own block."""
     x = jax.random.normal(fast_key.key(2), (2, 5, net.options.width))
     segment = {"segment": jnp.ones((2, 5), jnp.int32)}
-    inputs = prepare(net.options, AttentionInputs(segment, segment))
+    inputs = prepare(net, net.options, AttentionInputs(segment, segment))
     upper = jax.tree.map(lambda leaf: leaf[0], params["stack"]["fusion"])
     block = two_streams.CoBlock(net.options, net.options)
     text, image = block.apply({"params": upper}, x, x, [inputs] * 2, inputs)

@@ -12,8 +12,8 @@ import numpy as np
 
 from research import networks, objectives
 from research.contract.batch import input_group
-from research.networks.shared.positions import relative_bucket
 from research.networks.transformer.electra import generator_options
+from research.networks.transformer.positions.t5 import relative_bucket
 from tests.fidelity import table
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, full_rows

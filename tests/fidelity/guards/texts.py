@@ -20,7 +20,7 @@ from research.contract.errors import UserError
 from research.data.read.corpus import sampling_rates
 from research.data.rows.packing.sentences import find_sentences
 from research.networks.shared.dense import dropout
-from research.networks.transformer import blocks
+from research.networks.transformer.positions import relative
 from research.optimize.schedule import make_schedule
 from research.program.setup import open_run_data
 from tests.fidelity import table
@@ -409,7 +409,7 @@ def relative_dropout(system: System):
 
     names = ("token", "position", "segment", "token_type", "rank", "reach")
     group = {name: own.batch[name] for name in names}
-    with mock.patch.object(blocks, "dropout", recorded):
+    with mock.patch.object(relative, "dropout", recorded):
         own.run(lambda net: net.states(group), dropout=True)
     (shape,), (rows, num_keys) = shapes, group["token"].shape
     return phrase(

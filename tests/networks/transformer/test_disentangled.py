@@ -9,7 +9,7 @@ import pytest
 
 from research import networks
 from research.networks import Needs
-from research.networks.shared.positions import log_bucket
+from research.networks.transformer.positions.disentangled import log_bucket
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab
 from tests.testing.model_options import model_options

@@ -17,9 +17,9 @@ from research.networks.shared.dense_attention import (
     dense_attention,
     dense_mask,
 )
-from research.networks.shared.positions import NUM_BUCKETS
 from research.networks.transformer.kernel_attention import interval_mask
 from research.networks.transformer.one_stack import Transformer
+from research.networks.transformer.positions import t5
 from research.program.flops import count_flops
 from tests.testing.interval_patterns import draw_rows
 
@@ -79,7 +79,7 @@ def test_rows_and_heads_on_a_mesh(case, make_group, assert_close):
         query, key = {"segment": segment[:, 2:11]}, {"segment": segment}
     lengths = (query["segment"].shape[1], 12, 12)
     arrays = [np.float32(random.normal(size=(4, n, 2, 4))) for n in lengths]
-    table = np.float32(random.normal(size=(NUM_BUCKETS, 2)))
+    table = np.float32(random.normal(size=(t5.NUM_BUCKETS, 2)))
     mesh = sharding.make_mesh(MeshOptions(**{"data": 2, "fsdp": 2, "tensor": 2}))
     rate, dropout_key = 0.3 if cross else 0.0, jax.random.key(0)
     seed = dropout_seeds(dropout_key, 4, 2)[:, :, None, None]
@@ -89,7 +89,7 @@ def test_rows_and_heads_on_a_mesh(case, make_group, assert_close):
 
     def gradient(attend):
         def total(arrays, table):
-            own = {"pattern": pattern, "bias_table": table}
+            own = {"pattern": pattern, "bias": t5.Bias(table, one_way=False)}
             inputs = AttentionInputs(query, key, **({} if cross else own))
             return jnp.sum(jnp.sin(attend(inputs, *arrays)))
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 
 from research import networks
 from research.networks.shared.dense_attention import (
@@ -14,6 +15,7 @@ from research.networks.shared.dense_attention import (
 )
 from research.networks.shared.positions import sinusoids
 from research.networks.transformer.attention import Attention, prepare
+from research.networks.transformer.blocks import Stack
 from research.networks.transformer.one_stack import Transformer
 from tests.testing.compiled_apply import apply
 
@@ -56,7 +58,9 @@ def prepared_inputs(options, group, mask, num_keys, num_mems=0):
     key = {name: array[:, :num_keys] for name, array in query.items()}
     mems_segment = np.ones((len(mask), num_mems), np.int32)
     inputs = AttentionInputs(query, key, mems_segment=mems_segment)
-    return prepare(options, inputs)._replace(mask=additive_mask(mask))
+    stack = Stack(options, "full")
+    prepared = nn.apply(lambda stack: prepare(stack, options, inputs), stack)({})
+    return prepared._replace(mask=additive_mask(mask))
 
 
 def ours(options, params, states, group, mask):

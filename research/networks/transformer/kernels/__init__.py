@@ -22,7 +22,7 @@ FOLDER = Folder("research.networks.transformer.kernels", "Kernel")
 
 FEATURES = {
     "relative": "relative terms (model.position, model.token_type_encoding)",
-    "disentangled": "buckets of distances (model.position)",
+    "logits": "logits of positions (model.position, model.position_bias)",
     "distance_dropout": "dropout of distances (model.position_dropout_unit)",
     "dropout": "dropout of attention weights (model.attention_dropout)",
     "bias": "bias of relative positions (model.position, model.position_bias)",

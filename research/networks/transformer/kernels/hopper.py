@@ -51,7 +51,7 @@ class Kernel(kernels.Kernel):
                 f"model.attention interval on a GPU needs {needed}; set "
                 "model.attention=dense"
             )
-        tiles = TILES[head_width] if inputs.bias_table is None else BIAS_TILES
+        tiles = TILES[head_width] if inputs.bias is None else BIAS_TILES
         return interval_mask(inputs, Program(hopper_attention, lambda *_: tiles))
 
 

@@ -9,10 +9,7 @@ import optax
 
 from research.contract.fields import choice, number
 from research.networks.shared.quantized import INPUT_RANGE
-
-QUERY_BIASES = ("content_bias", "position_bias", "segment_bias")
-"""Parameters of `research.networks.transformer.relative.RelativeTerms`."""
-
+from research.networks.transformer import positions, relative_types
 
 BIAS = re.compile(r"(.*_)?bias(_\d+)?")
 """The name of a bias, as in bias, recurrent_bias, and bias_3 of filters of width 3."""
@@ -54,10 +51,11 @@ def decayed_params(params: Any, which: str = "matrices") -> Any:
     The parameters of blocks are stacked over layers, so a bias is recognised by its
     name, not by the number of its dims.
     """
+    query_biases = {relative_types.QUERY_BIAS, *positions.query_biases()}
 
     def is_decayed(path: tuple[jax.tree_util.DictKey, ...], _: jax.Array) -> bool:
         name = str(path[-1].key)
-        if which == "query_biases" and name in QUERY_BIASES:
+        if which == "query_biases" and name in query_biases:
             return True
         if name == INPUT_RANGE:
             return False

@@ -1,0 +1,181 @@
+"""Schemes of positions: what a transformer knows of where its tokens are.
+
+A module here defines a frozen dataclass `Scheme(positions.Scheme)`. It is found by
+listing the folder: its name is a value of model.position, and its fields are keys of
+transformers. A scheme adds to embeddings, rotates queries and keys, or adds to the
+logits: terms of each layer, or one bias for all layers.
+"""
+
+# B batch, L queries, M keys, H heads, K head width, E embedding width, F width of
+# terms, P scored positions
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+import jax
+
+from research.contract.errors import UserError
+from research.contract.parts import Folder
+from research.networks.shared.dense import Module, gather_positions
+from research.networks.shared.dense_attention import AttentionInputs
+
+if TYPE_CHECKING:
+    from research.networks.shared.needs import Needs
+    from research.networks.transformer.options import TransformerOptions as Options
+
+FOLDER = Folder("research.networks.transformer.positions", "Scheme")
+
+
+class Prepared(NamedTuple):
+    """What all layers of a stack share of a scheme: any trees of arrays."""
+
+    query: Any = None  # leaves [B, L, ...]
+    key: Any = None  # leaves [B, M, ...]
+    table: Any = None  # of neither
+
+
+class Layer(NamedTuple):
+    """What a scheme reads of one layer of attention."""
+
+    query: jax.Array  # [B, L, H, K], rotated
+    key: jax.Array  # [B, M, H, K], rotated
+    scale: float  # of all logits
+    biases: Mapping[str, jax.Array]  # [1, 1, H, K] each: of queries, by name
+    project: Callable[[str, jax.Array], jax.Array]  # "query" or "key", and states
+    # [1, R, D] -> [R, H, K]: the layer's projections
+    drop: Callable[[jax.Array], jax.Array]  # model.position_dropout
+
+
+class Scheme:
+    """The base of all schemes: says that a network does not know its positions.
+
+    Methods that make parameters (`self.param`) or layers get the Flax module that has
+    them, within a compact method of it.
+    """
+
+    query_biases: ClassVar[tuple[str, ...]] = ()
+    """Names of vectors [heads x head width] that it adds to queries: parameters of each
+    layer, or of the stack with model.shared_relative_biases. Attention has no other
+    biases where there are some (Dai et al. 2019, section 3.3)."""
+
+    def check(self, options: Options) -> None:
+        """Raises UserError: it does not go with other keys of the network."""
+
+    def check_needs(self, options: Options, needs: Needs) -> None:
+        """Raises UserError: it does not go with what an objective needs.
+
+        By default it has no distances to mems, whose positions are not in the batch.
+        """
+        if needs.mems:
+            raise UserError(
+                f"model.position is {options.position!r}, but mems need relative "
+                "positions; set model.position=relative"
+            )
+
+    def max_positions(self, options: Options) -> int | None:
+        """The most positions of a row; None: any number."""
+        return None
+
+    def features(self, options: Options) -> tuple[str, ...]:
+        """Those of `kernels.FEATURES` that attention needs for it."""
+        return ()
+
+    def embed(
+        self, embedding: Module, x_BLE: jax.Array, position_BL: jax.Array, length: int
+    ) -> jax.Array:
+        """[B, L, E]: embeddings x with those of their positions.
+
+        Args:
+          embedding: has its parameters.
+          length: number of positions that the network reads.
+
+        Raises:
+          UserError: they are too many.
+        """
+        return x_BLE
+
+    def bias(self, stack: Module, options: Options, inputs: AttentionInputs) -> Bias:
+        """What it adds to the logits of all layers, with the stack's parameters."""
+        raise NotImplementedError
+
+    def prepare(
+        self, stack: Module, options: Options, inputs: AttentionInputs
+    ) -> Prepared:
+        """What its layers read, of all queries and keys of self-attention.
+
+        Args:
+          stack: has the parameters that all layers share.
+        """
+        return Prepared()
+
+    def in_window(
+        self, prepared: Prepared, options: Options, inputs: AttentionInputs
+    ) -> Prepared:
+        """The same for layers with `model.window`; it differs in arrays alone."""
+        return prepared
+
+    def at(self, prepared: Prepared, scored_BP: jax.Array) -> Prepared:
+        """The same for the queries at the scored positions."""
+        query = jax.tree.map(lambda x: gather_positions(x, scored_BP), prepared.query)
+        return prepared._replace(query=query)
+
+    def rotate(
+        self, query_BLHK: jax.Array, key_BMHK: jax.Array, prepared: Prepared
+    ) -> tuple[jax.Array, jax.Array]:
+        """Queries and keys of a layer, in which caches and teachers see positions."""
+        return query_BLHK, key_BMHK
+
+    def logits(
+        self, terms: Module, layer: Layer, prepared: Prepared
+    ) -> tuple[jax.Array, Any]:
+        """The scaled queries [B, L, H, K] of a layer, and what is added to its logits.
+
+        Args:
+          terms: has the parameters of the layer's terms.
+
+        Returns:
+          the queries; and None, logits [B, H, L, M], or their factors q [B, L, H, F]
+          and k [B, M, F] of q @ k, where no gradient flows to k.
+        """
+        return layer.query * layer.scale, None
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether there is a bias of the logits, one for all layers."""
+        return type(self).bias is not Scheme.bias
+
+    @property
+    def is_in_attention(self) -> bool:
+        """Whether attention reads positions, and not embeddings alone."""
+        return self.has_bias or type(self).prepare is not Scheme.prepare
+
+
+class Bias(Protocol):
+    """A bias of the logits, one for all layers."""
+
+    def between(self, query_BL: jax.Array, key_BM: jax.Array) -> jax.Array:
+        """[B, H, L, M], of the positions of queries and keys."""
+
+    def steps(self) -> tuple[tuple[int, ...], jax.Array]:
+        """The bias as a step function of key - query, if it has the feature "bias".
+
+        Returns:
+          the distances at which the next step begins, ascending; the bias of each step
+          and head, one step more [steps, H], float32.
+        """
+
+
+def with_bias() -> list[str]:
+    """The schemes that have a bias of the logits."""
+    return [name for name, scheme in _defaults().items() if scheme.has_bias]
+
+
+def query_biases() -> set[str]:
+    """The names of all schemes' biases of queries."""
+    return {n for scheme in _defaults().values() for n in scheme.query_biases}
+
+
+def _defaults() -> dict[str, Scheme]:
+    return {n: FOLDER.part_class(n, "model.position")() for n in FOLDER.names()}
