@@ -45,7 +45,7 @@ class PictureRows(objectives.Objective):
     images: str = free_text("", source="folder", needed=pictures.FOLDER)
     regions: str = choice("patches", readers.FOLDER.names())  # what is read of a
     # picture behind the whole: parts of it, or its boxes, or features of these
-    box: str = choice("none", tuple(image_regions.BOX_WIDTHS))  # what is read beside
+    box: str = choice("none", tuple(image_regions.BOXES))  # what is read beside
     # pixels; edges: x1, y1, x2, y2; corners: these and the area; sinusoids: sines and
     # cosines of centre, width and height (VL-BERT)
     text_reads: str = choice("words", ("words", "picture"))  # picture: tokens have the
@@ -70,7 +70,7 @@ class PictureRows(objectives.Objective):
     @property
     def region_width(self) -> int:
         """Of the vector that a position reads of a picture."""
-        return self.num_values + image_regions.BOX_WIDTHS[self.box]
+        return self.num_values + image_regions.BOXES[self.box].width
 
     @property
     def num_values(self) -> int:
@@ -163,9 +163,7 @@ class PictureRows(objectives.Objective):
         if not self.reader.reads_whole:
             values = values.at[:, 0].set(0.0)
         if self.box != "none":
-            box = batch[f"{prefix}box"]
-            box = image_regions.sinusoids(box) if self.box == "sinusoids" else box
-            box = box[..., : image_regions.BOX_WIDTHS[self.box]]
+            box = image_regions.BOXES[self.box].of(batch[f"{prefix}box"])
             values = jnp.concatenate([values, box], axis=-1)
         count = values.shape[1]
         is_read = (group["segment"][:, -count:] > 0)[..., None]
@@ -185,7 +183,7 @@ class PictureRows(objectives.Objective):
             token_types=2,
             input_features=self.region_width,
             image_positions=self.num_positions(),
-            box_features=image_regions.BOX_WIDTHS[self.box],
+            box_features=image_regions.BOXES[self.box].width,
             text_features=self.text_reads == "picture",
             **more,
         )

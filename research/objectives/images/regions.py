@@ -2,6 +2,7 @@
 
 # B batch, R regions of a picture
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -16,9 +17,6 @@ from research.objectives.noise.masking import mask_budget
 
 WAVES, WAVE_BASE = 256, 1000
 """Of `sinusoids`: wavelengths of a coordinate, and the ratio of their range."""
-
-BOX_WIDTHS = {"none": 0, "edges": 4, "corners": BOX, "sinusoids": 8 * WAVES}
-"""What is read of a box -> the number of its values."""
 
 
 class Chosen(NamedTuple):
@@ -82,3 +80,19 @@ def sinusoids(box: jax.Array) -> jax.Array:
     angle = coordinate[..., None] / jnp.expand_dims(wave, range(coordinate.ndim))
     both = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)
     return both.reshape(*box.shape[:-1], -1)
+
+
+class BoxValues(NamedTuple):
+    """What is read of boxes."""
+
+    width: int
+    of: Callable[[jax.Array], jax.Array]  # [..., BOX] -> [..., width]
+
+
+BOXES = {
+    "none": BoxValues(0, lambda box: box[..., :0]),
+    "edges": BoxValues(4, lambda box: box[..., :4]),
+    "corners": BoxValues(BOX, lambda box: box),
+    "sinusoids": BoxValues(8 * WAVES, sinusoids),
+}
+"""The values of `objective.box`."""
