@@ -22,6 +22,7 @@ from launch.sweeps.tasks import Task
 from research.config.config import Config
 from research.contract.errors import UserError
 from research.objectives import objective_class
+from research.objectives.combined.composite import OfParts
 from research.optimize.rules import OPTIMIZERS
 
 EXPERIMENT = "experiments/finetune.py"
@@ -248,7 +249,7 @@ def _masked_at(rate: float, arm: Arm) -> dict[str, Any]:
     objective = _of_arm(arm).objective
     if objective.takes_mask_rate and "objective.rate" not in arm[1]:
         return {"objective.rate": rate}
-    if objective.name not in ("joint", "mix"):
+    if not isinstance(objective, OfParts):
         return {}
     given, parts = flat_config(arm)["objective.parts"], {}
     for part, fields in given.items():
