@@ -137,12 +137,12 @@ def compare_drafts(workdir: str) -> None:
     vocab = run.vocabulary.vocab
     of_run = run.objective, run.network, run.params, vocab, run.mesh
     prompts = [encode_prompt(run.vocabulary, prompt) for prompt in PROMPTS]
-    samplers = {
-        name: make_sampler(method=name, max_tokens=NUM_DRAFTED)
-        for name in ("greedy", "speculative")
-    }
+    samplers = {"greedy": make_sampler(method="greedy", max_tokens=NUM_DRAFTED)}
+    for number in range(1, 1 + run.objective.num_drafts):
+        options = {"max_tokens": NUM_DRAFTED, "drafts": number}
+        samplers[f"{number} drafts"] = make_sampler(method="speculative", **options)
     found = {n: count_passes(of_run, each, prompts) for n, each in samplers.items()}
-    assert found["greedy"].texts == found["speculative"].texts
+    assert all(each.texts == found["greedy"].texts for each in found.values())
     seconds = alternate(
         {n: make_writer(of_run, each, prompts) for n, each in samplers.items()}
     )

@@ -13,17 +13,21 @@ PROMPTS = [[60, 61, 70], [50], [62, 63, 64, 65, 90]]
 
 
 @pytest.mark.parametrize(
-    ("drafts", "heads"),
+    ("drafts", "heads", "number"),
     [
-        ("mixed", "parallel"),
-        ("mixed", "sequential"),
-        ("wrong", "parallel"),
-        ("right", "parallel"),
-        pytest.param("wrong", "sequential", marks=pytest.mark.long),
-        pytest.param("right", "sequential", marks=pytest.mark.long),
+        ("mixed", "parallel", 0),
+        ("mixed", "sequential", 0),
+        ("wrong", "parallel", 0),
+        ("right", "parallel", 0),
+        ("right", "sequential", 1),
+        pytest.param("right", "parallel", 1, marks=pytest.mark.long),
+        pytest.param("wrong", "sequential", 0, marks=pytest.mark.long),
+        pytest.param("right", "sequential", 0, marks=pytest.mark.long),
     ],
 )
-def test_the_text_is_that_of_greedy(heads, drafts, make_model, mesh, monkeypatch):
+def test_the_text_is_that_of_greedy(
+    heads, drafts, number, make_model, mesh, monkeypatch
+):
     """Drafts of random blocks are wrong, right where all tokens are equal, and right in
     some rows where few tokens occur."""
     fields = {"num_future": 2, "heads": heads}
@@ -40,17 +44,26 @@ def test_the_text_is_that_of_greedy(heads, drafts, make_model, mesh, monkeypatch
 
         return body(goes_on, run, carry)
 
-    def write(method):
-        sampler = make_sampler(method=method, max_tokens=12)
+    def write(method, **options):
+        sampler = make_sampler(method=method, max_tokens=12, **options)
         return make_generate(*model, VOCAB, mesh, sampler)(PROMPTS)
 
     greedy = write("greedy")
     monkeypatch.setattr(speculative.lax, "while_loop", counted)
-    for (one,), (other,) in zip(write("speculative"), greedy, strict=True):
+    written = write("speculative", drafts=number)
+    for (one,), (other,) in zip(written, greedy, strict=True):
         assert (one.tokens, one.ended) == (other.tokens, other.ended)
         np.testing.assert_allclose(one.log_prob, other.log_prob, rtol=1e-4)
-    least, most = {"wrong": (7, 12), "right": (4, 4), "mixed": (5, 11)}[drafts]
+    fewest = -(-12 // (1 + (number or 2)))
+    least, most = {"wrong": (7, 12), "mixed": (5, 11)}.get(drafts, (fewest, fewest))
     assert least <= len(passes) <= most
+
+
+def test_more_drafts_than_the_model_has_are_one_line(make_model, mesh):
+    model = make_model("multi_token", {"num_future": 2})
+    sampler = make_sampler(method="speculative", drafts=3)
+    with pytest.raises(UserError, match="drafts is 3.*give 1 to 2, or 0 for all"):
+        make_generate(*model, VOCAB, mesh, sampler)
 
 
 def test_a_model_without_drafts_is_one_line(make_model, mesh):

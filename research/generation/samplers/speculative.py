@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from research.contract.errors import UserError
+from research.contract.fields import described, number
 from research.generation import samplers
 from research.generation.readouts import vocabulary_logits
 from research.generation.samplers import Rows, Writer
@@ -43,12 +44,24 @@ class Sampler(samplers.Sampler):
 
     order = "left_to_right"
 
+    drafts: int = described(
+        "tokens drafted in a pass; 0: all that the model predicts",
+        number(0, least=0, most=16),
+    )
+
     @classmethod
     def writes(cls, objective: Any) -> bool:
         return super().writes(objective) and objective.num_drafts > 0
 
     def check_writer(self, writer: Writer) -> None:
-        """No option names what a model may lack."""
+        if self.drafts > (most := writer.objective.num_drafts):
+            raise UserError(
+                f"drafts is {self.drafts}, but the model predicts {most} tokens after "
+                f"the next; give 1 to {most}, or 0 for all"
+            )
+
+    def _num_drafts(self, writer: Writer) -> int:
+        return self.drafts or writer.objective.num_drafts
 
     def positions_needed(self, writer: Writer, prompt: Sequence[int]) -> int:
         group = writer.objective.prompt([prompt], writer.vocab).group
@@ -56,7 +69,7 @@ class Sampler(samplers.Sampler):
 
     def _positions(self, writer: Writer, group: Any) -> int:
         longest = int(group["position"].max()) + 1
-        return longest + self.max_tokens + writer.objective.num_drafts
+        return longest + self.max_tokens + self._num_drafts(writer)
 
     def prepare(
         self, writer: Writer, prompts: Sequence[Sequence[int]], width: int
@@ -67,14 +80,14 @@ class Sampler(samplers.Sampler):
         if most is not None and needed > most:
             raise UserError(
                 f"a prompt, {self.max_tokens} new tokens and "
-                f"{writer.objective.num_drafts} drafts need {needed} positions, but "
+                f"{self._num_drafts(writer)} drafts need {needed} positions, but "
                 f"model.max_length is {most}; give a shorter prompt or "
                 "a smaller max_tokens"
             )
         return pad_group(group, width) if width else group, None
 
     def write(self, writer: Writer, rows: Rows, layout: None) -> Written:
-        group, num_drafts = rows.arrays, writer.objective.num_drafts
+        group, num_drafts = rows.arrays, self._num_drafts(writer)
         num_rows, length = group["token"].shape
         length_B = jnp.sum(group["segment"] > 0, axis=1)
         most = self.max_tokens
@@ -191,27 +204,44 @@ class _Read(NamedTuple):
           num_B: the first so many tokens of the group are right.
           next_B: the token after these.
         """
-        row_B, caches, drafts = jnp.arange(len(num_B)), [self.caches[0]], []
-        length = self.group["token"].shape[1]
-        room = ((0, 0), (0, 1 + len(self.caches)))
-        text = jnp.pad(self.group["token"], room).at[row_B, num_B].set(next_B)
-        states = self.states
+        here_B1 = num_B[:, None] - 1
+        if self.net.future_tokens:
+            return self._sequential(here_B1, next_B)
+        states, caches = [], [self.caches[0]]
         for number, cache in enumerate(self.caches[1:]):
-            if self.net.future_tokens:
-                token = text[:, 1 + number : 1 + number + length]
-                group = self.group | {"token": token}
-                states, cache = self.net.future_states(group, states, number, cache)
-            else:
-                states, cache = self.net.future_states(
-                    self.group, self.trunk, number, cache
-                )
-            here = jnp.take_along_axis(states, (num_B - 1)[:, None, None], axis=1)
-            logits_BV = vocabulary_logits(self.net.readout(here))[:, 0]
-            draft_B = jnp.argmax(logits_BV, axis=1).astype(jnp.int32)
-            text = text.at[row_B, num_B + 1 + number].set(draft_B)
+            state, cache = self.net.future_states(
+                self.group, self.trunk, number, cache, scored=here_B1
+            )
+            states.append(state)
+            caches.append(cache)
+        return self._most_probable(jnp.concatenate(states, axis=1)), caches
+
+    def _sequential(self, here_B1: jax.Array, next_B: jax.Array) -> tuple:
+        """Those of blocks of which each reads the token before, and the last states."""
+        row_B, caches, drafts = jnp.arange(len(next_B)), [self.caches[0]], []
+        length, last = self.group["token"].shape[1], len(self.caches) - 2
+        room = ((0, 0), (0, 1 + len(self.caches)))
+        text = jnp.pad(self.group["token"], room)
+        text, states = text.at[row_B, 1 + here_B1[:, 0]].set(next_B), self.states
+        for number, cache in enumerate(self.caches[1:]):
+            group = self.group | {"token": text[:, 1 + number : 1 + number + length]}
+            scored = here_B1 if number == last else None  # no block reads the others
+            states, cache = self.net.future_states(
+                group, states, number, cache, scored=scored
+            )
+            here = states
+            if scored is None:
+                here = jnp.take_along_axis(states, here_B1[..., None], axis=1)
+            draft_B = self._most_probable(here)[:, 0]
+            text = text.at[row_B, 2 + here_B1[:, 0] + number].set(draft_B)
             drafts.append(draft_B)
             caches.append(cache)
         return jnp.stack(drafts, axis=1), caches
+
+    def _most_probable(self, states_BPD: jax.Array) -> jax.Array:
+        """The tokens [B, P] of states."""
+        logits_BPV = vocabulary_logits(self.net.readout(states_BPD))
+        return jnp.argmax(logits_BPV, axis=2).astype(jnp.int32)
 
 
 def _read(writer: Writer, net: Any, group: dict, caches: list) -> _Read:
