@@ -62,7 +62,7 @@ def test_the_text_is_that_of_greedy(
 def test_more_drafts_than_the_model_has_are_one_line(make_model, mesh):
     model = make_model("multi_token", {"num_future": 2})
     sampler = make_sampler(method="speculative", drafts=3)
-    with pytest.raises(UserError, match="drafts is 3.*give 1 to 2, or 0 for all"):
+    with pytest.raises(UserError, match=r"drafts is 3.*give 1 to 2, or 0 for all"):
         make_generate(*model, VOCAB, mesh, sampler)
 
 

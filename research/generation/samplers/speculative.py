@@ -22,6 +22,7 @@ from research.contract.fields import described, number
 from research.generation import samplers
 from research.generation.readouts import vocabulary_logits
 from research.generation.samplers import Rows, Writer
+from research.generation.samplers.shared.invariants import hoist
 from research.generation.written import Written
 from research.objectives.layout.prompt import pad_group
 
@@ -165,7 +166,8 @@ class Sampler(samplers.Sampler):
         def goes_on(carry: Carry) -> jax.Array:
             return (carry.count < most) & ~jnp.all(carry.done)
 
-        carry = lax.while_loop(goes_on, body, writer.apply(start))
+        carry = writer.apply(start)
+        carry = lax.while_loop(goes_on, hoist(body, carry), carry)
         token_BT, log_p_BT = carry.token[:, :most], carry.log_p[:, :most]
         is_end_BT = token_BT == writer.vocab.eos_id
         is_end_BT &= jnp.arange(most)[None] < carry.count
@@ -208,9 +210,9 @@ class _Read(NamedTuple):
         if self.net.future_tokens:
             return self._sequential(here_B1, next_B)
         states, caches = [], [self.caches[0]]
-        for number, cache in enumerate(self.caches[1:]):
+        for block, cache in enumerate(self.caches[1:]):
             state, cache = self.net.future_states(
-                self.group, self.trunk, number, cache, scored=here_B1
+                self.group, self.trunk, block, cache, scored=here_B1
             )
             states.append(state)
             caches.append(cache)
@@ -223,17 +225,17 @@ class _Read(NamedTuple):
         room = ((0, 0), (0, 1 + len(self.caches)))
         text = jnp.pad(self.group["token"], room)
         text, states = text.at[row_B, 1 + here_B1[:, 0]].set(next_B), self.states
-        for number, cache in enumerate(self.caches[1:]):
-            group = self.group | {"token": text[:, 1 + number : 1 + number + length]}
-            scored = here_B1 if number == last else None  # no block reads the others
+        for block, cache in enumerate(self.caches[1:]):
+            group = self.group | {"token": text[:, 1 + block : 1 + block + length]}
+            scored = here_B1 if block == last else None  # no block reads the others
             states, cache = self.net.future_states(
-                group, states, number, cache, scored=scored
+                group, states, block, cache, scored=scored
             )
             here = states
             if scored is None:
                 here = jnp.take_along_axis(states, here_B1[..., None], axis=1)
             draft_B = self._most_probable(here)[:, 0]
-            text = text.at[row_B, 2 + here_B1[:, 0] + number].set(draft_B)
+            text = text.at[row_B, 2 + here_B1[:, 0] + block].set(draft_B)
             drafts.append(draft_B)
             caches.append(cache)
         return jnp.stack(drafts, axis=1), caches

@@ -19,6 +19,7 @@ from research.contract.fields import choice, described, free_text, number
 from research.generation import samplers
 from research.generation.samplers import Rows, Writer
 from research.generation.samplers.shared import continuation
+from research.generation.samplers.shared.invariants import hoist
 from research.generation.samplers.shared.next_token import NO_TOKEN, begin_history
 from research.generation.written import Written
 from research.objectives.layout.languages import parse_pair
@@ -192,7 +193,8 @@ class LeftToRight(samplers.Sampler):
             return (state.count < self.max_tokens) & ~jnp.all(state.done)
 
         state = self.extend(vocab, self.start(vocab, rows, history), logits_RV)
-        state, _ = lax.while_loop(goes_on, body, (state, context))
+        carry = state, context
+        state, _ = lax.while_loop(goes_on, hoist(body, carry), carry)
         return self.written(state)
 
     def _positions_needed(self, prompt: Prompt) -> int:
