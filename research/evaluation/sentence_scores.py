@@ -126,6 +126,15 @@ class Scorer:
     def constants(self) -> Constants:
         return self._rows.constants
 
+    @property
+    def params(self) -> Any:
+        """The network's; those of another checkpoint may take their place."""
+        return self._rows.params
+
+    @params.setter
+    def params(self, params: Any) -> None:
+        self._rows.params = params
+
     def __call__(
         self,
         texts: Sequence[str],
