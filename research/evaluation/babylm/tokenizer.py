@@ -69,10 +69,6 @@ class Tokenizer:
         encoded = self._tokenizer.encode(text, add_special_tokens=specials)
         return Tokens(encoded.ids, [end for _, end in encoded.offsets])
 
-    def encode_pair(self, first: str, second: str) -> list[int]:
-        """The ids of two texts with the special ones of the template."""
-        return self._tokenizer.encode(first, second).ids
-
     def decode(self, token: int) -> str:
         """The text of one token."""
         text = self._tokenizer.decode([token], skip_special_tokens=False)
