@@ -513,18 +513,6 @@ def test_gates_and_distances_lose_the_heads_that_a_layer_loses():
     np.testing.assert_allclose(*both, atol=2e-6)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"sublayer_norm": True}, "heads have a norm together"),
-        ({"position": "t5"}, "heads have biases of distances"),
-    ],
-)
-def test_heads_that_depend_on_others_stay(changes, words):
-    with pytest.raises(UserError, match=words):
-        heads.check_heads(model_options(**changes), {"stack": {}})
-
-
 def test_heads_of_all_layers_leave_a_tenth_at_a_time():
     """Importance is measured anew after each tenth, and no head comes back."""
     asked = []

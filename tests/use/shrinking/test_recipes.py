@@ -1,0 +1,82 @@
+"""Recipes refuse what would not compute the same; split weights add up."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from research.contract.errors import UserError
+from research.use.shrinking import heads
+from research.use.shrinking.recipes import RECIPES, Request
+from tests.testing.model_options import model_options
+
+
+def shrink(recipe, params=None, **options):
+    """The recipe's network of options; it asks the program for no more."""
+    program = SimpleNamespace(network=SimpleNamespace(options=model_options(**options)))
+    return RECIPES[recipe](program, params or {}, Request())
+
+
+TERNARY = {"quantization": "ternary", "quantization_scale": "tensor"}
+
+
+def test_split_weights_add_up_to_the_ternary_run():
+    random = np.random.default_rng(0)
+    kernel = random.normal(0, 0.1, (2, 16, 24)).astype(np.float32)
+    bias = np.ones((2, 24), np.float32)
+    found = shrink("split", {"in": {"kernel": kernel, "bias": bias}}, **TERNARY)
+    assert found.keys == {"quantization": "split"} and found.is_saved_as_float
+    own = found.params["in"]
+    assert own["kernel"].shape == (2, 2, 16, 24) and own["bias"] is bias
+    np.testing.assert_allclose(own["kernel"].sum(1), kernel, atol=1e-6)
+
+
+def test_a_part_beyond_the_clip_is_refused():
+    """Of a weight that is 0 and near the threshold a part is larger than the scale."""
+    kernel = np.full((2, 16, 24), 0.1, np.float32)
+    kernel[:, ::2] = -0.1
+    kernel[:, 1::8, ::2], kernel[:, ::8, ::2] = 1e-3, -1e-3
+    kernel[:, 1, 0] = 0.06
+    words = r"part of in/kernel is beyond model\.quantization_clip=0\.1,"
+    with pytest.raises(UserError, match=words):
+        shrink("split", {"in": {"kernel": kernel}}, **TERNARY, quantization_clip=0.1)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "params", "options", "words"),
+    [
+        ("layers", {}, {"shared_layers": True}, r"not for model\.shared_layers True"),
+        ("layers", {}, {"network": "lstm", "layers": 2}, r"not for model\.layers 2"),
+        ("layers", {}, {"layer_mixing": "layers"}, r"model\.layer_mixing layers"),
+        ("layers", {"features": {}}, {}, r"objective\.features of all layers"),
+        ("int8", {}, {"network": "lstm"}, r"lstm has no model\.quantization"),
+        ("int8", {}, {"quantization": "split"}, "is split already; --recipe=binary"),
+    ],
+)
+def test_a_network_that_a_recipe_does_not_know_is_refused(
+    recipe, params, options, words
+):
+    with pytest.raises(UserError, match=f"^--recipe={recipe}.*{words}"):
+        shrink(recipe, params, **options)
+
+
+def test_a_split_network_becomes_integers_of_both_parts():
+    found = shrink("binary", quantization="split")
+    assert found.keys["quantization"] == "split"
+
+
+@pytest.mark.parametrize(
+    ("options", "params", "words"),
+    [
+        ({"network": "lstm"}, {"stack": {}}, "it is no transformer of one stack"),
+        ({}, {"encoder": {}}, "it is no transformer of one stack"),
+        ({"num_kv_heads": 1}, {"stack": {}}, "num_kv_heads is 1: heads share keys"),
+        ({"shared_layers": True}, {"stack": {}}, "layers have the same heads"),
+        ({"quantization": "split"}, {"stack": {}}, "remove heads before the split"),
+        ({"sublayer_norm": True}, {"stack": {}}, "heads have a norm together"),
+        ({"position": "t5"}, {"stack": {}}, "heads have biases of distances"),
+    ],
+)
+def test_heads_that_depend_on_others_stay(options, params, words):
+    with pytest.raises(UserError, match=f"^--recipe=heads: .*{words}"):
+        heads.check_heads(model_options(**options), params)
