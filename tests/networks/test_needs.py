@@ -112,6 +112,49 @@ def test_a_transformers_keys_that_do_not_go_with_the_needs(options, needs, messa
         networks.build(model_options(**options), full(**needs), VOCAB)
 
 
+IMAGE = {"image_positions": 4, "input_features": 12}
+
+
+@pytest.mark.parametrize(
+    ("network", "options", "needs", "message"),
+    [
+        ("fusion", {"layers": 2, "plain_layers": 2}, {}, r"below model\.layers 2"),
+        ("fusion", {"activation": "swiglu"}, {}, r"activation must not be swiglu"),
+        (
+            "fusion",
+            {"entity_heads": 4},
+            {"input_features": 6},
+            r"entity_heads is 4; it must divide the width 6",
+        ),
+        (
+            "kar",
+            {"layers": 2, "link_after": 2},
+            {"span_width": 8},
+            r"link_after is 2; it must be below model\.layers 2",
+        ),
+        ("kar", {"entity_heads": 4}, {"span_width": 6}, r"must divide the width 6 of"),
+        ("two_streams", {"layers": 2, "co_layers": 3}, IMAGE, "at most model.layers 2"),
+        (
+            "two_streams",
+            {"width": 16, "image_heads": 3},
+            IMAGE,
+            r"image_heads is 3; it must divide model\.width 16",
+        ),
+        (
+            "two_streams",
+            {"heads": 4, "width": 16, "cross": "shared", "image_heads": 2},
+            IMAGE,
+            r"cross shared needs model\.image_heads 0 or model\.heads 4, got 2",
+        ),
+    ],
+)
+def test_a_networks_keys_that_do_not_go_together(network, options, needs, message):
+    small = {"layers": 2, "width": 16, "heads": 2, "norm_placement": "post"}
+    own = model_options(network=network, **(small | options))
+    with pytest.raises(UserError, match=message):
+        networks.build(own, full(**needs), VOCAB)
+
+
 def test_a_network_without_embeddings_of_languages_is_refused():
     needs = full(stacks="encoder_decoder", token_types=3, languages=True)
     none, some = (model_options(token_types=number) for number in (0, 3))

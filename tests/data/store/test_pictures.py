@@ -12,6 +12,7 @@ from PIL import Image, PngImagePlugin
 from launch.cli import exit_code_for
 from launch.commands import images
 from research.contract.errors import UserError
+from research.data.read import pictures as read_pictures
 from research.data.store import pictures
 from tests.testing.example_batches import keys
 
@@ -182,6 +183,7 @@ def chunk_bomb():
         (None, '{"file": "0.png"}', "no key 'caption': there is file"),
         (None, "", "has no rows"),
         (None, '{"file": "0.png", "caption": "a"}', "all rows are of one group"),
+        (None, '"0.png"', "jsonl:1: a line is a JSON object, not '0.png'"),
     ],
     ids=itertools.count(),
 )
@@ -202,6 +204,48 @@ def test_a_mistake_is_one_line(tmp_path, content, change, words):
         run(tmp_path, flags)
     assert "\n" not in str(error.value) and exit_code_for(error.value)[0] == 2
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        (
+            "c.txt",
+            "",
+            r"captions must be in a file \.tsv, \.csv or \.jsonl, not c\.txt",
+        ),
+        ("none.tsv", None, r"none\.tsv: cannot be read \(No such file"),
+        ("c.csv", 'file,caption\n0.png,"a"b\n', r"c\.csv:2: not CSV \("),
+    ],
+)
+def test_a_file_of_captions_that_is_none_is_refused(tmp_path, name, text, words):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    columns = read_pictures.Columns("file", ("caption",))
+    with pytest.raises(UserError, match=words):
+        read_pictures.read_rows(tmp_path / name, columns)
+
+
+def test_what_is_no_store_of_captions_or_pictures_is_refused(tmp_path):
+    (tmp_path / "a.captioned").write_text('{"file": "0.png"}\n')
+    with pytest.raises(UserError, match="captioned:1: no line of palimpsest images"):
+        read_pictures.read_captioned(tmp_path / "a.captioned")
+    with pytest.raises(UserError, match="has no pictures; their names end in"):
+        read_pictures.list_pictures(tmp_path)
+
+
+def test_a_picture_has_its_boxes_once():
+    """A row without them says nothing of them."""
+
+    def row(n, boxes=(), classes=()):
+        return read_pictures.Row(f"c:{n}", "0.png", ("a",), "", None, boxes, classes)
+
+    with_boxes = row(2, ((0.0, 0.0, 1.0, 1.0),), ("sky",))
+    found = pictures.number_pictures([row(1), with_boxes, row(3)])
+    assert found == {"0.png": with_boxes}
+    other = row(4, ((0.0, 0.0, 2.0, 1.0),), ("sky",))
+    with pytest.raises(UserError, match=r"c:4: 0\.png has other boxes .* in c:2; a"):
+        pictures.number_pictures([with_boxes, other])
 
 
 def test_a_row_names_no_picture_of_the_store():

@@ -51,6 +51,25 @@ def test_a_head_is_two_layers_or_one(spec, hidden, make_options, make_params):
     np.testing.assert_allclose(actual, dense(expected, own["out"]), atol=1e-5)
 
 
+def test_a_standardized_head_has_mean_0_and_variance_1_before_and_after_its_layer(
+    make_options, make_params
+):
+    """BabyLM's: LayerNorms without parameters around the hidden layer."""
+    states = np.random.default_rng(0).normal(2, 3, size=(2, 16)).astype(np.float32)
+    spec = networks.HeadSpec(3, "relu", standardize=True)
+    network = Transformer(make_options(), size=50, heads={"label": spec})
+    label = lambda net: net.head("label", states)  # noqa: E731
+    params = make_params(network, label)
+
+    def standardized(x):
+        return (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
+
+    own = params["head_label"]
+    hidden = np.maximum(dense(standardized(states), own["dense"]), 0)
+    expected = dense(standardized(hidden), own["out"])
+    np.testing.assert_allclose(apply(network, params, label), expected, atol=1e-3)
+
+
 def test_only_a_head_of_fine_tuning_has_dropout(make_options, make_params):
     """At its own rate, before its last layer (BERT: 0.1; RoBERTa, BART: 0)."""
     states = np.ones((2, 400), np.float32)
