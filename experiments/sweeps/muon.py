@@ -20,7 +20,7 @@ from experiments.sweeps.objectives import SCALES, pretraining
 RATES = {"adamw": (1e-3, 2e-3, 4e-3), "muon": (2e-3, 4e-3, 8e-3)}
 """Around the best of each; `optimizer.update_rms` gives Muon's updates the size of
 AdamW's."""
-CHOSEN = {"adamw": 2e-3, "muon": 4e-3}
+CHOSEN = {"adamw": 2e-3, "muon": 8e-3}
 """The best of RATES with CHOICE_SEED."""
 CHOICE_SEED, SEEDS = 10, 6
 STEP_RATIO = 1.45
