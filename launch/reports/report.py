@@ -48,12 +48,12 @@ def make_report(
     grid = cells.fill_table(table, trials)
     rows = _finished(tables.table_rows(table, trials))
     # matplotlib: after errors are reported
-    from launch.reports import figures, forest, growth, label_figures, optima
+    from launch.reports import figures, report_figures
 
     curves = {
         f"curve-{number}": (curve.caption, partial(figures.draw_curves, rows, curve))
         for number, curve in enumerate(table.curves, 1)
-        if any(map(partial(_has_curve, curve), _trials(rows, curve.group)))
+        if any(map(partial(_has_curve, curve), tables.trials_of(rows, curve.group)))
     }
     bars = {
         f"bars-{number}": (
@@ -77,31 +77,12 @@ def make_report(
         for name, (_, draw) in (curves | bars).items()
         if inches
     }
-    for name, caption, groups in (
-        ("differences", "Differences from the baseline.", forest.difference_groups),
-        ("claims", "The paper's comparisons.", forest.claim_groups),
-    ):
-        if found := groups(table, grid):
-            image = forest.draw_forest(found)
-            drawn[f"{name}.svg"] = f"{caption} {forest.legend(found)}", image
-    for number, name in enumerate(table.growth, 1):
-        if growth.has_points(grid, name):
-            words = f"{name} over {table.row_header.rpartition(', ')[2]}; ± over seeds"
-            drawn[f"growth-{number}.svg"] = words, growth.draw_growth(table, grid, name)
-    for number, figure in enumerate(table.optima, 1):
-        if panels := optima.found_optima(figure, _trials(rows, figure.group)):
-            image = optima.draw_optima(figure, panels)
-            drawn[f"optima-{number}.svg"] = optima.caption(figure, panels), image
-    for name, caption, image in label_figures.label_figures(rows):
-        drawn[name] = caption, image
+    for figure in report_figures.all_drawn(table, grid, rows):
+        drawn[figure.file] = figure.caption, figure.svg
     no_curves = "" if curves else _reason_without_curves(table, rows)
     return Report(
         table, grid, drawn, no_curves, pdfs, compare_configs(rows), provenance(rows)
     )
-
-
-def _trials(rows: Rows, group: str) -> list[Trial]:
-    return [trial for row in rows.values() for trial in row.get(group, ())]
 
 
 def _has_curve(curve: Curve, trial: Trial) -> bool:
@@ -116,7 +97,7 @@ def _reason_without_curves(table: Table, rows: Rows) -> str:
             "No loss curves: the table's file has no curves=(Curve(...),). "
             "palimpsest curves RUN RUN draws them of any runs."
         )
-    if not any(_trials(rows, curve.group) for curve in table.curves):
+    if not any(tables.trials_of(rows, curve.group) for curve in table.curves):
         return (
             "No loss curves: no run has ended. palimpsest curves draws runs that go on."
         )

@@ -160,6 +160,11 @@ def table_rows(table: Table, trials: list[Trial]) -> Rows:
     return rows
 
 
+def trials_of(rows: Rows, group: str) -> list[Trial]:
+    """The trials of a group in all rows."""
+    return [trial for row in rows.values() for trial in row.get(group, ())]
+
+
 def labelled_rows(trials: list[Trial]) -> Rows:
     """The rows and groups that the sweep names."""
     rows: dict[str, dict[str, list[Trial]]] = {}

@@ -3,7 +3,7 @@
 import math
 from types import SimpleNamespace
 
-from launch.reports import growth
+from launch.reports.report_figures import growth
 from launch.reports.tables import Column, Table
 
 TABLE = Table(

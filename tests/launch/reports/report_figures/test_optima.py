@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from launch.reports import optima
+from launch.reports.report_figures import optima
 from launch.reports.tables import OptimumFigure
 
 RATES = [1e-3 * 2**n for n in range(5)]

@@ -1,17 +1,33 @@
 """Figures of a column over the number in its rows' names, as in "lm, 5 M"."""
 
+import dataclasses
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from launch.reports import report_figures
 from launch.reports.cells import Grid
 from launch.reports.figures import ROW_COLORS, STYLE, pyplot, svg_element
-from launch.reports.tables import Table
+from launch.reports.report_figures import Drawn
+from launch.reports.tables import Rows, Table
 
 POINT = re.compile(r"(?P<line>.+), (?P<place>[0-9.]+) (?P<unit>\S+)")
 """The name of a row that is a point of a line; other rows are levels."""
 
 LEVELS = "--", ":", "-."
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures(report_figures.Figures):
+    """One for each column of the table's `growth`."""
+
+    def drawn(self, table: Table, grid: Grid, rows: Rows) -> Iterator[Drawn]:
+        over = table.row_header.rpartition(", ")[2]
+        for number, name in enumerate(table.growth, 1):
+            if has_points(grid, name):
+                image = draw_growth(table, grid, name)
+                caption = f"{name} over {over}; ± over seeds"
+                yield Drawn(f"growth-{number}.svg", caption, image)
 
 
 def has_points(grid: Grid, name: str) -> bool:

@@ -1,13 +1,17 @@
 """Figures of the best rate or size: losses over it, with a parabola for each line."""
 
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from launch.reports import report_figures
+from launch.reports.cells import Grid
 from launch.reports.figures import ROW_COLORS, STYLE, pyplot, svg_element
-from launch.reports.tables import OptimumFigure
+from launch.reports.report_figures import Drawn
+from launch.reports.tables import OptimumFigure, Rows, Table, trials_of
 from launch.sweeps.trial import Trial
 from research.evaluation.optimum import Optimum, exponent, find_optimum
 
@@ -21,6 +25,17 @@ class Line(NamedTuple):
 
 Panels = dict[str, dict[float, Line]]
 """Title -> number of a line -> the line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures(report_figures.Figures):
+    """One for each of the table's `optima`."""
+
+    def drawn(self, table: Table, grid: Grid, rows: Rows) -> Iterator[Drawn]:
+        for number, figure in enumerate(table.optima, 1):
+            if panels := found_optima(figure, trials_of(rows, figure.group)):
+                image = draw_optima(figure, panels)
+                yield Drawn(f"optima-{number}.svg", caption(figure, panels), image)
 
 
 def found_optima(figure: OptimumFigure, trials: Sequence[Trial]) -> Panels:

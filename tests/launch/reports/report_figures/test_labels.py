@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from etils import epath
 
-from launch.reports.label_figures import label_figures
+from launch.reports.report_figures.labels import label_figures
 
 RIGHT = {"class": ["a", "b", "c"], "tags": [["B-P", "I-P"], ["O"], ["B-Q"]]}
 

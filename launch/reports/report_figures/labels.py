@@ -2,6 +2,7 @@
 
 # N labels
 
+import dataclasses
 import math
 import textwrap
 from collections import Counter
@@ -11,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from launch.reports import figures
-from launch.reports.tables import Rows
+from launch.reports import figures, report_figures
+from launch.reports.cells import Grid
+from launch.reports.report_figures import Drawn
+from launch.reports.tables import Rows, Table
 from launch.sweeps.trial import Trial
 from research.evaluation import label_report
 from research.files.existence import exists
@@ -33,8 +36,16 @@ Confusions = Mapping[str, Mapping[str, Mapping[str, int]]]
 """Row -> right label -> predicted label -> items of all of its runs."""
 
 
-def label_figures(rows: Rows) -> Iterator[tuple[str, str, Any]]:
-    """File name, caption and SVG of the pictures of each group that predicts labels.
+@dataclasses.dataclass(frozen=True)
+class Figures(report_figures.Figures):
+    """Those of each group that predicts labels."""
+
+    def drawn(self, table: Table, grid: Grid, rows: Rows) -> Iterator[Drawn]:
+        return label_figures(rows)
+
+
+def label_figures(rows: Rows) -> Iterator[Drawn]:
+    """The pictures of each group that predicts labels.
 
     They are of the predictions/SPLIT.jsonl of runs; one without it is left out.
 
@@ -62,12 +73,13 @@ def label_figures(rows: Rows) -> Iterator[tuple[str, str, Any]]:
         of = f"{group}, {' and '.join(sorted(splits))} split"
         caption = f"{of}: precision (●) and recall (○) of each label, over all runs."
         draw = partial(_draw_scores, scores, names)
-        yield f"labels-{number}.svg", caption + most, _panels(rows, scores, draw)
+        image = _panels(rows, scores, draw)
+        yield Drawn(f"labels-{number}.svg", caption + most, image)
         if any(confusions.values()):
             caption = f"{of}: of a label (row), % predicted as each (column)."
             draw = partial(_draw_confusion, confusions, names)
             image = _panels(rows, confusions, draw)
-            yield f"confusion-{number}.svg", caption + most, image
+            yield Drawn(f"confusion-{number}.svg", caption + most, image)
 
 
 def _groups(rows: Rows) -> list[str]:

@@ -1,0 +1,42 @@
+"""Figures of a report, beside its curves and bars.
+
+A module here defines a frozen dataclass `Figures(report_figures.Figures)` without
+fields. It is found by listing the folder, and draws what it finds in the table, its
+numbers and its trials.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from launch.reports.cells import Grid
+from launch.reports.tables import Rows, Table
+from research.contract.parts import Folder
+
+FOLDER = Folder("launch.reports.report_figures", "Figures")
+
+
+class Drawn(NamedTuple):
+    """A figure of a report."""
+
+    file: str  # its name
+    caption: str
+    svg: str  # an SVG element, of the same bytes for the same numbers
+
+
+class Figures:
+    """The base of all modules' figures."""
+
+    def drawn(self, table: Table, grid: Grid, rows: Rows) -> Iterator[Drawn]:
+        """The figures that there are.
+
+        Args:
+          grid: the numbers of the table's cells.
+          rows: the trials that have a result.
+        """
+        raise NotImplementedError
+
+
+def all_drawn(table: Table, grid: Grid, rows: Rows) -> Iterator[Drawn]:
+    """The figures of all modules of this folder."""
+    for name in FOLDER.names():
+        yield from FOLDER.part_class(name, "figures")().drawn(table, grid, rows)
