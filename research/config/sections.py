@@ -88,7 +88,7 @@ class TrainOptions:
     # worse than the best of all but the last so many before it (NT-ASGD, Merity et al.
     # 2018, algorithm 1)
     track: str = free_text("")  # the tracker and project that get what TensorBoard
-    # gets: wandb:PROJECT, trackio:PROJECT or mlflow:EXPERIMENT; "": none
+    # gets, as in wandb:PROJECT; a module of research/record/trackers; "": none
     profile_steps: list[int] = dataclasses.field(default_factory=list)  # the first and
     # the last step of a trace by jax.profiler, as in [10, 12], which TensorBoard shows;
     # it slows these steps; []: none

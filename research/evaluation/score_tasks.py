@@ -2,7 +2,7 @@
 
 import collections
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from research.contract.errors import UserError, unknown
@@ -15,63 +15,6 @@ CHOOSE, LAST_WORD, SENTENCES = "choose", "last_word", "sentences"
 """
 
 
-class Task(NamedTuple):
-    """How a task's files are read and judged."""
-
-    judged: str
-    fields: tuple[str, ...]  # columns or keys, as config.data.fields; (): the text
-    label: str  # the column of the group, the right choice or the acceptability
-    what: str
-
-
-TASKS = {
-    "blimp": Task(
-        CHOOSE,
-        ("sentence_good", "sentence_bad"),
-        "UID",
-        "minimal pairs by paradigm (Warstadt et al. 2020)",
-    ),
-    "zorro": Task(
-        CHOOSE,
-        ("sentence_good", "sentence_bad"),
-        "UID",
-        "minimal pairs of frequent words (Huebner et al. 2021)",
-    ),
-    "pairs": Task(
-        CHOOSE,
-        ("sentence_good", "sentence_bad"),
-        "",
-        "pairs of texts in sentence_good and sentence_bad, of which the first is "
-        "right; --label names groups",
-    ),
-    "choices": Task(
-        CHOOSE,
-        ("query", "choices"),
-        "gold",
-        "a text and its continuations; the label is the number of the right one",
-    ),
-    "schema": Task(
-        CHOOSE,
-        ("context_options", "continuation"),
-        "gold",
-        "contexts of one continuation (Winograd schemas), which alone is scored",
-    ),
-    "lambada": Task(
-        LAST_WORD,
-        ("context", "continuation"),
-        "",
-        "the last word of a passage (Paperno et al. 2016)",
-    ),
-    "sentences": Task(
-        SENTENCES,
-        (),
-        "",
-        "texts by themselves; with a label of 0 or 1 (acceptability), the area under "
-        "the ROC curve",
-    ),
-}
-
-
 class Item(NamedTuple):
     """An item: one or more texts to score, each after its context."""
 
@@ -80,6 +23,115 @@ class Item(NamedTuple):
     texts: tuple[str, ...]
     contexts: tuple[str, ...]  # one for each text; may be empty
     gold: int  # the right text; the label of acceptability; -1: none
+
+
+def _check(legal: bool, document: Document, problem: str) -> None:
+    if not legal:
+        raise UserError(f"{document.id}: {problem}")
+
+
+def _pair(document: Document) -> Item:
+    parts = document_parts(document)
+    _check(len(parts) == 2, document, "a pair has two texts")
+    return Item(document.id, document.label or "", parts, ("", ""), 0)
+
+
+def _passage(document: Document) -> Item:
+    parts = document_parts(document)
+    _check(len(parts) == 2, document, "a passage has a context and a last word")
+    return Item(document.id, "", parts[1:], parts[:1], 0)
+
+
+def _sentence(document: Document) -> Item:
+    label = document.label
+    _check(label in (None, "0", "1"), document, "its label is neither 0 nor 1")
+    gold = -1 if label is None else int(label)
+    return Item(document.id, "", (document.text,), ("",), gold)
+
+
+def _choices(document: Document) -> Item:
+    """A text, then its continuations."""
+    parts, gold = document_parts(document), _right_choice(document)
+    number = len(parts) - 1
+    return Item(document.id, "", parts[1:], parts[:1] * number, gold)
+
+
+def _contexts(document: Document) -> Item:
+    """A continuation, then its contexts."""
+    parts, gold = document_parts(document), _right_choice(document)
+    return Item(document.id, "", parts[:1] * (len(parts) - 1), parts[1:], gold)
+
+
+def _right_choice(document: Document) -> int:
+    number, label = len(document_parts(document)) - 1, document.label
+    _check(number > 1, document, "has fewer than two choices")
+    legal = label is not None and label.isdecimal() and int(label) < number
+    _check(legal, document, f"its label {label!r} is none of its {number} choices")
+    return int(label)
+
+
+class Task(NamedTuple):
+    """How a task's files are read and judged."""
+
+    judged: str
+    fields: tuple[str, ...]  # columns or keys, as config.data.fields; (): the text
+    label: str  # the column of the group, the right choice or the acceptability
+    read: Callable[[Document], Item]  # raises UserError
+    what: str
+    list_first: bool = False  # the first field has the list, which files have last
+
+
+PAIR = ("sentence_good", "sentence_bad")
+TASKS = {
+    "blimp": Task(
+        CHOOSE, PAIR, "UID", _pair, "minimal pairs by paradigm (Warstadt et al. 2020)"
+    ),
+    "zorro": Task(
+        CHOOSE,
+        PAIR,
+        "UID",
+        _pair,
+        "minimal pairs of frequent words (Huebner et al. 2021)",
+    ),
+    "pairs": Task(
+        CHOOSE,
+        PAIR,
+        "",
+        _pair,
+        "pairs of texts in sentence_good and sentence_bad, of which the first is "
+        "right; --label names groups",
+    ),
+    "choices": Task(
+        CHOOSE,
+        ("query", "choices"),
+        "gold",
+        _choices,
+        "a text and its continuations; the label is the number of the right one",
+    ),
+    "schema": Task(
+        CHOOSE,
+        ("context_options", "continuation"),
+        "gold",
+        _contexts,
+        "contexts of one continuation (Winograd schemas), which alone is scored",
+        list_first=True,
+    ),
+    "lambada": Task(
+        LAST_WORD,
+        ("context", "continuation"),
+        "",
+        _passage,
+        "the last word of a passage (Paperno et al. 2016)",
+    ),
+    "sentences": Task(
+        SENTENCES,
+        (),
+        "",
+        _sentence,
+        "texts by themselves; with a label of 0 or 1 (acceptability), the area under "
+        "the ROC curve",
+    ),
+}
 
 
 def read_items(
@@ -97,12 +149,12 @@ def read_items(
     """
     task = TASKS[name]
     fields = tuple(fields) or task.fields
-    if name == "schema":
-        fields = fields[::-1]  # the list of contexts is the last field
+    if task.list_first:
+        fields = fields[::-1]
     fmt = FileOptions("auto", fields, label or task.label)
     try:
         corpus = load_file_corpus(files, None, fmt, "--data")
-        items = [_item(name, document) for document in corpus.documents("test")]
+        items = [task.read(document) for document in corpus.documents("test")]
     except UserError as error:
         flags = str(error).replace("data.fields", "--fields")
         raise UserError(flags.replace("data.label", "--label")) from error
@@ -151,33 +203,3 @@ def check_labels(name: str, items: Sequence[Item]) -> None:
             "curve needs texts of both, 0 and 1; --fields=COLUMN without --label reads "
             "texts without labels"
         )
-
-
-def _item(name: str, document: Document) -> Item:
-    """The item of one document, whose parts are those of the task."""
-    parts, label = document_parts(document), document.label
-    match name:
-        case "blimp" | "zorro" | "pairs":
-            _check(len(parts) == 2, document, "a pair has two texts")
-            return Item(document.id, label or "", parts, ("", ""), 0)
-        case "lambada":
-            _check(len(parts) == 2, document, "a passage has a context and a last word")
-            return Item(document.id, "", parts[1:], parts[:1], 0)
-        case "sentences":
-            _check(label in (None, "0", "1"), document, "its label is neither 0 nor 1")
-            gold = -1 if label is None else int(label)
-            return Item(document.id, "", (document.text,), ("",), gold)
-    _check(len(parts) > 2, document, "has fewer than two choices")
-    number = len(parts) - 1
-    legal = label is not None and label.isdecimal() and int(label) < number
-    _check(legal, document, f"its label {label!r} is none of its {number} choices")
-    if name == "schema":
-        texts, contexts = parts[:1] * number, parts[1:]
-    else:
-        texts, contexts = parts[1:], parts[:1] * number
-    return Item(document.id, "", texts, contexts, int(label))
-
-
-def _check(legal: bool, document: Document, problem: str) -> None:
-    if not legal:
-        raise UserError(f"{document.id}: {problem}")

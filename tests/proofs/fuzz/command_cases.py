@@ -32,6 +32,7 @@ from launch.commands import (
 )
 from launch.sweeps import sweep_plan
 from launch.sweeps.trial import Trial
+from research.evaluation.score_tasks import TASKS
 from tests.proofs.fuzz import command, values
 from tests.proofs.fuzz.config_cases import (
     EXPERIMENTS,
@@ -143,7 +144,7 @@ VALUES = {
     "to": workdirs | st.sampled_from(["@/a.jsonl", "@/a.npy", "@/late.py/a.jsonl"]),
     "texts": files,
     "data": files,
-    "task": st.sampled_from(["blimp", "lambada", "sentences", "x"]),
+    "task": st.sampled_from([*TASKS, "retrieval", "x"]),
     "topology": st.sampled_from(["cpu:1", "cpu:0", "cpu:99999999999", "v5e:4x4", "x"]),
     "on": st.sampled_from(["local", "local:x", "slurm", "slurm:x", "gke", "gke:q"])
     | st.sampled_from(["sky", "sky:gcp", "ray:x", "x", ":", "ray://x"]),
