@@ -81,7 +81,7 @@ class Objective(objectives.Objective):
     predict_at: str = choice("masked", PREDICT_AT)  # the position whose state predicts
     # a chosen token: its own, or the one before it, as in a causal model (GPT-BERT,
     # Charpentier and Samuel 2024; ltgoslo/gpt-bert, dataset.py, MaskedDataset)
-    unit: str = choice("token", mask_units.MASK_UNITS)  # what is chosen as a whole
+    unit: str = choice("token", mask_units.UNITS)  # what is chosen as a whole
     max_words: int = number(0, least=0)  # of an n-gram or span, or tokens of a tile; 0:
     # 3 of an n-gram or tile, 10 of a span
     entry_types: str = free_text("")  # of data.lexicon, separated by commas. Unit
@@ -131,10 +131,10 @@ class Objective(objectives.Objective):
                 "first_rate and rate_steps must both be 0 or both above 0, got "
                 f"{self.first_rate} and {self.rate_steps}"
             )
-        runs = (*mask_units.MAX_WORDS, "tile")
-        if self.rounding == "independent" and self.unit in runs:
+        if self.rounding == "independent" and self._unit.longest > 1:
+            single = [n for n, unit in mask_units.UNITS.items() if unit.longest == 1]
             raise ValueError(
-                "rounding independent needs unit token, word or lexicon, not "
+                f"rounding independent needs unit {' or '.join(single)}, not "
                 f"{self.unit}, of which a row has as many as fit its budget"
             )
         if self.count_exponent and (
@@ -185,13 +185,15 @@ class Objective(objectives.Objective):
 
     @property
     def lexicon_lines(self) -> str:
-        return mask_units.LINES if self.unit == "lexicon" else ""
+        return mask_units.LINES if self._unit.reads_lexicon else ""
+
+    @property
+    def _unit(self) -> mask_units.Unit:
+        return mask_units.UNITS[self.unit]
 
     @property
     def _surplus(self) -> int:
-        """Tokens that the last tile of a row may have beyond its budget."""
-        most = self.max_words or mask_units.MAX_TOKENS
-        return most - 1 if self.unit == "tile" else 0
+        return self._unit.surplus(self.max_words)
 
     @property
     def reads_step(self) -> bool:
@@ -286,8 +288,8 @@ class Objective(objectives.Objective):
         special = vocab.is_special[text.token]
         chosen = self._choose(text, key, vocab, num_masked - self._surplus, rate)
         starts = None
-        if self.unit == "tile":
-            starts = mask_units.tile_starts(key, ~special, self._surplus + 1)
+        if self._unit.starts:
+            starts = self._unit.starts(key, ~special, self._surplus + 1)
         free = ~special & ~chosen
         scored = replace_chosen(
             text.token,
@@ -327,7 +329,7 @@ class Objective(objectives.Objective):
     ) -> np.ndarray:
         """[B, L] bool: the chosen tokens, at most `most` of each row.
 
-        The last tile of a row may exceed that.
+        The last unit of a row may exceed that, see `mask_units.Unit.surplus`.
 
         Raises:
           UserError: there are weights of tokens, and other units are chosen.
@@ -345,11 +347,11 @@ class Objective(objectives.Objective):
             "candidates": self.candidates,
         }
         if self.rounding == "independent":
-            units = mask_units.find_units(text, vocab, self.unit, **which)
+            start, candidate, _ = mask_units.find_units(text, vocab, self.unit, **which)
             each = np.expand_dims(rate, -1) if np.ndim(rate) else rate
-            return choose_independently(key, *units, each, most)
+            return choose_independently(key, start, candidate, each, most)
         num_tokens = text.length
-        if self.rounding == "up" or self.unit == "tile":
+        if self.rounding == "up" or self._unit.starts:
             num_tokens = (~vocab.is_special[text.token]).sum(axis=1)
         count = mask_budget(num_tokens, rate, most, rounding=self.rounding, key=key)
         which |= {"unit": self.unit, "max_words": self.max_words}

@@ -2,6 +2,7 @@
 
 # B batch, L length, W words of a row, N words of a run
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,28 +13,30 @@ from research.data import counter_rng
 from research.data.read import lexicon as lexicons
 from research.objectives.layout.input_format import Text
 
-MASK_UNITS = ("token", "word", "ngram", "span", "lexicon", "tile")
-MAX_WORDS = {"ngram": 3, "span": 10}
-"""Unit -> words of its longest run (Lan et al. 2020, 3.1; Joshi et al. 2020, 3.1)."""
-
-MAX_TOKENS = 3
-"""Of a tile (ltgoslo/gpt-bert, pretraining/dataset.py, SpanMaskingStrategy)."""
-
 SPAN_P = 0.2
 """Parameter of the geometric distribution of span lengths (Joshi et al. 2020, 3.1)."""
 
 
-def run_lengths(unit: str, max_words: int = 0) -> np.ndarray:
-    """[N] float64: the probability of a run of n = 1..max_words words.
+class Unit(NamedTuple):
+    """What is chosen as a whole."""
 
-    ngram: p(n) ~ 1/n (Lan et al. 2020, equation 1). span: geometric, truncated and
-    renormalised, so that with at most 10 words the mean is the published 3.8.
+    choose: Callable[..., np.ndarray]  # with the positional arguments of `choose_runs`
+    longest: int = 1  # the published maximum of its words, or of a tile's tokens
+    weight: Callable[[np.ndarray], np.ndarray] = np.ones_like  # n = 1..longest [N] ->
+    # how often it has n words, relative to the others
+    of_words: bool = True  # it starts where a word does; False: at any candidate
+    reads_lexicon: bool = False  # entries of the lexicon are chosen first
+    starts: Callable[..., np.ndarray] | None = None  # as `tile_starts`, of units that
+    # partition the row: its budget is of ordinary tokens, and the last may exceed it
 
-    max_words: 0: the published maximum, MAX_WORDS.
-    """
-    n = np.arange(1, (max_words or MAX_WORDS[unit]) + 1)
-    weight = {"ngram": 1 / n, "span": SPAN_P * (1 - SPAN_P) ** (n - 1)}[unit]
-    return weight / weight.sum()
+    def lengths(self, max_words: int = 0) -> np.ndarray:
+        """[N] float64: the probability of n = 1..N words; max_words 0: N is longest."""
+        weight = self.weight(1.0 + np.arange(max_words or self.longest))
+        return weight / weight.sum()
+
+    def surplus(self, max_words: int = 0) -> int:
+        """Tokens that the last unit of a row may have beyond its budget."""
+        return (max_words or self.longest) - 1 if self.starts else 0
 
 
 def choose_units(
@@ -50,13 +53,11 @@ def choose_units(
 ) -> np.ndarray:
     """[B, L] bool: randomly chosen whole units of a text, at most `count` [B] tokens.
 
-    token: exactly `count`, all subsets equally likely. word: words in random order,
-    each that still fits. ngram: see `choose_runs`. span: see `choose_spans`. lexicon:
-    entries in random order, each that still fits; then words outside all entries. tile:
-    see `choose_tiles`, which may exceed `count`.
+    Units that partition the row may exceed that, see `Unit.surplus`.
 
     Args:
-      max_words: words of the longest n-gram or span; 0: the published maximum.
+      unit: one of `UNITS`.
+      max_words: words of the longest run, or tokens of a tile; 0: as published.
       entry_types: types of the lexicon, separated by commas. With unit lexicon, entries
         of these types are chosen first ("": all); with other units they count as one
         word.
@@ -67,26 +68,18 @@ def choose_units(
     Raises:
       UserError: there is no data.lexicon, or it has no such entry.
     """
-    if unit == "lexicon":
-        start, candidate = find_units(text, vocab, "word", candidates=candidates)
-        begins, inside = find_entries(text, vocab, entry_types)
-        chosen = counter_rng.choose_words(key, "choose", begins, inside, count)
-        left, free = count - chosen.sum(axis=1), candidate & ~inside
-        return chosen | counter_rng.choose_words(key, "rest", start, free, left)
-    start, candidate = find_units(
+    own = UNITS[unit]
+    start, candidate, entry = find_units(
         text, vocab, unit, entry_types=entry_types, candidates=candidates
     )
-    if unit == "token" and weight is not None:
+    if weight is not None:
         return counter_rng.choose_by_weight(key, "choose", candidate * weight, count)
-    if unit == "token":
-        return counter_rng.choose_subset(key, "choose", candidate, count)
-    if unit == "word":
-        return counter_rng.choose_words(key, "choose", start, candidate, count)
-    if unit == "tile":
-        return choose_tiles(key, candidate, count, max_words or MAX_TOKENS)
-    choose = choose_spans if unit == "span" else choose_runs
-    lengths = run_lengths(unit, max_words)
-    return choose(key, "choose", start, candidate, count, lengths)
+    lengths = own.lengths(max_words)
+    if not own.reads_lexicon:
+        return own.choose(key, "choose", start, candidate, count, lengths)
+    chosen = counter_rng.choose_words(key, "choose", start, entry, count)
+    left, free = count - chosen.sum(axis=1), candidate & ~entry
+    return chosen | own.choose(key, "rest", start, free, left, lengths)
 
 
 def find_units(
@@ -96,8 +89,8 @@ def find_units(
     *,
     entry_types: str = "",
     candidates: str = "ordinary",
-) -> tuple[np.ndarray, np.ndarray]:
-    """Where units start, and which tokens may be chosen, [B, L] bool each.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where units start, which tokens may be chosen, which are of entries: [B, L] bool.
 
     Units are the words of `counter_rng.find_words`. Args: see `choose_units`.
 
@@ -108,13 +101,14 @@ def find_units(
         candidate = ~vocab.is_special[text.token]
     else:
         candidate = np.arange(text.token.shape[1]) < text.length[:, None]
-    if unit in ("token", "tile"):
-        return candidate, candidate
+    own, inside = UNITS[unit], np.zeros_like(candidate)
+    if not own.of_words:
+        return candidate, candidate, inside
     start = (text.flags & WORD) > 0
-    if entry_types or unit == "lexicon":
+    if entry_types or own.reads_lexicon:
         begins, inside = find_entries(text, vocab, entry_types)
         start = begins | (start & ~inside)
-    return start, candidate
+    return start, candidate, inside
 
 
 def find_entries(
@@ -289,25 +283,53 @@ def tile_starts(key: np.ndarray, candidate: np.ndarray, most: int) -> np.ndarray
     return starts
 
 
-def choose_tiles(
-    key: np.ndarray, candidate: np.ndarray, budget: np.ndarray, most: int
-) -> np.ndarray:
+def choose_tiles(key: np.ndarray, role: str, *at: np.ndarray) -> np.ndarray:
     """[B, L] bool: tiles in random order until there are `budget` [B] tokens.
 
-    Of the last tile all tokens are chosen, up to most - 1 beyond the budget, which is
-    at least 1. Tiles partition the row; a tile's tokens that are no candidates [B, L]
-    are left out (ltgoslo/gpt-bert, pretraining/dataset.py, SpanMaskingStrategy and
-    apply_mask, without its counts of earlier masks).
+    Of the last tile all tokens are chosen, up to N - 1 beyond the budget, which is at
+    least 1. Tiles partition the row; a tile's tokens that are no candidates [B, L] are
+    left out (ltgoslo/gpt-bert, pretraining/dataset.py, SpanMaskingStrategy and
+    apply_mask, without its counts of earlier masks). Args: see `choose_runs`.
     """
+    _, candidate, budget, lengths = at
     length = candidate.shape[1]
-    index = np.where(tile_starts(key, candidate, most), np.arange(length), 0)
+    begins = tile_starts(key, candidate, len(lengths))
+    index = np.where(begins, np.arange(length), 0)
     index = np.maximum.accumulate(index, axis=1)
-    score = counter_rng.uniform(key, "choose", length)
+    score = counter_rng.uniform(key, role, length)
     score = np.take_along_axis(score, index, axis=1)
     score = np.where(candidate, score, np.inf)
     last = np.clip(budget, 1, length)[:, None] - 1
     limit = np.take_along_axis(np.sort(score, axis=1), last, axis=1)
     return candidate & (score <= limit)
+
+
+def _tokens(key: np.ndarray, role: str, *at: np.ndarray) -> np.ndarray:
+    _, candidate, budget, _ = at
+    return counter_rng.choose_subset(key, role, candidate, budget)
+
+
+def _words(key: np.ndarray, role: str, *at: np.ndarray) -> np.ndarray:
+    start, candidate, budget, _ = at
+    return counter_rng.choose_words(key, role, start, candidate, budget)
+
+
+UNITS = {
+    # exactly the budget, all subsets equally likely
+    "token": Unit(_tokens, of_words=False),
+    # words in random order, each that still fits
+    "word": Unit(_words),
+    # p(n) ~ 1/n (Lan et al. 2020, 3.1, equation 1)
+    "ngram": Unit(choose_runs, 3, lambda n: 1 / n),
+    # geometric, truncated and renormalised, so that with at most 10 words the mean is
+    # the published 3.8 (Joshi et al. 2020, 3.1)
+    "span": Unit(choose_spans, 10, lambda n: SPAN_P * (1 - SPAN_P) ** (n - 1)),
+    # entries in random order, each that still fits; then words outside all entries
+    "lexicon": Unit(_words, reads_lexicon=True),
+    # ltgoslo/gpt-bert, pretraining/dataset.py, SpanMaskingStrategy
+    "tile": Unit(choose_tiles, 3, of_words=False, starts=tile_starts),
+}
+"""`unit` of objectives that mask -> how it is chosen."""
 
 
 class _WordTable(NamedTuple):

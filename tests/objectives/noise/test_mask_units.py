@@ -47,16 +47,12 @@ def lengths(chosen) -> np.ndarray:
 
 
 def test_lengths_are_as_published():
-    np.testing.assert_allclose(
-        mask_units.run_lengths("ngram"), [6 / 11, 3 / 11, 2 / 11]
-    )
-    np.testing.assert_allclose(mask_units.run_lengths("span"), SPAN, atol=5e-5)
-    means = [
-        mask_units.run_lengths(unit) @ (1 + np.arange(n))
-        for unit, n in mask_units.MAX_WORDS.items()
-    ]
+    ngram, span = (mask_units.UNITS[unit] for unit in ("ngram", "span"))
+    np.testing.assert_allclose(ngram.lengths(), [6 / 11, 3 / 11, 2 / 11])
+    np.testing.assert_allclose(span.lengths(), SPAN, atol=5e-5)
+    means = [unit.lengths() @ (1 + np.arange(unit.longest)) for unit in (ngram, span)]
     np.testing.assert_allclose(means, [1.636, 3.797], atol=5e-4)
-    np.testing.assert_allclose(mask_units.run_lengths("ngram", 2), [2 / 3, 1 / 3])
+    np.testing.assert_allclose(ngram.lengths(2), [2 / 3, 1 / 3])
 
 
 def published(length_p, width, count, rng) -> tuple[np.ndarray, list[int]]:
@@ -77,12 +73,12 @@ def published(length_p, width, count, rng) -> tuple[np.ndarray, list[int]]:
     return taken, runs
 
 
-@pytest.mark.parametrize("unit", mask_units.MASK_UNITS)
+@pytest.mark.parametrize("unit", mask_units.UNITS)
 def test_units_are_chosen_in_each_row_alone_and_within_its_budget(unit):
     """None is a special, and something is chosen wherever the budget is not 0."""
     example = texts(62, [62, 40, 9, 1, 0] * 8, VOCAB)
     text, count, chosen = choose(example, 64, unit)
-    surplus = mask_units.MAX_TOKENS - 1 if unit == "tile" else 0
+    surplus = mask_units.UNITS[unit].surplus()
     assert (chosen.sum(axis=1) <= np.maximum(count, surplus > 0) + surplus).all()
     assert not chosen[VOCAB.is_special[text.token]].any()
     assert chosen.any(axis=1)[text.length > 40].all()
