@@ -6,6 +6,7 @@ from typing import Any
 from research import objectives
 from research.contract.errors import UserError
 from research.data.options import DataOptions
+from research.data.order.mixture_schedule import MIXINGS
 
 
 def make_run_objective(
@@ -68,7 +69,7 @@ def _check_length_buckets(
     data: DataOptions, objective: objectives.Objective, name: str
 ) -> None:
     lengths = [*data.length_buckets]
-    if data.mixing == "batches":
+    if MIXINGS[data.mixing].depends_on_batch:
         raise UserError(
             "data.length_buckets mixes the corpora of a batch; set data.mixing=rows or "
             "data.length_buckets=[]"

@@ -6,6 +6,7 @@ from functools import partial
 
 from research.contract.fields import RATES, choice, fraction, free_text, number
 from research.contract.parts import chosen, part
+from research.data.order.mixture_schedule import MIXINGS
 from research.data.read.corpus import SPLITS, split_fractions
 from research.data.read.formats import FORMATS, FileFormat, check_encoding
 from research.data.tokenize.normalization import NORMALIZERS
@@ -38,7 +39,7 @@ class DataOptions:
     # text before the first space, or coarse_prefix, that before its first colon
     mixture: dict = dataclasses.field(default_factory=dict, metadata=RATES)  # corpus ->
     # rate; when not empty, replaces corpus
-    mixing: str = choice("rows", ("rows", "batches"))  # what is of one corpus of the
+    mixing: str = choice("rows", tuple(MIXINGS))  # what is of one corpus of the
     # mixture; batches: all rows of a batch are (XLM, MASS: one language a batch)
     task: str = free_text("")  # replaces corpus: a seqio task or mixture (its module
     # before a colon if it must be imported), or a folder of saved batches

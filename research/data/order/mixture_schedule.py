@@ -1,6 +1,6 @@
 """The corpus of each example of a mixture: a deterministic schedule."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
@@ -13,6 +13,19 @@ from research.contract.errors import UserError
 
 MAX_PERIOD = 10_000
 """The most entries of a schedule, for rates without a shorter period."""
+
+
+class Mixing(NamedTuple):
+    """How the rows of a batch are divided among corpora: a value of data.mixing."""
+
+    run: Callable[[int], int]  # size of a batch -> successive rows of one corpus
+    depends_on_batch: bool  # whether `run` depends on that size
+
+
+MIXINGS = {
+    "rows": Mixing(lambda batch_size: 1, depends_on_batch=False),
+    "batches": Mixing(lambda batch_size: batch_size, depends_on_batch=True),
+}
 
 
 class MixtureSchedule(NamedTuple):

@@ -14,7 +14,7 @@ import tensorflow as tf
 from research.contract.batch import EVALUATION_STEP, ArraySpec
 from research.contract.errors import UserError, unknown
 from research.data.options import DataOptions
-from research.data.order.mixture_schedule import MixtureSchedule
+from research.data.order.mixture_schedule import MIXINGS, MixtureSchedule
 from research.data.source.build import OpenedText
 from research.data.source.text_source import EVALUATION_SEED, ROWS_PER_CALL, TextSource
 
@@ -77,10 +77,10 @@ def refuse_contiguous(options: DataOptions, objective: "Objective") -> None:
 
     Their order depends on the batch size, which the registry does not know.
     """
-    if options.mixing == "batches":
+    if MIXINGS[options.mixing].depends_on_batch:
         raise UserError(
-            "data.mixing is batches, which seqio tasks cannot give: they do not know "
-            "the size of a batch; set data.mixing=rows or data.reader=native"
+            f"data.mixing is {options.mixing}, which seqio tasks cannot give: they do "
+            "not know the size of a batch; set data.mixing=rows or data.reader=native"
         )
     if objective.text_spec(options.length).contiguous:
         raise UserError(

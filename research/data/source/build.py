@@ -14,7 +14,7 @@ from research.contract.errors import UserError
 from research.data import cache as caches
 from research.data.documents import ArrayType, Document
 from research.data.options import DataOptions
-from research.data.order.mixture_schedule import make_schedule
+from research.data.order.mixture_schedule import MIXINGS, make_schedule
 from research.data.read import lexicon, stdlib_corpus
 from research.data.read.corpus import (
     SPLITS,
@@ -82,9 +82,9 @@ def open_text(
         )
     cache = caches.resolve_cache_dir(data.cache_dir)
     text_spec = objective.text_spec(data.length)
-    if text_spec.contiguous and data.mixing == "batches":
+    if text_spec.contiguous and MIXINGS[data.mixing].depends_on_batch:
         raise UserError(
-            f"data.mixing is batches, but objective {objective.name} reads "
+            f"data.mixing is {data.mixing}, but objective {objective.name} reads "
             "contiguous streams, each row one corpus; set data.mixing=rows"
         )
     labels_are = text_spec.label_type

@@ -13,6 +13,7 @@ from research.contract.batch import Lexicon, Triples, VocabInfo
 from research.contract.errors import UserError
 from research.data.cache import fingerprint
 from research.data.options import DataOptions
+from research.data.order.mixture_schedule import MIXINGS
 from research.data.progress import progress
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def _check_any_batch(
     reason = ""
     if meta["contiguous"]:
         reason = f"holds {meta['batch']} streams that continue from step to step"
-    elif options.mixing == "batches":
+    elif MIXINGS[options.mixing].depends_on_batch:
         reason = f"holds batches of {meta['batch']} rows, each of one corpus"
     elif objective.reads_step:
         reason = (

@@ -23,7 +23,7 @@ from research.data.order.contiguous_order import (
     divide_rows,
     reads_backward,
 )
-from research.data.order.mixture_schedule import MixtureSchedule, make_schedule
+from research.data.order.mixture_schedule import MIXINGS, MixtureSchedule, make_schedule
 from research.data.order.permutation import permute
 from research.data.read import lexicon
 from research.data.store.copies import Copies
@@ -88,7 +88,7 @@ class TextSource:
         self.vocab = vocab
         self.seed, self.batch_size = seed, batch_size
         self.dupe_factor = dupe_factor
-        self._rows_of_one_corpus = batch_size if mixing == "batches" else 1
+        self._rows_of_one_corpus = MIXINGS[mixing].run(batch_size)
         text_spec = objective.text_spec(length)
         self.contiguous = text_spec.contiguous
         self.reverse = self.contiguous and text_spec.reverse
@@ -111,7 +111,9 @@ class TextSource:
         texts = [[each.stream.fingerprint, each.fingerprint] for each in indices]
         words = [lexicon.lexicon_fingerprint(vocab.lexicon)] if vocab.lexicon else []
         repacked = [["copies", dupe_factor]] if copies else []
-        mixed = [["mixing", mixing, batch_size]] if mixing != "rows" else []
+        mixed = []
+        if MIXINGS[mixing].depends_on_batch:
+            mixed = [["mixing", mixing, batch_size]]
         self.fingerprint = caches.fingerprint(
             [texts, *map(float, rates.values()), *words, *repacked, *mixed]
         )

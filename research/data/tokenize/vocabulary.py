@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from etils import epath
@@ -17,7 +17,6 @@ from etils import epath
 from research.contract.batch import WORD, Pieces, VocabInfo
 from research.contract.errors import UserError
 from research.data.cache import cached_meta, get_or_create
-from research.data.options import DataOptions
 from research.data.read import sentences, word_boundaries
 from research.data.read.corpus import Corpus
 from research.data.tokenize import (
@@ -30,6 +29,9 @@ from research.data.tokenize import (
 )
 from research.data.tokenize.tokenizer_types.sentencepiece_model import NUM_THREADS
 from research.files.paths import user_path
+
+if TYPE_CHECKING:
+    from research.data.options import DataOptions
 
 SPELLINGS = {
     "pad": ("<pad>", "[PAD]"),
@@ -260,7 +262,7 @@ class Vocabulary:
         return np.array([marks and text[-1:] == b" " for text in self._piece_bytes])
 
 
-def load_or_train(data: DataOptions, corpus: Corpus, cache_dir: Path) -> Vocabulary:
+def load_or_train(data: "DataOptions", corpus: Corpus, cache_dir: Path) -> Vocabulary:
     """The vocabulary of a config's section `data`, trained on the corpus if need be.
 
     Raises:

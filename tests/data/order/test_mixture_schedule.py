@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research.contract.errors import UserError
-from research.data.order.mixture_schedule import MAX_PERIOD, make_schedule
+from research.data.order.mixture_schedule import MAX_PERIOD, MIXINGS, make_schedule
 from research.data.read.corpus import sampling_rates
 
 
@@ -56,6 +56,13 @@ def test_a_run_is_of_one_corpus_whose_examples_follow_each_other():
     np.testing.assert_array_equal(corpus.reshape(40, 7), by_run[:, None] + [0] * 7)
     expected = own_run[:, None] * 7 + np.arange(7)
     np.testing.assert_array_equal(own.reshape(40, 7), expected)
+
+
+@pytest.mark.parametrize("mixing", MIXINGS.values(), ids=MIXINGS)
+def test_a_mixing_says_whether_its_runs_depend_on_the_batch(mixing):
+    runs = {mixing.run(batch_size) for batch_size in range(1, 40)}
+    assert min(runs) > 0
+    assert mixing.depends_on_batch == (len(runs) > 1)
 
 
 @pytest.mark.parametrize("run", [1, 6])
