@@ -206,6 +206,11 @@ LINEAR = {"head": "linear"}
         (LINEAR | {"features": "concat"}, r"objective\.features=concat: .*last layer"),
         (LINEAR | {"lstm_layers": 1}, r"objective\.lstm_layers: .*no BiLSTM"),
         (LINEAR | {"vectors": "random", "vectors_width": 3}, r"objective\.vectors: "),
+        ({"head": "standardized"}, r"head=standardized: its heads have no such norms"),
+        (
+            {"format": "gpt", "lm_coef": 0.5},
+            r"objective\.lm_coef: .* no readout beside their head",
+        ),
         ({"head": "gelu", "head_width": 20}, r"objective\.head_width=20: .*width 256"),
     ],
 )
@@ -213,6 +218,12 @@ def test_a_head_that_reads_something_else_is_refused(electra, objective, words):
     config = {"objective": {"name": "sequence_classification"} | objective}
     with pytest.raises(UserError, match=words):
         exported_networks(config, Network(position="learned"), {}, electra[2])
+
+
+def test_a_network_of_two_directions_is_refused(electra):
+    config, params = {"objective": {"name": "lm"}}, {"forward/token/embedding": None}
+    with pytest.raises(UserError, match=r"no architecture of two directions \(biLM\)"):
+        exported_networks(config, Network(), params, electra[2])
 
 
 @pytest.mark.parametrize("name", ["distill", "theseus"])

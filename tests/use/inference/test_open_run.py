@@ -292,6 +292,13 @@ def test_a_model_is_shown_in_one_line(run):
         ("num_tokens", [3], "^texts must be a list of texts; got int: 3$"),
         ("fill", [["a", "\ud800 [MASK]"]], "^texts: text 2 has half of a surrogate"),
         ("fill", [["[MASK]"], -1], "^top_k must be a whole number from 1; got -1$"),
+        ("similarity", ["ab"], "^pairs must be a list of pairs of texts; got 'ab'$"),
+        ("similarity", [[("a", "b"), ("a",)]], "^pair 2 has 1 texts, not 2: "),
+        (
+            "predict",
+            [["a"]],
+            "mlm predicts no labels.* palimpsest fill, generate, score, embed and",
+        ),
     ],
 )
 def test_what_is_no_text_is_refused_in_one_line(opened, method, arguments, says):
@@ -407,6 +414,7 @@ def test_the_length_of_a_folder_of_sentence_transformers(
         ({"max_seq_length": "6"}, "must be a number of tokens, got '6'"),
         ({"max_seq_length": 0}, "must be a number of tokens, got 0"),
         ({"processor_kwargs": {"do_lower_case": True}}, "arguments of the tokenizer"),
+        ({"do_lower_case": True}, "do_lower_case True is not known here"),
     ],
 )
 def test_a_length_that_is_none_is_refused(tmp_path, settings, fragment):
@@ -451,13 +459,20 @@ def test_vectors_that_are_not_known_are_refused(tmp_path, pooling, words):
         open_run(f"hf:{folder}")
 
 
-def test_a_module_that_is_not_known_is_refused(tmp_path):
-    folder = huggingface_goldens.copy_with_vocabulary("bert", tmp_path)
-    as_sentence_transformer(folder, pooling_mode="mean")
-    text = (folder / "modules.json").read_text().replace("Normalize", "Dense")
-    (folder / "modules.json").write_text(text)
-    with pytest.raises(UserError, match="the module Dense is not known"):
-        open_run(f"hf:{folder}")
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("Normalize", "Dense", "the module Dense is not known"),
+        ("path", "folder", "a module lacks 'path'"),
+        ("models.Pooling", "models.Normalize", "has no Transformer or no Pooling"),
+    ],
+)
+def test_a_module_that_is_not_known_is_refused(tmp_path, old, new, words):
+    as_sentence_transformer(tmp_path, pooling_mode="mean")
+    text = (tmp_path / "modules.json").read_text().replace(old, new)
+    (tmp_path / "modules.json").write_text(text)
+    with pytest.raises(UserError, match=words):
+        read_recipe(tmp_path)
 
 
 @pytest.mark.parametrize("place", ["../other", "/tmp"])
