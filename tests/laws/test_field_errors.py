@@ -108,6 +108,9 @@ WRONG_FIELDS = {
         ({"base_objective": base}, "must read one text, attend to all of it")
         for base in ("lm", "plm", "electra", "dae")
     ],
+    "knowbert": [
+        ({"link_coef": 0, "mlm_coef": 0}, "are both 0: nothing is learned"),
+    ],
     "lm": [
         ({"mem_len": 8, "direction": "both"}, "direction forward"),
         ({"mem_len": 8, "prefix": "random"}, "prefix none"),
@@ -142,6 +145,12 @@ WRONG_FIELDS = {
         ({"boundary_targets": 3, "candidates": "all"}, "candidates ordinary"),
         ({"shuffle_rate": 0.9}, r"rate \+ shuffle_rate is at most 1, not 1.05"),
         ({"shuffle_rate": 0.1, "boundary_targets": 3}, "exclude each other"),
+        ({"rounding": "independent", "unit": "span"}, "independent needs unit token"),
+        (
+            {"predict_at": "previous", "boundary_targets": 3},
+            "previous needs boundary_targets and shuffle_rate 0",
+        ),
+        ({"predict_at": "previous", "candidates": "all"}, "needs candidates ordinary"),
     ],
     "retromae": [
         ({"predict_at": "previous"}, "predict_at must be masked, not previous"),
@@ -149,12 +158,17 @@ WRONG_FIELDS = {
     ],
     "plm": [({"mem_len": 8, "num_permutations": 1}, "at least 2")],
     "sentences": [({"format": "stream"}, "objective sentences")],
+    "sentence_vectors": [({"widths": [8, 0]}, r"whole numbers above 0, got \[8, 0\]")],
+    "sentilare": [({"base": {"rate": 0.2}}, "base is empty with base_objective mlm")],
     "sequence_classification": [
         ({"lm_coef": 0.5}, "needs format=gpt and pool=token; got"),
         ({"tail": 3, "stride": 8}, "tail is 0 with a stride"),
     ],
     "sequence_to_sequence": [
         ({"format": "bart", "target_length": 2}, "at least 3 with format bart, not 2")
+    ],
+    "cvt": [
+        ({"unlabelled_dropout": -0.5}, "at least 0, or -1 for the network's rates")
     ],
     "tagging": [(PAIR, "stream, full_sentences")],
     "theseus": [

@@ -7,10 +7,11 @@ import pytest
 
 from research import objectives
 from research.contract.batch import WORD
+from research.contract.errors import UserError
 from research.data.options import DataOptions
 from research.data.tokenize.vocabulary import load_or_train
 from research.objectives.combined.packed_rows import PackedRows
-from tests.testing.example_batches import keys, texts
+from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.fake_corpus import SENTINELS, SIZE, corpus_of, make_lines
 from tests.testing.objective_cases import VOCAB, make_batch
 
@@ -80,6 +81,22 @@ def test_packed_documents_end():
         _, batch = make_batch(objective, 64, [40] * 50)
         ended.append(batch["weight"][batch["target"] == VOCAB.eos_id].sum())
     assert ended[0] == ended[1] > 0
+
+
+def test_what_a_vocabulary_cannot_say_is_refused():
+    with pytest.raises(UserError, match=r"needs data\.sentinels of at least 3, not 2"):
+        objectives.make_objective("fim").needs(vocab(sentinels=2))
+    example, without = texts(20, [20], VOCAB), VOCAB._replace(pieces=None)
+    with pytest.raises(UserError, match=r"cut=character needs a vocabulary of pieces"):
+        corrupt(example, 1.0, without, cut="character")
+
+
+def test_a_prompt_is_that_of_lm():
+    ours, theirs = (
+        objectives.make_objective(name).prompt([[7, 8, 9]], VOCAB)
+        for name in ("fim", "lm")
+    )
+    np.testing.assert_array_equal(ours.group["token"], theirs.group["token"])
 
 
 def test_suffixes_come_first_at_their_rate_and_documents_are_cut_alone():

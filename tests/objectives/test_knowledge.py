@@ -174,6 +174,64 @@ def test_hidden_words_have_no_polarity_in_the_input():
     assert fused.mean() == pytest.approx(0.5, abs=0.1)
 
 
+def test_a_token_has_the_part_of_speech_of_its_word():
+    """Tags are at the first tokens of words; those of hidden words are predicted."""
+    known = VOCAB._replace(labels=("NOUN", "VERB"))
+    types = {"positive": "entity", "negative": "phrase", "pos": "tags"}
+    objective = objectives.make_objective("sentilare", **types)
+    assert objective.text_spec(42).arrays == ("tags",)
+    assert objective.needs(known).heads["pos"].size == 5
+    example = texts(40, [40] * 50, known)
+    tag = np.tile(np.where(np.arange(40) % 2, -1, np.arange(40) // 2 % 2), (50, 1))
+    tag[:, 0] = -1  # before the first word
+    flags = np.where(np.arange(40) % 2, 0, WORD).astype(np.uint8)
+    example = example._replace(arrays={"tags": tag}, flags=np.tile(flags, (50, 1)))
+    batch = objective.corrupt(example, keys(50), known, 42)
+    noun, verb, other = 3, 0, polarity.OTHER
+    expected = np.tile(np.repeat([noun, verb], 2), 10)
+    expected = np.r_[other, other, other, expected[2:], other]
+    row, slot = np.nonzero(batch["weight"])
+    column = batch["scored"][row, slot]
+    np.testing.assert_array_equal(batch["answer_pos"][row, slot], expected[column])
+    hidden = np.zeros_like(batch["token"], bool)
+    hidden[row, column] = batch["token"][row, column] != batch["target"][row, slot]
+    np.testing.assert_array_equal(
+        batch["part_of_speech"], np.where(hidden, other, expected)
+    )
+
+
+def test_more_labels_than_levels_are_refused():
+    types = {"positive": "entity", "negative": "phrase", "levels": 2}
+    objective = objectives.make_objective("sentilare", **types)
+    example = texts(20, [20] * 3, VOCAB)._replace(label=np.arange(3, dtype=np.int32))
+    with pytest.raises(UserError, match=r"levels is 2, but the texts have labels"):
+        objective.corrupt(example, keys(3), VOCAB, 22)
+    tagged = {"pos": "tags", "base_objective": "sequence_classification"}
+    with pytest.raises(UserError, match=r"pos=tags excludes labels of texts"):
+        objectives.make_objective("sentilare", **tagged).text_spec(22)
+
+
+def test_a_name_is_spelled_with_its_entities(tmp_path):
+    entities_of = "\t".join(f"e{n}" for n in range(entities.MAX_CANDIDATES + 2))
+    (tmp_path / "names.tsv").write_text(f"one\te0\nRiver\t{entities_of}\n")
+    table = str(tmp_path / "table.npz")
+    assert entities.spell_name(table, 0) == "one (e0)"
+    assert entities.spell_name(table, 1).startswith("River (e0, e1, ")
+    assert entities.spell_name(table, 1).endswith(" and 2 more)")
+    shapes = {"candidate": (3, 2), "prior": (3, 1), "vectors": (4, 5)}
+    np.savez(table, **{name: np.zeros(shape) for name, shape in shapes.items()})
+    with pytest.raises(
+        UserError, match=r"candidate has shape \[3, 2\], and prior \[3, 1"
+    ):
+        entities.table_sizes(table)
+
+
+def test_a_line_that_is_no_name_is_refused(tmp_path):
+    (tmp_path / "names.tsv").write_text("e1\triver\t0.5\ne2\tstone\tmuch\n")
+    with pytest.raises(UserError, match=r"names\.tsv:2: must be entity<TAB>name or"):
+        entity_links.read_names(tmp_path / "names.tsv")
+
+
 def test_shuffled_polarities_are_as_many_for_the_same_words():
     example = texts(60, [60] * 300, VOCAB)
     types = ("phrase", "entity")

@@ -205,6 +205,17 @@ def test_a_file_that_is_not_a_lexicon_gives_a_one_line_error(
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
+def test_texts_of_entities_that_are_none_are_refused(tmp_path):
+    (tmp_path / "a.tsv").write_text("bada\tword\n")
+    with pytest.raises(UserError, match="has no triples, whose entities and relations"):
+        lexicon.read_lexicon(str(tmp_path / "a.tsv"), "texts.tsv")
+    (tmp_path / "texts.tsv").write_text("one\tan entity\ntwo\t\n")
+    with pytest.raises(
+        UserError, match=r"texts\.tsv:2: must be name<TAB>text; got 'two"
+    ):
+        lexicon.read_texts(str(tmp_path / "texts.tsv"))
+
+
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
 def test_a_byte_order_mark_is_no_part_of_the_first_entry(vocabularies, tmp_path, name):
     data = "\ufeffbada\tword\r\ngune\tword\r\n".encode()
