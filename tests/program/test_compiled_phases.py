@@ -1,11 +1,13 @@
 """Runs with phases: each reads its own batches, and all are one run."""
 
+import dataclasses
 import json
 
 import jax
 import numpy as np
 import pytest
 
+from research import objectives
 from research import train as loop
 from research.config.config import Config
 from research.contract.errors import PreemptedError, UserError
@@ -16,6 +18,10 @@ from research.program.flops import step_flops
 from research.record.metric_writer import read_metrics
 from tests.testing import tiny_runs
 from tests.testing.tiny_runs import StoppingPeers, last_params, tiny_config, train
+
+COST = dict.fromkeys(
+    ("flops_per_step", "skippable_flops_per_step", "flops_per_token", "peak_bytes"), 1
+)
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +77,34 @@ def test_flops_that_depend_on_the_text_are_an_upper_bound(folder, cutoffs, monke
     told = program._replace(data=program.data._replace(evaluation_note="not held out"))
     lines = [*compiled_phases.run_lines(told, phases, phases[-1].config)]
     assert "not held out" in lines and "" not in (first, *others)
+
+
+def test_what_a_run_has_is_told_before_its_first_step(folder, monkeypatch):
+    """The first names of many classes, dimensions that the mesh cannot divide, and
+    products of bfloat16 on a processor that has none."""
+    program, phases = compiled_phases.build_phases(tiny_config(folder))
+    monkeypatch.setattr(compiled_phases, "cost_facts", lambda *_: COST)
+    options = dataclasses.replace(
+        program.network.options, product_dtype="bfloat16", dtype="float32"
+    )
+    labels = tuple(f"label {n}" for n in range(53))
+    task = objectives.make_objective("sequence_classification")
+    told = program._replace(
+        objective=task,
+        network=program.network.clone(options=options),
+        data=program.data._replace(vocab=program.data.vocab._replace(labels=labels)),
+        replicated_dims=("tensor of heads",),
+    )
+    for has_none in (True, False):
+        monkeypatch.setattr(
+            compiled_phases, "multiplies_bfloat16", lambda text, no=has_none: not no
+        )
+        lines = [*compiled_phases.run_lines(told, phases, phases[-1].config)]
+        (classes,) = (line for line in lines if "classes: " in line)
+        assert classes.startswith("53 classes: label 0, ")
+        assert classes.endswith("label 49 and 3 more")
+        assert any(line.endswith("divide it: tensor of heads") for line in lines)
+        assert has_none == any("no instructions for products of" in x for x in lines)
 
 
 def test_a_phase_hides_other_tokens_than_evaluations(folder):

@@ -279,6 +279,8 @@ def test_other_spellings_of_configs(family, changes, option, value, tmp_path):
 def test_what_is_no_json_is_refused(bert):
     (bert / CONFIG).write_text("{")
     assert_refused(bert, f"{CONFIG} is not JSON")
+    (bert / CONFIG).write_text("[]")
+    assert_refused(bert, f"{CONFIG} is not a JSON object")
 
 
 def test_keys_of_the_first_releases_and_of_a_body_alone_are_known(bert):

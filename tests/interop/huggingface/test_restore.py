@@ -1,5 +1,6 @@
 """train.init_from=hf:DIR: config and parameters of the folder, what is left named."""
 
+import dataclasses
 import json
 import shutil
 
@@ -336,6 +337,54 @@ def test_electra_is_read_from_a_folder_of_two_networks(tmp_path):
     shapes = {"token/embedding": (128, 8)}
     alone = restore.restore(f"hf:{tmp_path}", "generator", shapes)
     assert alone.params["token/embedding"].shape == (128, 8)
+
+
+def test_a_run_of_electra_has_a_generator_of_the_folders_size(tmp_path):
+    for part in ("generator", "discriminator"):
+        shutil.copytree(FOLDER / f"electra-{part}", tmp_path / part)
+    huggingface_goldens.change_config(tmp_path / "generator", num_hidden_layers=1)
+    weights = tmp_path / "generator" / WEIGHTS
+    gone = (".layer.1.", ".layer.2.")
+    kept = load_file(weights).items()
+    save_file({k: v for k, v in kept if not any(g in k for g in gone)}, weights)
+    keys = restore.config_overrides(f"hf:{tmp_path}", "electra")
+    sizes = keys["objective.generator_size"], keys["objective.generator_depth"]
+    assert keys["model.layers"] == 3 and sizes == (1, pytest.approx(1 / 3))
+    others = restore.config_overrides(f"hf:{tmp_path}", "mlm")
+    assert not any(key.startswith("objective.generator") for key in others)
+
+
+@pytest.mark.parametrize(
+    ("id2label", "words"),
+    [
+        ({"1": "a", "2": "b"}, r"id2label of config\.json must have the keys 0, 1"),
+        ({"0": "a", "1": "a"}, r"config\.json names two labels alike"),
+    ],
+)
+def test_labels_without_names_of_their_own_are_refused(tmp_path, id2label, words):
+    shutil.copytree(FOLDER / "bert-label", tmp_path / "bert")
+    huggingface_goldens.change_config(tmp_path / "bert", id2label=id2label)
+    with pytest.raises(UserError, match=words):
+        restore.label_names(restore.open_model(tmp_path / "bert"))
+
+
+def test_a_family_with_a_vocabulary_of_its_own_has_that_file(tmp_path):
+    """Marian's ids are those of a tokenizer.json that transformers writes."""
+    shutil.copytree(FOLDER / "bert", tmp_path / "bert")
+    model = restore.open_model(tmp_path / "bert")
+    family = dataclasses.replace(model.family, tokenizer="tokenizer.json")
+    with pytest.raises(UserError, match=r"bert has no tokenizer\.json; other files of"):
+        restore.check_tokenizer(model._replace(family=family))
+
+
+def test_choices_by_the_mean_of_states_are_refused(tmp_path):
+    shutil.copytree(FOLDER / "modernbert-label", tmp_path / "bert")
+    keys = {"architectures": ["ModernBertForMultipleChoice"]}
+    huggingface_goldens.change_config(tmp_path / "bert", **keys)
+    model = restore.open_model(tmp_path / "bert")
+    mean = model._replace(config=model.config | {"classifier_pooling": "mean"})
+    with pytest.raises(UserError, match="its choices are the mean of their states"):
+        restore.head_keys(mean, "multiple_choice")
 
 
 @pytest.mark.parametrize(
