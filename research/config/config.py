@@ -22,7 +22,7 @@ class Config:
     """A config whose values are legal and fit each other.
 
     Attributes:
-      objective: on packed rows if data.packing is best_fit.
+      objective: on packed rows if data.packing is not none.
       values: section -> key -> value, plain data: the content of config.json.
     """
 

@@ -7,12 +7,13 @@ from research import objectives
 from research.contract.errors import UserError
 from research.data.options import DataOptions
 from research.data.order.mixture_schedule import MIXINGS
+from research.data.rows import packings
 
 
 def make_run_objective(
     section: Mapping[str, Any], data: DataOptions
 ) -> objectives.Objective:
-    """The objective of a run, on packed rows if data.packing is best_fit.
+    """The objective of a run, on packed rows if data.packing is not none.
 
     Args:
       section: the config's objective section.
@@ -23,11 +24,11 @@ def make_run_objective(
         vocabulary that is to be trained has too few sentinels.
     """
     objective, name = objectives.make_objective(**section), section["name"]
-    if data.packing == "best_fit":
+    if data.packing != "none":
         # Few configs pack their rows.
         from research.objectives.combined.packed_rows import PackedRows
 
-        objective = PackedRows(objective)
+        objective = PackedRows(objective, packings()[data.packing])
     if data.length < objective.min_length:
         raise UserError(
             f"data.length is {data.length}, but objective {name} needs at "
@@ -38,7 +39,7 @@ def make_run_objective(
             "data.length must be a multiple of objective.block_size, got "
             f"{data.length} and {objective.block_size}"
         )
-    if data.packing == "best_fit":
+    if data.packing != "none":
         objective.batch_spec(data.length)  # raises if it cannot be packed
     if data.length_buckets:
         _check_length_buckets(data, objective, name)

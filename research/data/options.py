@@ -9,6 +9,7 @@ from research.contract.parts import chosen, part
 from research.data.order.mixture_schedule import MIXINGS
 from research.data.read.corpus import SPLITS, split_fractions
 from research.data.read.formats import FORMATS, FileFormat, check_encoding
+from research.data.rows import packings
 from research.data.tokenize.normalization import NORMALIZERS
 
 dim = partial(number, most=2**20)  # the size of a dim of an array
@@ -67,7 +68,7 @@ class DataOptions:
     # trained here cuts it: none; Unicode's NFKC; lower case; without accents; both
     # (uncased)
     sentinels: int = dim(100, least=0)  # special pieces that stand for hidden spans
-    packing: str = choice("none", ("none", "best_fit"))  # of documents into rows
+    packing: str = choice("none", packings())  # of documents into rows
     separator: str = choice("eos", ("eos", "lines", "none"))  # joins documents of the
     # stream; lines: eos ends each line, and so each document
     alpha: float = fraction(0.0)  # 0: mixture rates as given; else a corpus has rate

@@ -106,8 +106,9 @@ class TextSpec:
     pair_labels = False
     """Whether labels are those of pairs (`batch.NEXT`, ...), not of documents."""
 
-    has_pieces = False
-    """Whether rows are packed: pieces of documents, one after the other."""
+    packing = "none"
+    """The value of data.packing by which rows are pieces of documents, one after the
+    other; none: they are not packed."""
 
     contains: ClassVar[tuple[str, ...]] = ()
     """The units whose texts can be derived from one of this (`shared_input`): spans
@@ -127,6 +128,11 @@ class TextSpec:
 
     random_start = False
     """Whether a row starts at a random token of its stride, drawn by its key."""
+
+    @property
+    def has_pieces(self) -> bool:
+        """Whether rows are packed."""
+        return self.packing != "none"
 
     @property
     def label_type(self) -> LabelType | None:
@@ -189,6 +195,12 @@ def single_texts() -> tuple[str, ...]:
     """The units whose examples are one span of text each."""
     specs = (TextSpec(name, 1) for name in UNITS.names())
     return tuple(s.unit for s in specs if not (s.has_pairs or s.has_pieces))
+
+
+def packings() -> dict[str, str]:
+    """Value of data.packing -> the unit of packed rows; none: the objective's own."""
+    specs = (TextSpec(name, 1) for name in UNITS.names())
+    return {"none": ""} | {s.packing: s.unit for s in specs if s.has_pieces}
 
 
 @functools.cache

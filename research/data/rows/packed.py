@@ -15,7 +15,7 @@ class Unit(TextSpec):
     See `packing.documents`.
     """
 
-    has_pieces = True
+    packing = "best_fit"
 
     @property
     def width(self) -> int:

@@ -124,7 +124,7 @@ def _check_packable(objective: Any, length: int) -> dict[str, Role]:
             problem = f"has arrays that cannot be joined ({', '.join(others)})"
     if problem:
         raise UserError(
-            "data.packing=best_fit joins examples of single documents, but objective "
+            "data.packing joins examples of single documents, but objective "
             f"{objective.name} {problem}; set data.packing=none, or fields by which it "
             "reads a plain stream"
         )

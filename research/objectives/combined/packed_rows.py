@@ -45,6 +45,7 @@ class PackedRows(composite.Composite):
     """
 
     objective: objectives.Objective
+    unit: str = "packed"  # of text, one of `rows.packings`
 
     @property
     def members(self) -> dict[str, objectives.Objective]:
@@ -72,7 +73,7 @@ class PackedRows(composite.Composite):
 
     def text_spec(self, length: int) -> TextSpec:
         arrays = self.objective.text_spec(length).arrays
-        return TextSpec("packed", length - PIECE_SPECIALS, arrays=arrays)
+        return TextSpec(self.unit, length - PIECE_SPECIALS, arrays=arrays)
 
     def num_sentinels(self, length: int) -> int:
         """Of the longest piece: each begins with the first sentinel."""
