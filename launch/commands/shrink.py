@@ -1,13 +1,8 @@
 """Makes a run smaller: `palimpsest shrink --workdir=D --recipe=R --to=E`.
 
-D is a run, or hf:DIR, a BERT- or GPT-like model in Hugging Face's layout. Recipes:
-heads, the most important attention heads of each layer stay; layers, every nth layer
-stays, or those of --layers; prune, small weights become zeros; int8, dense layers and
-the token table become 8-bit integers; ternary and binary, integers of three and of two
-values, which need training to be of use (model.quantization); split, each weight of a
-ternary run is the sum of two binary ones (BinaryBERT), which computes the same and is
-to be tuned. --kept is the fraction that stays. E is a run, to be opened, evaluated,
-exported, shrunk again, and tuned (train.init_from=E). Nothing is trained here.
+D is a run, or hf:DIR, a BERT- or GPT-like model in Hugging Face's layout. E is a run,
+to be opened, evaluated, exported, shrunk again, and tuned (train.init_from=E). Nothing
+is trained here.
 
 E/shrink.html has parameters, bytes on disk, FLOPs, times, and what the evaluation split
 of the run (or other text, --config.data.valid=FILES) says, beside the network that it
@@ -38,16 +33,6 @@ EXPERIMENTS = {"full": mlm, "causal": lm}
 objective and text it gets."""
 RECORD = {"name": str, "cost": dict, "bytes": int, "metric": str, "scores": list}
 """The JSON type of fields of a network in shrink.json."""
-READ_BY = {
-    "kept": ("heads", "layers", "prune"),
-    "layers": ("layers",),
-    "importance": ("heads",),
-    "scope": ("prune",),
-    "scale": ("int8", "ternary", "binary"),
-    "range": ("int8", "ternary", "binary"),
-    "batches": ("heads", "int8", "ternary", "binary"),
-}
-"""Flag -> the recipes that read it."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     program = build_program(config)
     params, step, missing, num_bytes = _read(args.workdir, program, config)
     asked = recipes.Request(**request)
-    shrunk = recipes.RECIPES[args.recipe](program, params, asked)
+    shrunk = recipes.RECIPES[args.recipe].make(program, params, asked)
     changes: dict[str, Any] = {}
     for key, value in shrunk.keys.items():
         changes[f"model.{key}"] = value
@@ -131,12 +116,16 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
       UserError: the recipe does not read one.
     """
-    given = {k: v for k, v in vars(args).items() if k in READ_BY and v is not None}
+    from research.use.shrinking.recipes import RECIPES, Request
+
+    values = {name: getattr(args, name) for name in Request._fields}
+    given = {name: value for name, value in values.items() if value is not None}
     for name in given:
-        if args.recipe not in READ_BY[name]:
+        read_by = [key for key, recipe in RECIPES.items() if name in recipe.reads]
+        if args.recipe not in read_by:
             raise UserError(
                 f"--{name} is not read by --recipe={args.recipe}, but by "
-                f"{', '.join(READ_BY[name])}"
+                f"{', '.join(read_by)}"
             )
     if "kept" in given and "layers" in given:
         raise UserError("--kept and --layers both say which layers stay; give one")
@@ -308,13 +297,14 @@ def parser() -> cli.Parser:
     parser.add_path(
         "--workdir", required=True, models=True, help="folder of a run, or hf:DIR"
     )
-    parser.add_argument("--recipe", required=True, choices=RECIPES)
+    says = "; ".join(f"{name}, {recipe.says}" for name, recipe in RECIPES.items())
+    parser.add_argument("--recipe", required=True, choices=RECIPES, help=says)
     parser.add_path("--to", required=True, help="a new folder")
     add = parser.add_argument
     add(
         "--kept",
         type=partial(cli.fraction, zero=False),
-        help="of heads, layers or weights (0.5)",
+        help="fraction of heads, layers or weights that stays (0.5)",
     )
     add("--layers", type=_layers, help="those that stay, from 0, as in 1,3,5")
     add("--importance", choices=DEFINITIONS, help="of heads (gate)")

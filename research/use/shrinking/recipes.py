@@ -10,7 +10,7 @@ import numpy as np
 from research.checkpoints.checkpoint import path_name
 from research.contract.errors import UserError
 from research.interop import int8_weights
-from research.networks.shared.quantized import QUANTIZATIONS, SPLIT, within
+from research.networks.shared.quantized import SPLIT, within
 from research.optimize import pruning
 from research.program.setup import Program
 from research.use.shrinking import heads, ranges
@@ -196,15 +196,44 @@ def split(program: Program, params: Any, request: Request) -> Shrunk:
     return Shrunk({"quantization": SPLIT}, own, says, is_saved_as_float=True)
 
 
-RECIPES: Mapping[str, Callable[[Program, Any, Request], Shrunk]] = {
-    "heads": keep_heads,
-    "layers": keep_layers,
-    "prune": prune,
-    "split": split,
-} | {
-    kind: partial(to_integers, kind=kind)
-    for kind in QUANTIZATIONS
-    if kind not in ("none", SPLIT)
+class Recipe(NamedTuple):
+    """A way to make a network smaller: a value of --recipe."""
+
+    make: Callable[[Program, Any, Request], Shrunk]
+    reads: tuple[str, ...]  # fields of a request, also those that `fit` reads
+    says: str  # what it does, for the help
+
+
+def _integers(kind: str, says: str) -> Recipe:
+    reads = ("scale", "range", "batches")
+    return Recipe(partial(to_integers, kind=kind), reads, says)
+
+
+RECIPES: Mapping[str, Recipe] = {
+    "heads": Recipe(
+        keep_heads,
+        ("kept", "importance", "batches"),
+        "the most important attention heads of each layer stay",
+    ),
+    "layers": Recipe(
+        keep_layers,
+        ("kept", "layers"),
+        "every nth layer stays, or those of --layers",
+    ),
+    "prune": Recipe(prune, ("kept", "scope"), "small weights become zeros"),
+    "split": Recipe(
+        split,
+        (),
+        "each weight of a ternary run is the sum of two binary ones (BinaryBERT), "
+        "which computes the same and is to be tuned",
+    ),
+    "int8": _integers("int8", "dense layers and the token table become 8-bit integers"),
+    "ternary": _integers(
+        "ternary", "integers of three values, which need training to be of use"
+    ),
+    "binary": _integers(
+        "binary", "integers of two values, which need training to be of use"
+    ),
 }
 
 

@@ -564,3 +564,24 @@ def test_wrong_flags_are_one_line(folder, capsys, flags, says):
     assert stop.value.code == MISTAKE and says in error
     assert error.splitlines()[-1].startswith("error: ") and "Traceback" not in error
     assert not (folder / "wrong").exists()
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_a_recipe_is_told_by_help_and_refuses_flags_that_it_does_not_read(name):
+    recipe, values = recipes.RECIPES[name], {"layers": "1", "kept": "0.5"}
+    actions = {action.dest: action for action in parser()._actions}
+    assert f"{name}, {recipe.says}" in actions["recipe"].help
+    assert {*recipe.reads} <= {*recipes.Request._fields}
+    for field in recipes.Request._fields:
+        value = next(iter(actions[field].choices or [values.get(field, "2")]))
+        own = ["--workdir=run", "--to=to", f"--recipe={name}", f"--{field}={value}"]
+        args = parser().parse_args(own)
+        if field in recipe.reads:
+            assert [*shrink._request(args)] == [field]
+        else:
+            with pytest.raises(UserError, match=f"--{field} is not read by"):
+                shrink._request(args)
+
+
+def test_each_quantization_has_a_recipe():
+    assert {*quantized.QUANTIZATIONS} - {"none"} <= {*recipes.RECIPES}
