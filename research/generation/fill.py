@@ -13,10 +13,10 @@ from research import networks
 from research.contract.batch import VocabInfo
 from research.contract.errors import UserError
 from research.distributed import sharding
-from research.generation.readouts import vocabulary_logits
 from research.generation.rows import map_rows
 from research.objectives.layout import input_format
 from research.objectives.layout.prompt import pad_rows
+from research.objectives.losses.readouts import vocabulary_logits
 
 
 class Candidate(NamedTuple):

@@ -20,7 +20,6 @@ from research.contract.batch import (
     input_specs,
     scored_specs,
 )
-from research.contract.errors import UserError
 from research.contract.fields import free_text, number
 from research.data.rows import TextSpec
 from research.objectives.lm import lm
@@ -86,7 +85,5 @@ def _predict(batch: Batch) -> Callable[[networks.BoundNetwork], jax.Array]:
 
 
 def _log_probs(readout: networks.Readout | networks.AdaptiveReadout) -> jax.Array:
-    if not isinstance(readout, networks.Readout):
-        raise UserError("objective distilled needs model.cutoffs []")
     logits = compute_logits(readout.feature, readout.table, readout.bias)
     return jax.nn.log_softmax(logits)

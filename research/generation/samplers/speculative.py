@@ -20,11 +20,11 @@ from jax import lax
 from research.contract.errors import UserError
 from research.contract.fields import described, number
 from research.generation import samplers
-from research.generation.readouts import vocabulary_logits
 from research.generation.samplers import Rows, Writer
 from research.generation.samplers.shared.invariants import hoist
 from research.generation.written import Written
 from research.objectives.layout.prompt import pad_group
+from research.objectives.losses.readouts import vocabulary_logits
 
 
 class Carry(NamedTuple):

@@ -17,8 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from research import networks
-from research.contract.errors import UserError
 from research.networks import constrain
 from research.objectives.losses.cross_entropy import Term
 
@@ -72,10 +70,6 @@ def sampled_cross_entropy(
     Raises:
       UserError: the readout has clusters.
     """
-    if isinstance(readout, networks.AdaptiveReadout):
-        raise UserError(
-            "model.cutoffs excludes objective.sampled_words; set one to none"
-        )
     size = readout.size
     drawn_S = draw_words(key, count, size)
     table_VE = constrain(readout.table, "vocab", None)

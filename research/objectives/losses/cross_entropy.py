@@ -13,9 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from research import networks
 from research.contract.batch import Batch
-from research.contract.errors import UserError
+from research.objectives.losses.readouts import softmax_loss
 from research.objectives.losses.softmax import IMPLEMENTATIONS, SoftmaxOptions
 
 
@@ -61,56 +60,11 @@ def cross_entropy(
         known = ", ".join(IMPLEMENTATIONS)
         raise ValueError(f"implementation is one of {known}, not {implementation!r}")
     weight = weight.astype(jnp.float32)
-    if isinstance(readout, networks.AdaptiveReadout):
-        if smoothing or z_loss:
-            raise UserError("model.cutoffs excludes label smoothing and a z-loss")
-        total, correct = _adaptive(implementation, readout, target, weight)
-    else:
-        options = SoftmaxOptions(readout.size, smoothing, z_loss, skip)
-        total, correct = IMPLEMENTATIONS[implementation](
-            options, readout.feature, readout.table, readout.bias, target, weight
-        )
-    return Term(total, jnp.sum(weight)), lax.stop_gradient(jnp.sum(correct))
-
-
-def _adaptive(
-    implementation: str,
-    readout: networks.AdaptiveReadout,
-    target_BK: jax.Array,
-    weight_BK: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-    """The sum of the losses of a readout with clusters, and the correct weight.
-
-    -log p(word) = -log p(cluster) - log p(word | cluster) for the words of a cluster
-    (Grave et al. 2017, section 4; kimiyoung/transformer-xl, proj_adaptive_softmax.py).
-    A cluster's softmax is computed for the positions whose target is in it: these are
-    sorted first, and chunks without any are skipped. A position is correct if both
-    cluster and word are.
-    """
-    score, cutoffs = IMPLEMENTATIONS[implementation], readout.cutoffs
-    entry_BK = target_BK  # target of the head: the word itself, or its cluster
-    for number, cutoff in enumerate(cutoffs):
-        entry_BK = jnp.where(target_BK >= cutoff, cutoffs[0] + number, entry_BK)
-    head = readout.head
-    options = SoftmaxOptions(head.size)
-    total, right_BK = score(
-        options, head.feature, head.table, head.bias, entry_BK, weight_BK
+    options = SoftmaxOptions(0, smoothing, z_loss, skip)
+    total, correct = softmax_loss(
+        readout, IMPLEMENTATIONS[implementation], options, target, weight
     )
-    correct = jnp.sum(jnp.where(target_BK < cutoffs[0], right_BK, 0.0))
-    for number, tail in enumerate(readout.tails):
-        inside_BK = entry_BK == cutoffs[0] + number
-        order_BK = jnp.argsort(~inside_BK, axis=1, stable=True)
-        word_BK = jnp.where(inside_BK, target_BK - cutoffs[number], 0)
-        word, weight, right = (
-            jnp.take_along_axis(array, order_BK, axis=1)
-            for array in (word_BK, jnp.where(inside_BK, weight_BK, 0.0), right_BK)
-        )
-        feature = jnp.take_along_axis(tail.feature, order_BK[..., None], axis=1)
-        options = SoftmaxOptions(tail.size, skip=True)
-        loss, found = score(options, feature, tail.table, tail.bias, word, weight)
-        total += loss
-        correct += jnp.sum(jnp.where(right > 0, found, 0.0))
-    return total, correct
+    return Term(total, jnp.sum(weight)), lax.stop_gradient(jnp.sum(correct))
 
 
 def masked_cross_entropy(

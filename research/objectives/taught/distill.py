@@ -261,11 +261,6 @@ class Objective(taught.Taught):
         if (own := student.first_readout) is not None:
             other = teacher.first_readout
             assert other is not None
-            if not (
-                isinstance(own, networks.Readout)
-                and isinstance(other, networks.Readout)
-            ):
-                raise UserError("objective.soft needs model.cutoffs []")
             weight = batch.get("weight")
             if self.soft_at == "text":
                 assert student.stack is not None

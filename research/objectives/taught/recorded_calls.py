@@ -42,7 +42,7 @@ class RecordedNetwork:
         self._every_position = every_position or with_layers
         self._with_layers = with_layers
         self.stack: StackCall | None = None
-        self.first_readout: networks.Readout | networks.AdaptiveReadout | None = None
+        self.first_readout: Any = None
         self.heads: dict[str, jax.Array] = {}
 
     def __getattr__(self, name: str) -> Any:

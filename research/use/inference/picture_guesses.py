@@ -12,8 +12,8 @@ import numpy as np
 from research import networks
 from research.contract.batch import Example
 from research.data.read.formats.captioned import IMAGE
-from research.generation.readouts import vocabulary_logits
 from research.objectives.images.image_text import MATCH
+from research.objectives.losses.readouts import vocabulary_logits
 
 TOP = 5
 """Guesses of a token, and nearest captions of a picture."""

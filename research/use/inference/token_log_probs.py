@@ -11,8 +11,8 @@ import numpy as np
 
 from research import networks
 from research.distributed import sharding
-from research.generation.readouts import vocabulary_logits
 from research.objectives.layout.prompt import pad_group
+from research.objectives.losses.readouts import vocabulary_logits
 
 MOST = 5
 """The likeliest tokens that are given for each position."""

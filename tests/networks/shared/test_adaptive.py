@@ -6,9 +6,9 @@ import pytest
 
 from research import networks
 from research.contract.errors import UserError
-from research.generation.readouts import vocabulary_logits
 from research.networks import Readout
 from research.networks.transformer.one_stack import Transformer
+from research.objectives.losses.readouts import vocabulary_logits
 
 SIZE = 300
 KEYS = {"cutoffs": [100, 250], "output_head": "bias", "scale_embeddings": True}

@@ -11,6 +11,7 @@ from research import networks
 from research.contract.errors import UserError
 from research.objectives.losses import softmax
 from research.objectives.losses.cross_entropy import cross_entropy
+from research.objectives.losses.readouts import vocabulary_logits
 
 CUTOFFS, SIZE, ROWS = (20, 50, 70), 77, 32
 WIDTHS = (8, 4, 2, 1)
@@ -133,3 +134,10 @@ def test_what_it_excludes_is_refused():
         cross_entropy(readout(parts()), target, weight, smoothing=0.1)
     with pytest.raises(UserError, match="one softmax over all words"):
         _ = readout(parts())[:3]
+
+
+def test_a_readout_of_no_known_class_is_an_error():
+    with pytest.raises(TypeError, match="a tuple has no logits"):
+        vocabulary_logits(())
+    with pytest.raises(TypeError, match="a tuple has no loss"):
+        cross_entropy((), jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1)))

@@ -1,21 +1,13 @@
 """cross_entropy: implementations agree; weight 0 has no gradient; definitions hold."""
 
-from typing import NamedTuple
-
 import jax
 import numpy as np
 import pytest
 
+from research.networks import Readout
 from research.objectives.losses import cross_entropy, softmax
 
 IMPLEMENTATIONS = ("dense", "chunked", "fused")
-
-
-class Readout(NamedTuple):
-    feature: jax.Array
-    table: jax.Array
-    bias: jax.Array
-    size: int
 
 
 def case(batch=3, positions=11, width=5, size=100, rows=128):

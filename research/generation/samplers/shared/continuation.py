@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from research.contract.batch import FEATURE, NEVER, VocabInfo, input_names
-from research.generation.readouts import vocabulary_logits
 from research.objectives.layout import seq2seq
+from research.objectives.losses.readouts import vocabulary_logits
 
 
 class Context(NamedTuple):

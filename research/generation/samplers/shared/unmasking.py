@@ -16,7 +16,6 @@ from research.contract.batch import VocabInfo
 from research.contract.errors import UserError
 from research.contract.fields import described, number
 from research.generation import samplers
-from research.generation.readouts import vocabulary_logits
 from research.generation.samplers import Rows, Writer
 from research.generation.samplers.sample import Sampling
 from research.generation.samplers.shared.draws import (
@@ -28,6 +27,7 @@ from research.generation.samplers.shared.draws import (
 from research.generation.written import Written
 from research.objectives.layout import input_format
 from research.objectives.layout.prompt import pad_rows
+from research.objectives.losses.readouts import vocabulary_logits
 
 
 class Layout(NamedTuple):
