@@ -177,13 +177,11 @@ def _problem_type(objective: Task) -> str:
 def _check_task(objective: Task, options: transformer.Network) -> None:
     """Raises UserError: Hugging Face's classes would compute something else."""
     wrong = _unknown_input(objective, options.width)
-    head = getattr(objective, "head", "")
+    head = HEADS.get(name := getattr(objective, "head", ""))
     if (pool := getattr(objective, "pool", "token")) not in ("token", "mean"):
         wrong = f"objective.pool={pool}: its classifiers read one token, or the mean"
-    elif head == "standardized":
-        wrong = "objective.head=standardized: its heads have no such norms"
-    elif head == "crf":
-        wrong = "objective.head=crf: its taggers choose each tag alone"
+    elif head and head.unexported:
+        wrong = f"objective.head={name}: {head.unexported}"
     elif getattr(objective, "lm_coef", 0.0):
         wrong = "objective.lm_coef: its classifiers have no readout beside their head"
     elif prediction_kind(objective.predicts).is_pooled:
@@ -243,9 +241,9 @@ def exported_networks(
             out = {p for p in params if p.startswith("head_label/out/")}
             scale = np.float32(objective.field_values["label_scale"])
             params = {**params, **{path: params[path] * scale for path in out}}
-        head = HEADS.get(getattr(objective, "head", ""), "")
-        pool = getattr(objective, "pool", "token")
-        rest = vocabulary.vocab, prefers, labels, problem, head, pool
+        head = HEADS.get(getattr(objective, "head", ""))
+        layer, pool = head.layer if head else "", getattr(objective, "pool", "token")
+        rest = vocabulary.vocab, prefers, labels, problem, layer, pool
         return {"": Network(options, params, pattern, *rest)}
     discriminator, generator = part(DISCRIMINATOR), part(GENERATOR)
     fields = objective.field_values

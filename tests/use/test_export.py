@@ -18,6 +18,7 @@ from research.data.tokenize.tokenizer_types.wordpiece import wordpiece_json
 from research.interop.partial_restore import load_on_host, restore_params
 from research.networks.transformer.transformer import Network
 from research.objectives import make_objective
+from research.objectives.tasks.task_input import HEADS
 from research.program.restored import run_checkpoint
 from research.record.workdir import write_result
 from research.use.export import export_run, exported_networks, start_ids
@@ -200,7 +201,11 @@ LINEAR = {"head": "linear"}
 @pytest.mark.parametrize(
     ("objective", "words"),
     [
-        ({"name": "token_classification", "head": "crf"}, r"objective\.head=crf"),
+        *(
+            ({"name": head.tasks[0], "head": name}, rf"objective\.head={name}: its")
+            for name, head in HEADS.items()
+            if head.unexported
+        ),
         ({"pool": "max"}, r"objective\.pool=max"),
         ({"format": "xlnet"}, r"xlnet: .*position=learned read the first token"),
         (LINEAR | {"features": "concat"}, r"objective\.features=concat: .*last layer"),

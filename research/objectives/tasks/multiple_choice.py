@@ -45,7 +45,8 @@ class Objective(task_input.Task):
     choices: int = number(2, least=2)  # of an example, at most; rows of data.length
     # tokens are divided by it
     format: str = choice("bert", ("bert", "roberta", "xlnet", "gpt"))
-    head: str = choice("tanh", task_input.HEADS)  # see sequence_classification
+    head: str = choice("tanh", task_input.heads("multiple_choice"))  # see
+    # sequence_classification
 
     predicts = "choice"
 

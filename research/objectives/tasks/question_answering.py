@@ -65,8 +65,8 @@ class Objective(task_input.Task):
     """
 
     format: str = choice("bert", task_input.ENCODER_FORMATS)
-    head: str = choice("linear", ("linear", "joint", "gelu_norm"))  # gelu_norm: a
-    # dense layer, gelu and a norm before the last layer (ModernBERT)
+    head: str = choice("linear", task_input.heads("question_answering"))  # gelu_norm:
+    # a dense layer, gelu and a norm before the last layer (ModernBERT)
     stride: int = number(128, least=1)  # tokens from one window to the next
     max_query: int = number(64, least=1)  # tokens of the question that are read
     max_answer: int = number(30, least=1)  # tokens of an answer that is predicted
@@ -137,10 +137,10 @@ class Objective(task_input.Task):
         }
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
-        if self.head == "gelu_norm":
-            return self.task_needs({"span": task_input.head_spec(self.head, 2)})
-        if self.head != "joint":
+        if self.head == "linear":
             return self.task_needs({"span": networks.HeadSpec(2, "none")})
+        if self.head != "joint":
+            return self.task_needs({"span": task_input.head_spec(self.head, 2)})
         end = unanswerable = networks.HeadSpec(1, "gelu", hidden=512)
         if self.format == "xlnet":
             layer = networks.HeadSpec(1, "tanh", shares_pooler=False)

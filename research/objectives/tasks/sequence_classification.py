@@ -76,13 +76,14 @@ class Objective(task_input.Task):
 
     format: str = choice("bert", task_input.FORMATS)
     task: str = choice("single", tuple(LABEL_TYPES))
-    head: str = choice("tanh", task_input.HEADS)  # tanh: a dense layer with tanh,
-    # and the last layer (BERT, RoBERTa, ALBERT, XLNet, BART); linear: the last layer
-    # alone (GPT, ELECTRA); gelu, relu: as tanh, but with these and a layer of its own
-    # (transformers' ElectraClassificationHead, DistilBertForSequenceClassification);
-    # gelu_norm: that of gelu, and a norm (ModernBertForSequenceClassification);
-    # standardized: that of gelu between LayerNorms without parameters (BabyLM).
-    # Dropout before the last layer: model.head_dropout
+    head: str = choice("tanh", task_input.heads("sequence_classification"))  # tanh: a
+    # dense layer with tanh, and the last layer (BERT, RoBERTa, ALBERT, XLNet, BART);
+    # linear: the last layer alone (GPT, ELECTRA); gelu, relu: as tanh, but with these
+    # and a layer of its own (transformers' ElectraClassificationHead,
+    # DistilBertForSequenceClassification); gelu_norm: that of gelu, and a norm
+    # (ModernBertForSequenceClassification); standardized: that of gelu between
+    # LayerNorms without parameters (BabyLM). Dropout before the last layer:
+    # model.head_dropout
     head_width: int = number(0, least=0, most=2**20)  # of the layer before the last
     # one; 0: model.width
     pool: str = choice("token", (*TOKENS, *POOLS))  # the state that the head reads:

@@ -46,8 +46,9 @@ class Objective(task_input.Task):
 
     format: str = choice("bert", task_input.FORMATS)  # bart: the states are those of
     # the encoder, which no paper reports
-    head: str = choice("linear", ("linear", "crf", "gelu_norm"))  # gelu_norm: a dense
-    # layer, gelu and a norm before the last layer (ModernBertForTokenClassification)
+    head: str = choice("linear", task_input.heads("token_classification"))  # gelu_norm:
+    # a dense layer, gelu and a norm before the last layer
+    # (ModernBertForTokenClassification)
     features: str = choice("last", networks.FEATURES)  # states that the head reads: of
     # the last block; of the last four, joined; a learned mix of embeddings and blocks;
     # vectors alone; vectors, then the states of the last block (CoVe)
@@ -112,8 +113,7 @@ class Objective(task_input.Task):
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         num_tags = max(1, len(vocab.labels))
-        name = "linear" if self.head == "crf" else self.head
-        heads = {"tag": task_input.head_spec(name, num_tags)}
+        heads = {"tag": task_input.head_spec(self.head, num_tags)}
         if self.head == "crf":
             heads["transition"] = networks.HeadSpec(num_tags + 1, "none")
         return self.task_needs(
