@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from research.contract.errors import UserError
-from research.data.read.corpus import TFDS_PREFIX
-from research.data.read.hub_files import HUB_PREFIX
+from research.data.read.text_sources import source_of
 from research.files.paths import find_paths
 
 FILES = ("data.train", "data.valid", "data.test")
@@ -63,7 +62,7 @@ def _task(name: str, entry: Any, path: str) -> Task:
                 "pretraining; leave it out"
             )
     for key in FILES:
-        if key in keys and not str(keys[key]).startswith((TFDS_PREFIX, HUB_PREFIX)):
+        if key in keys and not source_of(str(keys[key])):
             keys[key] = os.path.join(os.path.dirname(path), str(keys[key]))
             if "://" not in keys[key] and not find_paths(keys[key]):
                 raise UserError(f"--tasks={path}: {name}: no file {keys[key]}")

@@ -7,8 +7,7 @@ from launch.config import load_config
 from launch.sweeps.trial import Trial
 from research.config import base
 from research.contract.errors import UserError
-from research.data.read.corpus import TFDS_PREFIX
-from research.data.read.hub_files import is_in_hub
+from research.data.read.text_sources import source_of
 from research.data.source.build import has_split, split_corpora
 from research.files.paths import is_in_bucket
 
@@ -42,8 +41,7 @@ def _check(keys: dict) -> None:
     config = load_config(base.__file__, keys)
     data = config.data
     names = [data.corpus, data.train, data.valid, data.test, *data.mixture]
-    elsewhere = (is_in_hub, is_in_bucket, lambda name: name.startswith(TFDS_PREFIX))
-    if data.task or any(test(name) for test in elsewhere for name in names):
+    if data.task or any(source_of(name) or is_in_bucket(name) for name in names):
         return
     splits = ["train", data.eval_split, *["test"] * has_split(data, "test")]
     for split in dict.fromkeys(splits):

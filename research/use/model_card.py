@@ -11,6 +11,7 @@ from etils import epath
 from huggingface_hub import EvalResult, ModelCardData
 
 from research import objectives
+from research.data.read.text_sources import source_of
 from research.files.json_files import read_json
 from research.files.paths import user_path
 from research.interop.huggingface import SOURCE
@@ -185,7 +186,7 @@ def public_name(value: Any) -> Any:
 
     Of a pattern such as *.txt that of its folder stands before it.
     """
-    if not isinstance(value, str) or value.startswith(("hf:", "tfds:")):
+    if not isinstance(value, str) or source_of(value):
         return value
     parts = value.rstrip("/").split("/")
     return "/".join(parts[-2 if "*" in parts[-1] else -1 :])

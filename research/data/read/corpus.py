@@ -14,7 +14,6 @@ from research.data.documents import ArrayType, Document
 # C corpora
 
 SPLITS = ("train", "valid", "test")
-TFDS_PREFIX = "tfds:"
 """Prefix of the names of data sets of TensorFlow Datasets."""
 
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from research.contract.errors import UserError, os_reason
 from research.data import cache, work_shards
 from research.data.documents import ArrayType, Document
-from research.data.read import formats, hub_files, parallel_text
+from research.data.read import formats, parallel_text, text_sources
 from research.data.read.compression import as_utf8, decompressed, file_suffixes
 from research.data.read.corpus import Corpus, HeldOut, held_out_fractions, split_of
 from research.data.read.formats import (
@@ -243,8 +243,9 @@ def _corpus(
 def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
     """The files of a path or a glob, sorted, with the sides of a text grouped."""
     path = Path(user_path(name))
-    if hub_files.is_in_hub(name):
-        found = hub_files.fetch_files(name, key)
+    source = text_sources.source_of(name)
+    if source and source.is_files:
+        found = source.fetch(key)
     elif path.is_dir():
         found = files_below(path, reader.folder_suffixes())
     elif path.is_file():
@@ -255,7 +256,7 @@ def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
     texts = [(file,) for file in found if reader.format_of(file)]
     others = (file for file in found if not reader.format_of(file))
     parallel, wrong = parallel_text.group_sides(others, reader.options)
-    if not found and not hub_files.is_in_hub(name):
+    if not found and not (source and source.is_files):
         missing = missing_part(path)
         if missing.startswith("no folder") or "did you mean" in missing:
             raise UserError(f"{key} is {name!r}: {missing}")
@@ -274,7 +275,8 @@ def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
         if is_flag:
             raise UserError(f"{key}={name}: {problem}; give {files}")
         built_in = "embedded, docstrings, " if key == "data.corpus" else ""
-        sources = f"{built_in}tfds:NAME, hf:ORG/NAME, or "
+        named = ", ".join(cls.called for cls in text_sources.classes())
+        sources = f"{built_in}{named}, or "
         raise UserError(
             f"{key} is {name!r}: {problem}; give {sources}{files}",
             ", or name the format of others with data.format, or the sides of a "

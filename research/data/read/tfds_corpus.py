@@ -11,7 +11,6 @@ from research.contract.errors import UserError, missing_package
 from research.data import cache
 from research.data.documents import TAGS, Document, join_parts
 from research.data.read.corpus import (
-    TFDS_PREFIX,
     Corpus,
     HeldOut,
     held_out_fractions,
@@ -49,7 +48,7 @@ def load_tfds_corpus(
         key = f"data.{split or 'corpus'}={name}"
         raise missing_package(key, error.name) from error
     try:
-        builder = tfds.builder(name.removeprefix(TFDS_PREFIX).partition(SPLIT)[0])
+        builder = tfds.builder(name.removeprefix("tfds:").partition(SPLIT)[0])
         if known := builder.info.splits:  # before anything is downloaded
             own = _own_splits(known).get(split, split)
             _split_to_read(name, known, own, f"data.{split or 'corpus'} is {name!r}")
@@ -176,7 +175,7 @@ def _split_to_read(name: str, splits: Mapping, own: str, where: str) -> str:
     except (KeyError, ValueError, NotImplementedError) as error:
         raise UserError(
             f"{where}: it has no split {split!r}; it has {', '.join(splits)}, and a "
-            f"part of one is named as in {TFDS_PREFIX}NAME{SPLIT}train[:90%]"
+            f"part of one is named as in tfds:NAME{SPLIT}train[:90%]"
         ) from error
     return split
 

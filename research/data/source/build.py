@@ -18,7 +18,6 @@ from research.data.order.mixture_schedule import MIXINGS, make_schedule
 from research.data.read import lexicon, stdlib_corpus
 from research.data.read.corpus import (
     SPLITS,
-    TFDS_PREFIX,
     Corpus,
     HeldOut,
     join_corpora,
@@ -26,6 +25,7 @@ from research.data.read.corpus import (
     split_fractions,
 )
 from research.data.read.formats import AUTO, FileOptions, is_utf8, own_keys
+from research.data.read.text_sources import source_of
 from research.data.rows import TextSpec
 from research.data.source.labels import (
     class_order,
@@ -425,7 +425,8 @@ def split_corpora(
     named, trained = files_of(data, split), files_of(data, data.train_split)
     names = [named] if named else [*corpus_rates(data, objective)]
     for name in names if not is_utf8(data.encoding) else ():
-        if name in stdlib_corpus.NAMES or name.startswith(TFDS_PREFIX):
+        source = source_of(name)
+        if name in stdlib_corpus.NAMES or (source and not source.is_files):
             raise UserError(f"data.encoding={data.encoding} is of files, not of {name}")
     if trained and not named:
         raise UserError(
@@ -490,11 +491,9 @@ def _load_named_corpus(
     key: str = "data.corpus",
 ) -> Corpus:
     """The corpus of files or of TFDS that data.corpus names, or the key of a split."""
-    if name.startswith(TFDS_PREFIX):
-        from research.data.read.tfds_corpus import load_tfds_corpus
-
-        return load_tfds_corpus(name, held_out, options, split)
+    key = f"data.{split}" if split else key
+    if source := source_of(name):
+        return source.load(held_out, options, split, key)
     from research.data.read.files import load_file_corpus  # and all formats
 
-    key = f"data.{split}" if split else key
     return load_file_corpus(name, held_out, options, key)

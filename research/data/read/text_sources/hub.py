@@ -4,17 +4,22 @@ import fnmatch
 from pathlib import Path
 
 from research.contract.errors import UserError
+from research.data.read import text_sources
 
-HUB_PREFIX = "hf:"
 PARQUET_BRANCH = "refs/convert/parquet"
 """The branch on which the Hub keeps a Parquet copy of data sets in other formats."""
 SPLIT_WORDS = {"valid": ("valid", "dev"), "test": ("test",)}
 """Split -> words that the names of its files have."""
 
 
-def is_in_hub(name: str) -> bool:
-    """True for the name of a data set of the Hub."""
-    return name.startswith(HUB_PREFIX)
+class Source(text_sources.Source):
+    """The files of a repository of data."""
+
+    called = "hf:ORG/NAME"
+    is_files = True
+
+    def fetch(self, key: str) -> list[Path]:
+        return fetch_files(self.name, key)
 
 
 def fetch_files(name: str, key: str) -> list[Path]:
@@ -61,7 +66,7 @@ def fetch_files(name: str, key: str) -> list[Path]:
 
 def _split(name: str) -> tuple[str, str]:
     """ORG/NAME, and the pattern behind it."""
-    parts = name.removeprefix(HUB_PREFIX).split("/", 2)
+    parts = name.removeprefix("hf:").split("/", 2)
     if len(parts) < 2 or not all(parts[:2]):
         raise UserError(f"a data set of the Hub is hf:ORG/NAME, not {name!r}")
     return "/".join(parts[:2]), "".join(parts[2:])
