@@ -34,10 +34,11 @@ def make_run_objective(
             f"data.length is {data.length}, but objective {name} needs at "
             f"least {objective.min_length} for its specials and something to score"
         )
-    if objective.block_size and data.length % objective.block_size:
+    field = objective.divides_length
+    if field and data.length % (getattr(objective, field) or 1):
         raise UserError(
-            "data.length must be a multiple of objective.block_size, got "
-            f"{data.length} and {objective.block_size}"
+            f"data.length must be a multiple of objective.{field}, got {data.length} "
+            f"and {getattr(objective, field)}"
         )
     if data.packing != "none":
         objective.batch_spec(data.length)  # raises if it cannot be packed

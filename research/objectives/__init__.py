@@ -54,9 +54,8 @@ class Objective(abc.ABC):
     min_length: int
     """The least data.length at which a row has text and something that is scored."""
 
-    block_size: int = 0
-    """The positions of each block of a row, of which data.length is a multiple; 0: a
-    row has no blocks."""
+    divides_length: ClassVar[str] = ""
+    """The field that has to divide data.length, unless it is 0; "": there is none."""
 
     shown_answers: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
     """Terms of the loss some of whose targets the input shows or makes easier to guess

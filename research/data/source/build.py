@@ -492,7 +492,7 @@ def _load_named_corpus(
 ) -> Corpus:
     """The corpus of files or of TFDS that data.corpus names, or the key of a split."""
     key = f"data.{split}" if split else key
-    if source := source_of(name):
+    if (source := source_of(name)) and not source.is_files:
         return source.load(held_out, options, split, key)
     from research.data.read.files import load_file_corpus  # and all formats
 

@@ -74,6 +74,7 @@ class Objective(objectives.Objective):
 
     reads_separators = True
     write_order = "masks"
+    divides_length = "block_size"
     min_length = 2  # bos and a token
     token_terms = ("diffusion",)
     score_methods: ClassVar = bound.METHODS
