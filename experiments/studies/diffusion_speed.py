@@ -6,14 +6,15 @@ Small networks take turns in one process. Of each the median CPU time of all thr
 which other work on the machine changes little, and the median of its ratios to what it
 is beside, turn by turn, with their quartiles. Of train steps also XLA's count of FLOPs;
 of texts of 256 tokens, one at a time, the passes through the network, whose parameters
-are random. RUN is a run of `multi_token`, whose texts of 64 tokens by drafts have to be
-those of greedy decoding.
+are random. RUN is a run of `multi_token` on a file, the first rows of which it goes on
+with; its texts by drafts have to be those of greedy decoding.
 """
 
 import argparse
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +26,6 @@ from launch.measure.random_batch import random_batch
 from research.distributed import sharding
 from research.generation.generate import make_generate
 from research.generation.samplers import Sampler, make_sampler
-from research.generation.text import encode_prompt
 from research.program.compiled_phases import compile_step
 from research.program.setup import build_program, initial_state
 from research.use.inference.open_run import open_run
@@ -57,7 +57,9 @@ SMALLER = SMALL | {
     **{"model.feedforward": 512, "data.vocabulary_size": 1024},
 }
 """Of the networks that write: in some samplers a token is a pass over the whole row."""
-NUM_TOKENS, NUM_DRAFTED = 256, 64
+NUM_TOKENS = 256
+NUM_GIVEN, NUM_DRAFTED, NUM_ROWS = 16, 96, 5
+"""Of drafts: tokens of a prompt and of its text, and texts."""
 CACHED = "lm, greedy (cached)"
 WRITERS: dict[str, tuple[str, dict[str, Any]]] = {
     CACHED: ("lm", {"method": "greedy", "min_tokens": NUM_TOKENS - 1}),
@@ -83,7 +85,6 @@ WRITERS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     f"{BLOCKS[1]}, first_hitting": (BLOCKS[1], {"method": "first_hitting"}),
 }
-PROMPTS = ("ROMEO:\n", "My lord, ", "What ", "The king ", "I ")
 
 
 class Written(NamedTuple):
@@ -136,7 +137,10 @@ def compare_drafts(workdir: str) -> None:
     run = open_run(workdir).run
     vocab = run.vocabulary.vocab
     of_run = run.objective, run.network, run.params, vocab, run.mesh
-    prompts = [encode_prompt(run.vocabulary, prompt) for prompt in PROMPTS]
+    text = Path(run.config.data.train).read_text("utf-8")
+    token, length = run.vocabulary.encode(text)[0].tolist(), run.config.data.length
+    starts = range(0, NUM_ROWS * length, length)
+    prompts = [token[at : at + NUM_GIVEN] for at in starts]
     samplers = {"greedy": make_sampler(method="greedy", max_tokens=NUM_DRAFTED)}
     for number in range(1, 1 + run.objective.num_drafts):
         options = {"max_tokens": NUM_DRAFTED, "drafts": number}
