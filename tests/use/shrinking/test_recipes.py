@@ -14,7 +14,7 @@ from tests.testing.model_options import model_options
 def shrink(recipe, params=None, **options):
     """The recipe's network of options; it asks the program for no more."""
     program = SimpleNamespace(network=SimpleNamespace(options=model_options(**options)))
-    return RECIPES[recipe](program, params or {}, Request())
+    return RECIPES[recipe].make(program, params or {}, Request())
 
 
 TERNARY = {"quantization": "ternary", "quantization_scale": "tensor"}
