@@ -1,7 +1,6 @@
 """A type of vocabulary is one new file, which the laws find and hold."""
 
-import subprocess
-import sys
+from tests.testing.new_part import check_laws
 
 TYPE = '''
 """Characters: the most frequent ones are pieces, and others are unknown."""
@@ -49,19 +48,10 @@ class TokenizerType(tokenizer_types.TokenizerType):
     def piece_bytes(self, piece):
         return piece.replace(MARK, " ").encode()
 '''
-RUN = """
-import sys, pytest
-from research.data.tokenize import tokenizer_types
-tokenizer_types.__path__.append(sys.argv[1])
-sys.exit(pytest.main(sys.argv[2:]))
-"""
 
 
 def test_the_laws_hold_a_new_file(tmp_path):
     (tmp_path / "characters.py").write_text(TYPE)
-    flags = ["-o", "addopts=--import-mode=importlib", "-p", "no:cacheprovider", "-q"]
-    law = ["tests/laws/test_tokenizer_type.py", "-k", "characters"]
-    command = [sys.executable, "-c", RUN, tmp_path, *flags, *law]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout[-3000:]
-    assert "5 passed" in found.stdout
+    package = "research.data.tokenize.tokenizer_types"
+    laws = "tests/laws/test_tokenizer_type.py"
+    check_laws(package, tmp_path, 5, laws, "-k", "characters")

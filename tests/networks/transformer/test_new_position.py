@@ -1,7 +1,6 @@
 """A scheme of positions is one new file, which the laws find and hold."""
 
-import subprocess
-import sys
+from tests.testing.new_part import check_laws
 
 SCHEME = '''
 """KERPLE's bias of the logits: -r1 log(1 + r2 distance), learned (Chi et al. 2022)."""
@@ -45,19 +44,10 @@ class Bias(NamedTuple):
         scale, rate = (jnp.abs(x)[None, :, None, None] for x in (self.scale, self.rate))
         return -scale * jnp.log1p(rate * distance[:, None])
 '''
-RUN = """
-import sys, pytest
-from research.networks.transformer import positions
-positions.__path__.append(sys.argv[1])
-sys.exit(pytest.main(sys.argv[2:]))
-"""
 
 
 def test_the_laws_hold_a_new_file(tmp_path):
     (tmp_path / "kerple.py").write_text(SCHEME)
-    flags = ["-o", "addopts=--import-mode=importlib", "-p", "no:cacheprovider", "-q"]
-    laws = ["tests/laws/test_position.py", "tests/laws/test_network.py"]
-    command = [sys.executable, "-c", RUN, tmp_path, *flags, *laws, "-k", "kerple"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout[-3000:]
-    assert "7 passed" in found.stdout
+    package = "research.networks.transformer.positions"
+    laws = "tests/laws/test_position.py", "tests/laws/test_network.py"
+    check_laws(package, tmp_path, 7, *laws, "-k", "kerple")
