@@ -22,25 +22,24 @@ from launch.sweeps import finetuning
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 
-MILLIONS = {"quick": (0.5, 1, 2, 5, 10, 20), "cpu": (2, 5, 10, 20, 50, 100)}
-"""Tokens of each budget by scale; other scales have those of quick."""
+BUDGETS = (0.1, 0.25, 0.5, 1, 2.5, 5)
+"""Multiples of the scale's tokens: at cpu 2 to 102 million, at quick .2 to 10."""
 SEEDS = 3
 
 
 def sweep(scale: str, tasks: Mapping[str, Task]) -> Iterator[tuple]:
     chosen = finetuning.own_tasks("learning_curves", tasks)
     shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
-    budgets = MILLIONS.get(scale, MILLIONS["quick"])
-    for millions in budgets:
-        row_tokens = budget["train.batch"] * shape["data.length"]
-        steps = round(millions * 1e6 / row_tokens)
+    for share in BUDGETS:
+        steps = round(share * budget["train.steps"])
+        tokens = steps * budget["train.batch"] * shape["data.length"]
         length = {"train.steps": steps, "optimizer.warmup_steps": steps // 20}
         length |= {"train.eval_every": 0, "train.checkpoint_every": steps}
         for seed in range(SEEDS):
             for name in FAMILIES:
-                fresh = FRESH.get(name, "") if millions == budgets[0] else ""
+                fresh = FRESH.get(name, "") if share == BUDGETS[0] else ""
                 start = family(name, scale, seed, length)
-                row = f"{name}, {millions} M"
+                row = f"{name}, {round(tokens / 1e6, 1):g} M"
                 yield from finetuning.with_baseline(
                     row, start, chosen, scale, {}, fresh=fresh
                 )
