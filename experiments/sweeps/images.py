@@ -30,7 +30,7 @@ FILES = (
     "--config.data.train=N/train.captioned --config.data.valid=N/valid.captioned "
     "--config.objective.images=N"
 )
-"""What names its files, in place of data.corpus."""
+"""Flags of its files, which `palimpsest claims --rerun` prints."""
 BASELINE = "one stream"
 STREAMS = {"model.network": "two_streams", "model.co_layers": 1}
 REGIONS = {"objective.region_rate": 0.15}

@@ -13,6 +13,8 @@ Departs: documents end at blank lines, and white space between them is not a tar
 from experiments.transformer_xl import evaluation
 from launch.sweeps import finetuning
 
+FILES = "--config.data.train=enwik8.train.txt --config.data.valid=enwik8.valid.txt"
+"""Flags of its files, which `palimpsest claims --rerun` prints."""
 NAMES = ("model.layers", "model.width", "model.heads", "model.feedforward")
 SHAPES = {
     "smoke": {"12 layers": (2, 80, 2, 320), "24 layers": (4, 80, 2, 320)},

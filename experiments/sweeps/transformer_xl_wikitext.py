@@ -12,6 +12,11 @@ the perplexity: numbers of other scales and texts are compared in sign alone.
 from experiments.sweeps.transformer_xl_enwik8 import stand_in
 from launch.sweeps import finetuning
 
+FILES = (
+    "--config.data.train=wiki.train.tokens.txt "
+    "--config.data.valid=wiki.valid.tokens.txt"
+)
+"""Flags of its files, which `palimpsest claims --rerun` prints."""
 SHAPES = {  # layers, width, heads, feed-forward width
     "smoke": {"base": (2, 80, 2, 400), "large": (2, 160, 4, 640)},
     "quick": {"base": (2, 80, 2, 400), "large": (2, 160, 4, 640)},
