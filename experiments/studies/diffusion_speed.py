@@ -59,7 +59,7 @@ SMALLER = SMALL | {
 """Of the networks that write: in some samplers a token is a pass over the whole row."""
 NUM_TOKENS = 256
 NUM_GIVEN, NUM_DRAFTED, NUM_ROWS = 16, 96, 5
-"""Of drafts: tokens of a prompt and of its text, and texts."""
+"""Drafts are measured on so many texts, which begin with so many given tokens."""
 CACHED = "lm, greedy (cached)"
 WRITERS: dict[str, tuple[str, dict[str, Any]]] = {
     CACHED: ("lm", {"method": "greedy", "min_tokens": NUM_TOKENS - 1}),

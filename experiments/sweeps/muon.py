@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from experiments.sweeps.objectives import SCALES, pretraining
 
 RATES = {"adamw": (1e-3, 2e-3, 4e-3), "muon": (2e-3, 4e-3, 8e-3)}
-"""Around the best of each; `optimizer.update_rms` gives Muon's updates the size of
-AdamW's."""
+"""`optimizer.update_rms` gives Muon's updates the size of AdamW's. Muon's best one of
+.001, .002 and .004 was the highest, which .008 follows."""
 CHOSEN = {"adamw": 2e-3, "muon": 8e-3}
 """The best of RATES with CHOICE_SEED."""
 CHOICE_SEED, SEEDS = 10, 6

@@ -18,7 +18,7 @@ TABLE = Table(
     row_header="optimizer",
     note=(
         "LM: text, network, batch and, but for the last row, steps are equal. Each "
-        "optimizer has the best of three rates, chosen with another seed."
+        "optimizer has the best of its rates, chosen with another seed."
     ),
     rows=labelled_rows,
     columns=(

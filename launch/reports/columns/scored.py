@@ -182,8 +182,8 @@ def bits_column(name: str, *cells: str) -> Column:
     """The column of bits of all texts of `palimpsest score --task=sentences`.
 
     Args:
-      cells: of the scores' table, of which a run shows the first that it has; a run
-        with none of them shows a dash.
+      cells: names of cells of the scores' table. A run shows the first one that it
+        has, or a dash.
     """
     return _scored_column(name, "sentences", cells, 1, digits=3, better=LOWER)
 

@@ -38,7 +38,7 @@ Confusions = Mapping[str, Mapping[str, Mapping[str, int]]]
 
 @dataclasses.dataclass(frozen=True)
 class Figures(report_figures.Figures):
-    """Those of each group that predicts labels."""
+    """How well the labels of each group of trials are predicted, where it has some."""
 
     def drawn(self, table: Table, grid: Grid, rows: Rows) -> Iterator[Drawn]:
         return label_figures(rows)
