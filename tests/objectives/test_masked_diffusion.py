@@ -20,6 +20,7 @@ from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.known_chain import (
     KnownChain,
     LetterVocabulary,
+    enumerated,
     log_likelihood,
     make_run,
 )
@@ -251,6 +252,21 @@ def test_of_the_true_conditionals_the_bound_is_tight(block_size, monkeypatch):
         if block_size == 1:
             assert result.std_error == 0
     assert (found[3] == found[0]) == (block_size == 1)  # other draws
+
+
+@pytest.mark.parametrize("block_size", [0, 1, 3])
+def test_a_pseudo_likelihood_is_of_each_token_given_its_block_and_those_before(
+    block_size,
+):
+    scorer = Scorer(make_run(make(block_size=block_size), KnownChain()), "original")
+    for text, result in zip(TEXTS, scorer(TEXTS), strict=True):
+        states, exact = states_of(LetterVocabulary().encode(text)[0]), 0.0
+        size = block_size or 2 + len(states)
+        for index in range(len(states)):
+            read = states[: (1 + (1 + index) // size) * size - 1]
+            exact += enumerated(read, index, np.array([index]))
+        assert result.log_prob == pytest.approx(exact, rel=1e-5)
+        assert result.std_error == 0
 
 
 def test_a_bound_is_not_asked_of_what_has_none():

@@ -1,6 +1,6 @@
-"""The bound on log p of a text, by rows with draws of masks among its tokens."""
+"""Rows that score a text: the bound on its log p by draws, or a token at a time."""
 
-# T texts, R raw tokens, S samples of a text, L length, N rows = T * S
+# T texts, R raw tokens, S samples of a text, L length, N rows = T * S, or tokens
 
 import numpy as np
 
@@ -95,3 +95,33 @@ def score_rows(
     arrays["weight"] /= num_samples
     arrays["text_weight"][:] = 0
     return scoring.ScoreRows(text, arrays, None if exact else replicate)
+
+
+def pseudo_rows(
+    example: Example,
+    scored: np.ndarray,
+    vocab: VocabInfo,
+    length: int,
+    method: str,
+    *,
+    block_size: int,
+) -> scoring.ScoreRows:
+    """A row for each scored token, which is masked in it.
+
+    With blocks the token is predicted from the rest of its block and those before.
+
+    Args:
+      scored: [T, R] bool, the tokens to score.
+      method: one of `cloze.METHODS`, which decides what else is masked.
+    """
+    hidden = scoring.HIDE[method](example, scored)
+    rows = example.rows(hidden.text)
+    num_raw = np.minimum(rows.length, length - 1).astype(np.int64)
+    token = layout.with_bos(rows.token, num_raw, vocab, length)
+    chosen = np.zeros(token.shape, bool)
+    width = min(scored.shape[1], length - 1)
+    chosen[:, 1 : 1 + width] = hidden.mask[:, :width]
+    first = np.arange(length) == 1 + hidden.first[:, None]
+    arrays = layout.arrays(token, num_raw, first, chosen, first, vocab, block_size)
+    arrays["text_weight"][:] = 0
+    return scoring.ScoreRows(hidden.text, arrays)

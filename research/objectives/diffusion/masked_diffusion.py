@@ -29,7 +29,7 @@ from research.objectives.layout import input_format
 from research.objectives.layout.prompt import Prompt, pad_rows
 from research.objectives.layout.specials import Specials
 from research.objectives.losses.cross_entropy import Term, cross_entropy
-from research.objectives.noise import scoring
+from research.objectives.noise import cloze, scoring
 
 EVALUATION_STRATA = 64
 
@@ -77,7 +77,7 @@ class Objective(objectives.Objective):
     divides_length = "block_size"
     min_length = 2  # bos and a token
     token_terms = ("diffusion",)
-    score_methods: ClassVar = bound.METHODS
+    score_methods: ClassVar = bound.METHODS | cloze.METHODS
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -239,10 +239,12 @@ class Objective(objectives.Objective):
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """Rows with draws of masks among the scored tokens: see `bound.score_rows`."""
-        return bound.score_rows(
-            example, scored, vocab, length, method, block_size=self.block_size
-        )
+        """Rows with draws of masks among the scored tokens, or one for each of them.
+
+        See `bound.score_rows` and `bound.pseudo_rows`.
+        """
+        make = bound.score_rows if method in bound.METHODS else bound.pseudo_rows
+        return make(example, scored, vocab, length, method, block_size=self.block_size)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """Texts after bos, which masks are to follow."""
