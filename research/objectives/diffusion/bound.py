@@ -121,7 +121,10 @@ def pseudo_rows(
     chosen = np.zeros(token.shape, bool)
     width = min(scored.shape[1], length - 1)
     chosen[:, 1 : 1 + width] = hidden.mask[:, :width]
-    first = np.arange(length) == 1 + hidden.first[:, None]
-    arrays = layout.arrays(token, num_raw, first, chosen, first, vocab, block_size)
-    arrays["text_weight"][:] = 0
+    none = np.zeros(token.shape)
+    arrays = layout.arrays(token, num_raw, none, chosen, none, vocab, block_size)
+    at = 1 + hidden.first[:, None].astype(np.int32)
+    weight = np.ones(at.shape, np.float32)
+    arrays |= {"weight": weight, "text_weight": 0 * weight}
+    arrays |= {"scored": at, "target": np.take_along_axis(token, at, axis=1)}
     return scoring.ScoreRows(hidden.text, arrays)

@@ -262,7 +262,7 @@ class Objective(objectives.Objective):
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
         """Terms: diffusion, and accuracy, weighted likewise (not differentiated)."""
-        scored = {"scored": batch["scored"]} if self.block_size else {}
+        scored = {"scored": batch["scored"]} if "scored" in batch else {}
         readout = net.readout(net.states(batch, **scored))
         term, correct = cross_entropy(readout, batch["target"], batch["weight"])
         accuracy = Term(correct, term.weight, 0.0)
