@@ -10,6 +10,7 @@ al. 2024, section 4.3).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -88,85 +89,16 @@ class Sampler(samplers.Sampler):
         return pad_group(group, width) if width else group, None
 
     def write(self, writer: Writer, rows: Rows, layout: None) -> Written:
-        group, num_drafts = rows.arrays, self._num_drafts(writer)
-        num_rows, length = group["token"].shape
-        length_B = jnp.sum(group["segment"] > 0, axis=1)
-        most = self.max_tokens
-        last = {
-            name: jnp.take_along_axis(array, length_B[:, None] - 1, axis=1)
-            for name, array in group.items()
-        }
-
-        def start(net):
-            slots = length + most + 1 + num_drafts
-            caches = [net.empty_cache(num_rows, slots)]
-            caches += [
-                net.empty_future_cache(num_rows, slots) for _ in range(num_drafts)
-            ]
-            read = _read(writer, net, group, caches)
-            log_p_BV = read.log_p(length_B[:, None] - 1)[:, 0]
-            next_B = jnp.argmax(log_p_BV, axis=1).astype(jnp.int32)
-            drafts, caches = read.drafts(length_B, next_B)
-            empty = jnp.zeros((num_rows, most + 1 + num_drafts))
-            return Carry(
-                count=jnp.int32(0),
-                token=empty.astype(jnp.int32),
-                log_p=empty,
-                next=jnp.concatenate([next_B[:, None], drafts], axis=1),
-                next_log_p=jnp.max(log_p_BV, axis=1),
-                done=jnp.zeros(num_rows, bool),
-                caches=caches,
-            )
-
-        def body(carry: Carry) -> Carry:
-            ahead = 1 + carry.count + jnp.arange(1 + num_drafts)
-            group_BN = {
-                name: jnp.broadcast_to(array, carry.next.shape)
-                for name, array in last.items()
-            }
-            group_BN |= {
-                name: last[name] + ahead[None] for name in ("position", "rank", "reach")
-            }
-            group_BN["token"] = carry.next
-
-            def run(net):
-                read = _read(writer, net, group_BN, carry.caches)
-                every_BN = jnp.broadcast_to((ahead - ahead[0])[None], carry.next.shape)
-                log_p_BNV = read.log_p(every_BN)
-                best_BN = jnp.argmax(log_p_BNV, axis=2).astype(jnp.int32)
-                best_log_p_BN = jnp.max(log_p_BNV, axis=2)
-                is_right = carry.next[:, 1:] == best_BN[:, :-1]
-                right_B = 1 + jnp.cumprod(is_right, axis=1).sum(axis=1)
-                right = jnp.min(jnp.where(carry.done, 1 + num_drafts, right_B))
-                next_B = best_BN[:, right - 1]
-                num_B = jnp.full(num_rows, right)
-                drafts, caches = read.drafts(num_B, next_B)
-                log_p_BN = jnp.concatenate(
-                    [carry.next_log_p[:, None], best_log_p_BN[:, :-1]], axis=1
-                )
-                kept = jnp.arange(1 + num_drafts)[None] < right
-                ends_B = jnp.any((carry.next == writer.vocab.eos_id) & kept, axis=1)
-                put = lambda old, new: lax.dynamic_update_slice_in_dim(  # noqa: E731
-                    old, new, carry.count, 1
-                )
-                return Carry(
-                    count=carry.count + right,
-                    token=put(carry.token, carry.next),
-                    log_p=put(carry.log_p, log_p_BN),
-                    next=jnp.concatenate([next_B[:, None], drafts], axis=1),
-                    next_log_p=best_log_p_BN[:, right - 1],
-                    done=carry.done | ends_B,
-                    caches=[
-                        cache.without_last(1 + num_drafts - right) for cache in caches
-                    ],
-                )
-
-            return writer.apply(run)
+        group, most = rows.arrays, self.max_tokens
+        text = _Text(writer, group, most, self._num_drafts(writer))
 
         def goes_on(carry: Carry) -> jax.Array:
             return (carry.count < most) & ~jnp.all(carry.done)
 
-        carry = writer.apply(start)
+        def body(carry: Carry) -> Carry:
+            return writer.apply(lambda net: text.go_on(net, carry))
+
+        carry = writer.apply(text.start)
         carry = lax.while_loop(goes_on, hoist(body, carry), carry)
         token_BT, log_p_BT = carry.token[:, :most], carry.log_p[:, :most]
         is_end_BT = token_BT == writer.vocab.eos_id
@@ -178,6 +110,89 @@ class Sampler(samplers.Sampler):
         token_BT = jnp.where(kept_BT, token_BT, writer.vocab.pad_id)
         found = token_BT, length_B, log_p_B, log_p_B, ended_B
         return Written(*(array[:, None] for array in found))
+
+
+class _Text(NamedTuple):
+    """Texts that are written, after the group [B, L] of their prompts."""
+
+    writer: Writer
+    group: dict
+    max_tokens: int
+    num_drafts: int
+
+    def start(self, net: Any) -> Carry:
+        """Reads the prompts."""
+        num_rows, length = self.group["token"].shape
+        num_slots = self.max_tokens + 1 + self.num_drafts
+        caches = [net.empty_cache(num_rows, length + num_slots)]
+        caches += [
+            net.empty_future_cache(num_rows, length + num_slots)
+            for _ in range(self.num_drafts)
+        ]
+        read = _read(self.writer, net, self.group, caches)
+        length_B = self._lengths()
+        log_p_BV = read.log_p(length_B[:, None] - 1)[:, 0]
+        next_B = jnp.argmax(log_p_BV, axis=1).astype(jnp.int32)
+        drafts, caches = read.drafts(length_B, next_B)
+        return Carry(
+            count=jnp.int32(0),
+            token=jnp.zeros((num_rows, num_slots), jnp.int32),
+            log_p=jnp.zeros((num_rows, num_slots)),
+            next=jnp.concatenate([next_B[:, None], drafts], axis=1),
+            next_log_p=jnp.max(log_p_BV, axis=1),
+            done=jnp.zeros(num_rows, bool),
+            caches=caches,
+        )
+
+    def go_on(self, net: Any, carry: Carry) -> Carry:
+        """Reads the next token and its drafts, and keeps those that are right."""
+        num_rows, num_read = carry.next.shape
+        group_BN = self._group_after(carry)
+        read = _read(self.writer, net, group_BN, carry.caches)
+        log_p_BNV = read.log_p(jnp.broadcast_to(jnp.arange(num_read), carry.next.shape))
+        best_BN = jnp.argmax(log_p_BNV, axis=2).astype(jnp.int32)
+        best_log_p_BN = jnp.max(log_p_BNV, axis=2)
+        is_right = carry.next[:, 1:] == best_BN[:, :-1]
+        right_B = 1 + jnp.cumprod(is_right, axis=1).sum(axis=1)
+        right = jnp.min(jnp.where(carry.done, num_read, right_B))
+        next_B = best_BN[:, right - 1]
+        drafts, caches = read.drafts(jnp.full(num_rows, right), next_B)
+        log_p_BN = jnp.concatenate(
+            [carry.next_log_p[:, None], best_log_p_BN[:, :-1]], axis=1
+        )
+        is_end_BN = carry.next == self.writer.vocab.eos_id
+        ends_B = jnp.any(is_end_BN & (jnp.arange(num_read)[None] < right), axis=1)
+        put = partial(lax.dynamic_update_slice_in_dim, start_index=carry.count, axis=1)
+        return Carry(
+            count=carry.count + right,
+            token=put(carry.token, carry.next),
+            log_p=put(carry.log_p, log_p_BN),
+            next=jnp.concatenate([next_B[:, None], drafts], axis=1),
+            next_log_p=best_log_p_BN[:, right - 1],
+            done=carry.done | ends_B,
+            caches=[cache.without_last(num_read - right) for cache in caches],
+        )
+
+    def _lengths(self) -> jax.Array:
+        """[B], of the prompts."""
+        return jnp.sum(self.group["segment"] > 0, axis=1)
+
+    def _group_after(self, carry: Carry) -> dict:
+        """The arrays [B, N] of the tokens that follow those written."""
+        last_B1 = self._lengths()[:, None] - 1
+        last = {
+            name: jnp.take_along_axis(array, last_B1, axis=1)
+            for name, array in self.group.items()
+        }
+        group = {
+            name: jnp.broadcast_to(array, carry.next.shape)
+            for name, array in last.items()
+        }
+        ahead = 1 + carry.count + jnp.arange(carry.next.shape[1])
+        group |= {
+            name: last[name] + ahead[None] for name in ("position", "rank", "reach")
+        }
+        return group | {"token": carry.next}
 
 
 class _Read(NamedTuple):
