@@ -231,12 +231,14 @@ def taught_by(arm: Arm, scale: str) -> dict[str, Any]:
 def _scale_keys(scale: Scale, default: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a pretraining at a scale, for an arm with this config."""
     keys = scale.shape | scale.pretraining
+    if default["model.network"] != "transformer":  # which may lack some of its keys
+        keys = {k: v for k, v in keys.items() if k in default}
     rule = (default | keys)["optimizer.name"]
     if not OPTIMIZERS.part_class(rule, "optimizer.name").takes_scale_rate:
         keys = {k: v for k, v in keys.items() if k != RATE}
-    elif default["model.norm_placement"] == "post":
+    elif default.get("model.norm_placement") == "post":
         keys |= scale.post_norm
-    if scale.position and default["model.position"] == "learned":
+    if scale.position and default.get("model.position") == "learned":
         keys["model.position"] = scale.position
     return keys
 
@@ -283,7 +285,7 @@ def tunings(
     own = {"data.vocabulary": start, INIT_FROM: start}
     own["data.mixture"] = {}  # --config.data.mixture is for pretraining
     own |= network_keys(start) | SCALES[scale].tuning
-    if flat_config(start)["model.norm_placement"] == "post":
+    if flat_config(start).get("model.norm_placement") == "post":
         own |= SCALES[scale].post_norm_tuning
     chosen = {**task.keys, **more}
     name = chosen.get("objective.name", "sequence_classification")
