@@ -189,9 +189,11 @@ lock: env
 	$(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --upgrade \
 		setup.py --extra dev --extra seqio --extra serve --output-file requirements.txt
 
-# The pages of objectives and of each published experiment beside its paper and code.
+# The pages of objectives, of parts, and of each published experiment beside its paper and code.
 docs: env
 	$(BIN)/python -m experiments.studies.objectives > $(VENV)/page.md
 	mv $(VENV)/page.md docs/objectives.md
+	$(BIN)/python -m experiments.studies.parts > $(VENV)/page.md
+	mv $(VENV)/page.md docs/parts.md
 	$(BIN)/python -m experiments.studies.fidelity > $(VENV)/page.md
 	mv $(VENV)/page.md docs/fidelity.md

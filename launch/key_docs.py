@@ -20,8 +20,9 @@ class Key(NamedTuple):
 
     name: str  # such as train.steps
     default: str
-    legal: str  # such as "at least 1" or "adamw, lamb"; "": its type alone
+    legal: str  # such as "at least 1" or "pre, post"; "": its type, or one of `lines`
     meaning: str
+    lines: Mapping[str, str]  # legal value -> what it is
 
 
 def all_keys() -> dict[str, list[Key]]:
@@ -47,6 +48,7 @@ def keys_of(cls: type, prefix: str) -> list[Key]:
             repr(default_of(field)),
             _legal(field.metadata),
             meanings.get(field.name) or _of_parts(field),
+            _lines(field.metadata),
         )
         for field in key_fields(cls)
     ]
@@ -68,13 +70,19 @@ def _of_parts(field: dataclasses.Field) -> str:
     return "; ".join(f"{name}: {words}" for name, words in found.items())
 
 
+def _lines(declared: Mapping[str, Any]) -> Mapping[str, str]:
+    """What the legal values of a field are, by its metadata."""
+    folder = declared.get("folder")
+    return folder.lines() if folder else declared.get("lines", {})
+
+
 def _legal(declared: Mapping[str, Any]) -> str:
-    """The legal values of a field, by its metadata."""
+    """The legal values of a field that have no lines, by its metadata."""
     if "folder" in declared:
-        folder = declared["folder"]
-        return ", ".join([*folder.more, *folder.names()])
+        return ", ".join(declared["folder"].more)
     if "values" in declared:
-        return ", ".join(value or '""' for value in declared["values"])
+        others = [v for v in declared["values"] if v not in declared.get("lines", {})]
+        return ", ".join(value or '""' for value in others)
     bounds = declared.get("bounds", {})
     return ", ".join(f"{BOUNDS[name]} {bound}" for name, bound in bounds.items())
 

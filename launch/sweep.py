@@ -15,11 +15,11 @@ a trial that starts from another one has its network. If the pretrainings of som
 set KEY and others do not, it is refused, since the rows would differ in it.
 `sweep(scale, tasks)` also fine-tunes, on the tasks of --tasks=FILE (docs/tables.md).
 
---on: local | ray | ray://HOST | slurm:PARTITION | gke:QUEUE | sky:INFRA. The backend
-restarts a trial that was preempted, and the trial resumes from its checkpoint. The
-state of a sweep is kept in files of the workdir: `resume` continues after the driver
-has died, with the sweep's own flags but for --parallel, --retries and --preemptions;
-`status` and `logs` need no driver; `stop` ends the driver and its jobs.
+--on names a backend, such as slurm:PARTITION; it restarts a trial that was preempted,
+and the trial resumes from its checkpoint. The state of a sweep is kept in files of the
+workdir: `resume` continues after the driver has died, with the sweep's own flags but
+for --parallel, --retries and --preemptions; `status` and `logs` need no driver; `stop`
+ends the driver and its jobs.
 """
 
 import argparse

@@ -35,8 +35,9 @@ def main() -> None:
 
 
 def page() -> str:
-    tables = objective_rows(), experiment_rows()
-    return "\n".join([INTRODUCTION, *tables[0], "", *tables[1], ""])
+    lines = [INTRODUCTION, "## Objectives", "", *objective_rows()]
+    lines += ["", "## Experiments", "", *experiment_rows()]
+    return "\n".join([*lines, ""])
 
 
 def objective_rows() -> list[str]:

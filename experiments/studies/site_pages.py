@@ -62,6 +62,7 @@ NAV = {
     },
     "Reference": {
         "Config keys": "docs/reference.md",
+        "Parts": "docs/parts.md",
         "Python": "docs/python.md",
     },
     "Develop": {
@@ -176,11 +177,16 @@ def reference() -> str:
     for title, found in key_docs.all_keys().items():
         lines += [f"## {title}", "", "| key | default | legal | |", "|---|---|---|---|"]
         lines += [
-            f"| `{key.name}` | `{key.default}` | {key.legal} | {_cell(key.meaning)} |"
+            f"| `{key.name}` | `{key.default}` | {key.legal} | {_cell(_meaning(key))} |"
             for key in found
         ]
         lines.append("")
     return "\n".join(lines)
+
+
+def _meaning(key: key_docs.Key) -> str:
+    lines = [f"`{value}`: {line}" for value, line in key.lines.items()]
+    return "<br>".join(filter(None, [key.meaning, *lines]))
 
 
 def _cell(text: str) -> str:

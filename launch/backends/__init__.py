@@ -1,1 +1,1 @@
-"""Where jobs run: this machine, Ray, Slurm, GKE and SkyPilot, and what they share."""
+"""Backends of sweeps: where their jobs run, and what all share."""

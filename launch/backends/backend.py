@@ -18,7 +18,7 @@ from research.contract.errors import UserError
 from research.contract.parts import Folder
 from research.files.paths import absolute_path
 
-FOLDER = Folder("launch.backends", "Backend")
+FOLDER = Folder("launch.backends", "Backend", named_by="sweep --on")
 """The values of `--on`, without what follows a colon. A module of this folder has a
 dataclass `Backend` of one of the two protocols below: it starts jobs from this process,
 or writes files from which another program starts them."""

@@ -1,4 +1,4 @@
-"""The backend of a GKE cluster with JobSet and Kueue: manifests for kubectl."""
+"""A GKE cluster with JobSet and Kueue, --on=gke:QUEUE: manifests for kubectl."""
 
 import dataclasses
 import os

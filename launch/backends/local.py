@@ -1,4 +1,4 @@
-"""The backend that runs jobs on this machine, without other programs."""
+"""This machine, --on=local, without other programs."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""The backend of a Ray cluster: each job is an actor that outlives this process."""
+"""A Ray cluster, --on=ray or ray://HOST: each job is an actor that outlives us."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""The backend of SkyPilot's managed jobs: task files for `sky jobs launch`."""
+"""SkyPilot's managed jobs, --on=sky:INFRA: task files for `sky jobs launch`."""
 
 import dataclasses
 import re

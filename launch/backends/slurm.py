@@ -1,4 +1,4 @@
-"""The backend of a Slurm cluster: job arrays, submitted by submitit, that requeue."""
+"""A Slurm cluster, --on=slurm:PARTITION: job arrays, by submitit, that requeue."""
 
 import dataclasses
 import os

@@ -36,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     `read_flags` reads them.
     """
     add = parser.add_argument_group("backends").add_argument
-    add("--on", default="local", help="local | ray[://HOST] | slurm:PARTITION | ...")
+    add("--on", default="local", help="; ".join(FOLDER.lines().values()))
     add("--parallel", type=int, help="jobs at a time; default: local 1, others all")
     add("--retries", type=int, default=3, help="of each job, after a failure")
     add("--preemptions", type=int, default=100, help="of each job, at most")

@@ -6,7 +6,7 @@ encoder-decoder (dae, bart) it is the encoder's text, for unilm the source. The 
 of mass writes the masked tokens of a prompt, or a whole text if it has no masks. For
 joint and mix a part writes: --method=PART.beam, or --method=beam if only one can.
 Masked models (mlm, masked_diffusion) write masks that follow a prompt, or those of a
-prompt that has some, by --method=confidence, ancestral or first_hitting.
+prompt that has some, by a --method that writes masks.
 
 Prompts are the texts after the flags, or the lines of --texts=F (or the `text` of each
 line of a .jsonl), or of standard input. <extra_id_0>, ... are sentinels, [MASK] or
@@ -148,8 +148,9 @@ def parser() -> cli.Parser:
         "--batch", type=cli.whole(1), default=32, help="prompts at once"
     )
     methods = samplers.FOLDER.names()
-    words = f"{', '.join(methods)}; of joint and mix PART.METHOD (greedy)"
-    parser.add_argument("--method", help=words)
+    lines = [f"{name}, {line}" for name, line in samplers.FOLDER.lines().items()]
+    text = "; ".join([*lines, "of joint and mix PART.METHOD (greedy)"])
+    parser.add_argument("--method", help=text)
     for name, fields in _flags().items():
         words: dict[str, list[str]] = {}
         for method, field in fields.items():

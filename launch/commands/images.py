@@ -1,10 +1,9 @@
 r"""Makes a store of pictures: `palimpsest images --pictures=P --captions=C --to=D`.
 
-P has PNG or JPEG files, C is a file of captions: .tsv or .csv with a header, or
-.jsonl, with the columns `file` (the path in P) and `caption`. It decodes each picture
-once, resizes it to --size=72 (or --size=400x100, width x height) and
-writes D/pixels.npy, which is mapped and not read, and the captions, D/train.captioned
-and D/valid.captioned. Then
+P has PNG or JPEG files, C is a file of captions with the columns `file` (the path in
+P) and `caption`. It decodes each picture once, resizes it to --size=72 (or
+--size=400x100, width x height) and writes D/pixels.npy, which is mapped and not read,
+and the captions, D/train.captioned and D/valid.captioned. Then
 
     palimpsest train --config=experiments/clip.py --workdir=runs/clip \
         --config.data.train=D/train.captioned --config.data.valid=D/valid.captioned \
@@ -111,10 +110,11 @@ def size(text: str) -> tuple[int, int]:
 
 def parser() -> Parser:
     from research.data.read.picture_sources import kinds
+    from research.data.read.pictures import CAPTION_FILES
 
     parser = Parser(__doc__, overrides=False)
     parser.add_path("--pictures", required=True, help=f"{kinds()} of pictures")
-    parser.add_path("--captions", required=True, help="file of captions")
+    parser.add_path("--captions", required=True, help=" or ".join(CAPTION_FILES))
     parser.add_path("--to", required=True, help="folder that is written")
     parser.add_argument("--size", type=size, default=(72, 72), help="of pictures")
     parser.add_argument("--file-column", default="file", help="column of paths")

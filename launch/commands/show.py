@@ -287,6 +287,7 @@ def _keys_text(config: Config | None) -> str:
             legal = f" ({key.legal})" if key.legal else ""
             value = repr(flat[key.name]) if key.name in flat else key.default
             lines.append(f"  {key.name}={value}{legal}  {key.meaning}".rstrip())
+            lines += [f"      {value}: {line}" for value, line in key.lines.items()]
     return "\n".join(lines).strip()
 
 

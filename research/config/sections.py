@@ -11,7 +11,7 @@ from typing import Any
 
 from research import objectives
 from research.contract.errors import UserError, unknown
-from research.contract.fields import choice, free_text, number
+from research.contract.fields import choice, free_text, number, with_lines
 from research.contract.parts import (
     Folder,
     chosen,
@@ -28,6 +28,7 @@ from research.metrics import signs
 from research.optimize.options import OptimizerOptions
 
 NETWORKS = Folder("research.networks", "Network")  # whose package imports Flax
+TRACKERS = Folder("research.record.trackers", "Tracker")
 
 dim = partial(number, most=2**20)  # the size of a dim of an array
 
@@ -87,8 +88,8 @@ class TrainOptions:
     # that is: so many evaluations in a row are not better than the best one; or one is
     # worse than the best of all but the last so many before it (NT-ASGD, Merity et al.
     # 2018, algorithm 1)
-    track: str = free_text("")  # the tracker and project that get what TensorBoard
-    # gets, as in wandb:PROJECT; a module of research/record/trackers; "": none
+    track: str = with_lines(free_text(""), TRACKERS.lines())  # TRACKER:PROJECT, which
+    # gets what TensorBoard gets; "": none
     profile_steps: list[int] = dataclasses.field(default_factory=list)  # the first and
     # the last step of a trace by jax.profiler, as in [10, 12], which TensorBoard shows;
     # it slows these steps; []: none

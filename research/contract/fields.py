@@ -21,8 +21,15 @@ MAX_INT = 2**31 - 1
 
 
 def choice(default: str, values: Collection[str]) -> Any:
-    """A dataclass field that is one of `values`."""
-    return dataclasses.field(default=default, metadata={"values": tuple(values)})
+    """A dataclass field that is one of `values`; a mapping has a line about each."""
+    metadata = {"values": tuple(values)}
+    field = dataclasses.field(default=default, metadata=metadata)
+    return with_lines(field, values) if isinstance(values, Mapping) else field
+
+
+def with_lines(field: Any, lines: Mapping[str, str]) -> Any:
+    """The field, with a line about each value, for `palimpsest show --keys`."""
+    return with_metadata(field, lines=dict(lines))
 
 
 def number(

@@ -4,7 +4,8 @@ A folder of parts is a package, such as research/objectives. A part is a module 
 in one of its subpackages that defines a frozen dataclass of the folder's class name;
 other modules are what parts share. The dataclass's fields are the part's config keys,
 with their legal values (`research.contract.fields`). A part is found by listing the
-folder: nothing else names it.
+folder: nothing else names it. The first line of its module says what it is, to readers
+of `palimpsest show --keys` and of docs/parts.md.
 """
 
 import dataclasses
@@ -21,6 +22,9 @@ from research.contract.errors import UserError, unknown
 
 T = TypeVar("T")
 
+SUMMARY = re.compile(r'r?"""(.*?)(?:"""|$)', re.MULTILINE)
+"""The first line of a module's docstring."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
@@ -32,23 +36,32 @@ class Folder:
       more: other legal values of the key, which name no part, such as "auto".
       share_keys: whether a key that two of the parts have means the same in both, so
         that it keeps its value where another part is chosen.
+      named_by: the key or flag whose values are the names, for docs/parts.md.
     """
 
     package: str
     class_name: str
     more: tuple[str, ...] = ()
     share_keys: bool = True
+    named_by: str = ""
 
     def modules(self) -> dict[str, str]:
         """Name of each part -> its module, sorted by name. Imports none of them."""
-        spec = importlib.util.find_spec(self.package)
-        assert spec is not None, self.package
-        locations = tuple(spec.submodule_search_locations or ())
-        return dict(_part_modules(self.package, locations, self.class_name))
+        return {name: module for name, module, _ in self._parts()}
 
     def names(self) -> list[str]:
         """The parts' names, sorted. Imports none of them."""
         return [*self.modules()]
+
+    def lines(self) -> dict[str, str]:
+        """What each part is: the first line of its module. Imports none of them."""
+        return {name: line for name, _, line in self._parts()}
+
+    def _parts(self) -> tuple[tuple[str, str, str], ...]:
+        spec = importlib.util.find_spec(self.package)
+        assert spec is not None, self.package
+        locations = tuple(spec.submodule_search_locations or ())
+        return _part_modules(self.package, locations, self.class_name)
 
     def part_class(self, name: str, key: str) -> type:
         """The dataclass of a part.
@@ -79,24 +92,26 @@ class Folder:
 @functools.cache
 def _part_modules(
     package: str, locations: tuple[str, ...], class_name: str
-) -> tuple[tuple[str, str], ...]:
-    """(name, module) of the modules below a package that define the class, sorted."""
+) -> tuple[tuple[str, str, str], ...]:
+    """(name, module, line) of the modules below a package that define the class."""
     defines_class = re.compile(rf"^class {class_name}\b", re.MULTILINE)
-    modules: dict[str, str] = {}
+    found: dict[str, tuple[str, str, str]] = {}
     for location in locations:
         for file in Path(location).rglob("*.py"):
             path = file.relative_to(location).with_suffix("")
             if file.stem == "__init__" or any(p.startswith(".") for p in path.parts):
                 continue  # such as a notebook's copies, in .ipynb_checkpoints
-            if not defines_class.search(file.read_text("utf-8")):
+            text = file.read_text("utf-8")
+            if not defines_class.search(text):
                 continue
-            module = ".".join([package, *path.parts])
-            other = modules.setdefault(file.stem, module)
+            module, summary = ".".join([package, *path.parts]), SUMMARY.match(text)
+            line = summary[1].rstrip(".") if summary else ""
+            other = found.setdefault(file.stem, (file.stem, module, line))[1]
             if other != module:
                 raise UserError(
                     f"{other} and {module} are parts of one name; rename or delete one"
                 )
-    return tuple(sorted(modules.items()))
+    return tuple(sorted(found.values()))
 
 
 def part(default: str, folder: Folder) -> Any:

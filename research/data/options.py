@@ -4,24 +4,38 @@ import dataclasses
 from dataclasses import dataclass
 from functools import partial
 
-from research.contract.fields import RATES, choice, fraction, free_text, number
-from research.contract.parts import chosen, part
+from research.contract.fields import (
+    RATES,
+    choice,
+    fraction,
+    free_text,
+    number,
+    with_lines,
+)
+from research.contract.parts import Folder, chosen, part
 from research.data.order.mixture_schedule import MIXINGS
+from research.data.read import text_sources
 from research.data.read.corpus import SPLITS, split_fractions
 from research.data.read.formats import FORMATS, FileFormat, check_encoding
-from research.data.rows import packings
+from research.data.rows import UNITS, packings
 from research.data.tokenize.normalization import NORMALIZERS
 
+VOCABULARIES = Folder("research.data.tokenize.tokenizer_types", "TokenizerType")
 dim = partial(number, most=2**20)  # the size of a dim of an array
+
+
+def _packings() -> dict[str, str]:
+    lines = {"": "the rows of the objective"} | UNITS.lines()
+    return {packing: lines[unit] for packing, unit in packings().items()}
 
 
 @dataclass(frozen=True)
 class DataOptions:
     """The text, its vocabulary, and the order in which it is read."""
 
-    corpus: str = free_text("embedded")  # embedded | docstrings | files, a folder or a
-    # glob of .txt, .jsonl, .tsv (parallel text), each also as .gz and .zst |
-    # tfds:NAME, or tfds:NAME/split=SPLIT; documents belong to splits by their hash
+    corpus: str = with_lines(free_text("embedded"), text_sources.lines())  # files, a
+    # folder or a glob, each also as .gz and .zst, or one of these; documents belong to
+    # splits by their hash
     train: str = free_text("")  # files of the training split, or tfds:NAME: its own
     # split of that name; in place of data.corpus, whose splits are by hash
     valid: str = free_text("")  # files of the validation split, or tfds:NAME
@@ -57,8 +71,8 @@ class DataOptions:
     eval_split: str = choice("valid", SPLITS)
     held_out: float = number(0.02, least=0, below=0.5)  # fraction of documents in
     # valid, and the same again in test, by hash
-    vocabulary: str = free_text("unigram")  # or bpe, wordpiece, bytebpe, words (text
-    # between white space), a model file, a run's workdir
+    vocabulary: str = with_lines(free_text("unigram"), VOCABULARIES.lines())  # one of
+    # these, a model file, or a run's workdir
     vocabulary_size: int = dim(8192, least=1)  # pieces, including special ones
     vocabulary_sample: int = number(10**9, least=1, most=2**40)  # bytes of text that a
     # vocabulary is trained on, at most: the lines with the smallest hashes
@@ -68,7 +82,7 @@ class DataOptions:
     # trained here cuts it: none; Unicode's NFKC; lower case; without accents; both
     # (uncased)
     sentinels: int = dim(100, least=0)  # special pieces that stand for hidden spans
-    packing: str = choice("none", packings())  # of documents into rows
+    packing: str = choice("none", _packings())  # of documents into rows
     separator: str = choice("eos", ("eos", "lines", "none"))  # joins documents of the
     # stream; lines: eos ends each line, and so each document
     alpha: float = fraction(0.0)  # 0: mixture rates as given; else a corpus has rate

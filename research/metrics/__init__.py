@@ -15,7 +15,7 @@ from research.contract.parts import Folder
 HIGHER, LOWER = "higher", "lower"
 """What is better."""
 
-METRICS = Folder("research.metrics", "Metric")
+METRICS = Folder("research.metrics", "Metric", named_by="train.best_metric")
 
 
 class Item(NamedTuple):

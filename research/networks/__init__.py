@@ -1,4 +1,4 @@
-"""The networks, and how they are bound to parameters; only this folder imports flax.
+"""Networks: how they are bound to parameters; only this folder imports flax.
 
 A network that `model.network` can choose is a module below this folder which defines a
 class `Network`; the other modules have what networks consist of. An objective states
@@ -40,7 +40,7 @@ from research.networks.shared.protocol import BoundNetwork, Layers
 Module = nn.Module
 """An unbound network, which `apply` binds to parameters."""
 
-FOLDER = Folder("research.networks", "Network")
+FOLDER = Folder("research.networks", "Network", named_by="model.network")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -363,7 +363,9 @@ class Objective(abc.ABC):
         return {} if self.prompt is None else {"": self}
 
 
-FOLDER = Folder("research.objectives", "Objective", share_keys=False)
+FOLDER = Folder(
+    "research.objectives", "Objective", share_keys=False, named_by="objective.name"
+)
 
 
 def names() -> list[str]:

@@ -1,4 +1,4 @@
-"""Columns of tables by name, of what a pretraining cost and how it scores.
+"""Columns of tables: by name, of what a pretraining cost and how it scores.
 
 A module here defines a frozen dataclass `Columns(columns.Columns)` without fields: one
 `Column` or several of one topic. It is found by listing the folder; the files of
@@ -12,7 +12,11 @@ from launch.reports.tables import Column
 from research.contract.errors import unknown
 from research.contract.parts import Folder
 
-FOLDER = Folder("launch.reports.columns", "Columns")
+FOLDER = Folder(
+    "launch.reports.columns",
+    "Columns",
+    named_by="columns",
+)
 
 PRETRAINING = "pretraining"
 """The group of a sweep's pretrainings."""

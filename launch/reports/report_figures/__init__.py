@@ -1,4 +1,4 @@
-"""Figures of a report, beside its curves and bars.
+"""Figures of a report: those beside its curves and bars.
 
 A module here defines a frozen dataclass `Figures(report_figures.Figures)` without
 fields. It is found by listing the folder, and draws what it finds in the table, its

@@ -196,6 +196,7 @@ class Line(NamedTuple):
 
 
 def _comma_lines(file: Any, columns: Columns) -> Iterator[Line]:
+    """Columns between commas, named by the first line."""
     texts = (decode(line, n) for n, line in enumerate(line_feeds(file), 1))
     reader = csv.reader(texts, strict=True)
     try:
@@ -205,6 +206,7 @@ def _comma_lines(file: Any, columns: Columns) -> Iterator[Line]:
 
 
 def _tab_lines(file: Any, columns: Columns) -> Iterator[Line]:
+    """Columns between tabs, named by the first line."""
     decoded = ((n, decode(line, n)) for n, line in enumerate(line_feeds(file), 1))
     lines = ((n, text.rstrip("\r\n")) for n, text in decoded)
     return _table_lines(((n, text.split("\t")) for n, text in lines if text), columns)
@@ -226,6 +228,7 @@ def _table_lines(rows: Iterator[tuple[int, list[str]]], columns: Columns) -> Any
 
 
 def _object_lines(file: Any, columns: Columns) -> Iterator[Line]:
+    """JSON lines: columns are keys, `boxes` and `classes` those of regions."""
     needed = [columns.file, *columns.caption, columns.group, columns.label]
     for number, row in json_rows(file):
         if not isinstance(row, dict):
@@ -242,7 +245,8 @@ CAPTION_FILES: dict[str, Callable[[Any, Columns], Iterator[Line]]] = {
     ".csv": _comma_lines,
     ".jsonl": _object_lines,
 }
-"""Suffix of a file of captions -> its lines, from the open file."""
+"""Suffix of a file of captions -> its lines, from the open file; docstrings say what
+it is."""
 
 
 def _row(line: Line, path: Path, columns: Columns) -> Row:

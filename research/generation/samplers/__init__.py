@@ -18,7 +18,11 @@ from research.contract.parts import Folder
 if TYPE_CHECKING:  # it imports JAX
     from research.generation.written import Written
 
-FOLDER = Folder("research.generation.samplers", "Sampler")
+FOLDER = Folder(
+    "research.generation.samplers",
+    "Sampler",
+    named_by="generate --method",
+)
 
 
 class Writer(NamedTuple):

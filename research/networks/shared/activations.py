@@ -1,5 +1,9 @@
 """Activations, by the values of `model.activation`."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
@@ -26,20 +30,32 @@ def _gelu_bwd(x, grad):
 
 gelu.defvjp(_gelu_fwd, _gelu_bwd)
 
-GATED = {
-    "geglu": lambda x: jax.nn.gelu(x, approximate=True),
-    "geglu_exact": gelu,
-    "swiglu": jax.nn.silu,
-}
-"""Activations of a gate: a second projection of the input is multiplied by them."""
 
-ACTIVATIONS = {
-    "gelu": gelu,
-    "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
-    "quick_gelu": lambda x: x * jax.nn.sigmoid(1.702 * x),
-    "relu": jax.nn.relu,
-    "relu2": lambda x: jnp.square(jax.nn.relu(x)),
-    "silu": jax.nn.silu,
-    **GATED,
+class Activation(NamedTuple):
+    """A value of `model.activation`."""
+
+    line: str  # what it is, for users
+    apply: Callable[[jax.Array], jax.Array]  # entry by entry; keeps the dtype
+    of_gate: bool = False  # a second projection of the input is multiplied by it
+
+
+gelu_tanh = partial(jax.nn.gelu, approximate=True)
+
+VALUES = {
+    "gelu": Activation("x Phi(x) (Hendrycks and Gimpel 2016)", gelu),
+    "gelu_tanh": Activation("gelu, approximated by tanh (GPT)", gelu_tanh),
+    "quick_gelu": Activation(
+        "x sigmoid(1.702 x) (CLIP)", lambda x: x * jax.nn.sigmoid(1.702 * x)
+    ),
+    "relu": Activation("max(x, 0)", jax.nn.relu),
+    "relu2": Activation(
+        "the square of relu (So et al. 2021)", lambda x: jnp.square(jax.nn.relu(x))
+    ),
+    "silu": Activation("x sigmoid(x)", jax.nn.silu),
+    "geglu": Activation("a gate of gelu_tanh (Shazeer 2020)", gelu_tanh, of_gate=True),
+    "geglu_exact": Activation("a gate of gelu (ModernBERT)", gelu, of_gate=True),
+    "swiglu": Activation("a gate of silu (Shazeer 2020)", jax.nn.silu, of_gate=True),
 }
-"""Functions of an array, entry by entry, that keep its dtype."""
+LINES = {name: value.line for name, value in VALUES.items()}
+ACTIVATIONS = {name: value.apply for name, value in VALUES.items()}
+GATED = tuple(name for name, value in VALUES.items() if value.of_gate)

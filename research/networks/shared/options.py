@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from research.contract.errors import UserError
 from research.contract.fields import choice, number
-from research.networks.shared.activations import ACTIVATIONS
+from research.networks.shared import activations
 
 dropout_rate = partial(number, least=-1, below=1)
 dim = partial(number, most=2**20)  # the size of a dim of an array
@@ -78,10 +78,7 @@ class Options:
     norm: str = choice("layernorm", ("layernorm", "rmsnorm"))
     norm_epsilon: float = number(1e-6, above=0, below=1)
     norm_scale: bool = True  # norms have a learned scale, and with model.bias a bias
-    activation: str = choice("gelu", tuple(ACTIVATIONS))  # quick_gelu: x
-    # sigmoid(1.702 x) (CLIP); relu2: the square of relu (So et al. 2021); geglu,
-    # geglu_exact and swiglu: a gate (Shazeer 2020), of geglu gelu_tanh, of geglu_exact
-    # gelu (ModernBERT)
+    activation: str = choice("gelu", activations.LINES)  # of feed-forward layers
     bias: bool = True  # biases in dense layers and norms
     tie_embeddings: bool = True  # the output table is the token table
     cutoffs: list = dataclasses.field(default_factory=list)  # ids at which clusters of

@@ -31,14 +31,8 @@ STACK_PATTERNS = {"encoder": "full", "decoder": "causal"}
 class TransformerOptions(networks.Network):
     """Stacks of blocks: attention, then a feed-forward layer.
 
-    `position` is a scheme (research/networks/transformer/positions).
-
-    `attention` chooses the kernel (research/networks/transformer/kernels): "dense" has
-    logits of all pairs in memory, "interval" is a kernel for TPUs or for Hopper GPUs,
-    "library" is cuDNN's on a GPU. On other devices, for tests, "interval" interprets
-    the TPU's kernel and "library" is XLA's implementation. "auto" is "interval" on a
-    TPU and on one Hopper GPU, and "library" on other GPUs, if it supports what these
-    options need, else "dense".
+    `position` is a scheme (research/networks/transformer/positions), `attention` the
+    kernels of all platforms (research/networks/transformer/kernels).
 
     BERT, GPT and RoBERTa apply dropout to embeddings, attention weights and the outputs
     of sublayers; T5, Transformer-XL and XLNet also inside feed-forward layers and to
@@ -68,11 +62,8 @@ class TransformerOptions(networks.Network):
     norm_placement: str = choice("pre", ("pre", "post"))
     embedding_norm: str = choice("auto", ("auto", "always", "never"))  # auto: where
     # norm_placement is post
-    feature_layers: str = choice("linear", feature_layers.FOLDER.names())  # before what
-    # a position reads beside its token, as of a patch, is added to it; relu: a linear
-    # layer, relu, and a norm whose scale is 0 at first, one for texts (token type 0)
-    # and one for pictures (VL-BERT, Su et al. 2020); convolutions: over a patch's
-    # pixels, then a linear layer
+    feature_layers: str = choice("linear", feature_layers.FOLDER.lines())  # before what
+    # a position reads beside its token, as of a patch, is added to it
     sublayer_norm: bool = False  # also before the last layer of attention and of the
     # feed-forward layer (Magneto, Wang et al. 2022; LTG-BERT, Samuel et al. 2023)
     attention_gate: bool = False  # what the heads give is multiplied by gelu of a
@@ -88,12 +79,9 @@ class TransformerOptions(networks.Network):
     # 2 in the released code); heads read the layer as it is without; 0: as all layers
     first_attention_norm: bool = True  # a norm before the first block's attention, too;
     # False: none there (ModernBERT, whose embeddings have one)
-    position: str = choice("learned", positions.FOLDER.names())  # relative:
-    # Transformer-XL's, which mems need; disentangled: DeBERTa's (He et al. 2021), whose
-    # projections are those of the states, with one table for all layers
-    position_bias: str = choice("auto", ("auto", *positions.with_bias()))  # of
-    # attention logits; t5: beside any position (MPNet, Song et al. 2020); auto: that of
-    # position, if it has one
+    position: str = choice("learned", positions.FOLDER.lines())
+    position_bias: str = choice("auto", positions.biases())  # of attention logits,
+    # beside any position (t5: MPNet, Song et al. 2020)
     window: int = dim(0, least=0)  # positions to each side to which a query attends, in
     # rows that are full or causal; 0: all. Of ModernBERT 64, of its width of 128
     global_every: int = depth(0, least=0)  # layers 0, n, 2n, ... have no window; 0: all
@@ -107,10 +95,7 @@ class TransformerOptions(networks.Network):
     residual_dropout: float = dropout_rate(-1.0)  # of what a block adds to its input
     layer_dropout: float = dropout_rate(0.0)  # of whole layers, which a step skips for
     # all rows (LayerDrop, Fan et al. 2020), so that fewer layers do later
-    attention: str = choice("dense", ("auto", *kernels.names()))  # dense: all
-    # logits at once; interval: a kernel for TPUs, and one for Hopper without
-    # relative terms; library: cuDNN's, without these, T5's bias and attention_dropout;
-    # auto: the kernel of TPUs or of one Hopper, cuDNN's on other GPUs, or dense
+    attention: str = choice("dense", kernels.lines())
     quantization: str = choice("none", QUANTIZATIONS)  # int8: dense layers multiply
     # 8-bit integers, in training too (Q8BERT), and the token table has their values;
     # attention itself, norms and softmaxes are as without. ternary (TernaryBERT),

@@ -53,8 +53,7 @@ class Objective(objectives.Objective):
 
     block_size: int = number(0, least=0)  # positions of a block; 0: no blocks, a token
     # attends to all
-    schedule: str = choice("linear", schedules.FOLDER.names())  # the rate at t, which
-    # is t if linear; the others, as of cosine, have files in diffusion/schedules
+    schedule: str = choice("linear", schedules.FOLDER.lines())  # the rate at t
     probability: str = choice("t", ("t", "scaled"))  # of a mask, schedule linear: t;
     # scaled (MDLM's code): (1 - min_t) t, whose loss is (1 - min_t) of the bound
     min_t: float = number(1e-3, above=0, most=1)  # t is uniform in (min_t, max_t)

@@ -43,8 +43,8 @@ class PictureRows(objectives.Objective):
     """
 
     images: str = free_text("", source="folder", needed=pictures.FOLDER)
-    regions: str = choice("patches", readers.FOLDER.names())  # what is read of a
-    # picture behind the whole: parts of it, or its boxes, or features of these
+    regions: str = choice("patches", readers.FOLDER.lines())  # what is read of a
+    # picture behind the whole
     box: str = choice("none", tuple(image_regions.BOXES))  # what is read beside
     # pixels; edges: x1, y1, x2, y2; corners: these and the area; sinusoids: sines and
     # cosines of centre, width and height (VL-BERT)

@@ -20,6 +20,7 @@ SPAN_P = 0.2
 class Unit(NamedTuple):
     """What is chosen as a whole."""
 
+    line: str  # what it is, for users
     choose: Callable[..., np.ndarray]  # with the positional arguments of `choose_runs`
     longest: int = 1  # the published maximum of its words, or of a tile's tokens
     weight: Callable[[np.ndarray], np.ndarray] = np.ones_like  # n = 1..longest [N] ->
@@ -315,21 +316,37 @@ def _words(key: np.ndarray, role: str, *at: np.ndarray) -> np.ndarray:
 
 
 UNITS = {
-    # exactly the budget, all subsets equally likely
-    "token": Unit(_tokens, of_words=False),
-    # words in random order, each that still fits
-    "word": Unit(_words),
-    # p(n) ~ 1/n (Lan et al. 2020, 3.1, equation 1)
-    "ngram": Unit(choose_runs, 3, lambda n: 1 / n),
-    # geometric, truncated and renormalised, so that with at most 10 words the mean is
-    # the published 3.8 (Joshi et al. 2020, 3.1)
-    "span": Unit(choose_spans, 10, lambda n: SPAN_P * (1 - SPAN_P) ** (n - 1)),
-    # entries in random order, each that still fits; then words outside all entries
-    "lexicon": Unit(_words, reads_lexicon=True),
-    # ltgoslo/gpt-bert, pretraining/dataset.py, SpanMaskingStrategy
-    "tile": Unit(choose_tiles, 3, of_words=False, starts=tile_starts),
+    "token": Unit("tokens, all subsets equally likely", _tokens, of_words=False),
+    "word": Unit("words in random order, each that still fits", _words),
+    "ngram": Unit(
+        "runs of n words, p(n) ~ 1 / n (Lan et al. 2020, 3.1, equation 1)",
+        choose_runs,
+        3,
+        lambda n: 1 / n,
+    ),
+    # with at most 10 words the mean is the published 3.8
+    "span": Unit(
+        "runs of words, of geometric length, truncated (Joshi et al. 2020, 3.1)",
+        choose_spans,
+        10,
+        lambda n: SPAN_P * (1 - SPAN_P) ** (n - 1),
+    ),
+    "lexicon": Unit(
+        "entries of data.lexicon in random order, then words outside all entries",
+        _words,
+        reads_lexicon=True,
+    ),
+    "tile": Unit(
+        "tiles of one to three tokens (ltgoslo/gpt-bert, SpanMaskingStrategy)",
+        choose_tiles,
+        3,
+        of_words=False,
+        starts=tile_starts,
+    ),
 }
 """`unit` of objectives that mask -> how it is chosen."""
+
+UNIT_LINES = {name: unit.line for name, unit in UNITS.items()}
 
 
 class _WordTable(NamedTuple):

@@ -1,4 +1,4 @@
-"""Optimizers, one file each; schedules/ has the decays of the learning rate.
+"""Optimizers: one file each; schedules/ has the decays of the learning rate.
 
 Each module has a frozen dataclass `Optimizer(rules.Rule)`; what all of them share is
 added by `research.optimize.optimizer`: clipping before the rule, the learning rate and
@@ -13,7 +13,7 @@ from research.contract.parts import Folder
 if TYPE_CHECKING:
     import optax
 
-OPTIMIZERS = Folder("research.optimize.rules", "Optimizer")
+OPTIMIZERS = Folder("research.optimize.rules", "Optimizer", named_by="optimizer.name")
 
 
 class Rule(abc.ABC):

@@ -1,4 +1,4 @@
-"""Schedules of the learning rate, one file each: how it decays after the warm-up.
+"""Schedules of the learning rate: how each decays after the warm-up.
 
 Each module has a frozen dataclass `Schedule`. Its fields are its config keys; its
 method `decay(shared, steps)` returns the rate by the number of steps since the decay's
@@ -8,4 +8,6 @@ origin (`research.optimize.schedule`). `shared` has the keys of all schedules, s
 
 from research.contract.parts import Folder
 
-SCHEDULES = Folder("research.optimize.schedules", "Schedule")
+SCHEDULES = Folder(
+    "research.optimize.schedules", "Schedule", named_by="optimizer.schedule"
+)

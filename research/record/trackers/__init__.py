@@ -17,7 +17,7 @@ from research.contract.parts import Folder
 from research.files.json_files import digest
 from research.files.paths import absolute_path
 
-FOLDER = Folder("research.record.trackers", "Tracker")
+FOLDER = Folder("research.record.trackers", "Tracker", named_by="train.track")
 
 
 class Tracker(abc.ABC):

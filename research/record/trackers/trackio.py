@@ -1,4 +1,4 @@
-"""Trackio, with its own pages on this machine: `train.track=trackio:PROJECT`.
+"""Trackio's pages on this machine (`trackio show`): `train.track=trackio:PROJECT`.
 
 `trackio show` opens them. TRACKIO_DIR is the folder of its files, by default in the
 cache of Hugging Face; TRACKIO_SPACE_ID sends them to a Space.

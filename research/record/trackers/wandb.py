@@ -1,4 +1,4 @@
-"""Weights & Biases: `train.track=wandb:PROJECT`.
+"""Weights & Biases: `train.track=wandb:PROJECT` (WANDB_MODE=offline: in the workdir).
 
 The environment decides the rest, as for any program that uses it: WANDB_API_KEY,
 WANDB_ENTITY, WANDB_MODE=offline.

@@ -16,7 +16,9 @@ from research.data.documents import ArrayType, Document
 COMPRESSIONS = ("", ".gz", ".zst")
 """What a file's name may have after the suffix of its format."""
 
-FORMATS = Folder("research.data.read.formats", "Format", more=("auto",))
+FORMATS = Folder(
+    "research.data.read.formats", "Format", more=("auto",), named_by="data.format"
+)
 
 
 class FileOptions(NamedTuple):

@@ -12,7 +12,9 @@ from typing import Any, ClassVar
 from research.contract.errors import UserError, os_reason
 from research.contract.parts import Folder
 
-FOLDER = Folder("research.data.read.picture_sources", "Source")
+FOLDER = Folder(
+    "research.data.read.picture_sources", "Source", named_by="images --pictures"
+)
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 """Of the files in a source that are pictures."""

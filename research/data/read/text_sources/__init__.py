@@ -11,7 +11,7 @@ from research.contract.parts import Folder
 from research.data.read.corpus import Corpus, HeldOut
 from research.data.read.formats import FileOptions
 
-FOLDER = Folder("research.data.read.text_sources", "Source")
+FOLDER = Folder("research.data.read.text_sources", "Source", named_by="data.corpus")
 
 
 class Source:
@@ -60,6 +60,19 @@ class Source:
 def classes() -> list[type[Source]]:
     """All sources, sorted by name."""
     return [FOLDER.part_class(name, "source of texts") for name in FOLDER.names()]
+
+
+def lines() -> dict[str, str]:
+    """Name of each text that is no file -> what it is."""
+    own = {
+        cls.called: FOLDER.lines()[cls.__module__.rpartition(".")[2]]
+        for cls in classes()
+    }
+    return {
+        "embedded": "Python's docstrings and language reference, a document a module",
+        "docstrings": "Python's docstrings, each with its module as label",
+        **own,
+    }
 
 
 def source_of(name: str) -> Source | None:

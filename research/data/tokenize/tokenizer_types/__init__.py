@@ -18,7 +18,11 @@ from research.contract.parts import Folder
 from research.data.read.corpus import Corpus
 from research.data.tokenize import tokenizer_sample
 
-FOLDER = Folder("research.data.tokenize.tokenizer_types", "TokenizerType")
+FOLDER = Folder(
+    "research.data.tokenize.tokenizer_types",
+    "TokenizerType",
+    named_by="data.vocabulary",
+)
 
 
 class Options(NamedTuple):

@@ -1,4 +1,4 @@
-"""The challenge's tasks, each a class Task of its module, found by listing."""
+"""Tasks of the BabyLM Challenge: each a class Task of its module, found by listing."""
 
 from research.contract.parts import Folder
 

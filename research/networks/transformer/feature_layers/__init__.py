@@ -1,4 +1,4 @@
-"""Layers between a vector beside a token, as of a patch, and the embedding it joins.
+"""Layers of features: from a vector beside a token, as of a patch, to an embedding.
 
 A module here defines a frozen dataclass `Projection(feature_layers.Projection)`. It is
 found by listing the folder: its name is a value of model.feature_layers, and its fields
@@ -15,7 +15,11 @@ import jax
 from research.contract.parts import Folder
 from research.networks.shared.options import Options
 
-FOLDER = Folder("research.networks.transformer.feature_layers", "Projection")
+FOLDER = Folder(
+    "research.networks.transformer.feature_layers",
+    "Projection",
+    named_by="model.feature_layers",
+)
 
 
 class Projection(abc.ABC):

@@ -1,4 +1,4 @@
-"""A linear layer, relu and a norm, for texts and for images (VL-BERT)."""
+"""A linear layer, relu and a norm, of texts or of pictures (VL-BERT, Su 2020)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

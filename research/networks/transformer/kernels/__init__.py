@@ -18,7 +18,9 @@ from research.contract.errors import UserError
 from research.contract.parts import Folder
 from research.networks.shared.dense_attention import AttentionInputs
 
-FOLDER = Folder("research.networks.transformer.kernels", "Kernel")
+FOLDER = Folder(
+    "research.networks.transformer.kernels", "Kernel", named_by="model.attention"
+)
 
 FEATURES = {
     "relative": "relative terms (model.position, model.token_type_encoding)",
@@ -96,6 +98,16 @@ def names(platform: str = "") -> tuple[str, ...]:
     """
     has = (k for k in all_kernels() if not platform or platform in k.platforms)
     return tuple(sorted({"dense", *(kernel.attention for kernel in has)}))
+
+
+def lines() -> dict[str, str]:
+    """Value of `model.attention` -> what its kernels are."""
+    found = {"auto": "on each platform the fastest that supports what is needed"}
+    own = FOLDER.lines()
+    for name in FOLDER.names():
+        value = FOLDER.part_class(name, "model.attention").attention
+        found[value] = "; ".join(filter(None, [found.get(value, ""), own[name]]))
+    return dict(sorted(found.items()))
 
 
 def platform() -> str:

@@ -1,4 +1,4 @@
-"""The interval kernel for one of NVIDIA's Hopper GPUs."""
+"""The interval kernel for one of NVIDIA's Hopper GPUs: no relative terms."""
 
 from dataclasses import dataclass
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from research.networks.shared.needs import Needs
     from research.networks.transformer.options import TransformerOptions as Options
 
-FOLDER = Folder("research.networks.transformer.positions", "Scheme")
+FOLDER = Folder(
+    "research.networks.transformer.positions", "Scheme", named_by="model.position"
+)
 
 
 class Prepared(NamedTuple):
@@ -167,9 +169,11 @@ class Bias(Protocol):
         """
 
 
-def with_bias() -> list[str]:
-    """The schemes that have a bias of the logits."""
-    return [name for name, scheme in _defaults().items() if scheme.has_bias]
+def biases() -> dict[str, str]:
+    """Value of `model.position_bias` -> what it is."""
+    has = (name for name, scheme in _defaults().items() if scheme.has_bias)
+    lines = {name: FOLDER.lines()[name] for name in has}
+    return {"auto": "that of model.position, if it has one"} | lines
 
 
 def query_biases() -> set[str]:

@@ -1,4 +1,4 @@
-"""Disentangled attention: logits of contents, and of contents with distances.
+"""Disentangled attention (DeBERTa, He et al. 2021): contents beside distances.
 
 The logit of a query at position i and a key at position j is
 (q . k + q . K r + Q r . k) / sqrt(3 x head width), where r is the row of a table for

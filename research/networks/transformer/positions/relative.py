@@ -1,4 +1,4 @@
-"""Transformer-XL's relative positions: terms of attention logits by distance.
+"""Transformer-XL's relative positions, by distance; mems need them.
 
 The logit of a query q at position i and a key k at position j is
 (q + u) . k + (q + v) . W r(i - j), where r(d) are sines and cosines of d (Dai et al.

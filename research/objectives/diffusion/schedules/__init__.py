@@ -15,7 +15,11 @@ import numpy as np
 from research.contract.parts import Folder
 from research.objectives.diffusion.noise import Noise
 
-FOLDER = Folder("research.objectives.diffusion.schedules", "Schedule")
+FOLDER = Folder(
+    "research.objectives.diffusion.schedules",
+    "Schedule",
+    named_by="objective.schedule",
+)
 
 
 class Schedule(abc.ABC):

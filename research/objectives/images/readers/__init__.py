@@ -20,7 +20,9 @@ from research.contract.parts import Folder
 from research.data.store.pictures import Store
 from research.objectives.images import pixels
 
-FOLDER = Folder("research.objectives.images.readers", "Reader")
+FOLDER = Folder(
+    "research.objectives.images.readers", "Reader", named_by="objective.regions"
+)
 
 HIDDEN = 128
 """The value of hidden pixels, which is 0 once they are scaled."""
