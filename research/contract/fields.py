@@ -21,10 +21,16 @@ MAX_INT = 2**31 - 1
 
 
 def choice(default: str, values: Collection[str]) -> Any:
-    """A dataclass field that is one of `values`; a mapping has a line about each."""
+    """A dataclass field that is one of `values`.
+
+    A mapping has a line about each, or an entry with such a line, `what`.
+    """
     metadata = {"values": tuple(values)}
     field = dataclasses.field(default=default, metadata=metadata)
-    return with_lines(field, values) if isinstance(values, Mapping) else field
+    if not isinstance(values, Mapping):
+        return field
+    lines = {n: e if isinstance(e, str) else e.what for n, e in values.items()}
+    return with_lines(field, lines)
 
 
 def with_lines(field: Any, lines: Mapping[str, str]) -> Any:

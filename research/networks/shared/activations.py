@@ -34,7 +34,7 @@ gelu.defvjp(_gelu_fwd, _gelu_bwd)
 class Activation(NamedTuple):
     """A value of `model.activation`."""
 
-    line: str  # what it is, for users
+    what: str
     apply: Callable[[jax.Array], jax.Array]  # entry by entry; keeps the dtype
     of_gate: bool = False  # a second projection of the input is multiplied by it
 
@@ -56,6 +56,5 @@ VALUES = {
     "geglu_exact": Activation("a gate of gelu (ModernBERT)", gelu, of_gate=True),
     "swiglu": Activation("a gate of silu (Shazeer 2020)", jax.nn.silu, of_gate=True),
 }
-LINES = {name: value.line for name, value in VALUES.items()}
 ACTIVATIONS = {name: value.apply for name, value in VALUES.items()}
 GATED = tuple(name for name, value in VALUES.items() if value.of_gate)

@@ -78,7 +78,7 @@ class Options:
     norm: str = choice("layernorm", ("layernorm", "rmsnorm"))
     norm_epsilon: float = number(1e-6, above=0, below=1)
     norm_scale: bool = True  # norms have a learned scale, and with model.bias a bias
-    activation: str = choice("gelu", activations.LINES)  # of feed-forward layers
+    activation: str = choice("gelu", activations.VALUES)  # of feed-forward layers
     bias: bool = True  # biases in dense layers and norms
     tie_embeddings: bool = True  # the output table is the token table
     cutoffs: list = dataclasses.field(default_factory=list)  # ids at which clusters of

@@ -81,7 +81,7 @@ class Objective(objectives.Objective):
     predict_at: str = choice("masked", PREDICT_AT)  # the position whose state predicts
     # a chosen token: its own, or the one before it, as in a causal model (GPT-BERT,
     # Charpentier and Samuel 2024; ltgoslo/gpt-bert, dataset.py, MaskedDataset)
-    unit: str = choice("token", mask_units.UNIT_LINES)  # what is chosen as a whole
+    unit: str = choice("token", mask_units.UNITS)  # what is chosen as a whole
     max_words: int = number(0, least=0)  # of an n-gram or span, or tokens of a tile; 0:
     # 3 of an n-gram or tile, 10 of a span
     entry_types: str = free_text("")  # of data.lexicon, separated by commas. Unit

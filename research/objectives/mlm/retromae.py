@@ -50,7 +50,7 @@ class Objective(mlm.Objective):
     """
 
     rate: float = number(0.3, above=0, below=1)  # of the encoder's masks
-    unit: str = choice("word", mask_units.UNIT_LINES)
+    unit: str = choice("word", mask_units.UNITS)
     decoder_rate: float = number(0.5, above=0, below=1)  # fraction of the tokens that
     # are hidden from a query of the decoder
 
