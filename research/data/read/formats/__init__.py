@@ -105,6 +105,9 @@ class FileFormat:
     suffixes: tuple[str, ...]
     """The suffixes of files that are in this format if data.format is auto."""
 
+    example: bytes = b""
+    """A small file of this format, for the law; b"": a library makes such files."""
+
     is_text: bool = False
     """Whether the files of a folder with these suffixes are read."""
 

@@ -22,6 +22,7 @@ class Format(FileFormat):
     """
 
     suffixes = (".captioned",)
+    example = b'{"text": "A stone.", "image": 0}\n{"text": "A sea.", "image": 1}\n'
     is_text = True
     arrays = {IMAGE: ArrayType("document", np.int32)}  # noqa: RUF012
 

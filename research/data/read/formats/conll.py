@@ -28,6 +28,7 @@ class Format(FileFormat):
     """
 
     suffixes = (".conll",)
+    example = b"One B-X\nword O\n\nTwo I-X\n\n"
     arrays = TAGS
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:

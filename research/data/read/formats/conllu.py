@@ -34,6 +34,7 @@ class Format(FileFormat):
     """
 
     suffixes = (".conllu",)
+    example = b"# id = 1\n1\tA\ta\tDET\t_\t_\t0\troot\t_\t_\n\n"
     arrays = TAGS
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:

@@ -27,6 +27,7 @@ class Format(FileFormat):
     """
 
     suffixes = (".cooccurrences",)
+    example = b"a\tb\t2\nb\ta\t1\n"
     arrays = {CELLS: ArrayType("part", "float32")}  # noqa: RUF012
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:

@@ -16,6 +16,7 @@ class Format(FileFormat):
     """data.fields and data.label are columns, by name, or number without a header."""
 
     suffixes = (".csv",)
+    example = b"text,label\nA text.,1\nAnother.,0\n"
     has_columns = True
     needs_fields = True
 

@@ -18,6 +18,7 @@ class Format(FileFormat):
     """
 
     suffixes = (".jsonl",)
+    example = b'{"text": "A text.", "label": 1}\n{"text": "B.", "label": 0}\n'
     has_columns = True
     is_text = True
 

@@ -27,6 +27,7 @@ class Format(FileFormat):
     """
 
     suffixes = ()
+    example = b"A text.\nAnother one.\n"
     label_rules = ("prefix", "coarse_prefix", *FILE_LABELS)
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:

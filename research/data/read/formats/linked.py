@@ -26,6 +26,7 @@ class Format(FileFormat):
     """
 
     suffixes = (".linked",)
+    example = b'{"text": "A stone.", "links": [[0, 2, 1]]}\n'
     is_text = True
     arrays = {LINK: ArrayType("token")}  # noqa: RUF012
 

@@ -25,6 +25,10 @@ class Format(FileFormat):
     """
 
     suffixes = (".squad", ".json")
+    example = (
+        b'{"data": [{"paragraphs": [{"context": "A b.", "qas": [{"id": "1", '
+        b'"question": "What?", "answers": [{"text": "b", "answer_start": 2}]}]}]}]}'
+    )
     version = 2  # the first one stored other tokens of an answer
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:

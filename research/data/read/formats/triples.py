@@ -25,6 +25,7 @@ class Format(FileFormat):
     """
 
     suffixes = (".triples", *chain(*(each.suffixes for each in notations().values())))
+    example = next(iter(notations().values())).example.encode()
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
         lines = ((n, decode(line, n)) for n, line in enumerate(line_feeds(file), 1))

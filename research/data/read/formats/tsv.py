@@ -17,6 +17,7 @@ class Format(FileFormat):
     """
 
     suffixes = (".tsv",)
+    example = b"text\tlabel\nA text.\t1\nAnother.\t0\n"
     has_columns = True
     is_text = True
 

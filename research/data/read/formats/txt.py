@@ -20,6 +20,7 @@ class Format(FileFormat):
     """
 
     suffixes = (".txt",)
+    example = "A text.\n\nAnother one, \u0e17\u0e35\u0e48.\n".encode() * 3
     is_text = True
     label_rules = FILE_LABELS
     blank_ends = True  # a blank line ends a document
