@@ -3,11 +3,10 @@ r"""Captions of emoji with groups of variants, and what ridge regression retriev
     python -m experiments.studies.emoji_captions captions D/captions.jsonl E/emoji.jsonl
     palimpsest images --pictures=D/images.zip --captions=E/emoji.jsonl \
         --group-column=group --held-out=0.2 --to=E/store
-    python -m experiments.studies.emoji_captions ridge E/store hf:DIR
-    python -m experiments.studies.emoji_captions kernel E/store hf:DIR
     python -m experiments.studies.emoji_captions vary D/images.zip E/emoji.jsonl E/v
     palimpsest images --pictures=E/v --captions=E/v/captions.jsonl \
-        --group-column=group --held-out=0.2 --size=24 --to=E/store24
+        --group-column=group --held-out=0.2 --to=E/varied
+    python -m experiments.studies.emoji_captions compare E/store hf:DIR runs/clip
     python -m experiments.studies.emoji_captions captions D/captions.jsonl E/all.jsonl \
         en,de,zh,ja
     palimpsest images --pictures=D/images.zip --captions=E/all.jsonl \
@@ -18,11 +17,13 @@ The first command reads lines with `image`, `name_LANGUAGE` and `keywords_en`. V
 of one emoji (man, woman and person, hair, skin, the hours of a clock) have one group,
 so that none of them is in both splits. `vary` adds to each picture for training seven
 that are moved, scaled and mirrored by chance, with some of the keywords in any order;
-those that are held out stay as they are. `ridge` predicts tf-idf of the captions, and,
-where a model is named, its vectors of them, and both. `kernel` does so by a Gaussian
-kernel of the means and of histograms of gradients. `pivot` ranks the captions of one
-language for those of another: by the vectors of both, and by that of the picture which
-is nearest to the caption; without a run those of ridge regression.
+those that are held out stay as they are. `compare` predicts tf-idf of the captions, the
+vectors of the model, and both, by ridge regression of means of colours, by that of what
+the pictures' tower of CLIP reads (model.feature_layers=gradients), and by a Gaussian
+kernel of the latter. It prints R@k of each, and of runs of CLIP in the mean; `more` is
+how much more the runs have, with an interval over groups. `pivot` ranks the captions of
+one language for those of another: by the vectors of both, and by that of the picture
+which is nearest to the caption; without a run those of ridge regression.
 """
 
 import itertools
@@ -30,8 +31,11 @@ import json
 import random
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from PIL import Image, ImageOps
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -41,6 +45,7 @@ from sklearn.linear_model import Ridge
 from research.data.read.picture_sources import open_source
 from research.data.read.pictures import Columns, decode_picture, read_rows
 from research.data.store.pictures import open_store, split_rows
+from research.networks.transformer.feature_layers.gradients import histograms
 from research.predictions.retrieval import pair_ranks
 
 PEOPLE = re.compile(
@@ -61,6 +66,7 @@ SPLITS = ("train", "valid")
 LANGUAGES = ("en", "de", "zh", "ja")
 AT = (1, 5, 10)
 """R@k."""
+SIDES = ("image_to_text", "text_to_image")
 VARIANTS, SHIFT = 8, 6
 """Pictures of one for training, and the pixels that one is moved by at most."""
 
@@ -129,47 +135,76 @@ def _some_words(caption: str, rng: random.Random) -> str:
     )
 
 
-def ridge(folder: str, model: str = "") -> dict[str, dict[float, dict]]:
-    """What is predicted -> strength -> R@k."""
-    return {
-        name: {
-            alpha: _recall(*_regress(folder, *each, alpha), rows_of(folder, "valid"))
-            for alpha in (10.0, 100.0, 1000.0)
-        }
-        for name, each in _targets(folder, model).items()
-    }
-
-
-def kernel(folder: str, model: str = "") -> dict[str, dict[str, float]]:
-    """What is predicted -> R@k of kernel ridge regression, of strength 1."""
-    store = open_store(folder)
-    splits = []
-    for split in SPLITS:
-        pixels = store.pixels[[row["image"] for row in rows_of(folder, split)]]
-        splits.append((means(pixels), gradients(pixels)))
-    blocks = [_scaled(each) for each in zip(*splits, strict=True)]
-    known, given = (np.hstack(each) for each in zip(*blocks, strict=True))
-    found = {}
-    for name, target in _targets(folder, model).items():
-        target = _scaled(target)
-        predictor = KernelRidge(alpha=1.0, kernel="rbf", gamma=1.0)
-        image = predictor.fit(known, target[0]).predict(given)
-        found[name] = _recall(image, target[1], rows_of(folder, "valid"))
+def compare(folder: str, model: str, *workdirs: str) -> dict[str, dict[str, Any]]:
+    """What is ranked by -> R@k; of regressions also what runs of CLIP have more."""
+    rows = rows_of(folder, "valid")
+    names = [group_of(row["text"].partition(", ")[0]) for row in rows]
+    groups = np.unique(names, return_inverse=True)[1]
+    runs = [_hits(*_of_run(workdir, rows), rows) for workdir in workdirs]
+    mean = np.mean(runs, axis=0)
+    found = {"CLIP": _by_side(mean)} if workdirs else {}
+    for each, hits in zip(workdirs, runs, strict=True):
+        found[each] = _by_side(hits)
+    for name, vectors in _regressions(folder, model):
+        hits = _hits(*vectors, rows)
+        found[name] = _by_side(hits)
+        if workdirs:
+            found[name]["more"] = _interval(mean - hits, groups)
     return found
+
+
+def _of_run(workdir: str, rows: list[dict]) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of the pictures and of the captions of rows, by a run.
+
+    Its store may have other numbers, but has these captions.
+    """
+    from research.use.inference.open_run import open_run
+
+    opened, texts = open_run(workdir), [row["text"] for row in rows]
+    own = rows_of(opened.objective.images, "valid")
+    number = {row["text"]: row["image"] for row in own}
+    image = opened.encode_stored([number[text] for text in texts])
+    return image, opened.encode(texts)
+
+
+def _regressions(folder: str, model: str) -> Iterator[tuple[str, tuple]]:
+    """Names, and predictions of the held-out pictures with the truth.
+
+    Blocks of pictures and of targets have variance 1 each; strengths are 1.
+    """
+    store = open_store(folder)
+    pixels = [
+        store.pixels[[row["image"] for row in rows_of(folder, split)]]
+        for split in SPLITS
+    ]
+    colours = _scaled(tuple(map(means, pixels)))
+    angles = _scaled(tuple(map(gradients, pixels)))
+    both = [np.hstack(each) for each in zip(colours, angles, strict=True)]
+    kernel = KernelRidge(alpha=1.0, kernel="rbf", gamma=1.0)
+    for target, (known, given) in _targets(folder, model).items():
+        known, given = _scaled((known, given))
+        for name, (fitted, held_out), predictor in (
+            ("ridge of colours", colours, Ridge(fit_intercept=False)),
+            ("ridge", both, Ridge(fit_intercept=False)),
+            ("kernel ridge", both, kernel),
+        ):
+            image = predictor.fit(fitted, known).predict(held_out)
+            yield f"{name}, to {target}", (image, given)
 
 
 def _targets(folder: str, model: str) -> dict[str, tuple[np.ndarray, ...]]:
     """Name -> what is predicted of the captions of both splits."""
-    texts = {split: [row["text"] for row in rows_of(folder, split)] for split in SPLITS}
-    targets: dict[str, tuple[np.ndarray, ...]] = {"tf-idf": _tfidf(texts)}
-    if model:
-        from research.use.inference.open_run import open_run
+    from research.use.inference.open_run import open_run
 
-        opened = open_run(model)
-        targets["vectors"] = tuple(opened.encode(texts[split]) for split in SPLITS)
-        blocks = zip(*map(_scaled, targets.values()), strict=True)
-        targets["both"] = tuple(np.hstack(split) for split in blocks)
-    return targets
+    texts = {split: [row["text"] for row in rows_of(folder, split)] for split in SPLITS}
+    opened = open_run(model)
+    vectors = tuple(opened.encode(texts[split]) for split in SPLITS)
+    targets: dict[str, tuple[np.ndarray, ...]] = {
+        "tf-idf": _tfidf(texts),
+        "vectors": vectors,
+    }
+    blocks = zip(*map(_scaled, targets.values()), strict=True)
+    return targets | {"both": tuple(np.hstack(split) for split in blocks)}
 
 
 def means(pixels: np.ndarray) -> np.ndarray:
@@ -180,32 +215,11 @@ def means(pixels: np.ndarray) -> np.ndarray:
     return cells.mean(axis=(2, 4)).reshape(count, -1)
 
 
-def gradients(pixels: np.ndarray, cells: int = 8, angles: int = 9) -> np.ndarray:
-    """[B, cells^2 angles]: histograms of gradients, in all of length 1.
-
-    Of each pixel the colour of the largest gradient counts, for the two angles beside
-    its own (Dalal and Triggs 2005, without overlapping blocks); counts are rooted.
-    """
-    values = pixels.astype(np.float32) / 255
-    down, right = np.zeros_like(values), np.zeros_like(values)
-    down[:, 1:-1] = values[:, 2:] - values[:, :-2]
-    right[:, :, 1:-1] = values[:, :, 2:] - values[:, :, :-2]
-    largest = np.hypot(down, right).argmax(axis=-1)[..., None]
-    down, right = (
-        np.take_along_axis(each, largest, axis=-1)[..., 0] for each in (down, right)
-    )
-    length, angle = np.hypot(down, right), np.arctan2(down, right) % np.pi
-    place = angle / np.pi * angles
-    lower, share = np.floor(place).astype(int), place - np.floor(place)
-    count, height, width = length.shape
-    found = np.zeros((count, height, width, angles), np.float32)
-    for bin_, weight in ((lower, 1 - share), (lower + 1, share)):
-        at = (bin_ % angles)[..., None]
-        added = np.take_along_axis(found, at, axis=-1) + (length * weight)[..., None]
-        np.put_along_axis(found, at, added, axis=-1)
-    shape = count, cells, height // cells, cells, width // cells, angles
-    rooted = np.sqrt(found.reshape(shape).sum(axis=(2, 4))).reshape(count, -1)
-    return rooted / np.maximum(np.linalg.norm(rooted, axis=1, keepdims=True), 1e-6)
+def gradients(pixels: np.ndarray) -> np.ndarray:
+    """[B, 576]: histograms of the gradients of 8 x 8 cells of pictures [B, H, W, 3]."""
+    chunks = (pixels[n : n + 64] / np.float32(255) for n in range(0, len(pixels), 64))
+    found = [np.asarray(histograms(jnp.array(each), 8)) for each in chunks]
+    return np.concatenate(found).reshape(len(pixels), -1)
 
 
 def rows_of(folder: str, split: str) -> list[dict]:
@@ -243,13 +257,26 @@ def _regress(
     return image, given - target_mean
 
 
-def _recall(image: np.ndarray, text: np.ndarray, rows: list[dict]) -> dict[str, float]:
+def _hits(image: np.ndarray, text: np.ndarray, rows: list[dict]) -> np.ndarray:
+    """[B, 2, 3]: whether the caption of a picture, and its picture, are in R@k."""
     picture = np.array([row["image"] for row in rows])
     ranks = pair_ranks(image, text, picture, np.ones(len(picture)))
+    return (ranks[..., None] <= AT).astype(float)
+
+
+def _by_side(hits: np.ndarray) -> dict[str, Any]:
+    return {side: hits[:, n].mean(axis=0).tolist() for n, side in enumerate(SIDES)}
+
+
+def _interval(more: np.ndarray, groups: np.ndarray) -> dict[str, list]:
+    """Side -> of each k the mean of [B], and a 95 % bootstrap interval over groups."""
+    rng, count = np.random.default_rng(0), groups.max() + 1
+    drawn = rng.multinomial(count, np.full(count, 1 / count), size=10_000)[:, groups]
+    means = np.tensordot(drawn, more, 1) / drawn.sum(axis=1)[:, None, None]
+    every = [more.mean(axis=0), *np.quantile(means, (0.025, 0.975), axis=0)]
     return {
-        f"{side}_{k}": float((ranks[:, n] <= k).mean())
-        for n, side in enumerate(("image_to_text", "text_to_image"))
-        for k in AT
+        side: np.stack(every, axis=-1)[n].round(3).tolist()
+        for n, side in enumerate(SIDES)
     }
 
 
@@ -302,5 +329,5 @@ if __name__ == "__main__":
     elif command == "vary":
         write_variants(*paths)
     else:
-        made = {"ridge": ridge, "kernel": kernel, "pivot": pivot}[command](*paths)
+        made = {"compare": compare, "pivot": pivot}[command](*paths)
         print(json.dumps(made, indent=1))

@@ -6,12 +6,15 @@ are keys of transformers.
 """
 
 # B batch, L length, E embedding width, F width of vectors beside tokens
+# P side of a patch
 
 import abc
+import math
 from collections.abc import Mapping
 
 import jax
 
+from research.contract.errors import UserError
 from research.contract.parts import Folder
 from research.networks.shared.options import Options
 
@@ -43,3 +46,22 @@ class Projection(abc.ABC):
         Raises:
           UserError: F is not what the layers read.
         """
+
+
+def square(feature_BLF: jax.Array, name: str) -> jax.Array:
+    """[B, L, P, P, 3]: the pixels of square patches.
+
+    Args:
+      name: the value of model.feature_layers, for errors.
+
+    Raises:
+      UserError: F is not 3 P^2.
+    """
+    *leading, size = feature_BLF.shape
+    side = math.isqrt(size // 3)
+    if 3 * side**2 != size:
+        raise UserError(
+            f"model.feature_layers={name} reads square patches of pixels, of "
+            f"3 x P x P values; these vectors have {size}"
+        )
+    return feature_BLF.reshape(*leading, side, side, 3)

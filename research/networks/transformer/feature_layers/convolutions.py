@@ -2,7 +2,6 @@
 
 # B batch, L length, P side of a patch, S side of a map, C channels
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,13 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from research.contract.batch import FEATURE
-from research.contract.errors import UserError
 from research.contract.fields import number
 from research.networks.shared.dense import Dense, Norm
 from research.networks.shared.options import Options
 from research.networks.transformer import feature_layers
-
-COLOURS = 3
 
 
 @dataclass(frozen=True)
@@ -34,14 +30,7 @@ class Projection(feature_layers.Projection):
     def project(
         self, feature_BLF: jax.Array, group: Mapping, options: Options, width: int
     ) -> jax.Array:
-        *leading, size = feature_BLF.shape
-        side = math.isqrt(size // COLOURS)
-        if COLOURS * side**2 != size:
-            raise UserError(
-                "model.feature_layers=convolutions reads square patches of pixels, of "
-                f"3 x P x P values; these vectors have {size}"
-            )
-        x = feature_BLF.reshape(*leading, side, side, COLOURS)
+        x = feature_layers.square(feature_BLF, "convolutions")
         for n in range(self.convolutions):
             channels = max(1, width // 2 ** (self.convolutions - 1 - n))
             dense = Dense(
@@ -51,7 +40,7 @@ class Projection(feature_layers.Projection):
             x = jax.nn.relu(norm(dense(windows(x))))
         axes = (None, "embed")
         dense = Dense(options, width, axes, bias=False, name=FEATURE)
-        y = dense(x.reshape(*leading, -1))
+        y = dense(x.reshape(*feature_BLF.shape[:-1], -1))
         has_vector = jnp.any(feature_BLF != 0, axis=-1, keepdims=True)
         return jnp.where(has_vector, y, jnp.zeros_like(y))
 
