@@ -141,7 +141,9 @@ def check_values(
                 raise ValueError(f"{name} is {words}, not {value!r}")
         legal, bounds = field.metadata.get("values"), field.metadata.get("bounds")
         if legal is not None and value not in legal:
-            raise ValueError(f"{name} is {_listed(legal)}, not {value!r}")
+            more = "; palimpsest show --keys says what each is"
+            more = more if field.metadata.get("lines") else ""
+            raise ValueError(f"{name} is {_listed(legal)}, not {value!r}{more}")
         if field.metadata.get("text") and not value.isprintable():
             raise ValueError(f"{name} is one line of printable text, not {value!r}")
         if bounds:
