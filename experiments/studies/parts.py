@@ -52,7 +52,11 @@ def page() -> str:
 def key_lines() -> dict[str, Mapping[str, str]]:
     """Key -> what its values are, of keys whose values are parts."""
     keys = [key for found in key_docs.all_keys().values() for key in found]
-    return {k.name: k.lines for k in keys if k.lines and k.name != "objective.name"}
+    lines: dict[str, Mapping[str, str]] = {}
+    for key in keys:  # of several objectives, which may have some of the values
+        if key.lines and key.name != "objective.name":
+            lines[key.name] = {**lines.get(key.name, {}), **key.lines}
+    return lines
 
 
 def folder_section(

@@ -23,13 +23,13 @@ MAX_INT = 2**31 - 1
 def choice(default: str, values: Collection[str]) -> Any:
     """A dataclass field that is one of `values`.
 
-    A mapping has a line about each, or an entry with such a line, `what`.
+    A mapping has a line about each, or entries that have one, in their `line`.
     """
     metadata = {"values": tuple(values)}
     field = dataclasses.field(default=default, metadata=metadata)
     if not isinstance(values, Mapping):
         return field
-    lines = {n: e if isinstance(e, str) else e.what for n, e in values.items()}
+    lines = {value: str(getattr(each, "line", each)) for value, each in values.items()}
     return with_lines(field, lines)
 
 

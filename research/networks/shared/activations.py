@@ -34,7 +34,7 @@ gelu.defvjp(_gelu_fwd, _gelu_bwd)
 class Activation(NamedTuple):
     """A value of `model.activation`."""
 
-    what: str
+    line: str
     apply: Callable[[jax.Array], jax.Array]  # entry by entry; keeps the dtype
     of_gate: bool = False  # a second projection of the input is multiplied by it
 

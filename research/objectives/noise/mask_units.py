@@ -20,8 +20,8 @@ SPAN_P = 0.2
 class Unit(NamedTuple):
     """What is chosen as a whole."""
 
+    line: str  # what it is, for users
     choose: Callable[..., np.ndarray]  # with the positional arguments of `choose_runs`
-    what: str
     longest: int = 1  # the published maximum of its words, or of a tile's tokens
     weight: Callable[[np.ndarray], np.ndarray] = np.ones_like  # n = 1..longest [N] ->
     # how often it has n words, relative to the others
@@ -316,35 +316,29 @@ def _words(key: np.ndarray, role: str, *at: np.ndarray) -> np.ndarray:
 
 
 UNITS = {
-    "token": Unit(
-        _tokens,
-        "single tokens: exactly the budget, all subsets equally likely",
-        of_words=False,
-    ),
-    "word": Unit(_words, "words in random order, each that still fits"),
+    "token": Unit("tokens, all subsets equally likely", _tokens, of_words=False),
+    "word": Unit("words in random order, each that still fits", _words),
     "ngram": Unit(
+        "runs of n words, p(n) ~ 1 / n (Lan et al. 2020, 3.1, equation 1)",
         choose_runs,
-        "runs of 1 to 3 words, p(n) ~ 1/n (Lan et al. 2020, 3.1, equation 1)",
         3,
         lambda n: 1 / n,
     ),
-    # truncated and renormalised, so that with at most 10 words the mean is the
-    # published 3.8
+    # with at most 10 words the mean is the published 3.8
     "span": Unit(
+        "runs of words, of geometric length, truncated (Joshi et al. 2020, 3.1)",
         choose_spans,
-        "runs of 1 to 10 words, of geometric lengths (Joshi et al. 2020, 3.1)",
         10,
         lambda n: SPAN_P * (1 - SPAN_P) ** (n - 1),
     ),
     "lexicon": Unit(
+        "entries of data.lexicon in random order, then words outside all entries",
         _words,
-        "entries of data.lexicon in random order, each that still fits; then words "
-        "outside all entries",
         reads_lexicon=True,
     ),
     "tile": Unit(
+        "tiles of one to three tokens (ltgoslo/gpt-bert, SpanMaskingStrategy)",
         choose_tiles,
-        "runs of 1 to 3 tokens that partition the row (GPT-BERT)",
         3,
         of_words=False,
         starts=tile_starts,
