@@ -106,7 +106,7 @@ def tables() -> list[tuple[str, str, Mapping[str, str]]]:
         (
             "Recipes of smaller networks",
             "`research/use/shrinking/recipes.py`, `shrink --recipe`",
-            {name: recipe.says for name, recipe in RECIPES.items()},
+            {name: recipe.what for name, recipe in RECIPES.items()},
         ),
         (
             "Tasks of scores",

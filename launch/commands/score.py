@@ -182,8 +182,8 @@ def _score_run(
         opened in its place, they stay and nothing is written. 0: scores are replaced.
     """
     # After the flags: a wrong one is reported without waiting for imports.
-    from research.evaluation.score_tables import table_lines, task_table
-    from research.evaluation.score_tasks import LAST_WORD, TASKS
+    from research.evaluation.score_tables import table_lines
+    from research.evaluation.score_tasks import TASKS
     from research.evaluation.sentence_scores import Scorer, check_method
     from research.files.json_files import digest, write_json
     from research.files.output_files import replace_text
@@ -207,10 +207,10 @@ def _score_run(
     folder = folder_of(restored.step)
     if kept_step and exists(folder / "scores.jsonl"):
         return
-    scorer = Scorer(restored, method, best=task.judged == LAST_WORD)
+    scorer = Scorer(restored, method, best=task.judge.reads_best)
     check_same_constants(workdir, restored.facts, scorer.constants.origins)
     scores = _score(scorer, items)
-    table = task_table(task.judged, items, scores, scorer.meaning)
+    table = task.judge.table(items, scores, scorer.meaning)
     facts = {"task": args.task, "method": method, "score": scorer.meaning}
     facts |= {"files": args.data, "hash": files_hash, "step": restored.step}
     cells = {

@@ -54,8 +54,7 @@ class DataOptions:
     # text before the first space, or coarse_prefix, that before its first colon
     mixture: dict = dataclasses.field(default_factory=dict, metadata=RATES)  # corpus ->
     # rate; when not empty, replaces corpus
-    mixing: str = choice("rows", tuple(MIXINGS))  # what is of one corpus of the
-    # mixture; batches: all rows of a batch are (XLM, MASS: one language a batch)
+    mixing: str = choice("rows", MIXINGS)  # of the corpora of mixture
     task: str = free_text("")  # replaces corpus: a seqio task or mixture (its module
     # before a colon if it must be imported), or a folder of saved batches
     reader: str = choice("native", ("native", "seqio"))  # seqio: through its registry;

@@ -6,19 +6,15 @@ scores thus give exactly 50 % on pairs and 1/n on n choices.
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from research.evaluation.score_tasks import CHOOSE, LAST_WORD, Item
-from research.evaluation.sentence_scores import Score
+from research.contract.scores import BOUND, ENERGY, LIKELIHOOD, PSEUDO_LIKELIHOOD
 from research.evaluation.statistics import estimate, wilson_interval
-from research.objectives.noise.scoring import (
-    BOUND,
-    ENERGY,
-    LIKELIHOOD,
-    PSEUDO_LIKELIHOOD,
-)
+
+if TYPE_CHECKING:  # it imports JAX
+    from research.evaluation.sentence_scores import Score
 
 TIE = 1e-5
 """Relative difference below which two scores are equal: float32 rounding of the sum of
@@ -38,6 +34,16 @@ ALL = "all"
 """The row of all items."""
 
 
+class Item(NamedTuple):
+    """An item: one or more texts to score, each after its context."""
+
+    id: str
+    group: str  # "": the items have no groups
+    texts: tuple[str, ...]
+    contexts: tuple[str, ...]  # one for each text; may be empty
+    gold: int  # the right text; the label of acceptability; -1: none
+
+
 class Cell(NamedTuple):
     """A number with its 95 % interval, nan where there is none."""
 
@@ -53,7 +59,7 @@ class Cell(NamedTuple):
 Table = dict[str, dict[str, Cell]]
 """Row -> column -> cell."""
 
-NORMALISED: dict[str, Callable[[Score], float]] = {
+NORMALISED: dict[str, Callable[["Score"], float]] = {
     "sum": lambda score: score.log_prob,
     "per token": lambda score: score.per_token,
     "per byte": lambda score: score.per_byte,
@@ -67,7 +73,7 @@ EQUAL_LENGTHS = "accuracy, equal lengths"
 """The column of items whose texts have equally many tokens, which no length decides."""
 
 
-def has_equal_lengths(scores: Sequence[Score]) -> bool:
+def has_equal_lengths(scores: Sequence["Score"]) -> bool:
     """Whether the texts of an item have equally many tokens."""
     return len({score.num_tokens for score in scores}) == 1
 
@@ -79,27 +85,10 @@ def credit(values: Sequence[float], gold: int) -> float:
     return tied[gold] / sum(tied)
 
 
-def task_table(
-    judged: str, items: Sequence[Item], scores: Sequence[Sequence[Score]], meaning: str
+def choice_table(
+    items: Sequence[Item], scores: Sequence[Sequence["Score"]], meaning: str
 ) -> Table:
-    """The table of a task.
-
-    Args:
-      judged: `score_tasks.Task.judged`.
-      items: those that `score_tasks.check_labels` takes.
-      scores: for each item, those of its texts.
-      meaning: what a score is, of the objective's `score_methods`.
-    """
-    if judged == CHOOSE:
-        return _choice_table(items, scores)
-    firsts = [first for first, *_ in scores]
-    if judged == LAST_WORD:
-        return {ALL: _last_words(firsts, meaning)}
-    return {ALL: _sentences(items, firsts, meaning)}
-
-
-def _choice_table(items: Sequence[Item], scores: Sequence[Sequence[Score]]) -> Table:
-    """Accuracies of each group, and of all items."""
+    """Accuracies of each group, and of all items: is the best text the right one?"""
     groups: dict[str, list[int]] = {}
     for number, item in enumerate(items):
         groups.setdefault(item.group or ALL, []).append(number)
@@ -125,13 +114,15 @@ def _choice_table(items: Sequence[Item], scores: Sequence[Sequence[Score]]) -> T
     return table
 
 
-def _last_words(scores: Sequence[Score], meaning: str) -> dict[str, Cell]:
+def last_word_table(
+    items: Sequence[Item], scores: Sequence[Sequence["Score"]], meaning: str
+) -> Table:
     """Whether all tokens of the word are the most likely ones, and its perplexity.
 
     A pseudo-likelihood is given how many tokens a word has; a detector is asked only
     whether the word there is the original. A bound is right where all its draws are.
     """
-    right = [float(bool(score.all_best)) for score in scores]
+    right = [float(bool(score.all_best)) for score, *_ in scores]
     names = {
         LIKELIHOOD: ("accuracy", "perplexity"),
         PSEUDO_LIKELIHOOD: ("fill-in accuracy", "pseudo-perplexity"),
@@ -140,16 +131,22 @@ def _last_words(scores: Sequence[Score], meaning: str) -> dict[str, Cell]:
     }
     accuracy, perplexity = names[meaning]
     columns = {"items": Cell(len(scores)), accuracy: _accuracy(right)}
-    log_prob = [score.log_prob for score in scores]
+    log_prob = _mean([score.log_prob for score, *_ in scores])
     if not perplexity:
-        return columns | {"score a word": _mean(log_prob)}
-    return columns | {perplexity: _exp_of_minus(_mean(log_prob))}
+        return {ALL: columns | {"score a word": log_prob}}
+    return {ALL: columns | {perplexity: _exp_of_minus(log_prob)}}
 
 
-def _sentences(
-    items: Sequence[Item], scores: Sequence[Score], meaning: str
-) -> dict[str, Cell]:
+def text_table(
+    items: Sequence[Item], scores: Sequence[Sequence["Score"]], meaning: str
+) -> Table:
     """Means a token, word and byte over all texts, and how well scores tell labels."""
+    return {ALL: _texts(items, [first for first, *_ in scores], meaning)}
+
+
+def _texts(
+    items: Sequence[Item], scores: Sequence["Score"], meaning: str
+) -> dict[str, Cell]:
     words = [len(item.texts[0].split()) for item in items]
     log_prob = [score.log_prob for score in scores]
     tokens = [score.num_tokens for score in scores]
@@ -178,6 +175,21 @@ def _sentences(
         values = np.array([normalise(scores[n]) for n in known])
         columns[f"AUC, {name}"] = _area(gold, values)
     return columns
+
+
+class Judge(NamedTuple):
+    """How the scores of the texts of a task's items are judged."""
+
+    table: Callable[[Sequence[Item], Sequence[Sequence["Score"]], str], Table]  # of
+    # items, the scores of the texts of each, and what a score is: one of
+    # `research.contract.scores`
+    reads_best: bool = False  # it reads `Score.all_best`
+    both_labels: bool = False  # items that have labels need both, 0 and 1
+
+
+CHOICES = Judge(choice_table)
+LAST_WORDS = Judge(last_word_table, reads_best=True)
+TEXTS = Judge(text_table, both_labels=True)
 
 
 def _accuracy(right: Sequence[float]) -> Cell:

@@ -9,20 +9,7 @@ from research.contract.errors import UserError, unknown
 from research.data.documents import Document, document_parts
 from research.data.read.files import load_file_corpus
 from research.data.read.formats import FileOptions
-
-CHOOSE, LAST_WORD, SENTENCES = "choose", "last_word", "sentences"
-"""How the scores of a task's items are judged; see `research.evaluation.score_tables`.
-"""
-
-
-class Item(NamedTuple):
-    """An item: one or more texts to score, each after its context."""
-
-    id: str
-    group: str  # "": the items have no groups
-    texts: tuple[str, ...]
-    contexts: tuple[str, ...]  # one for each text; may be empty
-    gold: int  # the right text; the label of acceptability; -1: none
+from research.evaluation.score_tables import CHOICES, LAST_WORDS, TEXTS, Item, Judge
 
 
 def _check(legal: bool, document: Document, problem: str) -> None:
@@ -73,7 +60,7 @@ def _right_choice(document: Document) -> int:
 class Task(NamedTuple):
     """How a task's files are read and judged."""
 
-    judged: str
+    judge: Judge
     fields: tuple[str, ...]  # columns or keys, as config.data.fields; (): the text
     label: str  # the column of the group, the right choice or the acceptability
     read: Callable[[Document], Item]  # raises UserError
@@ -84,17 +71,17 @@ class Task(NamedTuple):
 PAIR = ("sentence_good", "sentence_bad")
 TASKS = {
     "blimp": Task(
-        CHOOSE, PAIR, "UID", _pair, "minimal pairs by paradigm (Warstadt et al. 2020)"
+        CHOICES, PAIR, "UID", _pair, "minimal pairs by paradigm (Warstadt et al. 2020)"
     ),
     "zorro": Task(
-        CHOOSE,
+        CHOICES,
         PAIR,
         "UID",
         _pair,
         "minimal pairs of frequent words (Huebner et al. 2021)",
     ),
     "pairs": Task(
-        CHOOSE,
+        CHOICES,
         PAIR,
         "",
         _pair,
@@ -102,14 +89,14 @@ TASKS = {
         "right; --label names groups",
     ),
     "choices": Task(
-        CHOOSE,
+        CHOICES,
         ("query", "choices"),
         "gold",
         _choices,
         "a text and its continuations; the label is the number of the right one",
     ),
     "schema": Task(
-        CHOOSE,
+        CHOICES,
         ("context_options", "continuation"),
         "gold",
         _contexts,
@@ -117,14 +104,14 @@ TASKS = {
         list_first=True,
     ),
     "lambada": Task(
-        LAST_WORD,
+        LAST_WORDS,
         ("context", "continuation"),
         "",
         _passage,
         "the last word of a passage (Paperno et al. 2016)",
     ),
     "sentences": Task(
-        SENTENCES,
+        TEXTS,
         (),
         "",
         _sentence,
@@ -197,7 +184,7 @@ def check_labels(name: str, items: Sequence[Item]) -> None:
       UserError: all texts that have a label have the same one.
     """
     labels = {item.gold for item in items if item.gold >= 0}
-    if TASKS[name].judged == SENTENCES and len(labels) == 1:
+    if TASKS[name].judge.both_labels and len(labels) == 1:
         raise UserError(
             f"all texts have the label {labels.pop()}, and the area under the ROC "
             "curve needs texts of both, 0 and 1; --fields=COLUMN without --label reads "

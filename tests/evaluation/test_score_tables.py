@@ -6,18 +6,27 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
+from research.contract.scores import (
+    ENERGY,
+    LIKELIHOOD,
+    MEANINGS,
+    PSEUDO_LIKELIHOOD,
+)
 from research.evaluation.score_tables import (
+    ALL,
+    CHOICES,
     EQUAL_LENGTHS,
+    LAST_WORDS,
+    TEXTS,
     TIE,
+    Item,
     _area,
     _tied,
     credit,
     table_lines,
-    task_table,
 )
-from research.evaluation.score_tasks import CHOOSE, LAST_WORD, SENTENCES, Item
+from research.evaluation.score_tasks import TASKS
 from research.evaluation.sentence_scores import Score
-from research.objectives.noise.scoring import ENERGY, LIKELIHOOD, PSEUDO_LIKELIHOOD
 
 
 def item(number, gold=0, group="", size=2, text="a b"):
@@ -28,23 +37,35 @@ def scored(value, tokens=4, size=16, best=None):
     return Score(value, tokens, size, 1, best)
 
 
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("meaning", MEANINGS)
+def test_each_task_has_a_table_of_its_items_whatever_a_score_is(name, meaning):
+    items = [item(n, gold=n % 2, group="ab"[n % 2]) for n in range(12)]
+    scores = [[scored(-9.0 - n % 3, best=n > 3), scored(-9.5)] for n in range(12)]
+    table = TASKS[name].judge.table(items, scores, meaning)
+    assert {"items", "texts"} & table[ALL].keys()
+    assert all(cells.keys() == table[ALL].keys() for cells in table.values())
+    assert next(iter(table[ALL].values())).value == len(items)
+    assert len(table_lines(table)) == 2 + len(table)
+
+
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
 def test_equal_scores_give_chance_and_an_oracle_all(size):
     items = [item(n, size=size) for n in range(60)]  # the right one is the first
     equal = [[scored(-7.25)] * size for _ in items]
-    cells = task_table(CHOOSE, items, equal, LIKELIHOOD)["all"]
+    cells = CHOICES.table(items, equal, LIKELIHOOD)["all"]
     for name in ("sum", "per token", "per byte", "length alone"):
         assert cells[f"accuracy, {name}"].value == pytest.approx(1 / size, abs=1e-15)
     assert cells["chance"].value == pytest.approx(1 / size, abs=1e-15)
     assert cells["lengths differ"].value == 0
     items = [item(n, gold=n % size, size=size) for n in range(60)]
     oracle = [[scored(-1.0 - (n != i.gold)) for n in range(size)] for i in items]
-    cells = task_table(CHOOSE, items, oracle, LIKELIHOOD)["all"]
+    cells = CHOICES.table(items, oracle, LIKELIHOOD)["all"]
     accuracy = cells["accuracy, sum"]
     assert accuracy.value == 1 and 0.9 < accuracy.low < 1
     assert accuracy.high == pytest.approx(1)
     worst = [[scored(-2.0 + (n != i.gold)) for n in range(size)] for i in items]
-    cells = task_table(CHOOSE, items, worst, LIKELIHOOD)["all"]
+    cells = CHOICES.table(items, worst, LIKELIHOOD)["all"]
     assert cells["accuracy, sum"].value == 0
     assert cells["accuracy, sum"].low == pytest.approx(0)
 
@@ -54,11 +75,11 @@ def test_pairs_of_equal_length_are_counted_apart():
     short, long = scored(-1.0, tokens=3), scored(-2.0, tokens=4)
     low = scored(-2.0, tokens=3)
     pairs = [[long, short]] * 5 + [[short, low], [short, low], [low, short]]
-    cells = task_table(CHOOSE, [item(n) for n in range(8)], pairs, LIKELIHOOD)["all"]
+    cells = CHOICES.table([item(n) for n in range(8)], pairs, LIKELIHOOD)["all"]
     assert cells["accuracy, sum"].value == 2 / 8
     assert cells[EQUAL_LENGTHS].value == pytest.approx(2 / 3)
     assert cells["lengths differ"].value == 5 / 8
-    cells = task_table(CHOOSE, [item(0)], [[long, short]], LIKELIHOOD)["all"]
+    cells = CHOICES.table([item(0)], [[long, short]], LIKELIHOOD)["all"]
     assert math.isnan(cells[EQUAL_LENGTHS].value)
     assert table_lines({"all": cells})[-1].endswith("| – |")
 
@@ -74,9 +95,9 @@ def test_scores_within_float32_rounding_are_equal_and_others_are_not():
 def test_groups_and_the_length_alone():
     items = [item(0, group="a"), item(1, group="a"), item(2, group="b")]
     shorter = [scored(-9.0, tokens=3, size=20), scored(-10.0, tokens=4, size=16)]
-    table = task_table(CHOOSE, items, [shorter, shorter[::-1], shorter], LIKELIHOOD)
+    table = CHOICES.table(items, [shorter, shorter[::-1], shorter], LIKELIHOOD)
     assert list(table) == ["a", "b", "all"]
-    alone = task_table(CHOOSE, items[:2], [shorter, shorter[::-1]], LIKELIHOOD)
+    alone = CHOICES.table(items[:2], [shorter, shorter[::-1]], LIKELIHOOD)
     assert repr(alone) == repr({"a": table["a"], "all": table["a"]})
     a, b = table["a"], table["b"]
     assert a["items"].value == 2 and a["lengths differ"].value == 1
@@ -92,14 +113,14 @@ def test_groups_and_the_length_alone():
 def test_last_words_are_named_by_what_the_score_is():
     items = [item(n, size=1) for n in range(4)]
     scores = [[scored(-float(n), best=n < 1)] for n in range(4)]
-    cells = task_table(LAST_WORD, items, scores, LIKELIHOOD)["all"]
+    cells = LAST_WORDS.table(items, scores, LIKELIHOOD)["all"]
     assert cells["accuracy"].value == 0.25
     perplexity = cells["perplexity"]
     assert perplexity.value == pytest.approx(math.exp(1.5))
     assert perplexity.low < perplexity.value < perplexity.high
-    cells = task_table(LAST_WORD, items, scores, PSEUDO_LIKELIHOOD)["all"]
+    cells = LAST_WORDS.table(items, scores, PSEUDO_LIKELIHOOD)["all"]
     assert {"fill-in accuracy", "pseudo-perplexity"} < cells.keys()
-    cells = task_table(LAST_WORD, items, scores, ENERGY)["all"]
+    cells = LAST_WORDS.table(items, scores, ENERGY)["all"]
     assert cells.keys() == {"items", "held for the original", "score a word"}
 
 
@@ -110,31 +131,29 @@ def test_texts_have_perplexities_and_labels_an_area():
         [scored(-float(t) * (1 if n >= 10 else 2), tokens=t, size=8)]
         for n, t in enumerate(tokens)
     ]
-    cells = task_table(SENTENCES, items, scores, LIKELIHOOD)["all"]
+    cells = TEXTS.table(items, scores, LIKELIHOOD)["all"]
     per_token = sum(s.log_prob for (s,) in scores) / sum(tokens)
     assert cells["perplexity a token"].value == pytest.approx(math.exp(-per_token))
     total = sum(s.log_prob for (s,) in scores)
     assert cells["perplexity a word"].value == pytest.approx(math.exp(-total / 40))
     assert cells["bits a byte"].value == pytest.approx(-total / 160 / math.log(2))
-    cells_of_pseudo = task_table(SENTENCES, items, scores, PSEUDO_LIKELIHOOD)["all"]
+    cells_of_pseudo = TEXTS.table(items, scores, PSEUDO_LIKELIHOOD)["all"]
     assert cells_of_pseudo["pseudo-bits a byte"] == cells["bits a byte"]
     assert {"bits a byte", "perplexity a word"}.isdisjoint(cells_of_pseudo)
     assert cells["AUC, per token"].value == 1
     assert cells["AUC, length alone"].value == pytest.approx(0.5)
     area = cells["AUC, length alone"]
     assert area.low < area.value < area.high
-    assert (
-        "perplexity a token" not in task_table(SENTENCES, items, scores, ENERGY)["all"]
-    )
+    assert "perplexity a token" not in TEXTS.table(items, scores, ENERGY)["all"]
     unlabelled = [each._replace(gold=-1) for each in items]
-    cells = task_table(SENTENCES, unlabelled, scores, LIKELIHOOD)["all"]
+    cells = TEXTS.table(unlabelled, scores, LIKELIHOOD)["all"]
     assert not any(name.startswith("AUC") for name in cells)
 
 
 def test_the_area_counts_equal_scores_half():
     items = [item(n, gold=n % 2, size=1) for n in range(10)]
     scores = [[scored(-40.0 * (1 + 1e-7 * n))] for n in np.arange(10)]
-    assert task_table(SENTENCES, items, scores, ENERGY)["all"]["AUC, sum"].value == 0.5
+    assert TEXTS.table(items, scores, ENERGY)["all"]["AUC, sum"].value == 0.5
 
 
 def test_scores_that_are_dense_keep_their_order():
@@ -153,14 +172,14 @@ def test_an_area_of_a_rare_label_has_an_interval(rare):
     """Of five texts and more; not where scores tell all texts apart."""
     items = [item(n, gold=rare if n < 5 else 1 - rare, size=1) for n in range(40)]
     scores = [[scored(-10.0 - n % 7)] for n in range(40)]
-    area = task_table(SENTENCES, items, scores, LIKELIHOOD)["all"]["AUC, sum"]
+    area = TEXTS.table(items, scores, LIKELIHOOD)["all"]["AUC, sum"]
     assert 0 < area.low < area.value < area.high < 1
     few = items[1:], scores[1:]
-    area = task_table(SENTENCES, *few, LIKELIHOOD)["all"]["AUC, sum"]
+    area = TEXTS.table(*few, LIKELIHOOD)["all"]["AUC, sum"]
     assert 0 < area.value < 1 and math.isnan(area.low) and math.isnan(area.high)
     assert table_lines({"all": {"AUC, sum": area}})[-1].endswith(" % |")
     apart = [[scored(-float(each.gold))] for each in items]
-    area = task_table(SENTENCES, items, apart, LIKELIHOOD)["all"]["AUC, sum"]
+    area = TEXTS.table(items, apart, LIKELIHOOD)["all"]["AUC, sum"]
     assert area.value == 0 and math.isnan(area.low) and math.isnan(area.high)
 
 

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from research.contract.errors import UserError
-from research.evaluation.score_tasks import Item, check_labels, chosen_items, read_items
+from research.evaluation.score_tables import Item
+from research.evaluation.score_tasks import check_labels, chosen_items, read_items
 
 
 def write(folder, *rows):

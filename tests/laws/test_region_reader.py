@@ -13,6 +13,7 @@ from research.contract.fields import check
 from research.data.store import pictures
 from research.objectives.images.picture_rows import PictureRows
 from research.objectives.images.readers import BOX, FOLDER, Drawing
+from research.objectives.images.regions import BOXES
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.objective_variants import REGIONS
 
@@ -205,3 +206,14 @@ def test_a_row_of_it_is_read_by_networks_and_drawn(name, box):
         assert len(found.pictures[0].regions) == count
         reads = objective.reader.dtype == np.uint8
         assert len(found.pictures) == 1 + reads and page.count("<svg") == 1 + reads
+
+
+@pytest.mark.parametrize("name", BOXES, ids="box-{}".format)
+def test_values_of_a_box_have_their_width_and_are_of_that_box_alone(name):
+    values, objective = BOXES[name], make_objective("boxes", box=name)
+    box = objective.regions_read(NUMBER).box
+    found = values.of(box)
+    assert found.shape == (*box.shape[:-1], values.width)
+    assert found.dtype == np.float32 and np.isfinite(found).all()
+    np.testing.assert_array_equal(values.of(box[3:5, 1:2]), found[3:5, 1:2])
+    assert objective.needs(VOCAB).box_features == values.width

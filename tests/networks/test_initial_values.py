@@ -85,7 +85,7 @@ def test_blocks_without_residual_kernels_are_the_identity(make_options, make_gro
 
 def test_relu2_is_the_square_of_what_is_above_0():
     x = np.array([-2.0, 0.0, 0.5, 3.0], np.float32)
-    np.testing.assert_array_equal(ACTIVATIONS["relu2"](x), [0, 0, 0.25, 9])
+    np.testing.assert_array_equal(ACTIVATIONS["relu2"].apply(x), [0, 0, 0.25, 9])
 
 
 def test_t5_initialises_by_fan_in(make_options, make_group):

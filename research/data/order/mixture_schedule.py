@@ -18,14 +18,23 @@ MAX_PERIOD = 10_000
 class Mixing(NamedTuple):
     """How the rows of a batch are divided among corpora: a value of data.mixing."""
 
+    what: str
     run: Callable[[int], int]  # size of a batch -> successive rows of one corpus
-    depends_on_batch: bool  # whether `run` depends on that size
+
+    @property
+    def depends_on_batch(self) -> bool:
+        """Whether `run` depends on the size of a batch."""
+        return self.run(2) != self.run(3)
 
 
 MIXINGS = {
-    "rows": Mixing(lambda batch_size: 1, depends_on_batch=False),
-    "batches": Mixing(lambda batch_size: batch_size, depends_on_batch=True),
+    "rows": Mixing("each row is of one corpus", lambda batch_size: 1),
+    "batches": Mixing(
+        "all rows of a batch are of one corpus (XLM, MASS: one language a batch)",
+        lambda batch_size: batch_size,
+    ),
 }
+"""The values of `data.mixing`."""
 
 
 class MixtureSchedule(NamedTuple):

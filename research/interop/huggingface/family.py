@@ -7,6 +7,7 @@ from typing import Any
 from research.contract.errors import UserError
 from research.contract.parts import default_of
 from research.interop.huggingface.rows import Row
+from research.networks.shared.activations import ACTIVATIONS
 from research.networks.transformer.transformer import Network
 
 REQUIRED, TIE = object(), "tie_word_embeddings"
@@ -15,15 +16,8 @@ TASK_HEADS = ("label", "tag", "span", "choice")
 """Heads of which a network for a task has one, and then no readout. Several may have
 the same keys (classifier.weight): the class decides whose they are."""
 
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "relu": "relu",
-    "swish": "silu",
-    "silu": "silu",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_python": "gelu",
+ACTIVATION_NAMES = {
+    name: ours for ours, each in ACTIVATIONS.items() for name in each.huggingface
 }
 """Hugging Face's activations -> ours; the first of those that mean the same is
 written."""

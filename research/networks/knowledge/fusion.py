@@ -22,7 +22,7 @@ from research.networks.knowledge.encoder import (
     encoder_fields,
     entity_options,
 )
-from research.networks.shared.activations import ACTIVATIONS, GATED
+from research.networks.shared.activations import ACTIVATIONS
 from research.networks.shared.dense import (
     Dense,
     Module,
@@ -70,7 +70,7 @@ class Network(TransformerOptions):
                 f"model.plain_layers is {self.plain_layers}; it must be below "
                 f"model.layers {self.layers}: the others are of fusion"
             )
-        if self.activation in GATED:
+        if ACTIVATIONS[self.activation].of_gate:
             raise UserError(
                 f"model.network fusion has no gate, so model.activation must not be "
                 f"{self.activation}"
@@ -237,7 +237,7 @@ class FusedFeedForward(nn.Module):
         inner, outer = ("embed", "feedforward"), ("feedforward", "embed")
         dense = partial(Dense, options, bias=options.bias and options.feedforward_bias)
         h = dense(options.feedforward, inner, name="in")(x_BLD)
-        h = ACTIVATIONS[options.activation](h + added)
+        h = ACTIVATIONS[options.activation].apply(h + added)
         h = dropout(self, h, "feedforward")
         size = x_BLD.shape[-1]
         return h, dense(size, outer, residual=True, name="out")(h)

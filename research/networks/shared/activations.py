@@ -37,24 +37,31 @@ class Activation(NamedTuple):
     line: str
     apply: Callable[[jax.Array], jax.Array]  # entry by entry; keeps the dtype
     of_gate: bool = False  # a second projection of the input is multiplied by it
+    huggingface: tuple[str, ...] = ()  # its names in config.json; the first is written
 
 
 gelu_tanh = partial(jax.nn.gelu, approximate=True)
 
-VALUES = {
-    "gelu": Activation("x Phi(x) (Hendrycks and Gimpel 2016)", gelu),
-    "gelu_tanh": Activation("gelu, approximated by tanh (GPT)", gelu_tanh),
+ACTIVATIONS = {
+    "gelu": Activation(
+        "x Phi(x) (Hendrycks and Gimpel 2016)",
+        gelu,
+        huggingface=("gelu", "gelu_python"),
+    ),
+    "gelu_tanh": Activation(
+        "gelu, approximated by tanh (GPT)",
+        gelu_tanh,
+        huggingface=("gelu_new", "gelu_pytorch_tanh", "gelu_fast"),
+    ),
     "quick_gelu": Activation(
         "x sigmoid(1.702 x) (CLIP)", lambda x: x * jax.nn.sigmoid(1.702 * x)
     ),
-    "relu": Activation("max(x, 0)", jax.nn.relu),
+    "relu": Activation("max(x, 0)", jax.nn.relu, huggingface=("relu",)),
     "relu2": Activation(
         "the square of relu (So et al. 2021)", lambda x: jnp.square(jax.nn.relu(x))
     ),
-    "silu": Activation("x sigmoid(x)", jax.nn.silu),
+    "silu": Activation("x sigmoid(x)", jax.nn.silu, huggingface=("swish", "silu")),
     "geglu": Activation("a gate of gelu_tanh (Shazeer 2020)", gelu_tanh, of_gate=True),
     "geglu_exact": Activation("a gate of gelu (ModernBERT)", gelu, of_gate=True),
     "swiglu": Activation("a gate of silu (Shazeer 2020)", jax.nn.silu, of_gate=True),
 }
-ACTIVATIONS = {name: value.apply for name, value in VALUES.items()}
-GATED = tuple(name for name, value in VALUES.items() if value.of_gate)

@@ -13,7 +13,8 @@ from flax.core.scope import LazyRng
 from jax.ad_checkpoint import checkpoint_name
 
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
-from research.networks.shared.activations import ACTIVATIONS, GATED
+from research.networks.shared.activations import ACTIVATIONS
+from research.networks.shared.norms import NORMS
 from research.networks.shared.options import Options
 from research.networks.shared.products import dense_matmul
 from research.networks.shared.quantized import (
@@ -197,7 +198,7 @@ class Dense(Module):
 
 
 class Norm(Module):
-    """LayerNorm or RMSNorm over the last dimension, computed in float32.
+    """The `model.norm` of NORMS over the last dimension, computed in float32.
 
     Attributes:
       axis: the logical name of that dimension.
@@ -212,19 +213,15 @@ class Norm(Module):
 
     @nn.compact
     def __call__(self, x):
-        options = self.options
+        options, norm = self.options, NORMS[self.options.norm]
         leading_dims = range(x.ndim - 1)
-        y = x.astype(jnp.float32)
-        if options.norm == "layernorm":
-            y = y - jnp.mean(y, axis=-1, keepdims=True)
-        mean_square = jnp.mean(y * y, axis=-1, keepdims=True)
-        y = y * jax.lax.rsqrt(mean_square + options.norm_epsilon)
+        y = norm.apply(x.astype(jnp.float32), options.norm_epsilon)
         if not (options.norm_scale if self.scaled is None else self.scaled):
             return y.astype(x.dtype)
         init = constant(self.initial_scale, self.axis)
         scale = self.param("scale", init, (x.shape[-1],))
         y = y * jnp.expand_dims(scale, leading_dims)
-        if options.norm == "layernorm" and options.bias:
+        if norm.has_bias and options.bias:
             bias = self.param("bias", constant(0.0, self.axis), (x.shape[-1],))
             y = y + jnp.expand_dims(bias, leading_dims)
         return y.astype(x.dtype)
@@ -241,8 +238,8 @@ class FeedForward(nn.Module):
         activation = ACTIVATIONS[options.activation]
         inner, outer = ("embed", "feedforward"), ("feedforward", "embed")
         dense = partial(Dense, options, bias=options.bias and options.feedforward_bias)
-        y = activation(dense(options.feedforward, inner, name="in")(x))
-        if options.activation in GATED:
+        y = activation.apply(dense(options.feedforward, inner, name="in")(x))
+        if activation.of_gate:
             y *= dense(options.feedforward, inner, name="gate")(x)
         if options.sublayer_norm:
             y = Norm(options, axis="feedforward", name="norm")(y)

@@ -25,7 +25,8 @@ from research.networks.shared.dense_attention import HIDDEN
 from research.networks.shared.embeddings import lookup
 from research.networks.shared.options import Options
 
-HEAD_ACTIVATIONS = ACTIVATIONS | {"tanh": jnp.tanh, "identity": lambda x: x}
+HEAD_ACTIVATIONS = {name: each.apply for name, each in ACTIVATIONS.items()}
+HEAD_ACTIVATIONS |= {"tanh": jnp.tanh, "identity": lambda x: x}
 """Activations that a head's hidden layer may have."""
 
 OFFSET_WIDTH = 200
@@ -183,7 +184,7 @@ class VocabHead(Module):
             layers = "transform" if self.transform else plain
         if layers == "transform":
             x = Dense(options, width, ("embed", None), name="dense")(x)
-            x = Norm(options, name="norm")(ACTIVATIONS[options.activation](x))
+            x = Norm(options, name="norm")(ACTIVATIONS[options.activation].apply(x))
         elif x.shape[-1] != width:
             x = Dense(options, width, ("embed", None), name="project")(x)
         if not options.tie_embeddings:
@@ -228,7 +229,7 @@ class BoundaryHead(Module):
         offset_table = self.param("offset", init, (self.offsets, OFFSET_WIDTH))
         offset = lookup(offset_table, offset_BK).astype(left_BKD.dtype)
         x = jnp.concatenate([left_BKD, right_BKD, offset], axis=-1)
-        activation, axes = ACTIVATIONS[options.activation], (None, "embed")
+        activation, axes = ACTIVATIONS[options.activation].apply, (None, "embed")
         x = Dense(options, options.width, axes, name="first")(x)
         x = Norm(options, name="first_norm")(activation(x))
         x = Dense(options, width, axes[::-1], name="second")(x)

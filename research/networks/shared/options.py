@@ -12,7 +12,8 @@ from typing import ClassVar
 
 from research.contract.errors import UserError
 from research.contract.fields import choice, number
-from research.networks.shared import activations
+from research.networks.shared.activations import ACTIVATIONS
+from research.networks.shared.norms import NORMS
 
 dropout_rate = partial(number, least=-1, below=1)
 dim = partial(number, most=2**20)  # the size of a dim of an array
@@ -75,10 +76,10 @@ class Options:
     width: int = dim(256, least=1)  # of the states between the layers
     embedding_width: int = dim(0, least=0)  # of the token table; 0: width
     scale_embeddings: bool = False  # token embeddings are multiplied by sqrt(width)
-    norm: str = choice("layernorm", ("layernorm", "rmsnorm"))
+    norm: str = choice("layernorm", NORMS)
     norm_epsilon: float = number(1e-6, above=0, below=1)
     norm_scale: bool = True  # norms have a learned scale, and with model.bias a bias
-    activation: str = choice("gelu", activations.VALUES)  # of feed-forward layers
+    activation: str = choice("gelu", ACTIVATIONS)  # of feed-forward layers
     bias: bool = True  # biases in dense layers and norms
     tie_embeddings: bool = True  # the output table is the token table
     cutoffs: list = dataclasses.field(default_factory=list)  # ids at which clusters of

@@ -30,6 +30,7 @@ from research.contract.batch import (
     scored_specs,
 )
 from research.contract.fields import choice, fraction, number
+from research.contract.scores import ENERGY
 from research.data.rows import TextSpec
 from research.objectives.contrastive.copy_loss import copy_cross_entropy
 from research.objectives.layout import input_format, sentence_pairs
@@ -95,7 +96,7 @@ class Objective(objectives.Objective):
 
     pattern = "full"
     token_terms = ("generator",)  # what else is predicted mostly stands in the input
-    score_methods: ClassVar = {"originals": scoring.ENERGY}
+    score_methods: ClassVar = {"originals": ENERGY}
     shown_answers: ClassVar = {
         "generator": "some of the chosen tokens stay as they are",
         "discriminator": "a generator's sample fits its place less well than a token",

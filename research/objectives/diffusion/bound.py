@@ -5,14 +5,15 @@
 import numpy as np
 
 from research.contract.batch import Example, VocabInfo
+from research.contract.scores import BOUND
 from research.data import counter_rng
 from research.objectives.diffusion import layout, noise
 from research.objectives.noise import scoring
 
 METHODS = {
-    "stratified": scoring.BOUND,
-    "fixed_count": scoring.BOUND,
-    "independent": scoring.BOUND,
+    "stratified": BOUND,
+    "fixed_count": BOUND,
+    "independent": BOUND,
 }
 """Estimators of one bound. stratified: the count of masks is uniform in 1..n, in 16
 equal parts; fixed_count: uniform, each draw by itself; independent: each token is

@@ -45,9 +45,8 @@ class PictureRows(objectives.Objective):
     images: str = free_text("", source="folder", needed=pictures.FOLDER)
     regions: str = choice("patches", readers.FOLDER.lines())  # what is read of a
     # picture behind the whole
-    box: str = choice("none", tuple(image_regions.BOXES))  # what is read beside
-    # pixels; edges: x1, y1, x2, y2; corners: these and the area; sinusoids: sines and
-    # cosines of centre, width and height (VL-BERT)
+    box: str = choice("none", image_regions.BOXES)  # what is read of its box beside
+    # pixels
     text_reads: str = choice("words", ("words", "picture"))  # picture: tokens have the
     # whole picture beside them (VL-BERT)
     pool: str = choice("first", ("first", "product"))  # what a head of the whole row

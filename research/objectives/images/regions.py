@@ -85,14 +85,17 @@ def sinusoids(box: jax.Array) -> jax.Array:
 class BoxValues(NamedTuple):
     """What is read of boxes."""
 
+    what: str
     width: int
     of: Callable[[jax.Array], jax.Array]  # [..., BOX] -> [..., width]
 
 
 BOXES = {
-    "none": BoxValues(0, lambda box: box[..., :0]),
-    "edges": BoxValues(4, lambda box: box[..., :4]),
-    "corners": BoxValues(BOX, lambda box: box),
-    "sinusoids": BoxValues(8 * WAVES, sinusoids),
+    "none": BoxValues("nothing", 0, lambda box: box[..., :0]),
+    "edges": BoxValues("x1, y1, x2, y2", 4, lambda box: box[..., :4]),
+    "corners": BoxValues("x1, y1, x2, y2 and the area", BOX, lambda box: box),
+    "sinusoids": BoxValues(
+        "sines and cosines of centre, width and height (VL-BERT)", 8 * WAVES, sinusoids
+    ),
 }
 """The values of `objective.box`."""

@@ -27,6 +27,7 @@ from research.contract.batch import (
 )
 from research.contract.errors import UserError
 from research.contract.fields import choice, number
+from research.contract.scores import LIKELIHOOD
 from research.data import counter_rng
 from research.data.rows import TextSpec
 from research.objectives.layout import input_format, recurrence
@@ -85,7 +86,7 @@ class Objective(objectives.Objective):
 
     reads_separators = True
     token_terms = ("lm",)
-    score_methods: ClassVar = {"left_to_right": scoring.LIKELIHOOD}
+    score_methods: ClassVar = {"left_to_right": LIKELIHOOD}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -28,6 +28,7 @@ from research.contract.batch import (
     scored_specs,
 )
 from research.contract.fields import check_sum, choice, fraction, number
+from research.contract.scores import LIKELIHOOD
 from research.data import counter_rng
 from research.data.rows import TextSpec
 from research.objectives.layout import input_format, sentence_pairs
@@ -98,7 +99,7 @@ class Objective(objectives.Objective):
     shown_answers: ClassVar = {"unilm": STAYS}
     token_terms = ("unilm",)
     takes_mask_rate = True
-    score_methods: ClassVar = cloze.METHODS | {"left_to_right": scoring.LIKELIHOOD}
+    score_methods: ClassVar = cloze.METHODS | {"left_to_right": LIKELIHOOD}
     min_length = 5  # bos, a token, eos, a token, eos
 
     def __post_init__(self) -> None:

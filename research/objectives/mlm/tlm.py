@@ -23,6 +23,7 @@ from research.contract.batch import (
     scored_specs,
 )
 from research.contract.fields import check_sum, choice, fraction, free_text, number
+from research.contract.scores import LIKELIHOOD
 from research.data import counter_rng
 from research.data.rows import TextSpec
 from research.objectives.layout import input_format, languages
@@ -220,7 +221,7 @@ class Objective(objectives.Objective):
     @property
     def score_methods(self) -> dict[str, str]:
         if self.predict == "next":
-            return {"left_to_right": scoring.LIKELIHOOD}
+            return {"left_to_right": LIKELIHOOD}
         return cloze.METHODS
 
     def score_rows(

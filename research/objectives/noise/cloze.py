@@ -5,12 +5,13 @@
 import numpy as np
 
 from research.contract.batch import Example, VocabInfo
+from research.contract.scores import PSEUDO_LIKELIHOOD
 from research.objectives.layout import input_format
 from research.objectives.noise import scoring
 
 METHODS = {
-    "within_word_l2r": scoring.PSEUDO_LIKELIHOOD,
-    "original": scoring.PSEUDO_LIKELIHOOD,
+    "within_word_l2r": PSEUDO_LIKELIHOOD,
+    "original": PSEUDO_LIKELIHOOD,
 }
 """Score method (one of `scoring.HIDE`) -> what its score is."""
 

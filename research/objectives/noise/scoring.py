@@ -8,14 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from research.contract import scores
 from research.contract.batch import WORD, Example
 from research.contract.errors import UserError
-
-LIKELIHOOD, PSEUDO_LIKELIHOOD, ENERGY = "likelihood", "pseudo-likelihood", "energy"
-BOUND = "lower bound of the likelihood"
-"""Meanings of exp(score): p(text), by the chain rule; the product of p(token | others);
-exp(-energy) of a discriminator, which is not a probability of the text; at most p(text)
-(Ou et al. 2024), an estimate by draws."""
 
 
 class ScoreRows(NamedTuple):
@@ -84,7 +79,9 @@ HIDE: dict[str, Callable[[Example, np.ndarray], HiddenTokens]] = {
 }
 """Score method -> function of (example, scored) that chooses what it hides."""
 
-INFILL_METHODS = {"infill_words": PSEUDO_LIKELIHOOD, "infill_tokens": PSEUDO_LIKELIHOOD}
+INFILL_METHODS = {
+    name: scores.PSEUDO_LIKELIHOOD for name in ("infill_words", "infill_tokens")
+}
 """Score methods of encoder-decoders: a word is hidden from the encoder, and the decoder
 predicts its tokens from left to right; or the same with single tokens. This is Salazar
 et al.'s pseudo-log-likelihood with the decoder as the predictor."""

@@ -27,6 +27,7 @@ from research.contract.batch import (
 )
 from research.contract.errors import UserError
 from research.contract.fields import choice, fraction, number
+from research.contract.scores import LIKELIHOOD
 from research.data import counter_rng
 from research.data.rows import TextSpec
 from research.objectives.layout import input_format, recurrence
@@ -83,8 +84,8 @@ class Objective(objectives.Objective):
     appends_queries = True
     token_terms = ("plm",)
     score_methods: ClassVar = {
-        "left_to_right": scoring.LIKELIHOOD,
-        "random_orders": scoring.LIKELIHOOD,
+        "left_to_right": LIKELIHOOD,
+        "random_orders": LIKELIHOOD,
     }
 
     def __post_init__(self) -> None:

@@ -201,12 +201,12 @@ class Recipe(NamedTuple):
 
     make: Callable[[Program, Any, Request], Shrunk]
     reads: tuple[str, ...]  # fields of a request, also those that `fit` reads
-    says: str  # what it does, for the help
+    what: str  # it does
 
 
-def _integers(kind: str, says: str) -> Recipe:
+def _integers(kind: str, what: str) -> Recipe:
     reads = ("scale", "range", "batches")
-    return Recipe(partial(to_integers, kind=kind), reads, says)
+    return Recipe(partial(to_integers, kind=kind), reads, what)
 
 
 RECIPES: Mapping[str, Recipe] = {

@@ -88,7 +88,7 @@ def readout_activation(system: System):
     y = x @ layer["kernel"] + layer["bias"]
 
     def feature(name):
-        z = np.asarray(ACTIVATIONS[name](jnp.asarray(y)))
+        z = np.asarray(ACTIVATIONS[name].apply(jnp.asarray(y)))
         z = z - z.mean(axis=-1, keepdims=True)
         return z / np.sqrt((z * z).mean(axis=-1, keepdims=True) + 1e-5)
 

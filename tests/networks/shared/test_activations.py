@@ -10,7 +10,7 @@ from research.networks.shared.activations import ACTIVATIONS, gelu
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_it_is_of_each_entry_alone_and_keeps_the_dtype(name):
-    activation = ACTIVATIONS[name]
+    activation = ACTIVATIONS[name].apply
     x = np.random.default_rng(0).normal(size=(3, 7)).astype(np.float32)
     whole = activation(x)
     assert activation(jnp.bfloat16(x)).dtype == jnp.bfloat16

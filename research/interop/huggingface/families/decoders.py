@@ -5,7 +5,7 @@ Keys are those of Hugging Face's modeling files (transformers 5, models/*/modeli
 
 import numpy as np
 
-from research.interop.huggingface.family import ACTIVATIONS, Family, Key
+from research.interop.huggingface.family import ACTIVATION_NAMES, Family, Key
 from research.interop.huggingface.rows import (
     HEADS,
     HEADS_OUT,
@@ -103,7 +103,7 @@ GPT2 = Family(
     keys=(
         *GPT_KEYS,
         Key("n_inner", "feedforward", default=lambda config: 4 * config["n_embd"]),
-        Key("activation_function", "activation", ACTIVATIONS, "gelu_tanh"),
+        Key("activation_function", "activation", ACTIVATION_NAMES, "gelu_tanh"),
         Key("tie_word_embeddings", "tie_embeddings", default=True),
     ),
     options={"norm_placement": "pre", "position": "learned"},
@@ -166,7 +166,7 @@ XLNET = Family(
             source=lambda options: options.width // options.heads,
         ),
         Key("d_inner", "feedforward"),
-        Key("ff_activation", "activation", ACTIVATIONS, "gelu"),
+        Key("ff_activation", "activation", ACTIVATION_NAMES, "gelu"),
         Key("layer_norm_eps", "norm_epsilon", default=1e-12),
         Key("dropout", "dropout", default=0.1, place="residual"),
         Key("summary_last_dropout", "head_dropout", default=0.1, place="head"),

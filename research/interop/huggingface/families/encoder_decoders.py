@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 
 from research.contract.errors import UserError
-from research.interop.huggingface.family import ACTIVATIONS, Family, Key
+from research.interop.huggingface.family import ACTIVATION_NAMES, Family, Key
 from research.interop.huggingface.rows import (
     AFTER_TWO,
     TRANSPOSED,
@@ -242,7 +242,7 @@ BART = Family(
         Key("decoder_attention_heads", "heads"),
         Key("encoder_ffn_dim", "feedforward"),
         Key("decoder_ffn_dim", "feedforward"),
-        Key("activation_function", "activation", ACTIVATIONS, "gelu"),
+        Key("activation_function", "activation", ACTIVATION_NAMES, "gelu"),
         Key("max_position_embeddings", "max_length", default=1024),
         Key("scale_embedding", "scale_embeddings", default=False),
         Key("dropout", "dropout", default=0.1, place="residual"),

@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 
 from research.contract.errors import UserError
-from research.interop.huggingface.family import ACTIVATIONS, Family, Key
+from research.interop.huggingface.family import ACTIVATION_NAMES, Family, Key
 from research.interop.huggingface.rows import (
     AFTER_PAD,
     TRANSPOSED,
@@ -25,7 +25,7 @@ KEYS = (
     Key("num_hidden_layers", "layers"),
     Key("num_attention_heads", "heads"),
     Key("intermediate_size", "feedforward"),
-    Key("hidden_act", "activation", ACTIVATIONS, "gelu"),
+    Key("hidden_act", "activation", ACTIVATION_NAMES, "gelu"),
     Key(
         "type_vocab_size",
         "token_types",
@@ -343,7 +343,7 @@ DISTILBERT = Family(
         Key("n_layers", "layers"),
         Key("n_heads", "heads"),
         Key("hidden_dim", "feedforward"),
-        Key("activation", "activation", ACTIVATIONS, "gelu"),
+        Key("activation", "activation", ACTIVATION_NAMES, "gelu"),
         Key("max_position_embeddings", "max_length", default=512),
         Key("dropout", "dropout", default=0.1, place="residual"),
         Key("attention_dropout", "attention_dropout", default=0.1, place="attention"),

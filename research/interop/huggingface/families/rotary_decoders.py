@@ -5,7 +5,7 @@ Keys are those of Hugging Face's modeling files (transformers 5, models/*/modeli
 
 from research.contract.errors import UserError
 from research.interop.huggingface.families.decoders import decide_tie, lm_head
-from research.interop.huggingface.family import ACTIVATIONS, Family, Key, object_at
+from research.interop.huggingface.family import ACTIVATION_NAMES, Family, Key, object_at
 from research.interop.huggingface.rows import (
     ONE_LESS,
     QKV_OF_HEADS,
@@ -251,7 +251,7 @@ GPT_NEOX = Family(
         Key("num_hidden_layers", "layers"),
         Key("num_attention_heads", "heads"),
         Key("intermediate_size", "feedforward"),
-        Key("hidden_act", "activation", ACTIVATIONS, "gelu"),
+        Key("hidden_act", "activation", ACTIVATION_NAMES, "gelu"),
         Key("max_position_embeddings", "max_length", default=2048),
         Key("layer_norm_eps", "norm_epsilon", default=1e-5),
         Key("use_parallel_residual", "parallel_residual", default=True),
