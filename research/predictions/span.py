@@ -55,7 +55,7 @@ class Prediction(predictions.Prediction):
                 "answer_score": predictions.six_digits(best.score),
                 "no_answer_score": predictions.six_digits(null),
             }
-            if objective.head != "joint":  # which has a logit of its own for it
+            if not objective.tells_unanswerable:
                 null -= best.score
             if not no_answers or null <= objective.null_threshold:
                 offsets = token_offsets(document.text, data.vocabulary)

@@ -26,7 +26,8 @@ from research.networks.shared.quantized import RANGES, SCALES
 from research.networks.transformer import transformer
 from research.networks.transformer.electra import generator_options
 from research.networks.transformer.options import TransformerOptions
-from research.objectives.tasks.task_input import ENCODER_FORMATS, HEADS, Task
+from research.objectives.tasks.heads import HEADS
+from research.objectives.tasks.task_input import ENCODER_FORMATS, Task
 from research.predictions import prediction_kind
 from research.program.restored import run_checkpoint, run_vocabulary
 from research.use.babylm.checkpoints import run_revisions

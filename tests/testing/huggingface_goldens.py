@@ -16,7 +16,7 @@ from research.interop.huggingface import restore
 from research.interop.huggingface.folder import CONFIG
 from research.networks.transformer.encoder_decoder import EncoderDecoder
 from research.networks.transformer.one_stack import Transformer
-from research.objectives.tasks.task_input import head_spec
+from research.objectives.tasks.heads import head_spec
 from tests.testing.huggingface_outputs import OUTPUTS
 from tests.testing.model_options import model_options
 

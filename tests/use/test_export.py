@@ -18,7 +18,7 @@ from research.data.tokenize.tokenizer_types.wordpiece import wordpiece_json
 from research.interop.partial_restore import load_on_host, restore_params
 from research.networks.transformer.transformer import Network
 from research.objectives import make_objective
-from research.objectives.tasks.task_input import HEADS
+from research.objectives.tasks.heads import HEADS
 from research.program.restored import run_checkpoint
 from research.record.workdir import write_result
 from research.use.export import export_run, exported_networks, start_ids

@@ -24,7 +24,7 @@ from research.data.documents import choice_names, label_key
 from research.data.rows import TextSpec
 from research.objectives.layout import input_format, sentence_pairs
 from research.objectives.losses.cross_entropy import Term
-from research.objectives.tasks import task_input
+from research.objectives.tasks import heads, task_input
 
 HIDDEN = -1e9
 """The logit of a choice that an example does not have."""
@@ -45,8 +45,7 @@ class Objective(task_input.Task):
     choices: int = number(2, least=2)  # of an example, at most; rows of data.length
     # tokens are divided by it
     format: str = choice("bert", ("bert", "roberta", "xlnet", "gpt"))
-    head: str = choice("tanh", task_input.heads("multiple_choice"))  # see
-    # sequence_classification
+    head: str = choice("tanh", heads.heads_of("multiple_choice"))
 
     predicts = "choice"
 
@@ -127,7 +126,7 @@ class Objective(task_input.Task):
         return begin, np.where(used, end - begin, 0), number
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
-        return self.task_needs({"choice": task_input.head_spec(self.head, 1)})
+        return self.task_needs({"choice": heads.head_spec(self.head, 1)})
 
     def _logits(self, net: networks.BoundNetwork, batch: Batch) -> jax.Array:
         """[B, C] float32, HIDDEN where there is no choice."""

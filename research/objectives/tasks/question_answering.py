@@ -1,8 +1,7 @@
 """Extractive question answering: the answer is a span of the context (SQuAD)."""
 
-# B batch, L length, D width, K starts, E ends of each start
+# B batch, L length, K starts, E ends of each start
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,19 +22,8 @@ from research.contract.batch import (
 from research.contract.fields import choice, number
 from research.data.documents import UNANSWERABLE
 from research.data.rows import TextSpec
-from research.objectives.losses.cross_entropy import (
-    Term,
-    binary_cross_entropy,
-    with_accuracy,
-)
-from research.objectives.tasks import task_input
-
-HIDDEN = -1e9
-"""The logit of a position that cannot be part of the answer."""
-
-UNANSWERABLE_COEF = 0.5
-"""Factor of the loss of answerability (XLNet, run_squad.py; ELECTRA's
-answerable_weight)."""
+from research.objectives.losses.cross_entropy import Term
+from research.objectives.tasks import heads, spans, task_input
 
 
 @dataclass(frozen=True)
@@ -65,8 +53,7 @@ class Objective(task_input.Task):
     """
 
     format: str = choice("bert", task_input.ENCODER_FORMATS)
-    head: str = choice("linear", task_input.heads("question_answering"))  # gelu_norm:
-    # a dense layer, gelu and a norm before the last layer (ModernBERT)
+    head: str = choice("linear", heads.heads_of("question_answering"))
     stride: int = number(128, least=1)  # tokens from one window to the next
     max_query: int = number(64, least=1)  # tokens of the question that are read
     max_answer: int = number(30, least=1)  # tokens of an answer that is predicted
@@ -91,12 +78,12 @@ class Objective(task_input.Task):
         )
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        joint = {"unanswerable": ArraySpec(())} if self.head == "joint" else {}
+        more = {"unanswerable": ArraySpec(())} if self.tells_unanswerable else {}
         return input_specs(length) | {
             "answer": ArraySpec((2,)),
             "answer_weight": ArraySpec((), np.float32),
             "context": ArraySpec((2,)),
-            **joint,
+            **more,
         }
 
     def corrupt(
@@ -123,32 +110,23 @@ class Objective(task_input.Task):
         labelled = (example.label >= 0) & (laid.text.length > 0)
         where = np.stack([laid.begin[:, context], size[:, context]], axis=1)
         where[size[:, context] == 0] = 0
-        joint = {}
-        if self.head == "joint":
+        more = {}
+        if self.tells_unanswerable:
             impossible = np.array([*vocab.labels, ""])[example.label] == UNANSWERABLE
             if self.format == "xlnet":
                 impossible = ~whole[:, 0]
-            joint["unanswerable"] = (impossible & labelled).astype(np.int32)
+            more["unanswerable"] = (impossible & labelled).astype(np.int32)
         return batch | {
-            **joint,
+            **more,
             "answer": np.where(labelled[:, None], answer, 0).astype(np.int32),
             "answer_weight": labelled.astype(np.float32),
             "context": where.astype(np.int32),
         }
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
-        if self.head == "linear":
-            return self.task_needs({"span": networks.HeadSpec(2, "none")})
-        if self.head != "joint":
-            return self.task_needs({"span": task_input.head_spec(self.head, 2)})
-        end = unanswerable = networks.HeadSpec(1, "gelu", hidden=512)
-        if self.format == "xlnet":
-            layer = networks.HeadSpec(1, "tanh", shares_pooler=False)
-            end = dataclasses.replace(layer, norm=True)
-            unanswerable = dataclasses.replace(layer, dropout=True)
-        start = networks.HeadSpec(1, "none")
-        heads = {"start": start, "end": end, "unanswerable": unanswerable}
-        return self.task_needs(heads)
+        has_layer = heads.HEADS[self.head].layer != "none"
+        layers = heads.head_spec(self.head, 2, dropout=has_layer)
+        return self.task_needs(self._own.heads(self.format, layers))
 
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
@@ -159,16 +137,8 @@ class Objective(task_input.Task):
         metric unanswerable_accuracy.
         """
         states = net.states(batch)
-        answer, weight, terms = batch["answer"], batch["answer_weight"], {}
-        if self.head == "joint":
-            start_BL = self._start_logits(net, states, batch)
-            end_B1L = self._end_logits(net, states, answer[:, :1], batch)
-            logits_BL2 = jnp.stack([start_BL, end_B1L[:, 0]], axis=2)
-            logit = self._unanswerable(net, states, start_BL, batch)
-            found = binary_cross_entropy(logit, batch["unanswerable"], weight)
-            terms = with_accuracy("unanswerable", *found, coef=UNANSWERABLE_COEF)
-        else:
-            logits_BL2 = net.head("span", states)
+        answer, weight = batch["answer"], batch["answer_weight"]
+        logits_BL2, terms = self._own.logits(net, states, batch, self._pooled(batch))
         log_p = jax.nn.log_softmax(logits_BL2, axis=1)
         loss = -jnp.take_along_axis(log_p, answer[:, None], axis=1)[:, 0].mean(axis=1)
         right = (jnp.argmax(logits_BL2, axis=1) == answer).all(axis=1)
@@ -187,83 +157,20 @@ class Objective(task_input.Task):
         """
         states = net.states(batch)
         count = min(self.n_best, states.shape[1])
-        if self.head == "joint":
-            start_BL = self._start_logits(net, states, batch)
-            null = self._unanswerable(net, states, start_BL, batch)
-            start_score_BK, start_BK = jax.lax.top_k(
-                jax.nn.log_softmax(start_BL), count
-            )
-            end_BKL = self._end_logits(net, states, start_BK, batch)
-            end_score_BKE, end_BKE = jax.lax.top_k(jax.nn.log_softmax(end_BKL), count)
-        else:
-            logits_BL2 = net.head("span", states)
-            null = jnp.sum(_at(logits_BL2, self._pooled(batch)), axis=1)
-            hidden_BL1 = ~_in_context(batch)[..., None]
-            logits_BL2 = jnp.where(hidden_BL1, HIDDEN, logits_BL2)
-            start_score_BK, start_BK = jax.lax.top_k(logits_BL2[..., 0], count)
-            ends = jax.lax.top_k(logits_BL2[..., 1], count)
-            end_score_BKE, end_BKE = (
-                jnp.repeat(array[:, None], count, axis=1) for array in ends
-            )
-        score_BKE = start_score_BK[..., None] + end_score_BKE
-        candidates = {"start": start_BK, "end": end_BKE, "score": score_BKE}
-        return candidates | {"null": null, "context": batch["context"]}
+        found = self._own.candidates(net, states, batch, self._pooled(batch), count)
+        return found._asdict() | {"context": batch["context"]}
+
+    @property
+    def tells_unanswerable(self) -> bool:
+        """Whether a layer of its own predicts that there is no answer."""
+        return self._own.tells_unanswerable
+
+    @property
+    def _own(self) -> spans.Independent:
+        """How the head tells spans from states."""
+        return heads.HEADS[self.head].spans
 
     def _pooled(self, batch: Batch) -> jax.Array:
         """[B] int32: the pooled position, bos."""
         last = jnp.maximum((batch["segment"] > 0).sum(axis=1) - 1, 0)
         return last if self.format == "xlnet" else 0 * last
-
-    def _start_logits(
-        self, net: networks.BoundNetwork, states_BLD: jax.Array, batch: Batch
-    ) -> jax.Array:
-        """Start logits [B, L] float32, HIDDEN where the answer cannot be."""
-        logits_BL = net.head("start", states_BLD)[..., 0]
-        return jnp.where(self._may_answer(batch), logits_BL, HIDDEN)
-
-    def _end_logits(
-        self,
-        net: networks.BoundNetwork,
-        states_BLD: jax.Array,
-        start_BK: jax.Array,
-        batch: Batch,
-    ) -> jax.Array:
-        """End logits [B, K, L] float32 given each start, HIDDEN as start logits are."""
-        first_BKD = jnp.take_along_axis(states_BLD, start_BK[..., None], axis=1)
-        shape = (*start_BK.shape, *states_BLD.shape[1:])
-        pair = states_BLD[:, None], first_BKD[:, :, None]
-        both = [jnp.broadcast_to(states, shape) for states in pair]
-        logits_BKL = net.head("end", jnp.concatenate(both, axis=3))[..., 0]
-        return jnp.where(self._may_answer(batch)[:, None], logits_BKL, HIDDEN)
-
-    def _unanswerable(
-        self,
-        net: networks.BoundNetwork,
-        states_BLD: jax.Array,
-        start_BL: jax.Array,
-        batch: Batch,
-    ) -> jax.Array:
-        """[B] float32: the logit that there is no answer."""
-        p_start_BL = jax.nn.softmax(start_BL).astype(states_BLD.dtype)
-        start_BD = jnp.einsum("bl,bld->bd", p_start_BL, states_BLD)
-        both_B2D = jnp.concatenate(
-            [_at(states_BLD, self._pooled(batch)), start_BD], axis=1
-        )
-        return net.head("unanswerable", both_B2D)[:, 0]
-
-    def _may_answer(self, batch: Batch) -> jax.Array:
-        """[B, L] bool: positions of the context, and the pooled position."""
-        position = jnp.arange(batch["token"].shape[1])
-        return _in_context(batch) | (position[None] == self._pooled(batch)[:, None])
-
-
-def _in_context(batch: Batch) -> jax.Array:
-    """[B, L] bool: the positions of the window."""
-    begin_B1, size_B1 = batch["context"][:, :1], batch["context"][:, 1:]
-    offset_BL = jnp.arange(batch["token"].shape[1])[None] - begin_B1
-    return (offset_BL >= 0) & (offset_BL < size_B1)
-
-
-def _at(array_BLD: jax.Array, position_B: jax.Array) -> jax.Array:
-    """[B, D]: the entry of each row at its position."""
-    return array_BLD[jnp.arange(len(position_B)), position_B]

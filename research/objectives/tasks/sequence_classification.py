@@ -32,7 +32,7 @@ from research.objectives.losses.cross_entropy import (
     binary_cross_entropy,
     cross_entropy,
 )
-from research.objectives.tasks import task_input
+from research.objectives.tasks import heads, task_input
 
 MAX_LABELS = 31
 """The most labels of task "multi", whose sets of labels are the bits of an int32."""
@@ -76,14 +76,8 @@ class Objective(task_input.Task):
 
     format: str = choice("bert", task_input.FORMATS)
     task: str = choice("single", tuple(LABEL_TYPES))
-    head: str = choice("tanh", task_input.heads("sequence_classification"))  # tanh: a
-    # dense layer with tanh, and the last layer (BERT, RoBERTa, ALBERT, XLNet, BART);
-    # linear: the last layer alone (GPT, ELECTRA); gelu, relu: as tanh, but with these
-    # and a layer of its own (transformers' ElectraClassificationHead,
-    # DistilBertForSequenceClassification); gelu_norm: that of gelu, and a norm
-    # (ModernBertForSequenceClassification); standardized: that of gelu between
-    # LayerNorms without parameters (BabyLM). Dropout before the last layer:
-    # model.head_dropout
+    head: str = choice("tanh", heads.heads_of("sequence_classification"))  # dropout
+    # before the last layer: model.head_dropout
     head_width: int = number(0, least=0, most=2**20)  # of the layer before the last
     # one; 0: model.width
     pool: str = choice("token", (*TOKENS, *POOLS))  # the state that the head reads:
@@ -127,16 +121,17 @@ class Objective(task_input.Task):
             )
         not_pooled = [each for each in not_last if each != "features=mix"]
         not_pooled += ["pool=concat"] * (self.pool == "concat")
-        if self.head == "tanh" and not_pooled:
+        layer = heads.HEADS[self.head].layer
+        if layer == "tanh" and not_pooled:
             raise ValueError(
-                f"{not_pooled[0]} needs another head than tanh, whose pooler reads one "
-                "state of the network; set head=linear"
+                f"{not_pooled[0]} needs another head than {self.head}, whose pooler "
+                "reads one state of the network; set head=linear"
             )
-        if self.head in ("tanh", "linear") and self.head_width:
-            why = {"tanh": "whose layer is the pooler", "linear": "which has no layer"}
+        why = {"tanh": "whose layer is the pooler", "none": "which has no layer"}
+        if layer in why and self.head_width:
             raise ValueError(
                 f"head_width={self.head_width} cannot be used with head={self.head}, "
-                f"{why[self.head]}; set head=gelu or relu, or head_width=0"
+                f"{why[layer]}; set head=gelu or relu, or head_width=0"
             )
         task_input.check_vectors(self)
         if self.tail and self.stride:
@@ -237,7 +232,7 @@ class Objective(task_input.Task):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: there are no labels."""
         size = 1 if self.task == "regression" else len(label_classes(vocab))
-        head = task_input.head_spec(self.head, size, hidden=self.head_width)
+        head = heads.head_spec(self.head, size, hidden=self.head_width)
         return self.task_needs(
             {"label": head},
             features=self.features,

@@ -54,56 +54,6 @@ row of token/embedding for each entry of the vocabulary; vectors that are drawn,
 N. The network reads the vector of each token beside it (`batch.FEATURE`), and training
 never changes them.
 """
-POOLED_TASKS = ("sequence_classification", "multiple_choice")
-"""Those whose head reads one state of a row."""
-ALL_TASKS = (*POOLED_TASKS, "token_classification", "question_answering")
-
-
-class TaskHead(NamedTuple):
-    """What a value of `head` stands for."""
-
-    layer: str  # before the last one: its activation, and a norm; none: no such layer
-    tasks: tuple[str, ...] = POOLED_TASKS  # that can have it
-    standardize: bool = False  # see `networks.HeadSpec`
-    unexported: str = ""  # why Hugging Face has no class for it; "": it has
-
-
-HEADS = {
-    "tanh": TaskHead("tanh"),
-    "linear": TaskHead("none", ALL_TASKS),
-    "crf": TaskHead(
-        "none",
-        ("token_classification",),
-        unexported="its taggers choose each tag alone",
-    ),
-    "joint": TaskHead("none", ("question_answering",)),
-    "gelu": TaskHead("gelu"),
-    "relu": TaskHead("relu"),
-    "gelu_norm": TaskHead("gelu_norm", ALL_TASKS),
-    "standardized": TaskHead(
-        "gelu", standardize=True, unexported="its heads have no such norms"
-    ),
-}
-"""`head` of tasks -> its layers, who has it, and whether it can be exported."""
-
-
-def heads(task: str) -> tuple[str, ...]:
-    """The values of `head` of a task, an objective's name."""
-    return tuple(name for name, head in HEADS.items() if task in head.tasks)
-
-
-def head_spec(head: str, size: int, **more: Any) -> networks.HeadSpec:
-    """The layers of a task's head with one of HEADS, with `size` values.
-
-    With a norm the last layer has a bias, also where model.bias is False: these are
-    ModernBERT's (transformers' ModernBertPredictionHead, then a classifier).
-    """
-    activation, _, norm = HEADS[head].layer.partition("_")
-    bias = {"norm": True, "bias": True} if norm else {}
-    options = {"dropout": True, "standardize": HEADS[head].standardize} | bias | more
-    return networks.HeadSpec(size, activation, **options)
-
-
 LONG_PARTS = 4096
 """Raw tokens that a row of several texts may have beyond those that are laid out.
 

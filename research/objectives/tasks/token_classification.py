@@ -24,7 +24,7 @@ from research.contract.batch import (
 from research.contract.fields import choice, free_text, number
 from research.data.rows import TextSpec
 from research.objectives.losses.cross_entropy import Term
-from research.objectives.tasks import crf, task_input
+from research.objectives.tasks import heads, tags, task_input
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,7 @@ class Objective(task_input.Task):
 
     format: str = choice("bert", task_input.FORMATS)  # bart: the states are those of
     # the encoder, which no paper reports
-    head: str = choice("linear", task_input.heads("token_classification"))  # gelu_norm:
-    # a dense layer, gelu and a norm before the last layer
-    # (ModernBertForTokenClassification)
+    head: str = choice("linear", heads.heads_of("token_classification"))
     features: str = choice("last", networks.FEATURES)  # states that the head reads: of
     # the last block; of the last four, joined; a learned mix of embeddings and blocks;
     # vectors alone; vectors, then the states of the last block (CoVe)
@@ -113,11 +111,9 @@ class Objective(task_input.Task):
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         num_tags = max(1, len(vocab.labels))
-        heads = {"tag": task_input.head_spec(self.head, num_tags)}
-        if self.head == "crf":
-            heads["transition"] = networks.HeadSpec(num_tags + 1, "none")
+        logits = {"tag": heads.head_spec(self.head, num_tags)}
         return self.task_needs(
-            heads,
+            logits | self._own.heads(num_tags),
             features=self.features,
             feature_lstm_layers=self.lstm_layers,
             input_features=self.vectors_width,
@@ -129,16 +125,10 @@ class Objective(task_input.Task):
         """Terms: tag, and accuracy (a metric)."""
         logits_BLN = self._logits(net, batch)
         target, weight = batch["target"], batch["weight"]
-        if self.head == "crf":
-            loss = crf.negative_log_likelihood(
-                _transition(net, logits_BLN), logits_BLN, target, weight > 0
-            )
-        else:
-            log_p = jax.nn.log_softmax(logits_BLN)
-            of_target = jnp.take_along_axis(log_p, target[..., None], axis=2)
-            loss = -weight * of_target[..., 0]
+        loss = self._own.loss(net, logits_BLN, target, weight)
         total = jnp.sum(weight)
-        correct = jnp.sum(weight * (self._tags(net, logits_BLN, weight) == target))
+        predicted = self._own.best(net, logits_BLN, weight > 0)
+        correct = jnp.sum(weight * (predicted == target))
         terms = {"tag": Term(jnp.sum(loss), total)}
         return terms | {"accuracy": Term(correct, total, 0.0)}, ()
 
@@ -151,17 +141,19 @@ class Objective(task_input.Task):
         words begin.
         """
         logits_BLN = self._logits(net, batch)
-        tag_BL = self._tags(net, logits_BLN, batch["word"])
-        probability_BLN = jax.nn.softmax(logits_BLN)
-        if self.head == "crf":
-            transition, is_word = _transition(net, logits_BLN), batch["word"] > 0
-            probability_BLN = crf.marginals(transition, logits_BLN, is_word)
+        tag_BL = self._own.best(net, logits_BLN, batch["word"] > 0)
+        probability_BLN = self._own.probabilities(net, logits_BLN, batch["word"] > 0)
         of_tag_BL1 = jnp.take_along_axis(probability_BLN, tag_BL[..., None], axis=2)
         return {
             "tag": tag_BL,
             "probability": of_tag_BL1[..., 0],
             "weight": batch["word"],
         }
+
+    @property
+    def _own(self) -> tags.Softmax:
+        """How the head tells tags from logits."""
+        return heads.HEADS[self.head].tags
 
     def _logits(self, net: networks.BoundNetwork, batch: Batch) -> jax.Array:
         """[B, L, N] float32."""
@@ -170,17 +162,3 @@ class Objective(task_input.Task):
         else:
             states = net.features(task_input.with_vectors(self, batch))
         return net.head("tag", states)
-
-    def _tags(
-        self, net: networks.BoundNetwork, logits_BLN: jax.Array, word_BL: jax.Array
-    ) -> jax.Array:
-        """[B, L] int32: the predicted tags of words, which are above 0 in `word_BL`."""
-        if self.head == "crf":
-            transition = _transition(net, logits_BLN)
-            return crf.best_tags(transition, logits_BLN, word_BL > 0)
-        return jnp.argmax(logits_BLN, axis=2).astype(jnp.int32)
-
-
-def _transition(net: networks.BoundNetwork, logits_BLN: jax.Array) -> jax.Array:
-    """The CRF's transitions: a linear head of the one-hot previous tag."""
-    return net.head("transition", jnp.eye(logits_BLN.shape[2] + 1))
