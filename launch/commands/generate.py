@@ -34,9 +34,6 @@ from launch import cli, given_texts
 from research.contract.errors import UserError
 from research.generation import samplers
 
-LIKELIEST = ("greedy", "beam")
-"""Samplers that write what is likeliest."""
-
 
 def run(args: argparse.Namespace) -> None:
     if not args.workdir.startswith("hf:"):
@@ -54,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     written = make_writer(run, sampler, batch=args.batch)(prompts)
     cli.print_unanswered("prompt", written)
     advice = ""
-    if sampler.name in LIKELIEST:
+    if sampler.likeliest:
         method = f"{sampler.part}.sample" if sampler.part else "sample"
         advice = f", and greedily it repeats itself; try --method={method}"
     print_writing_note(args.workdir, run.objective, advice)

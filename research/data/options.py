@@ -11,6 +11,7 @@ from research.contract.fields import (
     free_text,
     number,
     with_lines,
+    with_metadata,
 )
 from research.contract.parts import Folder, chosen, part
 from research.data.order.mixture_schedule import MIXINGS
@@ -22,6 +23,8 @@ from research.data.tokenize.normalization import NORMALIZERS
 
 VOCABULARIES = Folder("research.data.tokenize.tokenizer_types", "TokenizerType")
 dim = partial(number, most=2**20)  # the size of a dim of an array
+of_batches = partial(with_metadata, of_batches=True)  # a key on which saved batches
+# depend, besides those of the text
 
 
 def _packings() -> dict[str, str]:
@@ -54,20 +57,20 @@ class DataOptions:
     # text before the first space, or coarse_prefix, that before its first colon
     mixture: dict = dataclasses.field(default_factory=dict, metadata=RATES)  # corpus ->
     # rate; when not empty, replaces corpus
-    mixing: str = choice("rows", MIXINGS)  # of the corpora of mixture
+    mixing: str = of_batches(choice("rows", MIXINGS))  # of the corpora of mixture
     task: str = free_text("")  # replaces corpus: a seqio task or mixture (its module
     # before a colon if it must be imported), or a folder of saved batches
     reader: str = choice("native", ("native", "seqio"))  # seqio: through its registry;
     # both give the same bytes
-    length: int = dim(128, least=1)  # tokens of the network's input
+    length: int = of_batches(dim(128, least=1))  # tokens of the network's input
     length_buckets: list = dataclasses.field(default_factory=list)  # of a task: lengths
     # below data.length, as in [32, 64]; texts of like lengths share a batch, which has
     # the shortest that holds them, so that less is padded (tokens are counted as if
     # all had data.length). []: all have data.length
     stride: int = number(0, least=0)  # tokens from one example's start to the next; 0:
     # the number that an example reads
-    train_split: str = choice("train", SPLITS)
-    eval_split: str = choice("valid", SPLITS)
+    train_split: str = of_batches(choice("train", SPLITS))
+    eval_split: str = of_batches(choice("valid", SPLITS))
     held_out: float = number(0.02, least=0, below=0.5)  # fraction of documents in
     # valid, and the same again in test, by hash
     vocabulary: str = with_lines(free_text("unigram"), VOCABULARIES.lines())  # one of
@@ -81,16 +84,17 @@ class DataOptions:
     # trained here cuts it: none; Unicode's NFKC; lower case; without accents; both
     # (uncased)
     sentinels: int = dim(100, least=0)  # special pieces that stand for hidden spans
-    packing: str = choice("none", _packings())  # of documents into rows
+    packing: str = of_batches(choice("none", _packings()))  # of documents into rows
     separator: str = choice("eos", ("eos", "lines", "none"))  # joins documents of the
     # stream; lines: eos ends each line, and so each document
     alpha: float = fraction(0.0)  # 0: mixture rates as given; else a corpus has rate
     # (its tokens) ** alpha, also among the lines that train the vocabulary
-    dupe_factor: int = number(0, least=0)  # epoch e is corrupted as epoch
+    dupe_factor: int = of_batches(number(0, least=0))  # epoch e is corrupted as epoch
     # e % dupe_factor (static masking); 0: every epoch anew
-    pairs: str = choice("once", ("once", "each_copy"))  # when sentences are packed into
-    # pairs or halves, with random cuts, lengths and second segments; each_copy: anew
-    # for each of dupe_factor copies (BERT), or for each epoch if that is 0
+    pairs: str = of_batches(choice("once", ("once", "each_copy")))  # when sentences
+    # are packed into pairs or halves, with random cuts, lengths and second segments;
+    # each_copy: anew for each of dupe_factor copies (BERT), or for each epoch if that
+    # is 0
     lexicon: str = free_text("", source="files")  # files, separated by commas, of
     # words, phrases, ...: entry<TAB>type a line; or of triples of a knowledge graph,
     # whose entities are the entries, in a notation that docs/knowledge.md names

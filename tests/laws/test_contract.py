@@ -14,6 +14,7 @@ from research.contract.batch import (
 )
 from research.data import counter_rng
 from research.data.read.formats.captioned import IMAGE
+from research.predictions import prediction_kind
 from tests.testing.example_batches import keys, vocabulary
 from tests.testing.objective_cases import (
     CASES,
@@ -268,7 +269,7 @@ def test_what_an_objective_can_do_is_declared_and_defined(name, fields):
         assert type(part).score_rows is not objectives.Objective.score_rows
     for part in objective.writers.values():
         assert part.prompt is not None
-    if objective.predicts not in ("", "text"):  # a text is written
+    if objective.predicts and not prediction_kind(objective.predicts).is_written:
         defined = type(objective).predictions
         assert defined is not objectives.Objective.predictions
 

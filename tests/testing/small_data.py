@@ -11,6 +11,7 @@ from research.config.config import Config
 from research.data.source.build import open_text
 from research.data.source.saved_batches import save_batches
 from research.objectives.noise import mask_units
+from research.predictions import prediction_kind
 from research.program.setup import open_run_data
 
 
@@ -18,7 +19,8 @@ def reads_annotated_text(name: str) -> bool:
     """Whether it reads no text like `write_corpus`'s, or no lexicon of words."""
     objective = objectives.make_objective(name)
     spec = objective.text_spec(32)
-    has_parts = objective.predicts == "text" or spec.label not in ("", "class")
+    is_written = objective.predicts and prediction_kind(objective.predicts).is_written
+    has_parts = is_written or spec.label not in ("", "class")
     needs_other_lexicon = objective.lexicon_lines not in ("", mask_units.LINES)
     return has_parts or bool(spec.arrays) or needs_other_lexicon
 

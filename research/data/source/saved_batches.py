@@ -1,5 +1,6 @@
 """Batches saved to a folder ahead of a run, and the source that reads them back."""
 
+import dataclasses
 import io
 import json
 import zipfile
@@ -23,17 +24,6 @@ if TYPE_CHECKING:
 
 META_FILE = "batches.json"
 """File that is written last: a folder without it is incomplete."""
-
-BATCH_KEYS = (
-    "length",
-    "packing",
-    "dupe_factor",
-    "pairs",
-    "mixing",
-    "train_split",
-    "eval_split",
-)
-"""Keys of config.data on which batches depend, besides those of the text."""
 
 VOCAB_ARRAYS = {
     "is_special": bool,
@@ -220,7 +210,8 @@ def _batch_settings(
     """Values of the config keys on which batches depend, besides those of the text."""
     values = {"name": objective.name} | objective.field_values
     fields = {f"objective.{key}": value for key, value in values.items()}
-    data = {f"data.{key}": getattr(options, key) for key in BATCH_KEYS}
+    keys = [f.name for f in dataclasses.fields(options) if f.metadata.get("of_batches")]
+    data = {f"data.{key}": getattr(options, key) for key in keys}
     return {"seed": seed} | data | fields
 
 

@@ -61,6 +61,9 @@ class Sampler(abc.ABC):
     highest does, unless another one is named; 0: it reads no `Rows.sampling`, and
     cannot."""
 
+    likeliest: ClassVar[bool] = False
+    """Whether it writes what is likeliest, and so repeats itself."""
+
     part: str = free_text("")  # of an objective with parts (joint, mix), the one that
     # writes; "": the only one
     max_tokens: int = described(

@@ -53,6 +53,8 @@ class Beams(NamedTuple):
 class Sampler(LeftToRight):
     """Writes `beams` texts of each prompt at once."""
 
+    likeliest = True
+
     beams: int = described("open texts of beam search", number(4, least=1, most=2**10))
     length_penalty: float = described(
         "alpha: rank by log p / ((5 + tokens) / 6) ** alpha (Wu et al. 2016, section "

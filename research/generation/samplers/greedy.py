@@ -12,5 +12,7 @@ from research.generation.samplers.shared.single_text import SingleText, Texts
 class Sampler(SingleText):
     """Its options are those of all that write left to right."""
 
+    likeliest = True
+
     def choose(self, log_p_BV: jax.Array, state: Texts) -> jax.Array:
         return jnp.argmax(log_p_BV, axis=-1).astype(jnp.int32)

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +42,9 @@ class Composite(objectives.Objective):
     It offers the optional abilities of its members under their names, such as the score
     method NAME.METHOD. A single member has the name "", and no prefix is added.
     """
+
+    can_be_wrapped: ClassVar[bool] = False
+    """Whether `wrapped.Wrapped` may have it as its base; else its members can be."""
 
     @property
     @abc.abstractmethod

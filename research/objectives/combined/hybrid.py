@@ -64,6 +64,8 @@ class Objective(composite.OfParts):
     # and the first from the start; shares are relative to their sum. Without parts:
     # causal (lm) and masked (mlm with predict_at previous) alike
 
+    can_be_wrapped = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "parts", composite.parse_parts(self.parts))

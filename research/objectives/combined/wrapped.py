@@ -19,25 +19,28 @@ from research.objectives.combined import composite
 from research.objectives.layout.row_notes import RowNotes
 from research.objectives.losses.cross_entropy import Term
 
-NOT_WRAPPED = {
-    *("distill", "theseus", "joint", "mix", "kbert", "sentilare", "kepler"),
-    *("ernie_thu", "knowbert"),
-}
-"""Objectives made of others: their parts can be wrapped."""
 
-BASE_OBJECTIVES = tuple(name for name in objectives.names() if name not in NOT_WRAPPED)
+def can_be_wrapped(name: str) -> bool:
+    """Whether an objective may be the base of another one."""
+    cls = objectives.objective_class(name)
+    return not issubclass(cls, composite.Composite) or cls.can_be_wrapped
 
 
 @dataclass(frozen=True)
 class Wrapped(composite.Composite):
     """Hides and scores text as the base objective does, unless a subclass differs."""
 
-    base_objective: str = choice("mlm", BASE_OBJECTIVES)
+    base_objective: str = choice("mlm", objectives.names())
     base: composite.Fields = ()  # fields of `base_objective` -> values; others have
     # defaults
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not can_be_wrapped(self.base_objective):
+            raise ValueError(
+                f"base_objective is {self.base_objective}, which is made of others: "
+                "name one of its parts"
+            )
         object.__setattr__(self, "base", composite.parse_fields(self.base, "base"))
         self._base  # noqa: B018 (raises what is wrong with its fields)
 
