@@ -4,11 +4,11 @@ Query q attends to key k iff segment[q] == segment[k] > 0 and rank[k] is in an i
 of the query's: low[q] <= rank[k] <= reach[q], or low2[q] <= rank[k] <= reach2[q].
 
 Without the optional arrays low, low2 and reach2 the condition is rank[k] <= reach[q].
-Ranks and reaches alone say exactly the masks in which, of any two queries of a segment,
-one attends to all keys that the other attends to: causal, prefix and permuted ones.
+Rank and reach alone express exactly the masks whose key sets are nested: of any two
+queries of a segment, one attends to all keys of the other (causal, prefix, permuted).
 Windows, block diffusion (Arriola et al. 2025), trees (K-BERT, Liu et al. 2020) and
-global tokens (Longformer, Beltagy et al. 2020) are no such masks, but have at most two
-intervals a query.
+global tokens (Longformer, Beltagy et al. 2020) are not nested, but need at most two
+intervals per query.
 """
 
 # B batch, L length, K scored positions, R raw tokens an example, V vocabulary
@@ -26,56 +26,55 @@ NEVER = 2**30
 """The rank of a key that no query reaches."""
 
 WORD, SENTENCE, PARAGRAPH, DOCUMENT = 1, 2, 4, 8
-"""Bits of a token's flags: it starts a word, a sentence, a paragraph, a document."""
+"""Bits of a token's flags: it starts a word, sentence, paragraph or document."""
 
 PART, ANSWER_START, ANSWER_END = 16, 32, 64
-"""More bits, of the examples of tasks: a token starts a part of the document after the
-first (a second text, a word with a tag); it is the first or last one of the answer."""
+"""More bits, for examples of tasks: the token starts a later part of the document (a
+second text, a word with a tag); it is the first or the last token of the answer."""
 
 PIECE = 128
-"""One more bit, of packed rows: the token starts a piece, which is a document, or a
-part of one that is longer than a row."""
+"""One more bit, for packed rows: the token starts a piece, which is a document or a
+part of a document that is longer than a row."""
 
 PIECE_SPECIALS, MIN_PIECE_COLUMNS = 3, 16
-"""Columns of a packed row: those that a piece has besides its text, for specials and
-for the separator after it; and those that it takes at least, so that specials and the
-rounded numbers of targets of short pieces cannot fill a row."""
+"""Columns of a packed row: what a piece has in addition to its text, for specials and
+the separator after it; and the minimum per piece, so that specials and the rounded
+numbers of targets of short pieces cannot fill a row."""
 
 NEXT, OTHER_DOCUMENT, NONADJACENT, LONE = 0, 1, 2, 3
 """Labels of pairs: the second span follows the first, is from another document, or is
-from the same document but not adjacent. LONE: it is from another document since one
-sentence alone was left; so labelled where `TextSpec.lone` asks for it."""
+from the same document but not adjacent. LONE: it is from another document because only
+one sentence was left; used only if `TextSpec.lone` is set."""
 
 BACKWARD = 1
-"""Label of rows that read a stream from its end to its start; within a row the tokens
-stay in text order."""
+"""Label of rows that read a stream from end to start; the tokens of a row stay in text
+order."""
 
 INPUT_ARRAYS = ("token", "position", "segment", "token_type", "rank", "reach")
 """One network input, each [B, L] int32: token id; position for position embeddings;
 segment, 0 for padding; token type, such as sentence A or B; attention rank as a key;
-the highest rank that it attends to as a query."""
+highest rank that the position attends to as a query."""
 
 INTERVAL_ARRAYS = ("low", "low2", "reach2")
 """Optional arrays of a network input, [B, L] int32 each: the lowest rank that a query
-attends to, without which there is no lower bound; the lowest and the highest one of a
-second interval, which only an input with `reach2` has. An objective that makes them
-names them in its batch_spec; its pattern is "general"."""
+attends to (without it there is no lower bound); the lowest and highest rank of a second
+interval, which exists only with `reach2`. An objective that makes them names them in
+its batch_spec; its pattern is "general"."""
 
 FEATURE = "feature"
-"""Optional array of a network input, [B, L, F] float32: a vector that a position reads
-beside its token, such as the features of an image's region; 0 where there is none. An
-objective that makes it names F in its needs (`Needs.input_features`)."""
+"""Optional array of a network input, [B, L, F] float32: a vector per position in
+addition to its token, such as the features of an image region; 0 for none. An objective
+that makes it gives F in its needs (`Needs.input_features`)."""
 
 SPANS = ("span_start", "span_end", "span_segment", "span_candidate", "span_prior")
 """Optional arrays of a network input: S mentions of entities and C candidates of each.
-First and last position and segment [B, S] int32, segment 0 where there is none; vectors
-of candidates [B, S, C, E] float32; their probabilities [B, S, C] float32 before the
-text is read, 0 where there is none. An objective that makes them names E in its needs
-(`Needs.span_width`)."""
+First and last position and segment [B, S] int32, segment 0 for no mention; vectors of
+candidates [B, S, C, E] float32; their prior probabilities [B, S, C] float32, 0 for no
+candidate. An objective that makes them gives E in its needs (`Needs.span_width`)."""
 
 SCORED_ARRAYS = ("scored", "target", "weight")
-"""What is scored, each [B, K]: index of the position; the token id to predict there;
-its float32 weight in the loss, 0 for unused slots."""
+"""What is scored, each [B, K]: index of the position; token id to predict there; its
+float32 weight in the loss, 0 for unused slots."""
 
 
 class ArraySpec(NamedTuple):
@@ -89,26 +88,26 @@ Batch = dict[str, Any]
 """Name -> array [B, ...], with "constants" the arrays of `CONSTANTS`."""
 
 CONSTANTS = "constants"
-"""The name under which a batch has the arrays of `Objective.constants`, by their names:
-they have no rows, and all micro-batches of a step have them whole."""
+"""Key of a batch for the arrays of `Objective.constants`, by name: they have no batch
+axis, and every micro-batch of a step has all of them."""
 
 
 class ConstantSpec(NamedTuple):
     """Arrays that a loss reads and training never changes, and where they come from."""
 
-    source: str  # of parameters: a run's workdir, one of its checkpoints, or hf:DIR; or
-    # an .npz file, whose arrays have names such as "blocks/dense/kernel"
+    source: str  # for parameters: a run's workdir, one of its checkpoints, or hf:DIR;
+    # or an .npz file, whose arrays have names such as "blocks/dense/kernel"
     arrays: Any  # a tree of their shapes and dtypes, with logical axes
-    # (`research.networks.init`) or without: these are replicated. The source may have
+    # (`research.networks.init`), or without for replicated ones. The source may have
     # more
-    spelling: tuple[str, ...] = ()  # of the vocabulary's words, "" of other entries: a
+    spelling: tuple[str, ...] = ()  # of the vocabulary's words, "" for other entries: a
     # file of word vectors, or `random`, then has rows for token/embedding
-    values: Any = None  # the arrays themselves, where the objective computes them; the
-    # source is then what they are computed from
+    values: Any = None  # the arrays themselves, if the objective computes them from
+    # `source`
 
 
 EVALUATION_STEP = 2**31 - 1
-"""The step of rows that are evaluated: past the end of every schedule."""
+"""The step of evaluation rows: past the end of every schedule."""
 
 
 class Triples(NamedTuple):
@@ -136,7 +135,7 @@ class Pieces(NamedTuple):
     """The text of tokens, and the tokens of text."""
 
     text: tuple[bytes, ...]  # [V]: UTF-8 of each entry, with the space before a word;
-    # a character may end in another one; special ids have none
+    # a character may continue in the next token; empty for special ids
     encode: Callable[[str], np.ndarray]  # a word, or a part of one -> its ids [T] int32
 
 
@@ -157,17 +156,17 @@ class VocabInfo(NamedTuple):
     lowercase_ids: np.ndarray | None = None  # [V] int32: id in lower case, or itself
     token_count: np.ndarray | None = None  # [V] int64: in the training text
     spelling: tuple[str, ...] | None = None  # [V]: of entries that are words, else ""
-    num_corpora: int = 1  # of the training text: rows of a mixture are each of one
+    num_corpora: int = 1  # of the training text; each row of a mixture is from one
     starts_word: np.ndarray | None = None  # [V] bool: the token starts a word wherever
-    # it is; None: all do
-    pieces: Pieces | None = None  # of words, whose text can be encoded anew
+    # it occurs; None: all do
+    pieces: Pieces | None = None  # of words, whose text can be encoded again
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """[V]: the letters of each entry, without white space; "" of special ids.
+        """[V]: the letters of each entry, without white space; "" for special ids.
 
         Raises:
-          UserError: it is not known what the entries stand for.
+          UserError: the text of the entries is not known.
         """
         if self.spelling is not None:
             return self.spelling
@@ -193,14 +192,14 @@ class Example(NamedTuple):
     first_length: np.ndarray  # [B] int32, tokens of a pair's first span; else `length`
     corpus: np.ndarray  # [B] int32, index of the corpus in the mixture
     step: np.ndarray  # [B] int64, training step; EVALUATION_STEP in an evaluation
-    document: np.ndarray  # [B] int64, number over all corpora of the document that the
-    # text begins in; -1 for rows without text
-    number: np.ndarray  # [B] int64, the row's place in the epoch's order, such that
-    # rows of a batch mostly have consecutive numbers
+    document: np.ndarray  # [B] int64, number, over all corpora, of the document in
+    # which the text begins; -1 for rows without text
+    number: np.ndarray  # [B] int64, the row's index in the order of the epoch; rows of
+    # a batch mostly have consecutive numbers
     arrays: Mapping[str, np.ndarray] = MappingProxyType({})  # of TextSpec.arrays: name
-    # -> [B, R], what each token has: a value of its own, or that of the part or the
-    # document that it is in; `no_value` where there is none. Where a document has an
-    # array: [B, *shape], that of the document that the text begins in
+    # -> [B, R], the value of each token, or of the part or the document that it is in;
+    # `no_value` for none. If each document has an array: [B, *shape], that of the
+    # document in which the text begins
 
     def rows(self, index: Any) -> "Example":
         """The rows at an index, a slice or an array of numbers."""
@@ -211,7 +210,7 @@ class Example(NamedTuple):
 
 
 def no_value(dtype: Any) -> int:
-    """What stands in an array where there is no value: -1, or 0 without a sign."""
+    """The entry of an array that means "no value": -1, or 0 for unsigned types."""
     return -1 if np.issubdtype(np.dtype(dtype).base, np.signedinteger) else 0
 
 
@@ -221,7 +220,7 @@ def empty_examples(
     """Rows without text, to be filled or to be scored with weight 0.
 
     Args:
-      arrays: name -> dtype, of those in `Example.arrays`.
+      arrays: name -> dtype of `Example.arrays`.
     """
     return Example(
         token=np.full((num, width), pad_id, np.int32),
@@ -247,10 +246,10 @@ def example_ids(number: np.ndarray) -> np.ndarray:
 
 
 def piece_columns(num_raw: Any, length: int) -> np.ndarray:
-    """Columns of a packed row that pieces of `num_raw` tokens (any shape) take.
+    """Columns that pieces of `num_raw` tokens (any shape) take in a packed row.
 
     Args:
-      length: `TextSpec.length` of packed rows, which have PIECE_SPECIALS columns more.
+      length: `TextSpec.length` of packed rows, which have PIECE_SPECIALS more columns.
     """
     columns = np.maximum(np.add(num_raw, PIECE_SPECIALS), MIN_PIECE_COLUMNS)
     return np.minimum(columns, length + PIECE_SPECIALS)
@@ -259,13 +258,14 @@ def piece_columns(num_raw: Any, length: int) -> np.ndarray:
 def check_arrays(
     name: str, arrays: Mapping[str, Any], specs: Mapping[str, ArraySpec], num_rows: int
 ) -> None:
-    """Checks that what `corrupt` of the objective `name` returns is as in batch_spec.
+    """Checks the arrays that `corrupt` of the objective `name` returns.
 
     Args:
-      num_rows: B, the rows that were given.
+      num_rows: B, the number of rows that `corrupt` was given.
 
     Raises:
-      UserError: an array is missing or not named, or has another shape or dtype.
+      UserError: an array is missing, is not in batch_spec, or differs from it in shape
+        or dtype.
     """
     for extra in arrays.keys() - specs.keys():
         raise UserError(
@@ -292,23 +292,23 @@ def input_specs(
     """Specs of the arrays of one network input, each of shape [length].
 
     Args:
-      intervals: those of INTERVAL_ARRAYS that it has beside the six.
+      intervals: the INTERVAL_ARRAYS that it has in addition to the six.
     """
     names = (*INPUT_ARRAYS, *intervals)
     return {prefix + name: ArraySpec((length,)) for name in names}
 
 
 def scored_specs(count: int, *, gathered: bool = True) -> dict[str, ArraySpec]:
-    """Specs of K = `count` scored positions; not `gathered`: all positions, in order.
+    """Specs of K = `count` scored positions.
 
-    Without `gathered` there is no "scored" array.
+    Without `gathered` all positions are scored in order: there is no "scored" array.
     """
     specs = {"target": ArraySpec((count,)), "weight": ArraySpec((count,), np.float32)}
     return ({"scored": ArraySpec((count,))} if gathered else {}) | specs
 
 
 def input_names(names: Collection[str], prefix: str = "") -> tuple[str, ...]:
-    """The six arrays of one network input, and those of INTERVAL_ARRAYS in `names`."""
+    """The six arrays of one network input, and the INTERVAL_ARRAYS in `names`."""
     return INPUT_ARRAYS + tuple(n for n in INTERVAL_ARRAYS if prefix + n in names)
 
 
@@ -326,7 +326,7 @@ def attention_mask(group: Mapping[str, Any]) -> Any:
 
 
 def rank_mask(query: Mapping[str, Any], key: Mapping[str, Any]) -> Any:
-    """[B, L, M] bool: whether the rank of key k is in an interval of query q.
+    """[B, L, M] bool: whether the rank of key m is in an interval of query l.
 
     Args:
       query: reach and INTERVAL_ARRAYS, [B, L] each.

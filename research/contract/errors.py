@@ -1,4 +1,4 @@
-"""Exceptions that end a run early; each has one line and an exit code in `launch`."""
+"""Exceptions that end a run early, each with a one-line message and an exit code."""
 
 import contextlib
 import difflib
@@ -15,8 +15,8 @@ class UserError(ValueError):
     """A mistake of the user; the message says what is wrong, where, and the remedy.
 
     Args:
-      hint: the end of the message: a remedy by keys of a config, which commands that
-        take no keys leave out.
+      hint: the end of the message: a remedy by config keys, left out by commands that
+        take no keys.
     """
 
     def __init__(self, message: str, hint: str = ""):
@@ -29,7 +29,7 @@ class UserError(ValueError):
 
 
 def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
-    """Wraps a function: tracebacks of its `UserError` leave out the calls within."""
+    """Wraps a function so that tracebacks of its `UserError` omit the calls inside."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -45,12 +45,12 @@ def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
 def renamed_keys(
     names: Mapping[str, str], *, overrides: bool = False
 ) -> Iterator[None]:
-    """Has a `UserError` name what the user gave in place of a config key.
+    """Makes a `UserError` name what the user gave instead of a config key.
 
     Args:
       names: config key -> the flag, or the other key, that stands for it.
-      overrides: the command takes other keys as --config.KEY; else the error's hint
-        about them is left out.
+      overrides: whether the command takes other keys as --config.KEY; if not, the
+        error's hint about them is left out.
     """
     try:
         yield
@@ -65,7 +65,7 @@ class NonFiniteError(ArithmeticError):
     """A loss or a parameter is infinite or not a number; the message says what to try.
 
     Args:
-      what: of which run it is not finite, and when.
+      what: what is not finite, of which run, and when.
     """
 
     def __init__(self, what: str):
@@ -89,16 +89,16 @@ EXTRAS = {
     "lm_eval": "harness",
     "submitit": "slurm",
 }
-"""Package that is imported -> the extra of setup.py that has it; trackers name theirs
-themselves."""
+"""Package that is imported -> the extra of setup.py that has it. Trackers name their
+own."""
 
 
 def missing_package(what: str, package: str, extra: str = "") -> UserError:
-    """An error for what needs a package that is not installed.
+    """An error for a feature whose package is not installed.
 
     Args:
       what: such as "data.reader=seqio".
-      extra: the extra of setup.py that has the package; "": that of EXTRAS, if any.
+      extra: the extra of setup.py that has the package; "": taken from EXTRAS, if any.
     """
     if extra := extra or EXTRAS.get(package, ""):
         install = f"pip install '.[{extra}]' in a clone of the repository"
@@ -108,11 +108,11 @@ def missing_package(what: str, package: str, extra: str = "") -> UserError:
 
 
 MAX_NAMES = 100
-"""The most known names that an error lists; of more it says how many there are."""
+"""The most known names that an error lists; if there are more it gives their number."""
 
 
 def os_reason(error: Exception) -> str:
-    """The system's message; of an error without one its text, or its type."""
+    """The system's message; if the error has none, its text or its type."""
     text = str(error) if any(error.args) else ""
     return getattr(error, "strerror", None) or text or type(error).__name__
 
@@ -120,7 +120,7 @@ def os_reason(error: Exception) -> str:
 def unknown(what: str, name: str, known: Iterable[str]) -> UserError:
     """An error for a name that is not among the known ones.
 
-    It suggests near ones; if there are none, it lists all, unless they are many.
+    It suggests similar names. If there are none it lists all, unless they are many.
     """
     known = sorted(map(str, known))
     near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)

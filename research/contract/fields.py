@@ -1,4 +1,4 @@
-"""Config fields: legal values are declared with the field, and checked in one function.
+"""Config fields: legal values are declared with a field and checked in one function.
 
 rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is masked
 unit: str = choice("token", ("token", "word"))  # what is masked as a whole
@@ -53,16 +53,16 @@ def number(
 
 
 def free_text(default: str, *, source: str = "", needed: str = "") -> Any:
-    """A field of the user's own words (a path, a name), which whoever reads it checks.
+    """A field with free text (a path, a name), checked by the code that reads it.
 
     It is one line without control characters.
 
     Args:
-      source: "run" of a run's workdir, one of its checkpoints or hf:DIR, "vectors" of
-        these, a file of vectors or arrays, or random, "file" of a file, "files" of some
-        with commas, "folder" of a folder. A command that starts a run looks at once
-        whether there is such a source.
-      needed: what the source is, of a field that must have one.
+      source: what it names: "run": a run's workdir, one of its checkpoints or hf:DIR;
+        "vectors": one of these, a file of vectors or arrays, or random; "file";
+        "files", separated by commas; "folder". A command that starts a run checks first
+        that the source exists.
+      needed: a description of the source, if the field must not be empty.
     """
     given = {"source": source, "needed": needed}
     metadata = {"text": True} | {key: value for key, value in given.items() if value}
@@ -70,20 +70,20 @@ def free_text(default: str, *, source: str = "", needed: str = "") -> Any:
 
 
 def described(words: str, field: dataclasses.Field[Any]) -> Any:
-    """The field, with words of help for the flag of a command that sets it."""
+    """The field, with help text for a command's flag that sets it."""
     return with_metadata(field, help=words)
 
 
 def read_with(name: str, values: Collection[str], field: Any) -> Any:
-    """The field, which is read where the field `name` has one of the values alone.
+    """The field, which is read only if the field `name` has one of the values.
 
-    A command that starts a run says where it is given and is not read.
+    A command that starts a run warns if it is set but not read.
     """
     return with_metadata(field, read_with=(name, tuple(values)))
 
 
 def with_metadata(field: dataclasses.Field[Any], **metadata: Any) -> Any:
-    """A field with the default of another one, its metadata and more."""
+    """A field with the default and metadata of another one, and more metadata."""
     return dataclasses.field(
         default=field.default,
         default_factory=field.default_factory,
@@ -94,7 +94,7 @@ def with_metadata(field: dataclasses.Field[Any], **metadata: Any) -> Any:
 def model_of(source: str) -> Any:
     """A dataclass field with the `model` keys of the run that the field `source` names.
 
-    A config that does not give them has those of that run, or of hf:DIR.
+    A config that does not give them takes those of that run or of hf:DIR.
     """
     return dataclasses.field(default=(), metadata={"model_of": source})
 
@@ -157,7 +157,7 @@ def check_values(
 
 
 def _check_number(name: str, value: float, bounds: dict[str, float]) -> None:
-    """Checks a number as it is and as a device has it: in 32 bits.
+    """Checks a number as it is and in 32 bits, as devices have it.
 
     Raises:
       ValueError: names the field, what is legal, and the value.
@@ -176,7 +176,7 @@ def _check_number(name: str, value: float, bounds: dict[str, float]) -> None:
 
 
 def bounds_words(bounds: Mapping[str, float]) -> str:
-    """The bounds of a field's metadata, as in "at least 0 and below 1"."""
+    """The bounds of a field's metadata in words, as "at least 0 and below 1"."""
     return " and ".join(_WORDS[kind].format(b) for kind, b in bounds.items())
 
 
@@ -204,7 +204,7 @@ _TYPES: dict[type, tuple[Callable[[Any], bool], str]] = {
     ),
     str: (lambda value: isinstance(value, str), "text"),
 }
-"""Type of a field's default -> whether a value is of it, and what it is called."""
+"""Type of a field's default -> a test whether a value has it, and its name in words."""
 
 _HOLDS = {
     "least": lambda value, bound: value >= bound,
@@ -221,6 +221,6 @@ _WORDS = {
 
 
 def _listed(values: Sequence[str]) -> str:
-    """Names as English lists them; an empty one in quotes."""
+    """Names as a list in English; an empty name as quotes."""
     names = [value or '""' for value in values]
     return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

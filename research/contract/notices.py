@@ -6,5 +6,5 @@ import sys
 
 @functools.cache
 def report(line: str) -> None:
-    """Prints a line to standard error, the first time it is given."""
+    """Prints a line to standard error the first time that it is reported."""
     print(line, file=sys.stderr)

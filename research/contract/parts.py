@@ -1,11 +1,11 @@
 """Parts of the program that a config chooses by name, each one dataclass in one file.
 
 A folder of parts is a package, such as research/objectives. A part is a module in it or
-in one of its subpackages that defines a frozen dataclass of the folder's class name;
-other modules are what parts share. The dataclass's fields are the part's config keys,
-with their legal values (`research.contract.fields`). A part is found by listing the
-folder: nothing else names it. The first line of its module says what it is, to readers
-of `palimpsest show --keys` and of docs/parts.md.
+in one of its subpackages that defines a frozen dataclass with the folder's class name;
+other modules hold what parts share. The fields of the dataclass are the part's config
+keys, with their legal values (`research.contract.fields`). A part is found by listing
+the folder: nothing else names it. The first line of its module says what it is, to
+readers of `palimpsest show --keys` and of docs/parts.md.
 """
 
 import dataclasses
@@ -31,11 +31,11 @@ class Folder:
     """The parts of one kind.
 
     Attributes:
-      package: as in "research.objectives".
+      package: such as "research.objectives".
       class_name: the name of the dataclass that the module of a part defines.
-      more: other legal values of the key, which name no part, such as "auto".
-      share_keys: whether a key that two of the parts have means the same in both, so
-        that it keeps its value where another part is chosen.
+      more: other legal values of the key that name no part, such as "auto".
+      share_keys: whether a key that two parts have means the same in both, so that it
+        keeps its value when another part is chosen.
       named_by: the key or flag whose values are the names, for docs/parts.md.
     """
 
@@ -67,7 +67,7 @@ class Folder:
         """The dataclass of a part.
 
         Args:
-          key: the config key that chooses, for the error.
+          key: the config key that chooses the part, for the error.
 
         Raises:
           UserError: there is no such part.
@@ -83,7 +83,7 @@ class Folder:
         return getattr(importlib.import_module(modules[name]), self.class_name)
 
     def make(self, section: Mapping[str, Any], key: str, prefix: str = "") -> Any:
-        """The part that a section of a config chooses by `key`, with its values."""
+        """The part that `key` of a config section chooses, with its values."""
         cls = self.part_class(section[key], f"{prefix}{key}")
         names = (field.name for field in dataclasses.fields(cls))
         return cls(**{name: section[name] for name in names if name in section})
@@ -115,23 +115,23 @@ def _part_modules(
 
 
 def part(default: str, folder: Folder) -> Any:
-    """A dataclass field that names a part: its section has that part's keys, too."""
+    """A dataclass field that names a part, whose keys its section then also has."""
     return dataclasses.field(default=default, metadata={"folder": folder})
 
 
 def chosen(key: str) -> Any:
-    """A dataclass field with the part that the section's key names; no config key."""
+    """A dataclass field (no config key) with the part that the section's key names."""
     return dataclasses.field(default=None, compare=False, metadata={"chosen_by": key})
 
 
 def keys_of_parts(
     folder: Folder, key: str, *other_keys: str
 ) -> Callable[[type[T]], type[T]]:
-    """A decorator of a class that is to be a dataclass: it has all fields of all parts.
+    """A decorator that adds all fields of all parts to a class, before `dataclass`.
 
-    Its own field `key` names the part that is read, as `folder.make` makes it; a field
-    is read where that part has it, or one that `other_keys` name. A field of several
-    parts has one declaration.
+    The class's own field `key` names the part that is read, as `folder.make` makes it.
+    A field is read if that part has it, or a part that `other_keys` name. A field that
+    several parts have has one declaration.
     """
 
     def add_fields(cls: type[T]) -> type[T]:
@@ -176,7 +176,7 @@ def section_fields(
 
     Args:
       section: a dataclass, some of whose fields may be made by `part`.
-      values: by key; a key that chooses and is missing has its default.
+      values: by key; a missing key that chooses a part has its default.
       prefix: of keys in errors, such as "model.".
 
     Raises:
@@ -203,7 +203,7 @@ def _chosen_class(
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:
-    """The default of a dataclass field; MISSING where it has none."""
+    """The default of a dataclass field; MISSING if it has none."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default
@@ -216,11 +216,10 @@ def make_section(
 
     Args:
       values: by key, all keys of `section_fields`.
-      keys: those that may be named as near ones of a wrong key; by default the
-        section's.
+      keys: keys that may be suggested for an unknown one; by default the section's.
 
     Raises:
-      UserError: a key is unknown, or a value is not legal; names it.
+      UserError: a key is unknown or a value is not legal; the message names it.
     """
     known = section_fields(section, values, prefix)
     for key in values:

@@ -15,5 +15,5 @@ class State(NamedTuple):
     step: jax.Array  # [] int32, number of updates done
     params: Any
     opt_state: Any
-    carry: Any  # the objective's recurrent state, leaves [B, ...]; () for most
+    carry: Any  # the objective's recurrent state, leaves [B, ...]; mostly ()
     sums: Any  # TermSums since the last logged step

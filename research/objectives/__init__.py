@@ -30,8 +30,8 @@ if TYPE_CHECKING:  # this folder's modules import JAX; few commands load an obje
 class RatedPairs(NamedTuple):
     """Pairs of texts whose similarity people have rated."""
 
-    objective: "Objective"  # that predicts a number of each pair by the same network
-    data: DataOptions  # whose data.test, data.fields and data.label name them
+    objective: "Objective"  # predicts a number per pair with the same network
+    data: DataOptions  # its data.test, data.fields and data.label name the pairs
     keys: Mapping[str, str]  # these three -> the config keys that the user gave
 
 
@@ -48,102 +48,102 @@ class Objective(abc.ABC):
         __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     pattern: str
-    """What rank and reach of every batch satisfy: "self" (each position attends to
-    itself alone), "full", "causal" or "general"."""
+    """The attention that rank and reach of every batch give: "self" (each position
+    attends only to itself), "full", "causal" or "general"."""
 
     min_length: int
-    """The least data.length at which a row has text and something that is scored."""
+    """The smallest data.length at which a row has text and a scored target."""
 
     divides_length: ClassVar[str] = ""
-    """The field that has to divide data.length, unless it is 0; "": there is none."""
+    """The field that must divide data.length unless it is 0; "": there is none."""
 
     shown_answers: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
-    """Terms of the loss some of whose targets the input shows or makes easier to guess
-    -> why that is intended. The input must tell nothing about targets of other terms
-    (tests/laws/test_losses.py)."""
+    """Terms of the loss for which the input shows some targets or makes them easier to
+    guess -> why that is intended. The input must reveal nothing about the targets of
+    other terms (tests/laws/test_losses.py)."""
 
     token_terms: tuple[str, ...] = ()
-    """Terms of the loss that are -log p of a token of the text among all tokens, by
-    which a run is told that it learnt no more than how often tokens occur; the last
-    words of their names, as in "forward/lm"."""
+    """Terms of the loss that are -log p of a token of the text among all tokens: a run
+    warns if they show that it learnt only token frequencies. A name is the last part of
+    the term's, as in "forward/lm"."""
 
     supports_accumulation: bool = True
     """Whether micro-batches may be scored separately; False if examples interact."""
 
     caches_vectors: bool = False
-    """Whether micro-batches may be read separately, and their vectors compared at once:
-    the loss is `contrast` of `row_vectors` (`program.step.gradient`)."""
+    """Whether micro-batches may be encoded separately and their vectors compared
+    together: the loss is `contrast` of `row_vectors` (`program.step.gradient`)."""
 
     reads_separators: bool = False
-    """Whether the separator after a document is read and scored, in place of an eos
-    that the row would add."""
+    """Whether the separator after a document is read and scored instead of an eos that
+    the row adds."""
 
     appends_queries: bool = False
     """Whether inputs end with a query for each scored slot (`plm.query_stream`)."""
 
     vector_pool: str = "mean"
-    """What vectors of texts are: the "mean" of all states, or the "class" token's."""
+    """The vector of a text: the "mean" of all states, or that of the "class" token."""
 
     vector_head: str = ""
-    """The head that makes vectors of texts of these states; "": none."""
+    """The head that maps these states to vectors of texts; "": none."""
 
     reads_backward: bool = False
-    """Whether the network reads text from its end."""
+    """Whether the network reads text from end to start."""
 
     reads_step: bool = False
-    """Whether rows, or what the loss makes of them, depend on the training step
-    (`Example.step`), so that it matters which rows a step has."""
+    """Whether rows, or their loss, depend on the training step (`Example.step`), so
+    that it matters which rows a step has."""
 
     reads_corpus: bool = False
-    """Whether rows depend on which corpus of data.mixture they are from, as on its
+    """Whether rows depend on the corpus of data.mixture that they are from, as on its
     language (`Example.corpus`)."""
 
     fills_masks: bool = False
     """Whether the state at a mask token predicts the token that it hides."""
 
     takes_mask_rate: ClassVar[bool] = False
-    """Whether its field `rate` is of masked tokens, as BERT's, so that a sweep's scale
-    may set it; not that of a part."""
+    """Whether its own field `rate`, not that of a part, is the fraction of masked
+    tokens, as BERT's, so that a sweep's scale may set it."""
 
     array_types: ClassVar[Mapping[str, ArrayType]] = types.MappingProxyType({})
-    """Arrays of `TextSpec.arrays` -> their types, but for whole numbers or labels of
-    tokens or parts. A text whose format gives another type is refused."""
+    """Arrays of `TextSpec.arrays` -> their types, except integers or labels of tokens
+    or parts. A text whose format gives another type is rejected."""
 
     predicts: str = ""
-    """What an evaluation predicts for each example, one of the kinds in
-    `research.predictions`; "": nothing."""
+    """What an evaluation predicts for each example: a kind in `research.predictions`;
+    "": nothing."""
 
     head_weights: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
-    """Heads of classes at positions -> the batch's array with the weights of these;
-    other heads are of texts, whose weights are label_weight."""
+    """Heads that classify positions -> the batch's array with their weights; other
+    heads classify texts, with the weights label_weight."""
 
     score_methods: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
-    """Method of scoring texts -> what its score is (`noise.scoring`); the first is
-    the default. Empty: the objective cannot score texts."""
+    """Method of scoring texts -> the meaning of its score (`noise.scoring`); the first
+    is the default. Empty: the objective cannot score texts."""
 
     row_length: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-    """A function (first_length, length) -> the data.length [n] that examples need which
-    have `length` [n] raw tokens, `first_length` [n] of them in the first part. With it
+    """A function (first_length, length) -> the data.length [n] needed by examples of
+    `length` [n] raw tokens, `first_length` [n] of them in the first part. With it
     `corrupt` accepts any length that holds the texts of a batch (data.length_buckets).
-    None: all rows have one length."""
+    None: all rows have the same length."""
 
     prompt: Callable[[Sequence[Sequence[int]], VocabInfo], "Prompt"] | None = None
     """A function (texts, vocab) -> the rows that the network reads before the first
     token that it generates. None: the objective cannot generate text."""
 
     write_order: str = "left_to_right"
-    """The order in which it generates text, by samplers of this `order`
+    """The order in which it generates text, with samplers of this `order`
     (research/generation/samplers)."""
 
     lexicon_lines: str = ""
-    """The lines that data.lexicon must have, for an error; "": it needs none."""
+    """The lines that data.lexicon must have, for an error; "": it needs no lexicon."""
 
     num_drafts: int = 0
-    """Tokens after the next one that each position predicts, too, by blocks of their
-    own (`Needs.future`)."""
+    """Number of tokens after the next one that each position also predicts, each with
+    its own block (`Needs.future`)."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError: a field has a value that is not legal."""
+        """Raises ValueError: the value of a field is not legal."""
         check(self)
 
     @property
@@ -162,7 +162,7 @@ class Objective(abc.ABC):
         return type(self).__module__.split(".")[-2]
 
     def check_corpora(self, num: int) -> None:
-        """Raises UserError: it does not read `num` corpora of data.mixture."""
+        """Raises UserError: it cannot read `num` corpora of data.mixture."""
         return
 
     @abc.abstractmethod
@@ -170,18 +170,18 @@ class Objective(abc.ABC):
         """The text of one example, for a network input of `length` tokens."""
 
     def tokens_read(self, length: int) -> float:
-        """Tokens of the text from one example to the next, in the mean over examples.
+        """Mean number of tokens of the text from one example to the next.
 
-        These are more than `length` where noise makes a text shorter.
+        It is larger than `length` if noise shortens the text.
 
         Raises:
-          UserError: it is another number at other steps.
+          UserError: the number changes during training.
         """
         spec = self.text_spec(length)
         return spec.stride or spec.length
 
     def num_sentinels(self, length: int) -> int:
-        """The most sentinels that a row may need, for an input of `length` tokens."""
+        """The most sentinels that a row of `length` tokens may need."""
         return 0
 
     @abc.abstractmethod
@@ -206,17 +206,17 @@ class Objective(abc.ABC):
     def notes(
         self, row: Mapping[str, np.ndarray], vocabulary: "Vocabulary"
     ) -> RowNotes:
-        """What a row holds beside its tokens, as `palimpsest show` prints it.
+        """What a row holds in addition to its tokens, as `palimpsest show` prints it.
 
-        By default that is nothing.
+        By default there is nothing.
 
         Args:
-          row: the arrays of `corrupt`, of one row, without the leading B.
+          row: the arrays of `corrupt` for one row, without the leading B.
         """
         return RowNotes()
 
     def needs(self, vocab: VocabInfo) -> "Needs":
-        """What the loss needs of a network: by default one stack and its readout.
+        """What the loss needs from a network: by default one stack and its readout.
 
         Raises:
           UserError: the vocabulary lacks what the objective needs.
@@ -232,7 +232,7 @@ class Objective(abc.ABC):
         """Named terms (sums and weights, no means), and the recurrent carry or ()."""
 
     def row_vectors(self, net: "BoundNetwork", batch: Batch) -> Any:
-        """A tree of arrays [B, ...], each row's by itself; with `caches_vectors`."""
+        """A tree of arrays [B, ...], each row independent; with `caches_vectors`."""
         raise NotImplementedError
 
     def contrast(
@@ -242,27 +242,27 @@ class Objective(abc.ABC):
         raise NotImplementedError
 
     def constants(self, vocab: VocabInfo) -> Mapping[str, ConstantSpec]:
-        """Arrays that the loss reads and training never changes.
+        """Arrays that the loss reads and training never changes, as a frozen teacher's.
 
-        A frozen teacher's are such. Their name is that of the field with their source;
-        the loss finds them in batch["constants"].
+        Their name is that of the field with their source. The loss finds them in
+        batch["constants"].
         """
         return {}
 
     def read_constants(
         self, group: Mapping[str, Any], constants: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """A network input [B, L], with what the loss looks up for its tokens.
+        """A network input [B, L] with what its tokens look up in the constants.
 
-        It looks them up in the constants, such as vectors of words. The loss calls this
-        itself; other callers of the network must call it first.
+        An example is vectors of words. The loss calls this itself; other callers of the
+        network must call it first.
         """
         return dict(group)
 
     def for_evaluation(self) -> "Objective":
         """The objective that scores evaluations.
 
-        It lacks what training alone adds to a loss, such as label smoothing, and is
+        It lacks what is only for training, such as label smoothing. It is the objective
         itself if nothing differs. Its carry may differ.
         """
         return self
@@ -276,7 +276,7 @@ class Objective(abc.ABC):
         return self
 
     def with_fields(self, **fields: Any) -> Self:
-        """A copy with these values of fields; itself if it has them."""
+        """A copy with these values of fields; the objective itself if none differs."""
         changed = dataclasses.replace(self, **fields)
         return self if changed == self else changed
 
@@ -285,21 +285,21 @@ class Objective(abc.ABC):
         return None
 
     def evaluation_length(self, length: int) -> int:
-        """The data.length of evaluations, if training has `length`."""
+        """The data.length of evaluations if that of training is `length`."""
         return length
 
     def predictions(self, net: "BoundNetwork", batch: Batch) -> dict[str, Any]:
         """The arrays [B, ...] of the predictions that `predicts` names.
 
-        {} if it names nothing or text.
+        {} if it names nothing, or text.
         """
         return {}
 
     def outputs(self, net: "BoundNetwork", batch: Batch, key: "jax.Array") -> Any:
-        """What the network alone, without a teacher, computes of a batch.
+        """What the network alone, without a teacher, computes for a batch.
 
-        That is the arrays of its predictions, or the terms of the loss where these are
-        none.
+        These are the arrays of its predictions or, if there are none, the terms of the
+        loss.
         """
         return self.predictions(net, batch) or self.loss(net, batch, key)[0]
 
@@ -312,10 +312,10 @@ class Objective(abc.ABC):
         return net
 
     def specials(self, vocab: VocabInfo) -> Specials:
-        """The special tokens with which a text is read alone, as in the rows.
+        """The special tokens around a text that is read alone, as in the rows.
 
-        By default bos before it, and eos after it unless the network is causal, as
-        after each of two; none where a state is the vector of a word.
+        By default bos before it and, unless the network is causal, eos after it and
+        after each of two texts; none if a state is the vector of a word.
         """
         if self.pattern == "self":
             return Specials()
@@ -325,13 +325,13 @@ class Objective(abc.ABC):
         return Specials((vocab.bos_id,), end, between=end, second_type=1)
 
     def word_table(self, params: Mapping[str, Any]) -> Any:
-        """The vector of each token [V, D], if the parameters have one for each."""
+        """The vector of each token [V, D], if the parameters have a table of them."""
         return params.get("token", {}).get("embedding")
 
     def scored_part(self, method: str) -> tuple["Objective", str]:
         """The objective that a method of `score_methods` uses, and its name there.
 
-        It is this one or a part of it; its `score_rows` and loss are used.
+        It is this objective or a part of it; its `score_rows` and loss are used.
         """
         return self, method
 
@@ -343,7 +343,7 @@ class Objective(abc.ABC):
         length: int,
         method: str,
     ) -> Any:
-        """Rows that hide only what scoring the tokens `scored` [B, R] needs.
+        """Rows that hide only what is needed to score the tokens `scored` [B, R].
 
         Returns:
           `noise.scoring.ScoreRows`, for the loss of `for_scoring()`.
@@ -353,7 +353,7 @@ class Objective(abc.ABC):
     def for_scoring(self) -> "Objective":
         """The objective whose loss is -log p of a text.
 
-        It has no smoothing, other tasks or carry: by default it is that of evaluations.
+        It has no smoothing, other tasks or carry. By default it is `for_evaluation()`.
         """
         return self.for_evaluation()
 

@@ -53,7 +53,7 @@ class Composite(objectives.Objective):
 
     @property
     def pattern(self) -> str:
-        """The pattern of all members; "general" where they differ."""
+        """The pattern of all members; "general" if they differ."""
         patterns = {member.pattern for member in self.members.values()}
         return patterns.pop() if len(patterns) == 1 else "general"
 
@@ -126,7 +126,7 @@ class Composite(objectives.Objective):
         )
 
     def rated_pairs(self, data: DataOptions) -> objectives.RatedPairs | None:
-        """Those of the first member that has some."""
+        """The pairs of the first member that has some."""
         each = (member.rated_pairs(data) for member in self.members.values())
         return next(filter(None, each), None)
 
@@ -138,12 +138,12 @@ class Composite(objectives.Objective):
         }
 
     def outputs(self, net: networks.BoundNetwork, batch: Batch, key: jax.Array) -> Any:
-        """That of the first member, whose arrays are those of the batch."""
+        """The outputs of the first member, whose arrays the batch has."""
         first, *_ = self.members.values()
         return first.outputs(net, batch, key)
 
     def token_predictor(self, net: networks.BoundNetwork) -> Any:
-        """That of the first member that fills masks, or of the first."""
+        """The predictor of the first member that fills masks, else of the first."""
         asked = min(self.members.values(), key=lambda member: not member.fills_masks)
         return asked.token_predictor(net)
 
@@ -151,7 +151,7 @@ class Composite(objectives.Objective):
         return next(iter(self.members.values())).text_encoder(net)
 
     def specials(self, vocab: VocabInfo) -> Specials:
-        """Those of the first member whose rows are not causal, if there is one."""
+        """The specials of the first member whose rows are not causal, if any."""
         members = self.members.values()
         read = min(members, key=lambda member: member.pattern == "causal")
         return read.specials(vocab)
@@ -201,7 +201,7 @@ class OfParts(Composite):
     @property
     @abc.abstractmethod
     def _parts(self) -> Parts:
-        """What the field `parts` says."""
+        """The parsed field `parts`."""
 
     @functools.cached_property
     def members(self) -> dict[str, objectives.Objective]:
@@ -232,7 +232,7 @@ class OfParts(Composite):
         return arrays | {"example": batch["example"], "carry": own_carry}
 
     def for_evaluation(self) -> "OfParts":
-        """The objective with the parts of evaluations."""
+        """The objective with its parts as in evaluations."""
         parts = {
             name: evaluated_fields(fields, self.members[name])
             for name, fields in self.parts
@@ -248,7 +248,7 @@ def corrupt_part(
     vocab: VocabInfo,
     length: int,
 ) -> dict[str, np.ndarray]:
-    """The batch of one part's objective, from an example of the common text `base`."""
+    """The batch of one part's objective from an example of the common text `base`."""
     spec = part.text_spec(length)
     text = shared_input.derive_example(example, base, spec, vocab.pad_id)
     return part.corrupt(text, key, vocab, length)
@@ -259,7 +259,7 @@ def parse_fields(fields: Any, name: str) -> Fields:
 
     Args:
       fields: a mapping, or pairs of names and values.
-      name: of the field that has them, for the error.
+      name: of the field that holds them, for the error.
 
     Raises:
       ValueError: they are neither.
@@ -309,12 +309,12 @@ def make_parts(
 
     Args:
       parts: the result of `parse_parts`.
-      schedule_key: the field of a part with its schedule; 1 where it is not set.
+      schedule_key: the field of a part with its schedule; 1 if it is not set.
       base_objective: the objective of all parts; None: each part's own field
         `objective`, by default the part's name.
 
     Raises:
-      UserError: an objective or field is unknown, or a value is refused; names the
+      UserError: an objective or field is unknown, or a value is not legal; names the
         part.
       ValueError: a schedule is invalid, or a part is another objective in evaluations;
         names the part.
@@ -335,7 +335,7 @@ def make_parts(
 
 
 def evaluated_fields(fields: Fields, member: objectives.Objective) -> Fields:
-    """The fields of a member of a composite, with their values in evaluations."""
+    """The fields of a composite's member with their values in evaluations."""
     evaluated = member.for_evaluation()
     names = [field.name for field in dataclasses.fields(member)]
     values = {name: getattr(evaluated, name) for name in names}
@@ -401,7 +401,7 @@ def check_some(schedules: Mapping[str, Schedule], words: str) -> None:
 
 
 def cumulative_rates(schedules: Mapping[str, Schedule], step: np.ndarray) -> np.ndarray:
-    """[B, P]: the sums of the first rates at each step [B], of which the last is 1."""
+    """[B, P]: cumulative sums of the rates at each step [B]; the last is 1."""
     rates = [piecewise_constant(points, step) for points in schedules.values()]
     ends_BP = np.cumsum(np.stack(rates, axis=1), axis=1)
     return ends_BP / ends_BP[:, -1:]
@@ -410,7 +410,7 @@ def cumulative_rates(schedules: Mapping[str, Schedule], step: np.ndarray) -> np.
 def empty_batch(
     specs: Mapping[str, ArraySpec], num_rows: int, vocab: VocabInfo
 ) -> dict[str, np.ndarray]:
-    """Arrays of pad tokens, and of 0, to be filled row by row."""
+    """Arrays of pad tokens or 0, to be filled row by row."""
     return {
         name: np.full(
             (num_rows, *spec.shape),
@@ -429,7 +429,7 @@ def varies(points: Schedule) -> bool:
 def piecewise_constant(points: Schedule, step: np.ndarray | int) -> np.ndarray:
     """[B] float64: the value of the last point at or before each step [B].
 
-    Before the first it is that one's value.
+    Before the first point it is the first value.
     """
     steps, values = np.array(points).T
     return values[np.maximum(np.searchsorted(steps, step, side="right") - 1, 0)]

@@ -1,8 +1,7 @@
-"""A sum of objectives of which each row of a batch is read by one, in one pass.
+"""A sum of objectives in one pass, each on its own rows of a batch.
 
-Examples are GPT-BERT (Charpentier and Samuel 2024), of whose rows one in sixteen is a
-causal language model's and the others are masked, and AntLM (Yu et al. 2024), whose
-shares alternate.
+Examples are GPT-BERT (Charpentier and Samuel 2024), with one causal row in sixteen and
+masked rows otherwise, and AntLM (Yu et al. 2024), whose shares alternate.
 """
 
 # B batch, L length, P parts
@@ -37,10 +36,10 @@ BOTH = (
         (("format", "shifted"), ("objective", "mlm"), ("predict_at", "previous")),
     ),
 )
-"""The parts where none are given."""
+"""The parts if none are given."""
 
 NUM_BITS = 20
-"""Of the number of a row, that choose its part."""
+"""Bits of a row's number that choose its part."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +47,21 @@ class Objective(composite.OfParts):
     """Reads one text, from which the text of the row's part is derived.
 
     The part of a row follows from its number, such that rows with consecutive numbers
-    have parts in proportion to their shares: in 16 rows with shares of 1 and 15 the
-    first part has one. The input arrays of a batch are those of each row's part; the
-    other arrays of a part are named `<part>_<array>`, of weight 0 in other parts' rows.
-    The network reads the batch once.
+    have parts in proportion to their shares: with shares of 1 and 15 the first part has
+    one row in 16. The input arrays of a row are those of its part; the other arrays of
+    a part are named `<part>_<array>`, with weight 0 in rows of other parts. The network
+    reads the batch once.
 
     The loss is the sum of the parts' means, each times its share (ltgoslo/gpt-bert,
-    pretraining/train_10m.py, where a device has rows of one part, and gradients are
-    averaged over devices, whatever the number of tokens that they score).
+    pretraining/train_10m.py, where the rows of a device belong to one part and
+    gradients are averaged over devices, however many tokens they score).
     """
 
-    parts: composite.Fields = ()  # name -> fields of an objective, and besides:
-    # objective, its module (by default the part's name), and share, of the rows and in
-    # the loss: a number (by default 1) or [[step, number], ...], each from its step on
-    # and the first from the start; shares are relative to their sum. Without parts:
-    # causal (lm) and masked (mlm with predict_at previous) alike
+    parts: composite.Fields = ()  # name -> fields of an objective, and also: objective,
+    # its module (by default the part's name), and share, of the rows and in the loss: a
+    # number (by default 1) or [[step, number], ...], each from its step on and the
+    # first from the start; shares are relative to their sum. Without parts: causal (lm)
+    # and masked (mlm with predict_at previous), with equal shares
 
     can_be_wrapped = True
 
@@ -136,7 +135,7 @@ class Objective(composite.OfParts):
     ) -> tuple[dict[str, Term], Any]:
         """The terms of all parts, with coefficients multiplied by the part's share."""
         once: Any = _ReadOnce(net, batch)
-        shares = self._shares(jnp.max(batch["step"]))  # of all rows the same step
+        shares = self._shares(jnp.max(batch["step"]))  # all rows have the same step
         terms: dict[str, Term] = {}
         for share, (name, part) in zip(shares, self.members.items(), strict=True):
             part_terms, _ = part.loss(once, self._rows_of(name, batch), key)
@@ -149,19 +148,19 @@ class Objective(composite.OfParts):
     def outputs(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> dict[str, Any]:
-        """That of each part, in all rows."""
+        """The outputs of each part, for all rows."""
         return {
             name: part.outputs(net, self._rows_of(name, batch), key)
             for name, part in self.members.items()
         }
 
     def _rows_of(self, name: str, batch: Batch) -> Batch:
-        """The input arrays, and those of one part under their names in it."""
+        """The input arrays and the arrays of one part, without its prefix."""
         inputs = {array: value for array, value in batch.items() if _is_input(array)}
         return inputs | self.part_batch(name, batch)
 
     def _shares(self, step: jax.Array) -> list[Any]:
-        """[P]: the shares at a step [], whose sum is 1: numbers if they are fixed."""
+        """[P]: the shares at a step [], summing to 1; plain numbers if constant."""
         shares = [_value(points, step) for points in self.schedules.values()]
         return [share / sum(shares) for share in shares]
 
@@ -194,7 +193,7 @@ class _ReadOnce:
 
 
 def _value(points: composite.Schedule, step: jax.Array) -> Any:
-    """That of the last point at or before the step, or of the first."""
+    """The value of the last point at or before the step, else of the first."""
     if len(points) == 1:
         return points[0][1]
     steps, values = np.array(points, np.float32).T

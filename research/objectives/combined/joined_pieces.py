@@ -1,6 +1,6 @@
 """The arrays of packed rows, from those of their pieces.
 
-The entries of an array are those of all chunks in succession, followed by the value of
+The entries of an array are those of all chunks concatenated, followed by the value for
 columns without a piece. Each array of the rows is one gather from these entries.
 """
 
@@ -40,10 +40,10 @@ def find_keys(segment: np.ndarray, rank: np.ndarray) -> np.ndarray:
 
 
 class JoinedPieces:
-    """Puts the arrays of pieces that share a row one after the other."""
+    """Concatenates the arrays of pieces that share a row."""
 
     def __init__(self, chunks: list[Chunk], row: np.ndarray, layout: Layout):
-        """row: [P] the row of each piece by its number, ascending."""
+        """row: [P], ascending, the row of each piece by the piece's number."""
         numbers = [np.zeros(0, np.int64), *(chunk.number for chunk in chunks)]
         self.chunks, self.layout, self.row = chunks, layout, row
         self.number = np.concatenate(numbers)
@@ -149,5 +149,5 @@ class JoinedPieces:
 
 
 def _fill(name: str, pad_id: int) -> int:
-    """The value of an array where there is no piece."""
+    """The value of an array in columns without a piece."""
     return pad_id if name.endswith(("token", "target")) else 0

@@ -1,8 +1,8 @@
-"""A weighted sum of objectives that are trained together, each on the same text.
+"""A weighted sum of objectives that are trained together on the same text.
 
 Examples are BERT's masked LM with next sentence prediction, and continual multi-task
-learning (ERNIE 2.0, Sun et al. 2020, section 3.1), whose tasks start at different steps
-by the schedules of their weights, in one compiled step.
+learning (ERNIE 2.0, Sun et al. 2020, section 3.1), whose tasks start at different
+training steps through the schedules of their weights; one step is compiled for all.
 """
 
 # B batch
@@ -34,12 +34,12 @@ class Objective(composite.OfParts):
     hide the same tokens.
     """
 
-    parts: composite.Fields = ()  # name -> fields of an objective, and besides:
-    # objective, its module (by default the part's name), and weight, the factor of its
-    # loss: a number (by default 1) or [[step, number], ...], linear between steps.
-    # Without parts: mlm.
-    token_types: int = number(0, least=0)  # token types of one part, where each part
-    # has its own: a task embedding (ERNIE 2.0); 0: parts share their token types
+    parts: composite.Fields = ()  # name -> fields of an objective, and also: objective,
+    # its module (by default the part's name), and weight, the factor of its loss: a
+    # number (by default 1) or [[step, number], ...], linear between steps. Without
+    # parts: mlm.
+    token_types: int = number(0, least=0)  # token types per part, if each part has its
+    # own: a task embedding (ERNIE 2.0); 0: parts share their token types
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,9 +91,9 @@ class Objective(composite.OfParts):
         return super().writers
 
     def specials(self, vocab: VocabInfo) -> Specials:
-        """Those of the first part that fills masks, with token types of each part.
+        """The specials of the first part that fills masks, with its token types.
 
-        If none does they are those of the first whose rows are not causal.
+        If no part does, those of the first part whose rows are not causal.
         """
         if not self.token_types:
             return super().specials(vocab)
@@ -111,7 +111,7 @@ class Objective(composite.OfParts):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: the parts cannot train one network.
 
-        It is raised, too, if one of them has more token types than `token_types`.
+        It is also raised if a part has more token types than `token_types`.
         """
         needs = super().needs(vocab)
         if 0 < self.token_types < needs.token_types:
@@ -147,7 +147,7 @@ class Objective(composite.OfParts):
     def outputs(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> dict[str, Any]:
-        """That of each part."""
+        """The outputs of each part."""
         return {
             name: part.outputs(net, self.part_batch(name, batch), key)
             for name, part in self.members.items()

@@ -1,4 +1,4 @@
-"""A mixture of variants of one objective, one of which each row of a batch has.
+"""A mixture of variants of one objective: each row of a batch belongs to one.
 
 Examples are UL2's denoisers, with constant mixing rates, and the three stages of ERNIE
 1.0, whose mixing rates change at given steps.
@@ -34,11 +34,11 @@ class Objective(composite.OfParts):
     """Reads the longest text of its parts; each part reads its beginning.
 
     If parts with unit stream differ in length, rows start at random tokens (see
-    `shared_input.common_text_spec`). An epoch has an example for each `data.stride`
-    tokens, by default the number that the longest part reads, so a part that reads half
-    as many sees half of the text in an epoch, and another half in the next.
+    `shared_input.common_text_spec`). An epoch has one example per `data.stride` tokens,
+    by default the number that the longest part reads. A part that reads half as many
+    sees one half of the text in an epoch and another half in the next.
 
-    The part of a row is drawn with the row's key, by the mixing rates at the row's
+    The part of a row is drawn with the row's key and the mixing rates at the row's
     step. Each array has the size of the largest part's. The loss is that of the first
     part, so the fields that it reads must have the same value in all parts.
     """
@@ -63,7 +63,7 @@ class Objective(composite.OfParts):
         )
 
     def tokens_read(self, length: int) -> float:
-        """The mean over the parts, by their mixing rates."""
+        """The mean over the parts, weighted by their mixing rates."""
         read = [part.tokens_read(length) for part in self.members.values()]
         if len({*read}) > 1 and any(map(composite.varies, self.schedules.values())):
             raise UserError(
@@ -164,7 +164,7 @@ class Objective(composite.OfParts):
 
 
 def _value(objective: Any, path: list[str], field: str) -> Any:
-    """A value that the member of members with these names stores; None: no such one."""
+    """A value stored by the nested member at `path`; None if there is none."""
     for name in path:
         if not isinstance(objective, composite.Composite):
             return None
@@ -177,8 +177,7 @@ def _recording_reads(
 ) -> Any:
     """A copy of the objective that adds what it reads to `read`.
 
-    These are the names of values that it stores, each behind the names of the members
-    whose it is.
+    These are the names of values that it stores, each with the path of members to it.
     """
 
     class Recording(type(objective)):  # type: ignore[misc]  # known when it runs

@@ -1,4 +1,4 @@
-"""The sizes of the arrays of packed rows, and to which positions each array belongs."""
+"""Sizes of the arrays of packed rows, and the positions that each array belongs to."""
 
 # L columns of a row, N the most raw tokens of a piece
 
@@ -32,15 +32,15 @@ MIN_LENGTH = 16
 """The smallest length at which a piece is corrupted."""
 
 MAX_UNUSED = 4
-"""The most columns that inputs are padded by, beyond what they can need, to have the
-length of the row, which is more efficient on devices."""
+"""The most unneeded columns that inputs may be padded by to have the length of the row,
+which is more efficient on devices."""
 
 
 class Role(NamedTuple):
-    """To which positions an array belongs."""
+    """The positions that an array belongs to."""
 
     group: str  # prefix of the network input with these positions
-    by_slot: bool  # it has an entry for each scored position; else for each position
+    by_slot: bool  # whether it has an entry per scored position, or per position
 
 
 class Layout(NamedTuple):
@@ -55,8 +55,8 @@ class Layout(NamedTuple):
     def corrupted_length(self, num_raw: np.ndarray) -> np.ndarray:
         """The length at which texts of `num_raw` tokens are corrupted.
 
-        It takes few different values, so that few calls corrupt all pieces of a batch,
-        and is at most a quarter above `own_length`. This changes only random draws.
+        It has few different values, so that few calls corrupt all pieces of a batch,
+        and is at most a quarter above `own_length`. It affects only random draws.
         """
         own = self.own_length[num_raw]
         step = 2 ** np.maximum(np.log2(own).astype(np.int64) - 2, 0)
@@ -132,7 +132,7 @@ def _check_packable(objective: Any, length: int) -> dict[str, Role]:
 
 
 def _find_roles(specs: Mapping[str, ArraySpec]) -> dict[str, Role]:
-    """The roles of arrays for positions or scored positions; others are left out."""
+    """The roles of arrays for positions or scored positions, without other arrays."""
     tokens = [name.removesuffix("token") for name in specs if name.endswith("token")]
     groups = [p for p in tokens if all(p + name in specs for name in INPUT_ARRAYS)]
     roles = {

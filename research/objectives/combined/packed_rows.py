@@ -1,12 +1,12 @@
 """Any objective on packed rows, in which each document (a piece) is an example.
 
-Each piece of a row is corrupted with its key as if it were alone, and the arrays of the
-pieces are concatenated. Segments stay distinct, so no piece attends to another one;
+Each piece of a row is corrupted with its own key as if it were alone, and the arrays of
+the pieces are concatenated. Segments stay distinct, so no piece attends to another;
 positions restart.
 
 Arrays are concatenated by their roles. The alternative, pieces as segments of one
-example, would need code in every objective, whose budgets, spans and specials are those
-of a single text.
+example, would need code in every objective, whose budgets, spans and specials are meant
+for a single text.
 """
 
 # B batch, P pieces of a batch, R raw tokens of a row
@@ -76,7 +76,7 @@ class PackedRows(composite.Composite):
         return TextSpec(self.unit, length - PIECE_SPECIALS, arrays=arrays)
 
     def num_sentinels(self, length: int) -> int:
-        """Of the longest piece: each begins with the first sentinel."""
+        """As for the longest piece, since each piece begins with the first sentinel."""
         layout = make_layout(self.objective, length)
         lengths = layout.corrupted_length(np.arange(len(layout.own_length)))
         return self.objective.num_sentinels(int(lengths.max()))
@@ -91,7 +91,7 @@ class PackedRows(composite.Composite):
         """Corrupts the pieces, whose first tokens have the flag PIECE, and joins them.
 
         Raises:
-          UserError: as the objective's `corrupt`; or its examples cannot be joined.
+          UserError: as the objective's `corrupt`, or its examples cannot be joined.
         """
         layout = make_layout(self.objective, length)
         pieces = _split(example, key, vocab, separators=self.reads_separators)
@@ -109,7 +109,7 @@ class PackedRows(composite.Composite):
     ) -> list[Chunk]:
         """The arrays of all pieces; pieces of equal length are corrupted together.
 
-        Pieces that by chance have more positions than at `own_length` are corrupted
+        Pieces that happen to have more positions than at `own_length` are corrupted
         again at that length.
         """
         chunks, own_length = [], layout.own_length[pieces.size]

@@ -18,19 +18,18 @@ def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
     Parts with the same unit read the longest of their texts or its beginning, with all
     arrays that any of them reads. If parts with unit stream differ in length, rows
     start at random tokens, so that parts that read less still read every token equally
-    often. If units differ, one of them must allow to derive the others. From a pair,
-    sentences and streams are derived: both spans if the second follows the first, else
-    the first span; spans that were too long lack tokens at either end (BERT), so that
-    the derived text may have a gap between them. From a pair of segments a pair of
-    sentences is derived as well: the sentences on either side of the segments'
-    boundary.
+    often. If units differ, the others must be derivable from one of them. Sentences and
+    streams are derived from a pair: both spans if the second follows the first, else
+    the first span. Spans that were too long lack tokens at either end (BERT), so that
+    the derived text may have a gap between them. A pair of sentences is also derived
+    from a pair of segments: the sentences on either side of the segments' boundary.
 
     Args:
       parts: name -> objective.
 
     Raises:
-      UserError: no unit allows to derive the others, pairs differ in rates or lengths,
-        or the parts read labels of different types.
+      UserError: the units cannot be derived from one of them, pairs differ in rates or
+        lengths, or the parts read labels of different types.
     """
     specs = {name: part.text_spec(length) for name, part in parts.items()}
     label, *others = {spec.label for spec in specs.values()} - {""} or {""}
@@ -86,13 +85,13 @@ def _is_derivable(spec: TextSpec, base: TextSpec) -> bool:
 
 
 def _whichever_start(spec: TextSpec) -> TextSpec:
-    """The spec without arrays, and with rows that start at multiples of the stride."""
+    """The spec without arrays, with rows that start at multiples of the stride."""
     start = {"random_start": False} if spec.random_start else {}
     return spec.replace(arrays=(), **start)
 
 
 def _describe(spec: TextSpec) -> str:
-    """The unit, the length and all fields that are not the default, in words."""
+    """The unit, the length and all fields with other values than the default."""
     words = [
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in spec.changed_fields().items()
@@ -124,8 +123,8 @@ def _boundary_sentences(example: Example, pad_id: int, *, nonadjacent: bool) -> 
     """The sentences on either side of the boundary of two segments.
 
     Args:
-      nonadjacent: include both sentences even if the segments do not follow each other;
-        False: then only the first sentence.
+      nonadjacent: include both sentences even if the segments are not adjacent; if
+        False, only the first sentence then.
     """
     num_raw = example.token.shape[1]
     index, first = np.arange(num_raw), example.first_length[:, None]

@@ -31,8 +31,8 @@ class Wrapped(composite.Composite):
     """Hides and scores text as the base objective does, unless a subclass differs."""
 
     base_objective: str = choice("mlm", objectives.names())
-    base: composite.Fields = ()  # fields of `base_objective` -> values; others have
-    # defaults
+    base: composite.Fields = ()  # fields of `base_objective` -> values; other fields
+    # have their defaults
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,7 +73,7 @@ class Wrapped(composite.Composite):
         return self._base.row_length
 
     def for_evaluation(self) -> "Wrapped":
-        """The objective with the base objective of evaluations."""
+        """The objective with its base objective as in evaluations."""
         fields = composite.evaluated_fields(self.base, self._base)
         return self.with_fields(base=fields)
 

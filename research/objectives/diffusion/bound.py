@@ -1,4 +1,4 @@
-"""Rows that score a text: the bound on its log p by draws, or a token at a time."""
+"""Rows that score a text: by a sampled bound on its log p, or token by token."""
 
 # T texts, R raw tokens, S samples of a text, L length, N rows = T * S, or tokens
 
@@ -15,17 +15,17 @@ METHODS = {
     "fixed_count": BOUND,
     "independent": BOUND,
 }
-"""Estimators of one bound. stratified: the count of masks is uniform in 1..n, in 16
-equal parts; fixed_count: uniform, each draw by itself; independent: each token is
-masked by itself at a rate t, which is uniform in (MIN_T, 1)."""
+"""Estimators of the same bound. stratified: the count of masks is uniform in 1..n, with
+one draw in each of 16 equal parts; fixed_count: uniform, with independent draws;
+independent: each token is masked independently at a rate t, uniform in (MIN_T, 1)."""
 
 REPLICATES, STRATA = 8, 16
-"""Independent estimates of a text, and draws of each: 128, as in LLaDA's code
-(ML-GSAI/LLaDA, get_log_likelihood.py)."""
+"""Independent estimates per text, and draws per estimate: 128 in all, as in LLaDA's
+code (ML-GSAI/LLaDA, get_log_likelihood.py)."""
 
 MIN_T = 1e-3
-"""The least rate of `independent`; the bound lacks what lies below, a thousandth of it
-at most."""
+"""The lowest rate of `independent`; the bound lacks the part below, at most a
+thousandth of it."""
 
 
 def score_rows(
@@ -41,8 +41,8 @@ def score_rows(
 
     With blocks of one token, which are always masked, there is one row.
 
-    Masks are among the scored tokens; the others are visible. With blocks, each of
-    them has its own counts, whose strata are permuted, so that they are independent.
+    Only scored tokens are masked. With blocks, each has its own counts, whose strata
+    are permuted, so that blocks are independent.
 
     Args:
       scored: [T, R] bool, the tokens to score.
@@ -107,9 +107,9 @@ def pseudo_rows(
     *,
     block_size: int,
 ) -> scoring.ScoreRows:
-    """A row for each scored token, which is masked in it.
+    """One row per scored token, which is masked in it.
 
-    With blocks the token is predicted from the rest of its block and those before.
+    With blocks, the token is predicted from the rest of its block and earlier blocks.
 
     Args:
       scored: [T, R] bool, the tokens to score.

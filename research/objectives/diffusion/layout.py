@@ -1,4 +1,4 @@
-"""The arrays of masked diffusion: one input, or a noised and a clean half by blocks."""
+"""The arrays of masked diffusion: one input, or a noised and a clean half (blocks)."""
 
 # B batch, L length of the text with bos, R raw tokens an example
 
@@ -18,9 +18,9 @@ def answer_specs(length: int) -> dict[str, ArraySpec]:
 def with_bos(
     raw_token: np.ndarray, num_raw: np.ndarray, vocab: VocabInfo, length: int
 ) -> np.ndarray:
-    """[B, L] int32: bos and the first `num_raw` [B] tokens of [B, R]; no text, no bos.
+    """[B, L] int32: bos and the first `num_raw` [B] tokens of [B, R].
 
-    `num_raw` is at most L - 1.
+    `num_raw` is at most L - 1. Rows without text have no bos.
     """
     token = np.full((len(num_raw), length), vocab.pad_id, np.int32)
     width = min(raw_token.shape[1], length - 1)
@@ -43,9 +43,9 @@ def arrays(
 
     Args:
       token: [B, L], of `with_bos`.
-      candidate, chosen: [B, L] bool, all tokens of the text and those that are masked.
-      weight: [B, L], 0 where none is.
-      block_size: S; 0: tokens attend to all of their row.
+      candidate, chosen: [B, L] bool, the tokens of the text, and the masked ones.
+      weight: [B, L], 0 for tokens that are not masked.
+      block_size: S; 0: no blocks, tokens attend to their whole row.
     """
     size = np.where(num_raw > 0, num_raw + 1, 0)
     noised = np.where(chosen, np.int32(vocab.mask_id), token)
@@ -77,7 +77,7 @@ def arrays(
 
 
 def frequency_rank(vocab: VocabInfo) -> np.ndarray:
-    """[V] float64 in (0, 1]: the rank of each token's frequency, the rarest 1.
+    """[V] float64 in (0, 1]: the frequency rank of each token; the rarest has 1.
 
     Raises:
       UserError: the text has no counts of tokens.

@@ -1,10 +1,10 @@
 """Masked diffusion: tokens are hidden at random rates, and all hidden ones predicted.
 
 Its fields give MDLM (Sahoo et al. 2024), LLaDA (Nie et al. 2025), block diffusion (BD3-
-LM, Arriola et al. 2025) and the schedules of Kosmopoulou et al. (2025). Sigma-GPT's
-orders (Pannatier et al. 2024) are those of `plm` with tokens_per_target 1, max_span 0
-and num_permutations 1: its two positions a token, that of the token and that of its
-target, are a token and a query there.
+LM, Arriola et al. 2025) and the schedules of Kosmopoulou et al. (2025). For the orders
+of Sigma-GPT (Pannatier et al. 2024) use `plm` with tokens_per_target 1, max_span 0 and
+num_permutations 1: its two positions per token, those of the token and of its target,
+are a token and a query there.
 """
 
 # B batch, L length of the text with bos, N blocks of a row, S tokens of a block
@@ -39,37 +39,38 @@ EVALUATION_STRATA = 64
 class Objective(objectives.Objective):
     """Reads bos and L - 1 tokens, some of which are masks; bos is never hidden.
 
-    Each row, or each block of it, draws t in (min_t, max_t), which gives a rate of
+    Each row, or each block of it, draws t in (min_t, max_t), which gives the rate of
     masks and the weight of a masked token's loss. The loss is a sum over masked tokens
     divided by the number of all tokens of the text: with schedule linear, weighting
-    bound and (min_t, max_t) = (0, 1) its mean is a bound on -log p of a token.
-    Evaluations are of this bound, by exact counts.
+    bound and (min_t, max_t) = (0, 1) its mean is a bound on -log p per token.
+    Evaluations estimate this bound with exact counts.
 
     With `block_size` S a row is its noised half, then its clean half: a noised block
     attends to itself and to the clean blocks before it, a clean block to itself and to
-    those. So S = 1 and min_t = 1 is an autoregressive model, S = L is the same as no
+    those. So S = 1 with min_t = 1 is an autoregressive model, and S = L equals no
     blocks. The first block has bos and S - 1 tokens.
     """
 
-    block_size: int = number(0, least=0)  # positions of a block; 0: no blocks, a token
-    # attends to all
-    schedule: str = choice("linear", schedules.FOLDER.lines())  # the rate at t
-    probability: str = choice("t", ("t", "scaled"))  # of a mask, schedule linear: t;
+    block_size: int = number(0, least=0)  # positions per block; 0: no blocks, tokens
+    # attend to the whole row
+    schedule: str = choice("linear", schedules.FOLDER.lines())  # mask rate as a
+    # function of t
+    probability: str = choice("t", ("t", "scaled"))  # of a mask with schedule linear;
     # scaled (MDLM's code): (1 - min_t) t, whose loss is (1 - min_t) of the bound
     min_t: float = number(1e-3, above=0, most=1)  # t is uniform in (min_t, max_t)
     max_t: float = number(1.0, above=0, most=1)
-    strata: int = number(64, least=1)  # t of so many consecutive rows are each in
-    # another part of (min_t, max_t): the batch in MDLM's code; 1: independent (LLaDA)
-    count: str = choice("independent", ("independent", "inside", "exact"))  # of a
-    # block's masks. independent: each token is masked by itself; inside: likewise,
-    # given that the fraction is in (min_t, max_t), where a bound of 1e-3 or 1 is none;
-    # exact: 1 to all tokens, each count as often, the loss times tokens / count
-    weighting: str = choice("bound", ("bound", "none"))  # none: all masked tokens count
-    # 1 (block diffusion's code, where min_t is above .5)
-    short_rate: float = fraction(0.0)  # of rows that are cut to a uniform length
-    # (LLaDA: .01)
-    frequency_power: float = number(0.0, least=0)  # rare tokens are masked more often:
-    # a power of the rank of a token's frequency; 0: equally
+    strata: int = number(64, least=1)  # number of consecutive rows whose t are
+    # stratified over (min_t, max_t) (MDLM's code: the batch); 1: independent (LLaDA)
+    count: str = choice("independent", ("independent", "inside", "exact"))  # of masks
+    # in a block. independent: each token is masked independently; inside: the same,
+    # given that the fraction is in (min_t, max_t), where 1e-3 and 1 are no bounds;
+    # exact: uniform from 1 to all tokens, the loss times tokens / count
+    weighting: str = choice("bound", ("bound", "none"))  # none: all masked tokens have
+    # weight 1 (block diffusion's code if min_t is above .5)
+    short_rate: float = fraction(0.0)  # fraction of rows cut to a uniformly random
+    # length (LLaDA: .01)
+    frequency_power: float = number(0.0, least=0)  # exponent of a token's frequency
+    # rank, by which rare tokens are masked more often; 0: all equally often
 
     reads_separators = True
     write_order = "masks"
@@ -99,7 +100,7 @@ class Objective(objectives.Objective):
         self._check_inside()
 
     def _check_inside(self) -> None:
-        """Raises ValueError: no count of a block is inside."""
+        """Raises ValueError: no count of a block's masks is inside the limits."""
         if self.count != "inside" or not self.block_size:
             return
         least, most = self._limits
@@ -127,10 +128,10 @@ class Objective(objectives.Objective):
 
     @property
     def _limits(self) -> tuple[float, float]:
-        """The least and the most fraction of masks, of counts inside.
+        """The smallest and largest fraction of masks with count inside.
 
-        kuleshov-group/bd3lms (diffusion.py, _resample_q_xt) do not ask for one mask at
-        least at 1e-3.
+        kuleshov-group/bd3lms (diffusion.py, _resample_q_xt) does not require a mask if
+        min_t is 1e-3.
         """
         return self.min_t if self.min_t > 1e-3 else 0.0, self.max_t
 
@@ -207,18 +208,18 @@ class Objective(objectives.Objective):
 
     @functools.cached_property
     def noise_schedule(self) -> schedules.Schedule:
-        """What `schedule` names, with its keys."""
+        """The schedule that the field `schedule` names, with its keys."""
         found: schedules.Schedule = schedules.FOLDER.make(self.field_values, "schedule")
         return found
 
     def _noise(self, t: np.ndarray, key: np.ndarray) -> noise.Noise:
-        """Rate and weight at t [B, N]."""
+        """Rates and weights at t [B, N]."""
         rate, weight = self.noise_schedule.noise(t, key)
         scale = 1 - self.min_t if self.probability == "scaled" else 1.0
         return noise.Noise(scale * rate, weight)
 
     def for_evaluation(self) -> "Objective":
-        """The objective whose loss is the bound, by exact counts."""
+        """The objective whose loss is the bound with exact counts."""
         return replace(
             self,
             schedule="linear",
@@ -238,7 +239,7 @@ class Objective(objectives.Objective):
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """Rows with draws of masks among the scored tokens, or one for each of them.
+        """Rows with random masks among the scored tokens, or one row per scored token.
 
         See `bound.score_rows` and `bound.pseudo_rows`.
         """
@@ -246,12 +247,12 @@ class Objective(objectives.Objective):
         return make(example, scored, vocab, length, method, block_size=self.block_size)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
-        """Texts after bos, which masks are to follow."""
+        """Texts after bos, to be followed by masks."""
         rows = pad_rows([[vocab.bos_id, *text] for text in texts], vocab.pad_id)
         return Prompt(input_format.full_input(*rows), block_size=self.block_size)
 
     def specials(self, vocab: VocabInfo) -> Specials:
-        """bos alone: the end of a document is a token of the text."""
+        """Only bos: the end of a document is a token of the text."""
         return Specials((vocab.bos_id,))
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
@@ -260,7 +261,7 @@ class Objective(objectives.Objective):
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
-        """Terms: diffusion, and accuracy, weighted likewise (not differentiated)."""
+        """Terms: diffusion; accuracy with the same weights (not differentiated)."""
         scored = {"scored": batch["scored"]} if "scored" in batch else {}
         readout = net.readout(net.states(batch, **scored))
         term, correct = cross_entropy(readout, batch["target"], batch["weight"])

@@ -1,11 +1,11 @@
 """Masks of discrete diffusion: rates, weights of a bound on log p, masked tokens.
 
 The bound on -log p(text) of a model that predicts masked tokens is the mean, over t in
-(0, 1) and masks of independent tokens at rate 1 - alpha(t), of
--alpha'(t) / (1 - alpha(t)) times the loss of all masked tokens (Sahoo et al. 2024,
-equation 10). It equals the mean over counts l in 1..n and subsets of l of n tokens of
-n / l times that loss (Ou et al. 2024, theorem 2), and that over all orders in which the
-tokens are predicted one by one.
+(0, 1) and independent masks at rate 1 - alpha(t), of -alpha'(t) / (1 - alpha(t)) times
+the loss of all masked tokens (Sahoo et al. 2024, equation 10). It equals the mean of
+n / l times that loss over counts l in 1..n and subsets of l of n tokens (Ou et al.
+2024, theorem 2), and the mean over all orders in which the tokens are predicted one by
+one.
 """
 
 # B batch, N blocks of a row, S tokens of a block, L = N * S
@@ -27,11 +27,11 @@ class Noise(NamedTuple):
 def stratified(
     key: np.ndarray, stratum: np.ndarray, num_strata: int, num_blocks: int
 ) -> np.ndarray:
-    """[B, N] in [0, 1): uniform draws, those of a row's blocks in consecutive strata.
+    """[B, N] in [0, 1): uniform draws; the blocks of a row are in consecutive strata.
 
-    A row with stratum [B] i of n and block j of N draws from the (i N + j)-th of n N
+    Block j of N in a row with stratum [B] i of n draws from the (i N + j)-th of n N
     equal parts, as the antithetic sampling of MDLM (kuleshov-group/mdlm, diffusion.py,
-    _sample_t) and of block diffusion (kuleshov-group/bd3lms, likewise) do.
+    _sample_t) and of block diffusion (kuleshov-group/bd3lms, same function).
     """
     part = stratum[:, None] % num_strata * num_blocks + np.arange(num_blocks)
     draw = counter_rng.uniform(key, "rate", num_blocks)
@@ -41,7 +41,7 @@ def stratified(
 def by_rarity(
     rank: np.ndarray, candidate: np.ndarray, rate: np.ndarray, power: float
 ) -> np.ndarray:
-    """[B, L]: rates of masks that are higher for rare tokens, with the row's mean rate.
+    """[B, L]: mask rates that are higher for rare tokens, with the row's mean rate.
 
     Ranks are scaled to 0..1 in each row, raised to the power and scaled to the mean, so
     that the most frequent token of a row is never masked while the rate is below the
@@ -49,7 +49,7 @@ def by_rarity(
     _compute_frequency_mask_probabilities).
 
     Args:
-      rank: [B, L], of each token's type; the rarest has the largest.
+      rank: [B, L], frequency rank of each token; the rarest has the largest.
       candidate: [B, L] bool, tokens that may be masked.
       rate: [B, 1].
     """
@@ -72,9 +72,9 @@ def counts_inside(
 ) -> np.ndarray:
     """[B, N]: binomial counts of masks, given that their fraction is in an interval.
 
-    The same distribution as that of masks that are drawn again until their fraction is
-    inside (kuleshov-group/bd3lms, diffusion.py, _resample_q_xt). Blocks that have no
-    such count are drawn without the condition.
+    This is the distribution of masks that are drawn again until their fraction is
+    inside (kuleshov-group/bd3lms, diffusion.py, _resample_q_xt). Blocks without such a
+    count are drawn without the condition.
 
     Args:
       rate, draw: [B, N], draw in [0, 1).
@@ -93,7 +93,7 @@ def counts_inside(
 
 
 def in_blocks(array: np.ndarray, size: int) -> np.ndarray:
-    """[B, N, S]: a row's tokens [B, L] by blocks; the last one is padded by zeros."""
+    """[B, N, S]: a row's tokens [B, L] in blocks; the last is padded with zeros."""
     missing = -array.shape[1] % size
     return np.pad(array, ((0, 0), (0, missing))).reshape(len(array), -1, size)
 
@@ -101,7 +101,7 @@ def in_blocks(array: np.ndarray, size: int) -> np.ndarray:
 def choose_counts(
     key: np.ndarray, candidate: np.ndarray, count: np.ndarray, size: int
 ) -> np.ndarray:
-    """[B, L] bool: `count` [B, N] candidates of each block, all subsets alike."""
+    """[B, L] bool: `count` [B, N] candidates per block, all subsets equally likely."""
     length = candidate.shape[1]
     score = counter_rng.candidate_scores(key, "choose", candidate)
     block = in_blocks(~score, size)  # padding has the smallest: it is chosen last

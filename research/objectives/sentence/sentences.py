@@ -49,11 +49,11 @@ class Objective(objectives.Objective):
     """
 
     task: str = choice("nsp", TASKS)
-    format: str = choice("segment_pair", tuple(sentence_pairs.PAIR_FORMATS))  # of tasks
-    # on pairs; reorder and discourse have their own
-    short_rate: float = fraction(0.1)  # fraction of segment pairs that is made shorter
-    max_pieces: int = number(3, least=1, most=MAX_PIECES)  # of task reorder
-    entry_type: str = free_text("connective")  # of task discourse: the lexicon's
+    format: str = choice("segment_pair", tuple(sentence_pairs.PAIR_FORMATS))  # for
+    # tasks on pairs; reorder and discourse have their own
+    short_rate: float = fraction(0.1)  # fraction of segment pairs that are shortened
+    max_pieces: int = number(3, least=1, most=MAX_PIECES)  # for task reorder
+    entry_type: str = free_text("connective")  # for task discourse: the lexicon type of
     # connectives
 
     pattern = "full"
@@ -63,7 +63,7 @@ class Objective(objectives.Objective):
 
     @property
     def min_length(self) -> int:
-        """Specials and a token of each piece; for discourse also a connective."""
+        """Specials and one token per piece; for discourse also a connective."""
         if self.task == "reorder":
             return self.max_pieces + 2
         return sentence_pairs.MIN_LENGTH + (self.task == "discourse")
@@ -202,8 +202,8 @@ _FIRST_CLASS = np.cumsum(_FACTORIAL) - _FACTORIAL - 1
 def piece_orders(max_pieces: int) -> np.ndarray:
     """[classes, P]: the order of the pieces for each class.
 
-    The orders of 1, 2, ... `max_pieces` pieces follow each other, each sorted; pieces
-    after the n-th are empty and stay in their place.
+    The orders of 1, 2, ... `max_pieces` pieces follow each other, each group sorted;
+    pieces after the n-th are empty and keep their index.
     """
     return np.array(
         [

@@ -44,12 +44,12 @@ class Objective(objectives.Objective):
 
     capital: tokens are replaced by their lower-case form if the vocabulary has it;
       tokens that stand for both cases are scored.
-    document: the input is the first segment of a passage, whole sentences up to half of
-      it; the rest, up to the length of a row, is the other segment.
+    document: the input is the first segment of a passage, in whole sentences up to half
+      of it; the other segment is the rest, up to the length of a row.
     """
 
     task: str = choice("document", ("document", "capital"))
-    format: str = choice("stream", tuple(SINGLE_FORMATS))  # of task capital; document
+    format: str = choice("stream", tuple(SINGLE_FORMATS))  # for task capital; document
     # always reads sentences of one document
 
     pattern = "full"

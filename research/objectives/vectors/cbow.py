@@ -1,4 +1,4 @@
-"""Continuous bag of words: each word from the mean of those around it (word2vec)."""
+"""Continuous bag of words: each word from the mean of its context (word2vec)."""
 
 # B batch, L length, J offsets, E width of the features
 
@@ -18,19 +18,19 @@ from research.objectives.vectors import word_scores, word_windows
 
 @dataclass(frozen=True)
 class Objective(word_windows.WordWindows):
-    """The mean of the contexts' vectors is to tell the centre from drawn words.
+    """Discriminates the centre from drawn words by the mean of its context vectors.
 
     See Mikolov et al. 2013a, section 3.1.
     """
 
-    context_gradient: str = choice("sum", ("sum", "mean"))  # what each context's vector
-    # gets of the gradient of the mean of n; sum: all of it (released code, where it is
-    # not divided); mean: an n-th, which is its derivative
+    context_gradient: str = choice("sum", ("sum", "mean"))  # gradient of each of the n
+    # context vectors. sum: that of their mean, undivided (released code); mean: divided
+    # by n, the true derivative
 
     def loss(
         self, net: BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
-        """Terms: cbow, the mean over centres of the sum over positive and negatives."""
+        """Terms: cbow, the mean over centres of the sum over target and negatives."""
         readout = cast(Readout, net.readout(net.states(batch)))  # has no clusters
         shape = (*readout.feature.shape[:2], 2 * self.window)
         weight_BLJ = batch["weight"].reshape(shape)

@@ -1,4 +1,4 @@
-"""GloVe: the logarithm of how often two words meet (Pennington et al. 2014)."""
+"""GloVe: regression on the log co-occurrence of words (Pennington et al. 2014)."""
 
 # B batch, L length, K = L / 2 cells, R raw tokens of a row
 
@@ -28,15 +28,15 @@ from research.objectives.vectors.word_scores import look_up
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """The vectors w of a word and v of another, with their biases, are to give log X.
+    """Fits log X of two words by the product of their vectors w and v, plus biases.
 
     The loss of a cell is f(X) (w v + b + c - log X)^2 / 2 with f(X) = (X / x_max)^alpha
-    up to 1 (section 3; the half is the released code's). A row has the cells of L / 2
-    pairs of words: the first of each is read, the second is the target.
+    up to 1 (section 3; the half is from the released code). A row has the cells of
+    L / 2 pairs of words: the first of each is read, the second is the target.
     """
 
-    x_max: float = number(100.0, above=0)  # from there on all cells count the same
-    alpha: float = number(0.75, least=0, most=4)  # power of the weight below it
+    x_max: float = number(100.0, above=0)  # co-occurrence from which the weight is 1
+    alpha: float = number(0.75, least=0, most=4)  # exponent of the weight below it
 
     pattern = "self"
     min_length = 2  # one pair

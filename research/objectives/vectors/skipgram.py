@@ -1,4 +1,4 @@
-"""Skip-gram: each word from the words around it, one at a time (word2vec)."""
+"""Skip-gram: each word from each word of its context separately (word2vec)."""
 
 # B batch, L length, J offsets, K = L J pairs, D width
 
@@ -17,15 +17,15 @@ from research.objectives.vectors import word_scores, word_windows
 
 @dataclass(frozen=True)
 class Objective(word_windows.WordWindows):
-    """The vector of a context is to tell the centre from words that are drawn.
+    """Discriminates the centre from drawn words by the vector of one context.
 
-    Paper and equation predict contexts from the centre (Mikolov et al. 2013b, equation
-    4); the released code predicts the centre from each context, which over a text is
-    the same set of pairs.
+    The paper predicts contexts from the centre (Mikolov et al. 2013b, equation 4). The
+    released code predicts the centre from each context, which over a text gives the
+    same set of pairs.
     """
 
-    negatives_of: str = choice("pair", ("pair", "centre"))  # whose negatives are drawn;
-    # centre: all contexts of a centre share them, which computes less (Ji et al. 2016)
+    negatives_of: str = choice("pair", ("pair", "centre"))  # what negatives are drawn
+    # for; centre: its contexts share them, which is cheaper (Ji et al. 2016)
 
     def num_drawn_for(self, length: int) -> int:
         return length if self.negatives_of == "centre" else length * 2 * self.window
@@ -33,7 +33,7 @@ class Objective(word_windows.WordWindows):
     def loss(
         self, net: BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
-        """Terms: skipgram, the mean over pairs of all that is lost on one."""
+        """Terms: skipgram, the mean over pairs of the total loss of a pair."""
         states = net.states(batch)
         readout = cast(Readout, net.readout(states))  # words have no clusters
         shape = (*states.shape[:2], 2 * self.window)

@@ -1,7 +1,7 @@
-"""What word counts decide: who is subsampled, who is a negative, the Huffman tree.
+"""Functions of word counts: subsampling, the law of negatives, the Huffman tree.
 
-All follow tmikolov/word2vec at 20c129a, word2vec.c; only ordinary words count here,
-which has no sentence end among its words.
+All follow tmikolov/word2vec at 20c129a, word2vec.c, except that only ordinary words
+count: the end of a sentence is not a word.
 """
 
 # B batch, V vocabulary, C the longest code
@@ -18,7 +18,7 @@ from research.data import counter_rng
 
 
 def once_for_each_vocabulary(make: Callable[..., Any]) -> Callable[..., Any]:
-    """`make(vocab, ...)`, which is computed anew only if counts or arguments change."""
+    """`make(vocab, ...)`, recomputed only if counts or arguments change."""
     last: list[Any] = []
 
     @functools.wraps(make)
@@ -53,10 +53,10 @@ def word_counts(vocab: VocabInfo) -> np.ndarray:
 
 @once_for_each_vocabulary
 def keep_rates(vocab: VocabInfo, sample: float) -> np.ndarray:
-    """[V]: sqrt(t N / c) + t N / c of words of count c among N; from 1 on all are kept.
+    """[V]: sqrt(t N / c) + t N / c for count c of N; words with 1 or more are all kept.
 
-    Words without a count are not kept. The paper has the square root alone (Mikolov et
-    al. 2013b, equation 5), the tool this sum.
+    Words without a count are not kept. The paper has only the square root (Mikolov et
+    al. 2013b, equation 5); the released code has this sum.
 
     Args:
       sample: t; 0: all words are kept.
@@ -69,19 +69,19 @@ def keep_rates(vocab: VocabInfo, sample: float) -> np.ndarray:
 
 
 class Alias(NamedTuple):
-    """A law over words as a table from which a draw takes constant time (Walker 1977).
+    """A distribution over words as a table for draws in constant time (Walker 1977).
 
     Slot n gives word n with probability `stay[n]`, else `other[n]`.
     """
 
-    word: np.ndarray  # [W] int32, those with a count
+    word: np.ndarray  # [W] int32, the words with a count
     stay: np.ndarray  # [W] float64
     other: np.ndarray  # [W] int32, index of a word
 
 
 @once_for_each_vocabulary
 def noise_law(vocab: VocabInfo, power: float) -> Alias:
-    """The law of negatives: count ** power over its sum."""
+    """The distribution of negatives: count ** power, normalised."""
     count = word_counts(vocab)
     word = np.flatnonzero(count).astype(np.int32)
     weight = count[word] ** float(power)
@@ -99,7 +99,7 @@ def noise_law(vocab: VocabInfo, power: float) -> Alias:
 
 
 def draw_words(law: Alias, key: np.ndarray, role: str, count: int) -> np.ndarray:
-    """[B, count] int32: independent draws of each row, by its key [B]."""
+    """[B, count] int32: independent draws for each row with its key [B]."""
     slot = counter_rng.uniform(key, role, count) * len(law.word)
     index = slot.astype(np.int32)
     stays = slot - index < law.stay[index]
@@ -112,8 +112,8 @@ def draw_negatives(
     """[B, K, count] int32: negatives of targets [B, K].
 
     Args:
-      redraw: draw again while one equals its target; else it stays, and the loss leaves
-        it out.
+      redraw: draw again while a negative equals its target; if False it stays, and the
+        loss leaves it out.
     """
     shape = (*target.shape, count)
     size = target.shape[1] * count
@@ -127,9 +127,9 @@ def draw_negatives(
 
 
 class HuffmanCodes(NamedTuple):
-    """The inner nodes from the root to each word, and the turn that is taken at each.
+    """The inner nodes from the root to each word, and the branch taken at each.
 
-    Nodes are numbered by the order in which they were merged; the last is the root.
+    Nodes are numbered in the order in which they were merged; the last is the root.
     """
 
     node: np.ndarray  # [V, C] int32, 0 beyond a code
@@ -140,7 +140,7 @@ class HuffmanCodes(NamedTuple):
 def huffman_codes(vocab: VocabInfo, max_length: int) -> HuffmanCodes:
     """The codes of words by their counts (Huffman 1952).
 
-    Two of equal count: an inner node is merged before a word. The second of two merged
+    If counts are equal, an inner node is merged before a word. The second of two merged
     nodes has bit 1.
 
     Args:

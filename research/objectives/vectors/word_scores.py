@@ -13,16 +13,16 @@ from research.contract.batch import Batch
 from research.networks import Readout, constrain
 
 BLOCK = 16
-"""Centres of a block. Their contexts overlap: one product of matrices scores all tokens
-of all centres with all contexts of the block, of which a third is used at window 5; no
-context is gathered or scattered more than once."""
+"""Centres of a block. Their contexts overlap: one matrix product scores all tokens of
+all centres with all contexts of the block (a third of the scores is used at window 5),
+and no context is gathered or scattered more than once."""
 
 
 class Scored(NamedTuple):
-    """The rows of the output table that are scored, and which answer is right."""
+    """The rows of the output table that are scored, and their labels."""
 
     row: jax.Array  # [B, L, T] int32
-    sign: jax.Array  # [B, L, T] float32: 1 for yes, -1 for no, 0 where there is none
+    sign: jax.Array  # [B, L, T] float32: 1 for yes, -1 for no, 0 for unused
 
 
 def scored_rows(batch: Batch, target: jax.Array) -> Scored:
@@ -65,7 +65,7 @@ def look_up(
 
 
 def score_alone(feature: jax.Array, readout: Readout, scored: Scored) -> jax.Array:
-    """[B, L]: the losses of features [B, L, E], each with tokens of its own."""
+    """[B, L]: the losses of features [B, L, E], each with its own tokens."""
     _, table, bias = readout[:3]
     out, shift = look_up(table, bias, scored.row)
     logits = jnp.einsum("ble,blte->blt", feature, out.astype(feature.dtype)) + shift
@@ -80,7 +80,7 @@ def score_windows(
 
     Args:
       feature: [B, L, E] of the contexts.
-      scored: of the centres, the same for all contexts of one.
+      scored: of the centres; all contexts of a centre share it.
       weight_BLJ: of each pair, see `word_windows.word_windows`.
     """
     _, table, bias = readout[:3]
@@ -101,7 +101,7 @@ def score_windows(
 
 
 def in_blocks(feature: jax.Array, window: int) -> jax.Array:
-    """[B, S, M, E]: the features [B, L, E] of each block, and W before and after it."""
+    """[B, S, M, E]: the features [B, L, E] of each block and of W around it."""
     size = block_size(window)
     blocks = feature.reshape(len(feature), -1, size, feature.shape[-1])
     before = jnp.pad(blocks[:, :-1, size - window :], ((0, 0), (1, 0), (0, 0), (0, 0)))
@@ -110,18 +110,18 @@ def in_blocks(feature: jax.Array, window: int) -> jax.Array:
 
 
 def block_size(window: int) -> int:
-    """G: contexts of a block are in it or in one beside it."""
+    """G: large enough that contexts of a block are in it or in an adjacent block."""
     return max(BLOCK, window)
 
 
 def pad_to_blocks(array: jax.Array, window: int) -> jax.Array:
-    """The array [B, L, ...] with zeros behind, for L to be a multiple of G."""
+    """The array [B, L, ...] padded with zeros so that L is a multiple of G."""
     missing = -array.shape[1] % block_size(window)
     return jnp.pad(array, ((0, 0), (0, missing), *((0, 0),) * (array.ndim - 2)))
 
 
 def band(weight_BLJ: jax.Array) -> jax.Array:
-    """[B, S, G, M]: the weights of pairs at their contexts' places in `in_blocks`."""
+    """[B, S, G, M]: the weights of pairs at their contexts' indices in `in_blocks`."""
     num_rows, length, num = weight_BLJ.shape
     left, right = jnp.split(weight_BLJ, 2, axis=-1)
     own = jnp.zeros_like(weight_BLJ[..., :1])
@@ -129,14 +129,14 @@ def band(weight_BLJ: jax.Array) -> jax.Array:
     block = block_size(num // 2)
     size = block + num
     shaped = whole.reshape(num_rows, -1, block, num + 1)
-    # A row that is one longer begins one place later in the flat array: a diagonal.
+    # Rows that are one longer shift by one each in the flat array: a diagonal.
     padded = jnp.pad(shaped, ((0, 0),) * 3 + ((0, block),))
     flat = padded.reshape(num_rows, length // block, -1)[..., : block * size]
     return flat.reshape(num_rows, length // block, block, size)
 
 
 def window_sum(feature: jax.Array, weight_BLJ: jax.Array) -> jax.Array:
-    """[B, L, E]: the weighted sum of each centre's contexts, of features [B, L, E]."""
+    """[B, L, E]: the weighted sum of the features [B, L, E] of a centre's contexts."""
     num_rows, length, width = feature.shape
     window = weight_BLJ.shape[-1] // 2
     context = in_blocks(pad_to_blocks(feature, window), window)

@@ -1,12 +1,12 @@
-"""Words and the words around them: the rows that the objectives of word vectors share.
+"""Words and their contexts: the rows that the objectives of word vectors share.
 
-A row has L raw tokens. Unknown words are left out, and frequent ones at random
-(subsampling), before windows are formed: what is left moves together. A separator ends
-a sentence, which no window crosses. Around each centre the window reaches to a distance
-that is drawn uniformly from 1 to `window`, so that near words count more (Mikolov et
-al. 2013a, section 3.2; tmikolov/word2vec at 20c129a, word2vec.c).
+A row has L raw tokens. Unknown words are removed, and frequent ones at random
+(subsampling), before windows are formed: the remaining words become adjacent. A
+separator ends a sentence, which no window crosses. The window around each centre has a
+size that is drawn uniformly from 1 to `window`, so that near words count more (Mikolov
+et al. 2013a, section 3.2; tmikolov/word2vec at 20c129a, word2vec.c).
 
-Each position attends to itself alone: the state of a context is its word's vector.
+Each position attends only to itself: the state of a context is its word's vector.
 """
 
 # B batch, L length, W window, J = 2 W offsets, K = L J pairs, N negatives, C code,
@@ -32,7 +32,7 @@ from research.objectives.vectors import word_counts
 
 
 class Words(NamedTuple):
-    """The words of rows that are kept, next to each other."""
+    """The kept words of rows, without gaps."""
 
     token: np.ndarray  # [B, L] int32, pad beyond `length`
     sentence: np.ndarray  # [B, L] int32, number of the sentence; -1 beyond `length`
@@ -43,29 +43,29 @@ class Words(NamedTuple):
 class WordWindows(objectives.Objective):
     """The base of `skipgram` and `cbow`: their fields, text and batch.
 
-    Pair i J + j of a row is the centre i and the context at offset j of
+    Pair i J + j of a row is centre i and the context at the j-th of the offsets
     -W, ..., -1, 1, ..., W: `scored` is the context's position, `target` the centre.
     """
 
     window: int = number(5, least=1, most=128)  # the largest distance of a context
-    subsample: float = fraction(1e-3)  # t: words of a larger fraction of the text are
-    # left out at random, see `word_counts.keep_rates`; 0: none
+    subsample: float = fraction(1e-3)  # t: words more frequent than this fraction of
+    # the text are removed at random, see `word_counts.keep_rates`; 0: none
     output: str = choice("negative_sampling", ("negative_sampling", "hierarchical"))
     # the loss; hierarchical: softmax over a Huffman tree
     negatives: int = number(5, least=1, most=1024)  # drawn for each prediction
-    power: float = number(0.75, least=0, most=1)  # of the counts, by which they are
-    # drawn
-    equal_negatives: str = choice("skip", ("skip", "redraw"))  # a negative that is the
-    # target: left out (word2vec), or drawn again (fastText)
+    power: float = number(0.75, least=0, most=1)  # exponent of the counts in the
+    # distribution of negatives
+    equal_negatives: str = choice("skip", ("skip", "redraw"))  # a negative that equals
+    # the target: left out (word2vec), or drawn again (fastText)
     max_code: int = number(40, least=1, most=64)  # longest code of the tree
 
     pattern = "self"
     min_length = 2  # a centre and a context
 
     def needs(self, vocab: VocabInfo) -> Any:
-        """As of all objectives.
+        """See `Objective.needs`.
 
-        The nodes of a tree are no words, whose table they have not.
+        The nodes of a tree are not words and do not share their table.
         """
         return replace(super().needs(vocab), untied=self.output == "hierarchical")
 
@@ -73,7 +73,7 @@ class WordWindows(objectives.Objective):
         return TextSpec("stream", length)
 
     def num_drawn_for(self, length: int) -> int:
-        """Number of predictions of a row that have negatives of their own."""
+        """Number of predictions of a row that have their own negatives."""
         return length
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
@@ -130,7 +130,7 @@ def offsets(window: int) -> np.ndarray:
 def keep_words(
     example: Example, key: np.ndarray, vocab: VocabInfo, length: int, subsample: float
 ) -> Words:
-    """The words of each row that are known and not left out by subsampling."""
+    """The words of each row that are known and kept by subsampling."""
     raw = example.token[:, :length]
     here = np.arange(raw.shape[1]) < example.length[:, None]
     rate = word_counts.keep_rates(vocab, subsample)[raw]

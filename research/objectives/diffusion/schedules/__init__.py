@@ -1,4 +1,4 @@
-"""Schedules of masked diffusion: how often a token is masked at a time, and its weight.
+"""Schedules of masked diffusion: the mask rate at time t and the weight of the loss.
 
 A module here defines a frozen dataclass `Schedule(schedules.Schedule)`. It is found by
 listing the folder; its name is a value of objective.schedule, and its fields are keys
@@ -23,15 +23,15 @@ FOLDER = Folder(
 
 
 class Schedule(abc.ABC):
-    """The base of all schedules: frozen dataclasses of plain numbers and words."""
+    """The base of all schedules: frozen dataclasses of numbers and strings."""
 
     rate_is_time: ClassVar[bool] = False
-    """Whether the rate at t is t, as exact counts and scaled rates take it."""
+    """Whether the rate at t is t, as exact counts and scaled rates assume."""
 
     @abc.abstractmethod
     def noise(self, t: np.ndarray, key: np.ndarray) -> Noise:
         """Rates 1 - alpha(t) and weights |alpha'(t)| / (1 - alpha(t)) at t [B, N].
 
         Args:
-          key: [B], of the rows, for what a row draws.
+          key: [B], one per row, for random draws.
         """

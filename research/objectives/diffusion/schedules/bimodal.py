@@ -1,4 +1,4 @@
-"""Rates of one of two normal distributions a row: alpha is its quantile at t.
+"""Rates from one of two normal distributions per row: alpha is its quantile at t.
 
 As in DespoinaKK/babylm-diffusion, noise_schedules.py, _bimodal_gaussian_schedule.
 """
@@ -15,11 +15,11 @@ from research.objectives.diffusion.schedules.shared import powered
 
 @dataclass(frozen=True)
 class Schedule(powered.Powered):
-    low_fraction: float = fraction(0.6)  # of rows with the lower mode
-    low_mean: float = fraction(0.12)  # its mean rate
-    low_std: float = number(0.02, above=0)  # its standard deviation
-    high_mean: float = fraction(0.85)  # the mean rate of the upper mode
-    high_std: float = number(0.08, above=0)  # its standard deviation
+    low_fraction: float = fraction(0.6)  # fraction of rows with the lower mode
+    low_mean: float = fraction(0.12)  # mean rate of the lower mode
+    low_std: float = number(0.02, above=0)  # standard deviation of the lower mode
+    high_mean: float = fraction(0.85)  # mean rate of the upper mode
+    high_std: float = number(0.08, above=0)  # standard deviation of the upper mode
 
     def noise(self, t: np.ndarray, key: np.ndarray) -> Noise:
         from scipy import special  # imported when needed: it takes a second

@@ -1,4 +1,4 @@
-"""alpha(t) = cos(pi / 2 (1 - t)), a mean rate of 1 - 2 / pi.
+"""alpha(t) = cos(pi / 2 (1 - t)): the mean rate is 1 - 2 / pi.
 
 As in DespoinaKK/babylm-diffusion, noise_schedules.py, _cosine_linear_schedule.
 """

@@ -1,1 +1,1 @@
-"""What schedules of masked diffusion share."""
+"""Code that schedules of masked diffusion share."""

@@ -1,6 +1,7 @@
-"""Weights with a power of the slope (DespoinaKK/babylm-diffusion, noise_schedules.py).
+"""Weights with a power of alpha's slope.
 
-The code is that of Kosmopoulou et al. 2025.
+As in the code of Kosmopoulou et al. 2025 (DespoinaKK/babylm-diffusion,
+noise_schedules.py).
 """
 
 # B batch, N blocks of a row
@@ -16,8 +17,8 @@ from research.objectives.diffusion.noise import Noise
 
 @dataclass(frozen=True)
 class Powered(schedules.Schedule):
-    derivative_power: float = fraction(1.0)  # of |d alpha / dt| in the weights; below 1
-    # the loss is no bound
+    derivative_power: float = fraction(1.0)  # exponent of |d alpha / dt| in the
+    # weights; below 1 the loss is not a bound
 
     def of_slope(self, rate: np.ndarray, slope: np.ndarray) -> Noise:
         """Noise of rates and |alpha'(t)|, each [B, N]."""
