@@ -12,8 +12,8 @@ from research.interop.huggingface.generation_config import generation_options
 from research.use.inference.open_run import open_run
 from tests.testing import huggingface_goldens
 
-WRITERS = ("bart", "gpt2", "llama", "t5", "marian")
-WRITERS += ("gemma", "gpt-neox", "mistral", "qwen3")
+FILES = sorted(huggingface_goldens.FOLDER.glob("*/written.json"))
+WRITERS = [file.parent.name for file in FILES]
 SEARCHES = ("greedy", "repetition", "ngrams", "forced", "beam", "beam, first")
 SEARCHES += ("beam, never", "beam, summary")
 SHORT = {("gpt2", "beam, never"), ("llama", "forced"), ("llama", "beam, first")}

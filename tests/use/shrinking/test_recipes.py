@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from launch.commands.shrink import parser
 from research.contract.errors import UserError
 from research.use.shrinking import heads
 from research.use.shrinking.recipes import RECIPES, Request
@@ -42,6 +43,14 @@ def test_a_part_beyond_the_clip_is_refused():
         shrink("split", {"in": {"kernel": kernel}}, **TERNARY, quantization_clip=0.1)
 
 
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_each_recipe_reads_flags_and_refuses_what_it_cannot_make_smaller(recipe):
+    flags = {action.dest for action in parser()._actions}
+    assert {*RECIPES[recipe].reads} <= {*Request._fields} <= flags
+    with pytest.raises(UserError, match=f"^--recipe={recipe}"):
+        shrink(recipe, {"stack": {}}, network="lstm")
+
+
 @pytest.mark.parametrize(
     ("recipe", "params", "options", "words"),
     [
@@ -49,7 +58,6 @@ def test_a_part_beyond_the_clip_is_refused():
         ("layers", {}, {"network": "lstm", "layers": 2}, r"not for model\.layers 2"),
         ("layers", {}, {"layer_mixing": "layers"}, r"model\.layer_mixing layers"),
         ("layers", {"features": {}}, {}, r"objective\.features of all layers"),
-        ("int8", {}, {"network": "lstm"}, r"lstm has no model\.quantization"),
         ("int8", {}, {"quantization": "split"}, "is split already; --recipe=binary"),
     ],
 )
