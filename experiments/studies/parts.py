@@ -106,12 +106,12 @@ def tables() -> list[tuple[str, str, Mapping[str, str]]]:
         (
             "Recipes of smaller networks",
             "`research/use/shrinking/recipes.py`, `shrink --recipe`",
-            {name: recipe.what for name, recipe in RECIPES.items()},
+            {name: recipe.line for name, recipe in RECIPES.items()},
         ),
         (
             "Tasks of scores",
             "`research/evaluation/score_tasks.py`, `score --task`",
-            {name: task.what for name, task in TASKS.items()},
+            {name: task.line for name, task in TASKS.items()},
         ),
     ]
 

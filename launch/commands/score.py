@@ -252,7 +252,7 @@ def parser() -> Parser:
     from research.data.read.picture_sources import kinds
     from research.evaluation.score_tasks import TASKS
 
-    tasks = (f"{name}: {task.what}" for name, task in TASKS.items())
+    tasks = (f"{name}: {task.line}" for name, task in TASKS.items())
     retrieval = f"{RETRIEVAL}: captions of pictures, and pictures of captions"
     parser = Parser(__doc__)
     parser.add_path("--workdir", required=True, help="of a run or a sweep")

@@ -297,7 +297,7 @@ def parser() -> cli.Parser:
     parser.add_path(
         "--workdir", required=True, models=True, help="folder of a run, or hf:DIR"
     )
-    says = "; ".join(f"{name}, {recipe.what}" for name, recipe in RECIPES.items())
+    says = "; ".join(f"{name}, {recipe.line}" for name, recipe in RECIPES.items())
     parser.add_argument("--recipe", required=True, choices=RECIPES, help=says)
     parser.add_path("--to", required=True, help="a new folder")
     add = parser.add_argument

@@ -29,7 +29,7 @@ def choice(default: str, values: Collection[str]) -> Any:
     field = dataclasses.field(default=default, metadata=metadata)
     if not isinstance(values, Mapping):
         return field
-    lines = {value: str(getattr(each, "line", each)) for value, each in values.items()}
+    lines = {n: e if isinstance(e, str) else e.line for n, e in values.items()}
     return with_lines(field, lines)
 
 

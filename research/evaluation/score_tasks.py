@@ -64,7 +64,7 @@ class Task(NamedTuple):
     fields: tuple[str, ...]  # columns or keys, as config.data.fields; (): the text
     label: str  # the column of the group, the right choice or the acceptability
     read: Callable[[Document], Item]  # raises UserError
-    what: str
+    line: str  # what it is, for users
     list_first: bool = False  # the first field has the list, which files have last
 
 

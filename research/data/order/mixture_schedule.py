@@ -18,7 +18,7 @@ MAX_PERIOD = 10_000
 class Mixing(NamedTuple):
     """How the rows of a batch are divided among corpora: a value of data.mixing."""
 
-    what: str
+    line: str  # what it is, for users
     run: Callable[[int], int]  # size of a batch -> successive rows of one corpus
 
     @property

@@ -34,7 +34,7 @@ gelu.defvjp(_gelu_fwd, _gelu_bwd)
 class Activation(NamedTuple):
     """A value of `model.activation`."""
 
-    line: str
+    line: str  # what it is, for users
     apply: Callable[[jax.Array], jax.Array]  # entry by entry; keeps the dtype
     of_gate: bool = False  # a second projection of the input is multiplied by it
     huggingface: tuple[str, ...] = ()  # its names in config.json; the first is written

@@ -21,7 +21,7 @@ def layernorm(x: jax.Array, epsilon: float) -> jax.Array:
 class Normalisation(NamedTuple):
     """What `dense.Norm` computes before its scale and bias."""
 
-    what: str
+    line: str  # what it is, for users
     apply: Callable[[jax.Array, float], jax.Array]  # float32 [..., D] and
     # model.norm_epsilon -> float32 [..., D], over the last dimension
     has_bias: bool = True  # with model.bias, beside the scale

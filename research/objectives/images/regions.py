@@ -85,7 +85,7 @@ def sinusoids(box: jax.Array) -> jax.Array:
 class BoxValues(NamedTuple):
     """What is read of boxes."""
 
-    what: str
+    line: str  # what it is, for users
     width: int
     of: Callable[[jax.Array], jax.Array]  # [..., BOX] -> [..., width]
 

@@ -14,7 +14,7 @@ ALL_TASKS = (*POOLED_TASKS, "token_classification", "question_answering")
 class TaskHead(NamedTuple):
     """What a value of `head` stands for."""
 
-    what: str
+    line: str  # what it is, for users
     layer: str  # before the last one: its activation, and a norm; none: no such layer
     tasks: tuple[str, ...] = POOLED_TASKS  # that can have it
     standardize: bool = False  # see `networks.HeadSpec`

@@ -201,12 +201,12 @@ class Recipe(NamedTuple):
 
     make: Callable[[Program, Any, Request], Shrunk]
     reads: tuple[str, ...]  # fields of a request, also those that `fit` reads
-    what: str  # it does
+    line: str  # what it does, for users
 
 
-def _integers(kind: str, what: str) -> Recipe:
+def _integers(kind: str, line: str) -> Recipe:
     reads = ("scale", "range", "batches")
-    return Recipe(partial(to_integers, kind=kind), reads, what)
+    return Recipe(partial(to_integers, kind=kind), reads, line)
 
 
 RECIPES: Mapping[str, Recipe] = {
