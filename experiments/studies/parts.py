@@ -72,9 +72,19 @@ def folder_section(
     lines = {called[name]: line for name, line in folder.lines().items()}
     lines = dict(by_key.pop(folder.named_by, lines))
     for name, cls in classes.items():
-        if suffixes := getattr(cls, "suffixes", ()):
-            lines[name] += f" ({', '.join(suffixes)})"
+        names = [f"`{each}`" for each in more_names(cls) if each != name]
+        if names:
+            lines[name] += f" ({', '.join(names)})"
     return title, where, lines
+
+
+def more_names(cls: type) -> list[str]:
+    """Suffixes of a format, values of a metric, columns of a module of columns."""
+    named = *getattr(cls, "values", ()), *getattr(cls, "columns", ())
+    return [
+        *getattr(cls, "suffixes", ()),
+        *(each.name for each in named if hasattr(each, "name")),
+    ]
 
 
 def tables() -> list[tuple[str, str, Mapping[str, str]]]:

@@ -38,6 +38,7 @@ def test_keys_are_listed_with_what_they_mean(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "objective.rate=0.3 (above 0, below 1)  fraction of tokens" in text
     assert "objective.max_span" not in text and "data.corpus=" in text
+    assert "\n      word: words in random order" in text
     with pytest.raises(UserError, match="give --config"):
         show.run(show.parser().parse_args([]))
 
