@@ -1,10 +1,10 @@
 """Fill in the middle: a causal model that also reads what comes after (Bavarian 2022).
 
-A text is cut at two uniform places and read as prefix, suffix, middle (PSM), each
-preceded by a different sentinel, the first of which takes the place of bos at the start
-of a row; or as first sentinel, second sentinel, suffix, third sentinel, prefix and
-middle (SPM, in the variant that shares its sentinels with PSM). All three parts are
-scored, the sentinels are not; a separator at the end of the text ends the last part
+A text is cut at two uniform positions and read as prefix, suffix, middle (PSM), each
+preceded by its own sentinel, the first of which replaces bos at the start of a row; or
+as first sentinel, second sentinel, suffix, third sentinel, prefix and middle (SPM, in
+the variant that shares its sentinels with PSM). All three parts are scored, the
+sentinels are not; a separator at the end of the text ends the last part
 (sections 3 and 4.2; bigcode-project/Megatron-LM, megatron/data/gpt_dataset.py).
 """
 
@@ -36,16 +36,16 @@ NUM_SENTINELS = 3
 class Objective(objectives.Objective):
     """Reads L - 2 tokens; texts that are not rearranged are scored as `lm` does.
 
-    A row has at most two tokens more than its text: what is beyond is left out.
+    A row has at most two tokens more than its text; the rest is truncated.
     """
 
     rate: float = fraction(0.5)  # fraction of texts whose middle comes last
     spm_rate: float = fraction(0.0)  # fraction of these in which the suffix comes first
     # (Bavarian et al. 2022: 0.5)
-    cut: str = choice("token", ("token", "character"))  # between which texts are cut;
-    # character: the word of a cut is tokenized anew, on each side of it
+    cut: str = choice("token", ("token", "character"))  # texts are cut between tokens,
+    # or between characters: the two parts of a cut word are tokenized separately
     text_unit: str = choice("row", ("row", "document"))  # what is cut: all text of a
-    # row, or each document in it alone ("context level", section 4.3)
+    # row, or each document in it separately ("context level", section 4.3)
 
     pattern = "causal"
     reads_separators = True
@@ -129,7 +129,7 @@ class Objective(objectives.Objective):
         """Prefix, middle and suffix of a text [T], cut at two draws from [0, 1).
 
         Raises:
-          UserError: it is cut between characters, which this vocabulary cannot say.
+          UserError: it is cut between characters, which this vocabulary does not know.
         """
         if self.cut == "token":
             at = np.sort((draws * (len(token) + 1)).astype(np.int64))
@@ -174,7 +174,7 @@ def _rearranged(
     *,
     suffix_first: bool,
 ) -> list[np.ndarray]:
-    """The six parts of a rearranged text, sentinels included, in their order."""
+    """The six parts of a rearranged text, including sentinels, in order."""
     first, second, third = np.array(vocab.sentinel_ids[:NUM_SENTINELS])[:, None]
     if suffix_first:
         return [first, second, suffix, third, prefix, middle]
@@ -186,8 +186,8 @@ def _cut_characters(
 ) -> list[np.ndarray]:
     """Prefix, middle and suffix [.] of a text [T], cut between its characters.
 
-    A word in which a cut is has the tokens of its parts. In a word that is no text,
-    since a row begins or ends in a character, the cut is before it.
+    The parts of a cut word are tokenized separately. If a word is not valid text, since
+    a row begins or ends inside a character, the cut is before it.
     """
     text = [pieces.text[each] for each in token]
     data, offset = b"".join(text), np.cumsum([0, *map(len, text)])

@@ -44,19 +44,19 @@ DIRECTIONS = ("forward", "backward")
 class Objective(objectives.Objective):
     """Scores L tokens; the input is shifted by one and starts with bos.
 
-    Direction "both" has a stack for each direction, with a shared token table and
-    softmax, and the mean of the two losses (ELMo, Peters et al. 2018, section 3.1). Its
-    arrays and terms exist for each direction and are named by it.
+    Direction "both" has one stack per direction with a shared token table and softmax,
+    and the mean of the two losses (ELMo, Peters et al. 2018, section 3.1). Its arrays
+    and terms exist for each direction, whose name they carry.
 
     A prefix is the first 1 to n - 1 of n tokens, all lengths equally likely. Its
     positions attend to each other, and only the tokens after it are scored (Raffel et
-    al. 2020, section 3.2.1). A text of one token has no prefix and nothing to score.
+    al. 2020, section 3.2.1). A text of one token has no prefix and no target.
 
     With documents joined, documents attend to each other, as in GPT-2. With documents
-    apart, each document is a segment with its positions and its prefix; bos replaces
+    apart, each document is a segment with its own positions and prefix; bos replaces
     the token before its first one, so that no token of another document is read and
-    every token is a target (as packed targets are shifted in T5). A separator belongs
-    to the document before it in reading order.
+    every token is a target (as T5 shifts packed targets). A separator belongs to the
+    document before it in reading order.
 
     Mems are the layers' inputs at the last `mem_len` positions before the row, in
     streams that continue from step to step; no gradient flows into them
@@ -69,20 +69,20 @@ class Objective(objectives.Objective):
     documents: str = choice("joined", ("joined", "apart"))  # apart: no attention across
     mem_len: int = number(0, least=0)  # positions of the mems before a row; 0: no mems
     eval_mem_len: int = number(0, least=0)  # the same in an evaluation; 0: mem_len
-    eval_length: int = number(0, least=0)  # tokens of a row of an evaluation; 0:
+    eval_length: int = number(0, least=0)  # tokens per row in an evaluation; 0:
     # data.length
-    eval_clamp_len: int = number(0, least=0)  # the largest distance of an evaluation,
-    # which larger ones are replaced by; 0: none
-    activation_penalty: float = number(0.0, least=0)  # of the mean square of the states
-    # that are read out (AR, Merity et al. 2018, section 4.6)
-    temporal_penalty: float = number(0.0, least=0)  # of that of the differences of two
-    # successive states, without dropout of the output (TAR)
-    sampled_words: int = number(0, least=0, most=2**24)  # that a target is compared
-    # with in training, drawn by their ranks: ids follow frequency, as with
-    # data.vocabulary=words (ELMo: 8192); 0: all
+    eval_clamp_len: int = number(0, least=0)  # in an evaluation, larger distances are
+    # replaced by this one; 0: never
+    activation_penalty: float = number(0.0, least=0)  # coefficient of the mean square
+    # of the states that are read out (AR, Merity et al. 2018, section 4.6)
+    temporal_penalty: float = number(0.0, least=0)  # coefficient of the mean square
+    # difference of successive states, without dropout of the output (TAR)
+    sampled_words: int = number(0, least=0, most=2**24)  # words that a target is
+    # compared with in training, drawn by rank: ids must be sorted by frequency, as with
+    # data.vocabulary=words (ELMo: 8192); 0: all words
     z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 in training (PaLM: 1e-4)
     eval_same_length: bool = False  # in an evaluation each position attends to itself
-    # and the mem_len - 1 before it; else to all mems and to those before it
+    # and the mem_len - 1 before it; False: to all mems and all positions before it
 
     reads_separators = True
     token_terms = ("lm",)
@@ -118,7 +118,7 @@ class Objective(objectives.Objective):
         return {k: v for k, v in vars(self).items() if k.startswith("eval_")}
 
     def for_evaluation(self) -> "Objective":
-        """The objective with the mems of an evaluation, and their limits."""
+        """The objective with the mems of an evaluation and their limits."""
         none = {"activation_penalty": 0.0, "temporal_penalty": 0.0, "sampled_words": 0}
         none["z_loss"] = 0.0
         if not any(self._of_evaluation.values()):
@@ -139,7 +139,7 @@ class Objective(objectives.Objective):
 
     @property
     def min_length(self) -> int:
-        """A token, or a prefix and a token; with mems, two positions are compared."""
+        """A token, or a prefix and a token; two positions with mems."""
         return 2 if self.prefix == "random" or self.mem_len else 1
 
     def text_spec(self, length: int) -> TextSpec:
@@ -165,7 +165,7 @@ class Objective(objectives.Objective):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Shifts the input, so that each position reads the token before its target."""
+        """Shifts the input so that each position reads the token before its target."""
         if self.mem_len:
             return _shift_stream(example, vocab, length)
         batch: dict[str, np.ndarray] = {}
@@ -213,7 +213,7 @@ class Objective(objectives.Objective):
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """One row for each text, which bos precedes, or the separator with mems.
+        """One row per text, after bos or, with mems, after the separator.
 
         The prefix of a prefix LM is this first token.
 
@@ -281,7 +281,7 @@ class Objective(objectives.Objective):
     def _terms(
         self, net: networks.BoundNetwork, states: Any, batch: Batch, key: jax.Array
     ) -> dict[str, Term]:
-        """The terms of states in one direction, `Undropped` where that is asked for."""
+        """The terms of states in one direction, `Undropped` if requested."""
         if not self._has_penalties:
             return self._cross_entropy(net, states, batch, key)
         terms = self._cross_entropy(net, states.states, batch, key)
@@ -315,7 +315,7 @@ class Objective(objectives.Objective):
             states = net.states(batch, **self._undropped)
             return self._terms(net, states, batch, key), ()
         terms = {}
-        # Each direction draws words of its own (allenai/bilm-tf, bilm/training.py).
+        # Each direction draws its own words (allenai/bilm-tf, bilm/training.py).
         keys = jax.random.split(key) if self.sampled_words else (key, key)
         halves = zip(self._array_prefixes.items(), keys, strict=True)
         for (direction, prefix), own_key in halves:
@@ -363,11 +363,11 @@ def reading_order(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Tokens in reading order, and where documents start, each [B, L].
 
-    A separator belongs to the document before it in reading order. Backward, it is
+    A separator belongs to the document before it in reading order. Read backward, it is
     between the first token of a document and the last token of the preceding one, so
-    that one which ends a row is apart from the row's text: it may be followed by
-    another document. Inside of a document, as with data.separator=lines, an eos is a
-    token like others.
+    a separator at the end of a row is apart from the row's text: another document may
+    follow. Inside a document, as with data.separator=lines, an eos is an ordinary
+    token.
     """
     token = np.array(example.token, np.int32)
     start = (example.flags & DOCUMENT) > 0
@@ -376,7 +376,7 @@ def reading_order(
         index, end = np.arange(length), example.length[:, None]
         order = np.where(index < end, end - 1 - index, index)
         token = np.take_along_axis(token, order, axis=1)
-        # The next token is of another document, or it is the separator.
+        # The next token is of another document or is the separator.
         after = np.roll(np.take_along_axis(start, order, axis=1), 1, axis=1)
         after[:, 0] = True
         is_separator = after & (token == vocab.eos_id)

@@ -1,10 +1,10 @@
 """Multi-token prediction: a causal model that also predicts tokens after the next.
 
-The further tokens have blocks on the states that enter the last layer, whose readout
-they share (Gloeckle et al. 2024); or blocks one upon the other, each of which also
-reads the token before the one it predicts (DeepSeek-AI 2024, section 2.2; MaxText,
-multi_token_prediction.py); or no parameters at all: the next token's logits are scored
-on them, too (KellerJordan/modded-nanogpt, train_gpt.py).
+The later tokens are predicted by parallel blocks on the states that enter the last
+layer, whose readout they share (Gloeckle et al. 2024); by stacked blocks, each of which
+also reads the token before the one it predicts (DeepSeek-AI 2024, section 2.2; MaxText,
+multi_token_prediction.py); or without further parameters: they are also scored with the
+next token's logits (KellerJordan/modded-nanogpt, train_gpt.py).
 """
 
 # B batch, L length
@@ -36,18 +36,18 @@ HEADS = ("parallel", "sequential", "none")
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Rows, scores and texts are those of `lm`; evaluations count its loss alone."""
+    """Rows, scores and texts are those of `lm`; evaluations count only its loss."""
 
     num_future: int = number(3, least=1, most=16)  # tokens after the next one that each
-    # position predicts, too; in their own document with documents apart
+    # position also predicts; with documents apart only in its own document
     heads: str = choice("parallel", HEADS)  # of these tokens. parallel: a block on the
-    # input of the last layer; sequential: blocks one upon the other, which read tokens;
-    # none: the readout of the next token
-    future_coef: float = number(1.0, least=0)  # of the first of their losses (of
-    # DeepSeek-V3's sequential heads .3 / num_future, then .1 / num_future)
+    # input of the last layer; sequential: stacked blocks that also read tokens; none:
+    # the readout of the next token
+    future_coef: float = number(1.0, least=0)  # of the first of their losses
+    # (DeepSeek-V3's sequential heads: .3 / num_future, then .1 / num_future)
     decay: float = number(1.0, above=0, most=1)  # of each loss relative to the one
     # before it (modded-nanogpt: .5, .25 with future_coef .5, decay .5)
-    documents: str = choice("joined", ("joined", "apart"))  # as of lm
+    documents: str = choice("joined", ("joined", "apart"))  # as in lm
 
     pattern = "causal"
     reads_separators = True
@@ -57,7 +57,7 @@ class Objective(objectives.Objective):
 
     @property
     def min_length(self) -> int:
-        """The tokens that one position predicts."""
+        """The number of tokens that one position predicts."""
         return 1 + self.num_future
 
     @property
@@ -72,7 +72,7 @@ class Objective(objectives.Objective):
         return self._lm.text_spec(length)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        """Targets and weights of each token after the next, by its number: next2_..."""
+        """Also targets and weights of each token after the next: next2_target, ..."""
         specs = self._lm.batch_spec(length)
         answers = {name: specs[name] for name in ("target", "weight")}
         return specs | {
@@ -105,7 +105,7 @@ class Objective(objectives.Objective):
         return self.with_fields(future_coef=0.0)
 
     def for_scoring(self) -> lm.Objective:
-        """That of the next token alone."""
+        """The objective of the next token alone."""
         return self._lm
 
     def specials(self, vocab: VocabInfo) -> Specials:

@@ -1,10 +1,10 @@
-"""A softmax over the target and words that are drawn (Jean et al. 2015, section 3.1).
+"""Sampled softmax over the target and drawn words (Jean et al. 2015, section 3.1).
 
-Words are drawn by a log-uniform law of their rank, as TensorFlow's
-`log_uniform_candidate_sampler` does: ids have to follow frequency. From each logit the
-logarithm of the probability is subtracted that its word is among the drawn ones: given
-these, the softmax then is the probability that a word is the target, if its logit is
-that of the whole softmax.
+Words are drawn from a log-uniform distribution of their rank, as TensorFlow's
+`log_uniform_candidate_sampler` does: ids must be sorted by frequency. Each logit is
+reduced by the log probability that its word is among the drawn ones. Given these, the
+softmax is then the probability that a word is the target, if the logits are those of
+the full softmax.
 """
 
 # B batch, K scored positions, E width of the table, V words, S words drawn
@@ -29,19 +29,19 @@ def log_uniform(word: jax.Array, size: int) -> jax.Array:
 
 @functools.lru_cache(maxsize=4)
 def shares(size: int) -> np.ndarray:
-    """[V - 1] uint32: where the share of each word but the last ends.
+    """[V - 1] uint32: the cumulative distribution of all words but the last, in 2^-32.
 
-    Shares are of 2^32 numbers. A float32 between 0 and 1 has too few values for large
-    vocabularies: of 793,474 words it never draws one in twenty.
+    A float32 between 0 and 1 has too few values for large vocabularies: it would never
+    draw one in twenty of 793,474 words.
     """
     ends = np.log(np.arange(2, size + 1)) / np.log(size + 1)
     return np.floor(ends * 2**32).astype(np.uint32)
 
 
 def draw_words(key: jax.Array, count: int, size: int) -> jax.Array:
-    """[S] the words of `count` draws by the log-uniform law, ascending.
+    """[S]: the words of `count` log-uniform draws, ascending.
 
-    Repeats are V, which is none. TensorFlow draws on until it has `count` words.
+    Repeats are V, no word. TensorFlow continues to draw until it has `count` words.
     """
     bits = jax.random.bits(key, (count,), "uint32")
     drawn = jnp.sort(jnp.searchsorted(shares(size), bits, side="right"))
@@ -60,12 +60,12 @@ def sampled_cross_entropy(
 ) -> Term:
     """Weighted sum of -log p(target) among the target and `count` drawn words.
 
-    All positions are compared with the same words, which depend on the key alone: so
-    any split of the batch has the same loss. A drawn word that is a position's target
+    All positions are compared with the same words, which depend only on the key, so any
+    split of the batch has the same loss. A drawn word that equals a position's target
     is left out there.
 
     Args:
-      readout, target, weight: as of `cross_entropy`.
+      readout, target, weight: as in `cross_entropy`.
 
     Raises:
       UserError: the readout has clusters.
@@ -80,7 +80,7 @@ def sampled_cross_entropy(
         return constrain(row, *names).astype(readout.feature.dtype)
 
     def correction(word: jax.Array) -> jax.Array:
-        """What is added to a word's product."""
+        """What is added to the dot product of a word."""
         bias = jnp.take(readout.bias, word, mode="clip")
         return bias - log_drawn(word, count, size)
 

@@ -46,7 +46,7 @@ from research.objectives.noise.masking import (
 
 BIDIRECTIONAL, SEQ2SEQ, FORWARD, BACKWARD = range(4)
 FIRST_TOKEN_TYPE = np.array([0, 4, 2, 3])
-"""[modes]: the token type of a row's first segment; a second segment has the next."""
+"""[modes]: the token type of a row's first segment; the second segment has the next."""
 
 NUM_TOKEN_TYPES = 6
 
@@ -55,18 +55,18 @@ NUM_TOKEN_TYPES = 6
 class Objective(objectives.Objective):
     """Reads bos, first segment, eos, second segment, eos: L - 3 tokens.
 
-    The mode of a row depends on its key alone. A bidirectional row is a pair as in
-    BERT, and its sentence loss is scored. The other modes read contiguous text: of a
-    pair of two documents the first span alone. Left-to-right and right-to-left rows are
+    The mode of a row depends only on its key. A bidirectional row is a pair as in BERT,
+    and its sentence loss is scored. The other modes read contiguous text: only the
+    first span of a pair from two documents. Left-to-right and right-to-left rows are
     one segment (bos, text, eos); source and target are the two spans, or one span cut
     before a sentence (anywhere, if it has only one sentence).
 
-    Chosen are single tokens or short n-grams, which end before a special. The only
+    Single tokens or short n-grams are chosen; an n-gram ends before a special. The only
     special that may be chosen is the last eos, of targets or also of left-to-right
     rows, which teaches where to stop.
 
-    Where pairs of two documents are bidirectional alone, these are as many as at
-    `other_document_rate`; the mode of a pair of a lone sentence is drawn as any.
+    If only bidirectional rows may be pairs of two documents, their number still follows
+    `other_document_rate`; a pair with a lone sentence draws its mode as any other.
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of a row's tokens, specials
@@ -88,8 +88,8 @@ class Objective(objectives.Objective):
     other_documents: str = choice("any", ("any", "bidirectional"))  # rows that may be
     # such pairs; any: those of the other modes then read the first span alone;
     # bidirectional: those of the other modes read both spans
-    surplus: str = choice("last", ("last", "random"))  # chosen tokens that exceed
-    # `rate`, and so are none; last: the end of the last n-gram; random: any (released
+    surplus: str = choice("last", ("last", "random"))  # which chosen tokens are dropped
+    # if they exceed `rate`; last: the end of the last n-gram; random: any (released
     # code)
     last_separators: str = choice("target", ("target", "forward"))  # which rows' last
     # eos may be chosen: those with a target; forward: left-to-right rows, too (released
@@ -113,7 +113,7 @@ class Objective(objectives.Objective):
 
     @property
     def _mode_rates(self) -> tuple[float, ...]:
-        """In order of the modes."""
+        """The rates in the order of the modes."""
         return self.bidirectional, self.seq2seq, self.forward, self.backward
 
     @property
@@ -140,7 +140,7 @@ class Objective(objectives.Objective):
         mode = _draw_mode(draw, self._mode_rates)
         if self.other_documents == "any":
             return mode
-        # Rows that are bidirectional whatever is drawn are left out of the fraction.
+        # The fraction excludes rows that are bidirectional whatever is drawn.
         always = self.bidirectional * self.other_document_rate
         bidirectional, *rest = self._mode_rates
         rates = np.array([bidirectional - always, *rest]) / max(1 - always, 1e-9)
@@ -204,10 +204,10 @@ class Objective(objectives.Objective):
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """Rows of bos, text, eos, in each of which a scored token is masked.
+        """Rows of bos, text, eos, each with one scored token masked.
 
-        left_to_right are left-to-right rows, in which a mask sees what precedes it; the
-        other methods' rows are bidirectional, of one segment.
+        With left_to_right, rows are left-to-right: a mask attends to what precedes it.
+        With the other methods they are bidirectional and have one segment.
         """
         mode, hiding = BIDIRECTIONAL, method
         if method == "left_to_right":
@@ -221,7 +221,7 @@ class Objective(objectives.Objective):
         return rows
 
     def for_scoring(self) -> mlm.Objective:
-        """Masked tokens alone: the same network, and the same loss of them."""
+        """`mlm`, which has the same network and the same loss of masked tokens."""
         return mlm.Objective()
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
@@ -272,7 +272,7 @@ def segment_sizes(example: Example, key: np.ndarray, mode: np.ndarray) -> np.nda
 
 
 def mode_rank(mode: np.ndarray, text: input_format.Text) -> np.ndarray:
-    """[B, L] int32: the rank of every position, which is its reach too."""
+    """[B, L] int32: the rank of every position, which is also its reach."""
     position = np.arange(text.token.shape[1], dtype=np.int32)
     mode, end = mode[:, None], text.length[:, None].astype(np.int32)
     in_source = (text.token_type == 0) & (position < end)
@@ -305,9 +305,9 @@ def choose_ngrams(
     """[B, L] bool: `count` [B] of the candidates [B, L], by positions in random order.
 
     A position that is still free takes `sizes` [B, L] tokens from itself on, up to the
-    first that is no candidate; those chosen before are skipped (the released code). Of
-    what the last one has too much, its end is left out, or with `surplus` random as
-    many tokens of any n-gram.
+    first that is not a candidate; tokens chosen before are skipped (the released code).
+    The excess of the last n-gram is dropped from its end or, with `surplus` random,
+    from any n-gram.
     """
     max_size = int(sizes.max(initial=1))
     score = counter_rng.candidate_scores(key, "choose", candidate)

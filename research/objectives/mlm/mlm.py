@@ -1,8 +1,8 @@
 """Masked language modelling: hidden tokens from both sides (BERT, Devlin et al. 2019).
 
-Its fields give the published variants (ALBERT, RoBERTa, SpanBERT, StructBERT, whole
-word masking): the unit of masking, what replaces tokens, the format of the text, and
-further losses.
+The published variants (ALBERT, RoBERTa, SpanBERT, StructBERT, whole word masking)
+differ in its fields: the unit of masking, what replaces tokens, the format of the text,
+and further losses.
 """
 
 # B batch, L length, K scored positions
@@ -64,17 +64,17 @@ SENTENCE_TASKS = ("none", "nsp", "sop", "sop_released", "structural")
 class Objective(objectives.Objective):
     """Hides some tokens of a text, or of a pair of texts, and predicts each of them.
 
-    A row is bos, text, eos, or bos, A, eos, B, eos. rate * tokens of it are chosen and
-    scored, where `tokens` includes specials.
+    A row is bos, text, eos, or bos, A, eos, B, eos. rate * tokens of them are chosen
+    and scored, where `tokens` includes specials.
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
-    first_rate: float = number(0.0, least=0, below=1)  # at step 0, from which it goes
-    # linearly to `rate` at step rate_steps; 0: the same (GPT-BERT: 0.3 to 0.15, at the
-    # run's end)
+    first_rate: float = number(0.0, least=0, below=1)  # rate at step 0, which changes
+    # linearly to `rate` at step rate_steps; 0: constant (GPT-BERT: 0.3 to 0.15 at the
+    # end of the run)
     rate_steps: int = number(0, least=0)  # see first_rate
-    max_predictions: int = number(0, least=0)  # tokens of a row, or of each document of
-    # packed rows, that are chosen at most; 0: rate * length
+    max_predictions: int = number(0, least=0)  # the most tokens chosen per row, or per
+    # document of packed rows; 0: rate * length
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
     random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
     # rest stays
@@ -82,31 +82,31 @@ class Objective(objectives.Objective):
     # a chosen token: its own, or the one before it, as in a causal model (GPT-BERT,
     # Charpentier and Samuel 2024; ltgoslo/gpt-bert, dataset.py, MaskedDataset)
     unit: str = choice("token", mask_units.UNITS)  # what is chosen as a whole
-    max_words: int = number(0, least=0)  # of an n-gram or span, or tokens of a tile; 0:
-    # 3 of an n-gram or tile, 10 of a span
+    max_words: int = number(0, least=0)  # words of an n-gram or span, or tokens of a
+    # tile; 0: 3 for an n-gram or tile, 10 for a span
     entry_types: str = free_text("")  # of data.lexicon, separated by commas. Unit
     # lexicon: entries that are chosen before single words ("": all); other units:
-    # entries that are words
-    count_exponent: float = number(0.0, least=0, most=8)  # tokens of the row are drawn
-    # one after another in proportion to how often they occur in the training text, to
-    # the power of minus this, and unk is not (DistilBERT: 0.7)
+    # entries that count as words
+    count_exponent: float = number(0.0, least=0, most=8)  # tokens are drawn one by one
+    # with probability ~ count ** -count_exponent, by their count in the training text;
+    # unk is never drawn (DistilBERT: 0.7)
     draw_unit: str = choice("token", DRAW_UNITS)  # mask, random or stay is drawn once
-    # for each token, or once for an unbroken run of chosen tokens
-    candidates: str = choice("ordinary", TOKEN_SETS)  # what may be chosen; all:
-    # specials, too (RoBERTa's code)
+    # per token, or once per contiguous run of chosen tokens
+    candidates: str = choice("ordinary", TOKEN_SETS)  # what may be chosen; all: also
+    # specials (RoBERTa's code)
     random_tokens: str = choice("ordinary", RANDOM_TOKENS)  # what random tokens are
-    # drawn from; all: the whole vocabulary (BERT's code); corpus: as often as in the
-    # training text (SpanBERT's code)
+    # drawn from; all: the whole vocabulary (BERT's code); corpus: the unigram
+    # distribution of the training text (SpanBERT's code)
     rounding: str = choice("nearest", (*ROUNDINGS, "independent"))  # of rate * tokens;
     # random (RoBERTa): floor(rate * tokens + u); up (SpanBERT): specials do not count
-    # as tokens; independent (ERNIE): each unit is chosen by itself, at probability rate
+    # as tokens; independent (ERNIE): each unit is chosen independently with p = rate
     format: str = choice(
         "stream", (*SINGLE_FORMATS, SHIFTED, *sentence_pairs.PAIR_FORMATS)
-    )  # shifted: as objective lm with documents apart, in which each position reads the
-    # token before its own (GPT-BERT)
+    )  # shifted: as objective lm with documents apart: each position reads the token
+    # before its own (GPT-BERT)
     sentence_task: str = choice("none", SENTENCE_TASKS)  # classifies pairs, see
     # `sentence_pairs`
-    short_rate: float = fraction(0.1)  # of segment pairs: fraction that is made shorter
+    short_rate: float = fraction(0.1)  # fraction of segment pairs that are shortened
     shuffle_rate: float = fraction(0.0)  # fraction of tokens in trigrams that are
     # shuffled, then scored (StructBERT: 0.05)
     z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 in training (GPT-BERT:
@@ -200,7 +200,7 @@ class Objective(objectives.Objective):
         return self.first_rate > 0
 
     def rate_at(self, step: np.ndarray) -> np.ndarray | float:
-        """The rate, or with first_rate that of each step [B]."""
+        """The rate or, with first_rate, the rate at each step [B]."""
         if not self.first_rate:
             return self.rate
         left = np.maximum(1 - step / self.rate_steps, 0)
@@ -212,7 +212,7 @@ class Objective(objectives.Objective):
 
     @property
     def min_length(self) -> int:
-        """bos, a token, eos; for pairs two more; shifted, a token."""
+        """bos, a token, eos; for pairs two more; for format shifted a token."""
         if self.format == SHIFTED:
             return 1
         return 3 if self.format in SINGLE_FORMATS else sentence_pairs.MIN_LENGTH
@@ -237,7 +237,7 @@ class Objective(objectives.Objective):
         )
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        """K is the masked and the shuffled positions, and one for the class token."""
+        """K counts masked and shuffled positions, and one for the class token."""
         has_task = self.sentence_task != "none"
         trigrams = int(num_trigrams(length, self.shuffle_rate))
         count = self.num_masked(length) + 3 * trigrams + has_task
@@ -327,12 +327,12 @@ class Objective(objectives.Objective):
         most: int,
         rate: np.ndarray | float,
     ) -> np.ndarray:
-        """[B, L] bool: the chosen tokens, at most `most` of each row.
+        """[B, L] bool: the chosen tokens, at most `most` per row.
 
         The last unit of a row may exceed that, see `mask_units.Unit.surplus`.
 
         Raises:
-          UserError: there are weights of tokens, and other units are chosen.
+          UserError: tokens have weights, but other units are chosen.
         """
         weight = self.position_weight(text, vocab)
         if weight is not None and (
@@ -361,7 +361,7 @@ class Objective(objectives.Objective):
     def position_weight(
         self, text: input_format.Text, vocab: VocabInfo
     ) -> np.ndarray | None:
-        """[B, L]: as `token_weight`, by which it is, of each position of the rows.
+        """[B, L]: a weight per position, by default the `token_weight` of its token.
 
         A subclass that chooses by position defines it: `text.flags` has the bit WORD at
         the first token of a word, and SENTENCE, PARAGRAPH and DOCUMENT at the first
@@ -371,10 +371,10 @@ class Objective(objectives.Objective):
         return None if weight is None else weight[text.token]
 
     def token_weight(self, vocab: VocabInfo) -> np.ndarray | None:
-        """[V]: tokens are drawn in proportion to it, with unit token; None: all alike.
+        """[V]: the weights with which unit token draws tokens; None: all equal.
 
         A subclass that masks other tokens defines it; a token of weight 0 is never
-        chosen. `position_weight` is for a choice by position.
+        chosen. To choose by position define `position_weight`.
         """
         if not self.count_exponent:
             return None
@@ -402,7 +402,7 @@ class Objective(objectives.Objective):
         return rows
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
-        """Texts after bos, which masks and eos are to follow.
+        """Texts after bos, to be followed by masks and eos.
 
         Raises:
           UserError: masks are not predicted in place.
@@ -459,7 +459,7 @@ class Objective(objectives.Objective):
 
 
 def _concatenate(first: Batch, second: Batch) -> Batch:
-    """Concatenates arrays [B, K] along K; arrays that the second lacks are 0."""
+    """Concatenates arrays [B, K] along K, with 0 for arrays that the second lacks."""
     num_more = second["target"].shape[1]
     return {
         name: np.concatenate(

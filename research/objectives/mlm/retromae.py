@@ -1,9 +1,9 @@
 """RetroMAE: a weak decoder restores the text from a sentence vector (Xiao et al. 2022).
 
 The encoder reads lightly masked text and predicts the masks. A decoder of one layer
-then predicts every token. Each of its queries is the sentence vector plus a position,
-and sees the vector, specials and its own random half of the tokens (enhanced decoding;
-staoxiao/RetroMAE, src/pretrain).
+then predicts every token. Each of its queries is the sentence vector plus a position
+and attends to the vector, specials and its own random half of the tokens (enhanced
+decoding; staoxiao/RetroMAE, src/pretrain).
 """
 
 # B batch, L length, D width
@@ -38,18 +38,18 @@ from research.objectives.noise import mask_units
 SEEN = ("rank", "reach", "low", "low2", "reach2")
 """Arrays of the decoder's attention, in the batch as seen_rank, ..."""
 VECTOR, QUERY = -1, -2
-"""Ranks of the sentence vector, and of queries, which no query sees."""
+"""Ranks of the sentence vector, and of queries, to which no query attends."""
 
 
 @dataclass(frozen=True)
 class Objective(mlm.Objective):
     """Reads bos, text, eos; the sentence vector is the encoder's state at bos.
 
-    A query sees the tokens that follow its own in a random circle of the row's tokens,
-    as many for each query, never its own.
+    A query attends to the tokens that follow its own in a random cyclic order of the
+    row's tokens: the same number for each query, and never its own token.
     """
 
-    rate: float = number(0.3, above=0, below=1)  # of the encoder's masks
+    rate: float = number(0.3, above=0, below=1)  # mask rate of the encoder
     unit: str = choice("word", mask_units.UNITS)
     decoder_rate: float = number(0.5, above=0, below=1)  # fraction of the tokens that
     # are hidden from a query of the decoder
@@ -81,9 +81,9 @@ class Objective(mlm.Objective):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Masks units of the encoder's text, and draws what the decoder's queries see.
+        """Masks the encoder's text; draws what the decoder's queries attend to.
 
-        The decoder predicts all tokens but specials.
+        The decoder predicts all tokens except specials.
         """
         batch = super().corrupt(example, key, vocab, length)
         text = input_format.single(example, vocab, length)
@@ -100,9 +100,9 @@ class Objective(mlm.Objective):
     ) -> dict[str, np.ndarray]:
         """The arrays of `SEEN`, [B, L] int32.
 
-        The n tokens of a row that are no specials have the ranks 0 to n - 1 in a random
-        order. A query sees those after its own, and from 0 on again: two intervals. All
-        see what precedes rank 0: the vector and specials.
+        The n ordinary tokens of a row have the ranks 0 to n - 1 in a random order. A
+        query attends to those after its own, continuing at 0: two intervals. All attend
+        to what precedes rank 0: the vector and specials.
         """
         order = counter_rng.uniform(key, "circle", inside.shape[1])
         order = np.where(inside, order, 2.0).argsort(axis=1, kind="stable")

@@ -42,18 +42,18 @@ from research.objectives.noise.masking import (
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Reads eos, x, eos, eos, y, eos; from a monolingual corpus L tokens of the stream.
+    """Reads eos, x, eos, eos, y, eos, or L tokens of a monolingual stream.
 
     `token_type` is the language. Positions restart at 0 with the second side. Tokens of
-    both sides are chosen independently, except specials and the first of a row.
+    both sides are chosen independently, except specials and the first token of a row.
     """
 
-    predict: str = choice("masked", ("masked", "next"))  # masked: TLM, or MLM of text
-    # in one language; next: each token from those before it (CLM), at positions that
+    predict: str = choice("masked", ("masked", "next"))  # masked: TLM, or MLM for text
+    # in one language; next: each token from those before it (CLM), with positions that
     # do not restart
     rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
-    sample_alpha: float = number(0.0, least=0)  # a token is chosen in proportion to
-    # (its count in the training text) ** -sample_alpha, and unk is not, as in XLM's
+    sample_alpha: float = number(0.0, least=0)  # a token is chosen with probability ~
+    # (its count in the training text) ** -sample_alpha, and unk never, as in XLM's
     # code; XLM's paper: 0.5
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
     random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
@@ -62,11 +62,11 @@ class Objective(objectives.Objective):
     # drawn from; all: the whole vocabulary (XLM's code)
     side: str = choice("both", ("both", "one", "first", "second"))  # what is read of a
     # pair; one: a random side
-    order: str = choice("given", ("given", "random"))  # of a pair's two sides; random:
-    # either of both (XLM's command for XNLI)
-    languages: str = free_text("0:1")  # token types of a parallel corpus's sides,
-    # 0:1, or of a corpus in one language, 0: one entry for all corpora, or one for
-    # each of data.mixture in order of their names, between spaces. With
+    order: str = choice("given", ("given", "random"))  # of the sides of a pair; random:
+    # either order (XLM's command for XNLI)
+    languages: str = free_text("0:1")  # token types of the sides of a parallel corpus
+    # (0:1), or of a corpus in one language (0): one entry for all corpora, or one per
+    # corpus of data.mixture in the order of names, separated by spaces. With
     # data.alpha both kinds of corpora are sampled equally often
 
     token_terms = ("tlm", "clm")
@@ -102,7 +102,7 @@ class Objective(objectives.Objective):
         languages.check_corpora(self._token_types, num)
 
     def num_scored(self, length: int) -> int:
-        """K: 73 at length 256; with predict next all but the first of the row."""
+        """K: 73 at length 256; with predict next all positions but the first."""
         if self.predict == "next":
             return length - 1
         return max_masked(self.rate, length, independent=True)
@@ -121,7 +121,7 @@ class Objective(objectives.Objective):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Masks tokens of either side; or scores each token but the first.
+        """Masks tokens of both sides, or scores each token but the first.
 
         Raises:
           UserError: `sample_alpha` is above 0 but the text has no counts of tokens.
@@ -184,7 +184,7 @@ class Objective(objectives.Objective):
         length: int,
         **order: np.ndarray,
     ) -> tuple[input_format.Text, np.ndarray]:
-        """The rows, and [B]: the position of the eos before the side that comes second.
+        """The rows, and [B]: the position of the eos before the side that is second.
 
         Args:
           order: is_stream [B] bool, the monolingual rows; swapped [B] bool, the rows
@@ -270,7 +270,7 @@ class Objective(objectives.Objective):
 
 
 def _next_tokens(text: input_format.Text, vocab: VocabInfo) -> dict[str, np.ndarray]:
-    """scored, target, weight [B, L - 1]; targets are the tokens after the positions."""
+    """scored, target, weight [B, L - 1]; a target is the token after the position."""
     position = np.arange(text.token.shape[1] - 1, dtype=np.int32)
     weight = position + 1 < text.length[:, None]
     return {
@@ -288,10 +288,10 @@ def token_rates(count: bytes, alpha: float, rate: float) -> np.ndarray:
     weights w = count ** -alpha (trainer.py, mask_out). In a large batch this chooses
     each token with probability 1 - exp(-s w), where s makes the expected fraction of
     chosen tokens `rate` (Efraimidis and Spirakis 2006: the smallest exponential
-    variables). So rows do not depend on each other.
+    variables), so that rows do not depend on each other.
 
     Args:
-      count: the bytes of the V tokens' counts, int64; at least one is above 0.
+      count: the bytes of an int64 array of the V tokens' counts, not all 0.
     """
     counts = np.frombuffer(count, np.int64)
     weight = np.maximum(counts, 1.0) ** -alpha

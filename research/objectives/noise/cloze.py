@@ -1,4 +1,4 @@
-"""The rows with which a masked language model scores texts: one for each token."""
+"""The rows with which a masked language model scores texts: one per token."""
 
 # B rows, L length
 
@@ -13,13 +13,13 @@ METHODS = {
     "within_word_l2r": PSEUDO_LIKELIHOOD,
     "original": PSEUDO_LIKELIHOOD,
 }
-"""Score method (one of `scoring.HIDE`) -> what its score is."""
+"""Score method (one of `scoring.HIDE`) -> the meaning of its score."""
 
 
 def score_rows(
     example: Example, scored: np.ndarray, vocab: VocabInfo, length: int, method: str
 ) -> scoring.ScoreRows:
-    """Rows bos, text, eos, one for each scored token, which is masked in it.
+    """Rows bos, text, eos: one per scored token, which is masked in it.
 
     Args:
       scored: [texts, R] bool, the tokens to score.

@@ -24,14 +24,14 @@ class Unit(NamedTuple):
     choose: Callable[..., np.ndarray]  # with the positional arguments of `choose_runs`
     longest: int = 1  # the published maximum of its words, or of a tile's tokens
     weight: Callable[[np.ndarray], np.ndarray] = np.ones_like  # n = 1..longest [N] ->
-    # how often it has n words, relative to the others
+    # relative frequency of units of n words
     of_words: bool = True  # it starts where a word does; False: at any candidate
     reads_lexicon: bool = False  # entries of the lexicon are chosen first
-    starts: Callable[..., np.ndarray] | None = None  # as `tile_starts`, of units that
-    # partition the row: its budget is of ordinary tokens, and the last may exceed it
+    starts: Callable[..., np.ndarray] | None = None  # as `tile_starts`, for units that
+    # partition the row: the budget counts ordinary tokens, and the last may exceed it
 
     def lengths(self, max_words: int = 0) -> np.ndarray:
-        """[N] float64: the probability of n = 1..N words; max_words 0: N is longest."""
+        """[N] float64: probabilities of n = 1..N words; max_words 0: N is `longest`."""
         weight = self.weight(1.0 + np.arange(max_words or self.longest))
         return weight / weight.sum()
 
@@ -63,8 +63,8 @@ def choose_units(
         of these types are chosen first ("": all); with other units they count as one
         word.
       candidates: one of `masking.TOKEN_SETS`.
-      weight: [B, L], with unit token: tokens are drawn one after another in proportion
-        to it; None: all alike.
+      weight: [B, L], with unit token: tokens are drawn one by one in proportion to it;
+        None: all equally likely.
 
     Raises:
       UserError: there is no data.lexicon, or it has no such entry.
@@ -91,7 +91,7 @@ def find_units(
     entry_types: str = "",
     candidates: str = "ordinary",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where units start, which tokens may be chosen, which are of entries: [B, L] bool.
+    """[B, L] bool each: unit starts, tokens that may be chosen, tokens of entries.
 
     Units are the words of `counter_rng.find_words`. Args: see `choose_units`.
 
@@ -115,7 +115,7 @@ def find_units(
 def find_entries(
     text: Text, vocab: VocabInfo, entry_types: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where entries of the lexicon begin, and which tokens are in one, [B, L] bool.
+    """[B, L] bool each: where entries of the lexicon begin, and tokens in an entry.
 
     Raises:
       UserError: there is no data.lexicon, or it has no such entry.
@@ -228,7 +228,7 @@ def choose_spans(
     The token is any candidate that is not yet chosen. The number of words of a span is
     drawn from `lengths`; words that are already chosen count, so spans may touch and
     merge. A span ends before a special or the text's end, and in the middle of a word
-    where the budget ends (facebookresearch/SpanBERT, masking.py,
+    if the budget ends there (facebookresearch/SpanBERT, masking.py,
     PairWithSpanMaskingScheme).
 
     Args:
@@ -271,7 +271,7 @@ def choose_spans(
 
 
 def tile_starts(key: np.ndarray, candidate: np.ndarray, most: int) -> np.ndarray:
-    """[B, L] bool: where tiles begin, of 1..most tokens each, all lengths alike.
+    """[B, L] bool: starts of tiles of 1..most tokens, all lengths equally likely.
 
     The first begins with the first candidate [B, L] of a row.
     """
@@ -287,8 +287,8 @@ def tile_starts(key: np.ndarray, candidate: np.ndarray, most: int) -> np.ndarray
 def choose_tiles(key: np.ndarray, role: str, *at: np.ndarray) -> np.ndarray:
     """[B, L] bool: tiles in random order until there are `budget` [B] tokens.
 
-    Of the last tile all tokens are chosen, up to N - 1 beyond the budget, which is at
-    least 1. Tiles partition the row; a tile's tokens that are no candidates [B, L] are
+    All tokens of the last tile are chosen, up to N - 1 beyond the budget, which is at
+    least 1. Tiles partition the row; their tokens that are not candidates [B, L] are
     left out (ltgoslo/gpt-bert, pretraining/dataset.py, SpanMaskingStrategy and
     apply_mask, without its counts of earlier masks). Args: see `choose_runs`.
     """
@@ -370,7 +370,7 @@ class _WordTable(NamedTuple):
 def _least_of_words(
     bits: np.ndarray, candidate: np.ndarray, words: _WordTable
 ) -> np.ndarray:
-    """[B, L] uint64: the least bits of a word's tokens, at its first token."""
+    """[B, L] uint64: the minimum of the bits of a word's tokens, at its first token."""
     least = np.zeros_like(bits)
     if len(words.size):
         row = np.nonzero(words.exists)[0]

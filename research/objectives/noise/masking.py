@@ -17,16 +17,16 @@ from research.objectives.noise import mask_units
 ROUNDINGS = ("nearest", "up", "random")
 TOKEN_SETS = ("ordinary", "all")
 """Sets of tokens to choose or to draw random tokens from: without specials, or all.
-Only systems whose released code does so choose or draw specials."""
+Specials are only for systems whose released code chooses or draws them."""
 RANDOM_TOKENS = (*TOKEN_SETS, "corpus")
-"""Distributions of random tokens. corpus: ordinary tokens, as frequent as they are in
-the training text (facebookresearch/SpanBERT, masking.py, span_masking)."""
+"""Distributions of random tokens. corpus: ordinary tokens, as frequent as in the
+training text (facebookresearch/SpanBERT, masking.py, span_masking)."""
 POSITION_DRAWS = ("distinct", "repeated")
 """Ways to draw positions: without replacement, or with it."""
 DRAW_UNITS = ("token", "span")
 
 STAYS = "some of the chosen tokens stay as they are (Devlin et al. 2019, section 3.1)"
-"""The reason for which an input shows tokens that are targets."""
+"""Why an input shows tokens that are targets."""
 
 TRIGRAM_ORDERS = np.array(list(itertools.permutations(range(3))))
 """All orders of a trigram, [6, 3]."""
@@ -36,7 +36,7 @@ def max_masked(rate: float, length: int, *, independent: bool = False) -> int:
     """ceil(rate * length): 20 at rate 0.15 and length 128, 77 at 512.
 
     Args:
-      independent: tokens are chosen by `choose_independently`; six standard deviations
+      independent: tokens are chosen by `choose_independently`: six standard deviations
         are added, which gives 44 at length 128.
     """
     deviation = math.sqrt(rate * (1 - rate) * length) if independent else 0.0
@@ -55,7 +55,7 @@ def mask_budget(
     """[B]: how many of a row's `num_tokens` [B] tokens to mask, at most `max_count`.
 
     Args:
-      rate: one, or that of each row [B].
+      rate: a number, or one per row [B].
       rounding: how rate * tokens is rounded.
         nearest: to the nearest integer, ties to even, and at least 1 (BERT).
         up: to the next larger integer.
@@ -74,7 +74,7 @@ def mask_budget(
 
 
 def random_ids(bits: np.ndarray, vocab: VocabInfo, random_tokens: str) -> np.ndarray:
-    """Random tokens from one of RANDOM_TOKENS, by the low 32 bits of each of `bits`.
+    """Random tokens from one of RANDOM_TOKENS, given the low 32 bits of `bits`.
 
     Raises:
       UserError: `random_tokens` is corpus, but the text has no counts of tokens.
@@ -89,10 +89,10 @@ def random_ids(bits: np.ndarray, vocab: VocabInfo, random_tokens: str) -> np.nda
 
 
 def ordinary_counts(vocab: VocabInfo, field: str, value: Any) -> np.ndarray:
-    """[V] int64: how often each token occurs in the training text; specials: 0.
+    """[V] int64: how often each token occurs in the training text; 0 for specials.
 
     Raises:
-      UserError: the text has no counts, which the value of this field needs.
+      UserError: the text has no counts, which this value of the field needs.
     """
     if vocab.token_count is None:
         raise UserError(
@@ -228,8 +228,8 @@ def replace_chosen(
       draw_unit: token: this is drawn for each position. span: it is drawn once for each
         contiguous run of chosen positions; random tokens still differ.
       random_tokens: one of RANDOM_TOKENS.
-      starts: [B, L] bool, positions at which a run ends and another begins; None: there
-        are none.
+      starts: [B, L] bool, positions at which a run ends and another begins; None: no
+        such positions.
 
     Returns:
       scored, target, weight [B, K].
@@ -255,10 +255,10 @@ def span_boundaries(
 ) -> dict[str, np.ndarray]:
     """left, right, offset [B, K] of the span of each scored position.
 
-    left and right are the unmasked positions beside the span; offset is the position in
-    the span, from 0. A span is a contiguous run of scored positions (Joshi et al. 2020,
-    3.2). A span beside a `special` [B, L] is not predicted from its boundaries: its
-    offsets are NEVER (facebookresearch/SpanBERT, masking.py, span_masking).
+    left and right are the unmasked positions next to the span; offset is the position
+    in the span, from 0. A span is a contiguous run of scored positions (Joshi et al.
+    2020, 3.2). A span next to a `special` [B, L] is not predicted from its boundaries:
+    its offsets are NEVER (facebookresearch/SpanBERT, masking.py, span_masking).
     """
     used = weight > 0
     first, last = (

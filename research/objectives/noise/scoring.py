@@ -16,11 +16,11 @@ from research.contract.errors import UserError
 class ScoreRows(NamedTuple):
     """Rows of a batch; the score of a text is minus the sum of its rows' losses."""
 
-    text: np.ndarray  # [N] int64, the text of which each row scores some tokens
+    text: np.ndarray  # [N] int64, the text whose tokens each row scores
     arrays: dict[str, np.ndarray]  # [N, ...], as `corrupt` returns them
-    replicate: np.ndarray | None = None  # [N], of an estimate by draws: rows of a text
-    # with one number are one of its independent estimates, of equal weights that add
-    # up to 1; None: nothing is drawn
+    replicate: np.ndarray | None = None  # [N], of a sampled estimate: rows of a text
+    # with the same number are one independent estimate, with equal weights that sum to
+    # 1; None: nothing is sampled
 
 
 class HiddenTokens(NamedTuple):
@@ -34,7 +34,7 @@ class HiddenTokens(NamedTuple):
 def hide_tokens(
     example: Example, scored: np.ndarray, *, rest_of_word: bool = False
 ) -> HiddenTokens:
-    """A row for each scored token, which is hidden in it.
+    """One row per scored token, which is hidden in it.
 
     Args:
       scored: [B, R] bool.
@@ -53,7 +53,7 @@ def hide_tokens(
 
 
 def hide_words(example: Example, scored: np.ndarray) -> HiddenTokens:
-    """A row for each word with scored tokens, which are hidden in it."""
+    """One row per word with scored tokens, which are hidden in it."""
     word = _word_numbers(example)
     before = np.pad(np.where(scored, word, -1), [(0, 0), (1, 0)], constant_values=-1)
     text, first = np.nonzero(scored & (word != before[:, :-1]))
@@ -77,14 +77,14 @@ HIDE: dict[str, Callable[[Example, np.ndarray], HiddenTokens]] = {
     "infill_words": hide_words,
     "infill_tokens": hide_tokens,
 }
-"""Score method -> function of (example, scored) that chooses what it hides."""
+"""Score method -> a function of (example, scored) that chooses what to hide."""
 
 INFILL_METHODS = {
     name: scores.PSEUDO_LIKELIHOOD for name in ("infill_words", "infill_tokens")
 }
-"""Score methods of encoder-decoders: a word is hidden from the encoder, and the decoder
-predicts its tokens from left to right; or the same with single tokens. This is Salazar
-et al.'s pseudo-log-likelihood with the decoder as the predictor."""
+"""Score methods of encoder-decoders: a word (or a single token) is hidden from the
+encoder, and the decoder predicts its tokens from left to right. This is Salazar et
+al.'s pseudo-log-likelihood with the decoder as the predictor."""
 
 
 def refuse(what: str) -> Any:

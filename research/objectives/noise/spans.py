@@ -16,8 +16,8 @@ from research.data import counter_rng
 from research.objectives.noise.masking import random_ids
 
 NUM_DEVIATIONS = 4
-"""Standard deviations above the mean for which an iid noise mask has room. One text in
-30,000 exceeds them; its remaining tokens are not hidden."""
+"""An iid noise mask has room for this many standard deviations above the mean. One text
+in 30,000 exceeds it; its remaining tokens are not hidden."""
 
 
 class Counts(NamedTuple):
@@ -37,8 +37,8 @@ class Runs(NamedTuple):
 def span_counts(num_raw: np.ndarray | int, rate: float, mean_span: float) -> Counts:
     """Counts for texts of `num_raw` tokens (any shape); ties round to even.
 
-    All lengths are computed from these counts, so a text always fits. In a text of one
-    token nothing is hidden.
+    All lengths are computed from these counts, so a text always fits. Nothing is hidden
+    in a text of one token.
     """
     num_raw = np.asarray(num_raw)
     hidden = np.maximum(np.rint(num_raw * rate).astype(np.int64), 1)
@@ -74,7 +74,7 @@ def random_spans_noise_mask(
 
 
 def max_iid_counts(num_raw: int, rate: float) -> Counts:
-    """The most counts of an iid noise mask: mean plus `NUM_DEVIATIONS` deviations.
+    """The largest counts of an iid noise mask: mean + `NUM_DEVIATIONS` deviations.
 
     The number of runs in n Bernoulli trials has variance n pq (1 - 3 pq), q = 1 - p.
     """
@@ -114,10 +114,10 @@ def max_suffix(num_raw: np.ndarray | int, rate: float) -> np.ndarray:
 def suffix_noise_mask(
     key: np.ndarray, num_raw: np.ndarray, width: int, rate: float
 ) -> np.ndarray:
-    """[B, R] bool: a suffix of each text, of uniform length; its mean is `rate`.
+    """[B, R] bool: a suffix of each text; its length is uniform with mean `rate`.
 
     At rate 0.5 the text is cut at a uniform position between two tokens (T5's prefix
-    language model); in a text of one token nothing is hidden.
+    language model). Nothing is hidden in a text of one token.
     """
     longest = max_suffix(num_raw, rate)
     hidden = (counter_rng.uniform(key, "rest", 1)[:, 0] * longest).astype(np.int64) + 1
@@ -147,7 +147,7 @@ def replace_tokens(
     random_tokens: str = "ordinary",
     role: str = "replace",
 ) -> np.ndarray:
-    """Replaces the hidden [B, R] ones of tokens [B, R], each independently.
+    """Replaces the `hidden` [B, R] tokens, each independently.
 
     Args:
       mask_fraction: fraction of hidden tokens that becomes the mask token.
@@ -170,7 +170,7 @@ def replace_tokens(
 def shuffle_tokens(
     token: np.ndarray, moving: np.ndarray, key: np.ndarray
 ) -> np.ndarray:
-    """Tokens [B, R] with the `moving` [B, R] ones permuted at random."""
+    """Tokens [B, R] of which the `moving` [B, R] ones are permuted at random."""
     count = moving.sum(axis=1)
     order = counter_rng.first_in_random_order(key, "shuffle", moving, count)
     valid = np.arange(order.shape[1]) < count[:, None]
@@ -182,7 +182,7 @@ def shuffle_tokens(
 def insert_sentinels(
     token: np.ndarray, kept: np.ndarray, runs: Runs, vocab: VocabInfo
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Replaces each run that is not kept by one sentinel.
+    """Replaces each run that is not kept with one sentinel.
 
     The sentinels of visible runs and of hidden runs are counted separately.
 

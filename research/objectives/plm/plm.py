@@ -48,11 +48,11 @@ class Objective(objectives.Objective):
 
     A row is the text, specials with bos (the class token) last, and K queries.
 
-    A row is cut into parts with a permutation each (zihangdai/xlnet, data_utils.py, one
-    call of `_local_perm` for each). A part attends to all earlier parts and to no later
-    one (the earlier ones are the released code's reused half; with 1 part it is the
-    paper's formula). Targets and specials have a random rank; all other tokens of the
-    part precede them and attend to each other.
+    A row is cut into parts, each with its own permutation (zihangdai/xlnet,
+    data_utils.py, one call of `_local_perm` per part). A part attends to all earlier
+    parts and to no later one (the earlier ones are the released code's reused half; one
+    part gives the paper's formula). Targets and specials have a random rank; all other
+    tokens of the part precede them and attend to each other.
 
     Format "single" is L - 2 tokens, eos, bos, all of token type 0. "pair" cuts the text
     of the last part in two: everything up to the end of the first segment, eos (token
@@ -69,13 +69,13 @@ class Objective(objectives.Objective):
     one permutation: targets are single tokens, and no part is reused.
     """
 
-    tokens_per_target: int = number(6, least=1)  # a span of n tokens stands among
+    tokens_per_target: int = number(6, least=1)  # a span of n tokens is surrounded by
     # tokens_per_target * n others
     max_span: int = number(5, least=0)  # longest span; a length n has probability
     # ~ 1 / n; 0: single tokens
     num_permutations: int = number(2, least=1)  # equal parts of a row, each permuted
     format: str = choice("single", ("single", "pair"))
-    nonadjacent_rate: float = fraction(0.5)  # of pairs: fraction whose second segment
+    nonadjacent_rate: float = fraction(0.5)  # fraction of pairs whose second segment
     # does not follow the first
     direction: str = choice("forward", ("forward", "both"))  # both: half are backward
     mem_len: int = number(0, least=0)  # positions of the mems before a row; 0: no mems
@@ -102,13 +102,13 @@ class Objective(objectives.Objective):
 
     @property
     def min_length(self) -> int:
-        """The tokens for one target; for pairs two segments; specials."""
+        """The tokens for one target; two segments for pairs; specials."""
         if self.format == "pair":
             return max(5, self.tokens_per_target + 1)
         return max(3, self.tokens_per_target)
 
     def text_spec(self, length: int) -> TextSpec:
-        """The text of a row and, for pairs, further text for nonadjacent segments."""
+        """The text of a row and, for pairs, more text for nonadjacent segments."""
         pair = self.format == "pair"
         nonadjacent = pair and self.nonadjacent_rate > 0
         ahead = xlnet_segments.LOOKAHEAD * length if nonadjacent else 0
@@ -180,7 +180,7 @@ class Objective(objectives.Objective):
         return append_queries(content, chosen, vocab, self.num_scored(length))
 
     def _draw_backward(self, example: Example, key: np.ndarray) -> np.ndarray:
-        """[B] bool: the backward rows; in contiguous streams they have a label."""
+        """[B] bool: the backward rows; in contiguous streams the label says which."""
         if self.direction == "forward":
             return np.zeros(len(key), bool)
         if self.mem_len:
@@ -196,8 +196,8 @@ class Objective(objectives.Objective):
     ) -> np.ndarray:
         """[B, L] bool: spans, and single tokens up to the number of targets of a part.
 
-        If K is not a multiple of the number of parts, the first parts have one more: 43
-        and 42 of 85 (zihangdai/xlnet, data_utils.py, num_predict_0 and num_predict_1).
+        If K is not a multiple of the number of parts, the first parts have one more: 85
+        is 43 and 42 (zihangdai/xlnet, data_utils.py, num_predict_0 and num_predict_1).
 
         Args:
           start, candidate: [B, L] bool, in the order of the text.
@@ -235,9 +235,9 @@ class Objective(objectives.Objective):
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """A row for each order of the scored tokens; all other text precedes them.
+        """One row per order of the scored tokens; all other text precedes them.
 
-        In the order left to right the specials come last, in a random order anywhere.
+        In left-to-right order the specials come last, in a random order anywhere.
         All texts of a length have the same orders, so that pairs of texts differ only
         in their tokens; log p is averaged over orders, as in training (equation 3).
         """

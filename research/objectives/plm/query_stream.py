@@ -16,7 +16,7 @@ def append_queries(
     vocab: VocabInfo,
     num_scored: int,
 ) -> dict[str, np.ndarray]:
-    """Appends a query for each target, and scores it.
+    """Appends a query for each target and scores it.
 
     Args:
       content: the six arrays of the text, [B, L] each. A query attends to what its

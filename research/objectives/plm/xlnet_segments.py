@@ -10,7 +10,7 @@ from research.objectives.layout import input_format
 from research.objectives.layout.input_format import Text
 
 LOOKAHEAD = 4
-"""Row lengths of text that are read past a row, for nonadjacent segments."""
+"""Row lengths of text read after a row, for nonadjacent segments."""
 
 NUM_TOKEN_TYPES = 3
 """Token types of the first segment and all before it, the second segment, and bos."""
@@ -28,7 +28,7 @@ def make_rows(
 ) -> Text:
     """Rows of text, eos and bos; or of two segments, an eos after each, and bos.
 
-    For two segments, sentences are collected from the last of `num_parts` parts on,
+    For two segments, sentences are collected from the last of `num_parts` parts on
     until they fill the row, and are cut before a random one. The first segment ends at
     the cut. The second is the rest or, for a fraction of rows and if there is only one
     sentence, other sentences that fill the rest of the row. While there are too
@@ -36,12 +36,12 @@ def make_rows(
     The released code (zihangdai/xlnet, data_utils.py, _split_a_and_b) takes the other
     sentences from anywhere in the row's stream; here they come from the next LOOKAHEAD
     lengths of text. If that text is missing, a row has as many tokens as fit, is cut at
-    any token if no sentence starts, and its second segment follows the first. The
+    any token if no sentence starts in it, and its second segment follows the first. The
     sentence that fills a backward row is cut off at the row's end, since the text
     before it is not read.
 
     Args:
-      backward: [B] bool, rows that are read from the end of their text.
+      backward: [B] bool, rows that are read from end to start.
       num_parts: number of parts of a row with two segments; 0: rows have one segment.
       nonadjacent_rate: fraction of second segments that do not follow the first.
     """
@@ -83,7 +83,7 @@ def reverse_rows(
     """The text in reading order, and where a sentence starts in that order [B, R].
 
     Args:
-      num_near: [B], number of raw tokens of the row itself; these and the tokens after
+      num_near: [B], number of raw tokens of the row itself; they and the tokens after
         them are reversed separately.
       backward: [B] bool, rows that are reversed.
     """

@@ -1,4 +1,4 @@
-"""XLNet's spans: chosen from left to right, each with context in proportion."""
+"""XLNet's spans: chosen from left to right, each with context proportional to it."""
 
 # B batch, L length, P parts of a row
 
@@ -22,10 +22,10 @@ def choose_spans(
     """[B, L] bool: spans chosen from left to right in parts [begin, end) of each row.
 
     A span has n <= max_span tokens with p ~ 1/n, limited by the rest of the goal. Its
-    context is context_ratio * n further tokens, divided at random between left and
-    right. It begins at the next `start` that is followed by n candidates. The first
-    span that does not end before the part does is left out, and is the last that is
-    tried (zihangdai/xlnet, data_utils.py, _sample_mask).
+    context is context_ratio * n more tokens, divided at random between left and right.
+    It begins at the next `start` that is followed by n candidates. Sampling stops at
+    the first span that does not fit in the part, which is left out (zihangdai/xlnet,
+    data_utils.py, _sample_mask).
 
     Args:
       key: [B] uint64.
@@ -73,11 +73,11 @@ def _span_starts(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where the next span of n tokens may begin, at or after each position.
 
-    It is span_start[nth[n, position]], with flat positions in [B, L + 1]; position L of
-    a row means that no span of n tokens follows.
+    It is span_start[nth[n, position]], a flat position in [B, L + 1]; position L of a
+    row means that no span of n tokens follows.
 
     Returns:
-      span_start: flat positions in ascending order, for one n after the other.
+      span_start: flat positions in ascending order for each n, concatenated.
       nth: [max_span + 1, B * (L + 1)], indices into span_start.
     """
     num_rows, length = start.shape
