@@ -118,8 +118,8 @@ class Objective(abc.ABC):
     heads classify texts, with the weights label_weight."""
 
     score_methods: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
-    """Method of scoring texts -> the meaning of its score (`noise.scoring`); the first
-    is the default. Empty: the objective cannot score texts."""
+    """Method of scoring texts -> the meaning of its score (`contract.scores`); the
+    first is the default. Empty: the objective cannot score texts."""
 
     row_length: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
     """A function (first_length, length) -> the data.length [n] needed by examples of
