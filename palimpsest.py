@@ -1,8 +1,8 @@
 """Palimpsest under its own name: `palimpsest train ...`, `import palimpsest`.
 
     palimpsest COMMAND [flags]     train, sweep, table, report, evaluate, ...
-    palimpsest COMMAND --help      what it does, with its flags
-    palimpsest experiments         what --config=NAME may name
+    palimpsest COMMAND --help      what it does, and its flags
+    palimpsest experiments         the values of --config=NAME
     palimpsest completion bash     for ~/.bashrc: eval "$(palimpsest completion bash)"
 
 In Python, `palimpsest.open_run(source)` opens a run or a published model, and
@@ -33,7 +33,7 @@ COMPARE = {
     "sweep": ["--sweep=experiments/sweeps/objectives.py", "--workdir=runs/compare"],
     "report": ["--table=experiments/tables/objectives.py", "--workdir=runs/compare"],
 }
-"""What `compare` runs, as `make compare` does; its flags are those of the sweep."""
+"""The commands that `compare` and `make compare` run; it takes the sweep's flags."""
 
 GROUPS = {
     "train and compare": (
@@ -49,20 +49,20 @@ GROUPS = {
     "hardware": (*("compile", "speed", "benchmark", "benchmark_data"),),
     "about": ("experiments", "completion"),
 }
-"""Topic -> its commands, in the order in which they are listed."""
+"""Topic -> its commands, in the order of the listing."""
 
 PYTHON = {
     "open_run": "research.use.inference.open_run",
     **dict.fromkeys(("train", "show", "curves", "Run"), "launch.runs"),
 }
-"""What `import palimpsest` has -> the module that defines it."""
+"""Name that `import palimpsest` has -> the module that defines it."""
 
 OF_ITSELF = {
     "compare": "Compares five objectives, as `make compare` does.",
     "experiments": "Lists the experiments and what each is.",
     "completion": "Prints a shell's completion of the commands: bash.",
 }
-"""Commands that are no modules of launch/."""
+"""Commands without a module in launch/."""
 
 COMPLETION = """_palimpsest() {{
     local word="${{COMP_WORDS[COMP_CWORD]}}"
@@ -77,7 +77,7 @@ complete -o filenames -F _palimpsest palimpsest
 
 
 def __getattr__(name: str) -> Any:
-    """The names of `PYTHON` and `__version__`, which import only what they need."""
+    """The names of `PYTHON` and `__version__`; only what they need is imported."""
     if name in PYTHON:
         return getattr(importlib.import_module(PYTHON[name]), name)
     if name == "__version__":
@@ -90,7 +90,7 @@ def __dir__() -> list[str]:
 
 
 def version() -> str:
-    """The installed version; that of setup.py where it is not installed."""
+    """The installed version, or that of setup.py if none is installed."""
     try:
         return importlib.metadata.version("palimpsest-lm")
     except importlib.metadata.PackageNotFoundError:
@@ -176,7 +176,7 @@ def _is_other_clone(folder: Path) -> bool:
 
 
 def _compare(flags: list[str]) -> None:
-    """The sweep, and if that has ended well the report."""
+    """Runs the sweep and, if it succeeds, the report."""
     sweep = [*COMPARE["sweep"], "--scale=smoke", "--parallel=2", *flags]
     try:
         _run("sweep", sweep)

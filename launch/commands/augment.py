@@ -1,15 +1,15 @@
 """Augments a task's text: `palimpsest augment --workdir=R --vectors=V ...`.
 
-R is a run of a masked model, or hf:DIR; V a file of word vectors, as of GloVe; --texts
-a file of the task, .tsv or .jsonl, whose columns --fields are texts (of .jsonl `text`
-unless it says otherwise). --to gets its rows, each followed by copies in which words of
-one text are replaced; labels and other columns are those of the row. So it is trained
-on as the file itself is.
+R is a run of a masked model, or hf:DIR. V is a file of word vectors, such as GloVe's.
+--texts is a task's file, .tsv or .jsonl; --fields names its columns of text (`text` by
+default for .jsonl). The rows are written to --to, each followed by copies in which
+words of one text are replaced; labels and other columns are copied from the row, so the
+new file can be trained on like the original.
 
-Each of --passes replaces each word with --probability: by one of the --candidates most
-probable tokens of the masked model, if the word is one piece of its vocabulary, or else
-by one of the words with the nearest vectors (TinyBERT, Jiao et al. 2020). Stop words,
-and what is not of letters alone, stay; copies that are there already are left out.
+Each of --passes replaces each word with --probability by one of --candidates: the most
+probable tokens of the masked model if the word is a single piece of its vocabulary, or
+else the words with the nearest vectors (TinyBERT, Jiao et al. 2020). Stop words and
+words that are not only letters are kept. Duplicate copies are left out.
 """
 
 import argparse
@@ -111,13 +111,13 @@ def parser() -> cli.Parser:
     parser.add_path("--to", required=True, help="a new file of the same kind")
     add("--fields", default="", help="columns that are texts, as in data.fields")
     add("--passes", type=cli.whole(1), default=20, help="over each text, N (20)")
-    help = "words that may stand in the place of one, M (15)"
+    help = "number of possible replacements of a word, M (15)"
     add("--candidates", type=cli.whole(1), default=15, help=help)
-    help = "that a pass replaces a word, p (0.4)"
+    help = "probability that a pass replaces a word, p (0.4)"
     add("--probability", type=cli.fraction, default=0.4, help=help)
-    help = "first words of the vectors that are read (100000); 0: all"
+    help = "read only the first N vectors (100000); 0: all"
     add("--limit", type=cli.whole(0), default=100_000, help=help)
-    help = "file, a word on each line, in place of a list of English ones"
+    help = "file with one word per line; default: a list of English ones"
     parser.add_path("--stop_words", default="", help=help)
     add("--seed", type=cli.whole(0), default=0)
     return parser

@@ -1,19 +1,19 @@
 """Evaluates by BabyLM's tasks: `palimpsest babylm --workdir=D --data=E --to=R`.
 
-All checkpoints of the run in D (`train.checkpoint_words`) are evaluated by the fast set
-of the evaluation data E, and the last by the full one; D may be a sweep's folder, whose
-finished runs are, or hf:DIR, which `palimpsest export --revisions` wrote. E has the
-challenge's folders fast_eval and full_eval. R gets its files,
-R/MODEL/REVISION/zero_shot/BACKEND/..., and
-R/MODEL/all_full_preds_and_fast_scores_BACKEND.json, which is handed in; and
-palimpsest_RULES_BACKEND.json, with the 95 % intervals that the printed lines have.
-The same command goes on where it was stopped.
+All checkpoints of the run in D (`train.checkpoint_words`) are evaluated on the fast set
+of the evaluation data E, and the last one on the full set. D may also be a sweep's
+folder (all its finished runs), or hf:DIR, written by `palimpsest export --revisions`. E
+has the challenge's folders fast_eval and full_eval. The command writes
+R/MODEL/REVISION/zero_shot/BACKEND/...,
+R/MODEL/all_full_preds_and_fast_scores_BACKEND.json, which is submitted, and
+palimpsest_RULES_BACKEND.json with the printed 95 % intervals. If it is stopped, the
+same command continues.
 
-Scores are those of the challenge's pipeline by its backends (causal, mlm, mntp,
-enc_dec_mask, enc_dec_prefix); for objectives that it does not know they are those of
---backend=own, the objective's own: docs/howto/babylm.md defines both. By default the
-backend is the one that asks as the objective trained. GLUE is fine-tuned on if --glue
-says so, since it takes longer than all else.
+Scores are computed as by the backends of the challenge's pipeline (causal, mlm, mntp,
+enc_dec_mask, enc_dec_prefix). --backend=own uses the objective's own scores, also for
+objectives that the pipeline does not know; docs/howto/babylm.md defines both. The
+default backend matches how the objective was trained. --glue also fine-tunes on GLUE,
+which takes longer than everything else.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sources(workdir: str) -> list[str]:
-    """The model, or those of a sweep's finished runs that can score texts."""
+    """The model, or the finished runs of a sweep that can score texts."""
     from launch.sweeps.sweep_plan import finished_trials
 
     if workdir.startswith("hf:") or (trials := finished_trials(workdir)) is None:
@@ -64,23 +64,23 @@ def _sources(workdir: str) -> list[str]:
 
 def parser() -> Parser:
     parser = Parser(__doc__, overrides=False)
-    parser.add_path("--workdir", required=True, models=True, help="of a run, or hf:DIR")
+    parser.add_path("--workdir", required=True, models=True, help="a run, or hf:DIR")
     parser.add_path("--data", required=True, help="folder of the evaluation data")
     parser.add_path("--to", required=True, help="folder of results")
     parser.add_argument(
         "--rules", default="babylm_2026", choices=("babylm_2025", "babylm_2026")
     )
-    parser.add_argument("--backend", default="", help="in place of the default")
-    parser.add_argument("--method", default="", help="of --backend=own")
-    help = "names with commas, as in blimp,reading,rte; all: those with data"
+    parser.add_argument("--backend", default="", help="default: by the objective")
+    parser.add_argument("--method", default="", help="method of --backend=own")
+    help = "comma-separated, e.g. blimp,reading,rte; default: all that have data"
     parser.add_argument("--tasks", default="", help=help)
     legal = ("all", "main")
     parser.add_argument("--checkpoints", default="all", choices=legal, help="or main")
-    help = "fine-tune on (Super)GLUE as well"
+    help = "also fine-tune on (Super)GLUE"
     parser.add_argument("--glue", action="store_true", help=help)
-    help = "fine-tunings of each task of GLUE; the first is handed in"
+    help = "fine-tuning runs per GLUE task; the first is submitted"
     parser.add_argument("--seeds", type=whole(1), default=1, help=help)
-    help = 'of compiled programs; "": ~/.cache/palimpsest'
+    help = 'folder of compiled programs; "": ~/.cache/palimpsest'
     parser.add_path("--cache", default="", help=help)
     return parser
 

@@ -3,12 +3,12 @@
 Prints one JSON object. The compiled step alone and the train loop around it are timed
 in alternating turns. The fastest turn of each is reported, because other load on the
 machine only ever adds time. Tokens are tokens of clean text: train.batch x data.length,
-which all batches have here.
+the size of every batch here.
 
     palimpsest benchmark --config=F --against=model.product_dtype=bfloat16
 
-times two steps in alternating turns: the config's, and the one with these keys. A key
-that begins with `xla_` is a flag of XLA (`XLA_FLAGS=--help` lists them):
+times two steps in alternating turns: the config's, and one with these keys changed. A
+key that begins with `xla_` is an XLA flag (`XLA_FLAGS=--help` lists them):
 
     palimpsest benchmark --config=F --against=xla_cpu_prefer_vector_width=512
 """
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _timed_config(args: argparse.Namespace, overrides: dict[str, str]) -> Config:
-    """The config, with the steps that are timed and nothing else."""
+    """The config, limited to the timed steps."""
     config = load_config(args.config, overrides)
     steps = args.turns * args.steps + config.optimizer.warmup_steps + 1
     return config.with_values(
@@ -66,12 +66,12 @@ def compare(
     """Times the compiled steps of two configs in `turns` alternating turns.
 
     Args:
-      flags: of XLA, for the second step.
+      flags: XLA flags of the second step.
 
     Returns:
-      tokens a second of each in its fastest turn, and the speedup: the first one's time
-      over the second one's, the median over pairs of turns with its 95 % interval. The
-      share of a plain product's rate is the second one's, of a float32 product.
+      tokens per second of each in its fastest turn, and the speedup: the first step's
+      time over the second's, as the median over pairs of turns with its 95 % interval.
+      `share_of_product` is the second step's FLOP rate over that of a float32 product.
     """
     import jax
 
@@ -119,11 +119,11 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     """Times `turns` x `steps` steps of the train loop and as many of the step alone.
 
     Returns:
-      `step_figures` of the loop, `compile_seconds`, seconds for a step in each turn,
+      `step_figures` of the loop, `compile_seconds`, seconds per step in each turn,
       and `overhead`: the loop's time over the step's time, minus 1, in the fastest
-      turns; `overhead_median` over pairs of turns, with its 95 % interval from six
-      turns on. On a CPU also its name, the rate of a plain product, and the step's rate
-      as a fraction of it.
+      turns; `overhead_median` over pairs of turns, with its 95 % interval if there are
+      at least six turns. On a CPU also its name, the FLOP rate of a plain matrix
+      product, and the step's rate as a fraction of it.
     """
     import jax
 
@@ -180,8 +180,8 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
 def median_interval(values: Sequence[float]) -> list[float] | None:
     """An interval for the median from order statistics, with at least 95 % confidence.
 
-    It holds for any distribution; other load on a machine makes a few values far
-    larger, to which a mean is sensitive. None: there are too few values.
+    It is valid for any distribution; other load on a machine makes a few values far
+    larger, and a mean is sensitive to those. None if there are too few values.
     """
     from scipy import stats
 
@@ -193,7 +193,7 @@ def median_interval(values: Sequence[float]) -> list[float] | None:
 
 
 def processor_figures(flops_per_second: float) -> dict:
-    """The processor's name and rates, to compare a step with; {} on accelerators."""
+    """The processor's name and FLOP rates, to compare with; {} on accelerators."""
     import jax
     import jax.numpy as jnp
 
@@ -225,7 +225,7 @@ def parser() -> Parser:
     )
     parser.add_argument("--steps", type=whole(1), default=5, help="steps in a turn")
     parser.add_argument(
-        "--against", action="append", help="KEY=VALUE of a second step; repeatable"
+        "--against", action="append", help="KEY=VALUE for a second step; repeatable"
     )
     return parser
 

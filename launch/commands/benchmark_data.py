@@ -1,11 +1,11 @@
-"""Speed of each objective's data pipeline, in text tokens a second of a processor.
+"""Measures each objective's data pipeline in text tokens per CPU second.
 
 `palimpsest benchmark_data --config=F [--config.key=value]` prints a JSON object:
-for each objective, the rate of its batches (read, corrupt, format) in the best of
-`--rounds` rounds; tokens are batch x length, and seconds those of the one thread that
-makes them, so that other load on the machine matters less. The rate is null where the
-config lacks something that the objective needs (labels, a lexicon, a network that
-attends to both sides).
+for each objective, the rate at which batches are made (read, corrupt, format) in the
+best of `--rounds` rounds. Tokens are batch x length; seconds are CPU time of the one
+thread that makes them, so that other load on the machine matters less. The rate is null
+if the config lacks something that the objective needs (labels, a lexicon, a network
+with bidirectional attention).
 """
 
 import json
@@ -40,7 +40,7 @@ def run(args) -> None:
 
 
 def _batches_per_second(pipeline) -> float:
-    """The rate over one round."""
+    """The rate in one round."""
     calls = pipeline.calls()
     next(calls)  # opens the files
     start, num = time.thread_time(), 0

@@ -2,11 +2,11 @@
 
     palimpsest benchmark_huggingface --objective=mlm [--compile] [--autocast]
 
-It is the counterpart of `palimpsest benchmark`, at the shape of
+It is the counterpart of `palimpsest benchmark`, with the sizes of
 research/config/base.py: forward, loss, backward and AdamW on one batch, without
-dropout, clipping or a loader. Prints one JSON object. It needs torch and transformers,
-in an environment of their own, and of this repository nothing that imports JAX. Run
-both with the same GLIBC_TUNABLES, on a machine without other load.
+dropout, clipping or a loader. Prints one JSON object. It needs torch and transformers
+in an environment of their own, and imports nothing of this repository that needs JAX.
+Run both with the same GLIBC_TUNABLES, on a machine without other load.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from research.program.host_memory import keep_freed_memory
 BATCH, LENGTH, VOCABULARY = 32, 128, 8192
 LAYERS, WIDTH, HEADS, FEEDFORWARD = 4, 256, 4, 1024
 NUM_MASKED, NUM_PERMUTED, NUM_TARGETS = 19, 21, 29
-"""Number of scored tokens in each row of masked LM, permuted LM and T5's decoder."""
+"""Scored tokens per row of masked LM, permuted LM and T5's decoder."""
 MASK_ID, IGNORED_LABEL = 3, -100
 MIN_ORDINARY_ID = 200
 
@@ -164,7 +164,7 @@ MODELS = {"lm": lm, "mlm": mlm, "plm": plm, "dae": dae, "electra": electra}
 
 
 def seconds_of_product() -> float:
-    """The fastest of ten plain products, as `palimpsest benchmark` has them."""
+    """The fastest of ten plain matrix products, as `palimpsest benchmark` times."""
     matrix, seconds = torch.ones((processor.PRODUCT_SIZE,) * 2), []
     for _ in range(10):
         began = time.monotonic()
@@ -220,11 +220,11 @@ if __name__ == "__main__":
     parser.add_argument("--objective", choices=MODELS, required=True)
     parser.add_argument("--turns", type=int, default=8, help="the fastest one counts")
     parser.add_argument("--steps", type=int, default=5, help="steps in a turn")
-    parser.add_argument("--compile", action="store_true", help="by torch.compile")
+    parser.add_argument("--compile", action="store_true", help="use torch.compile")
     parser.add_argument(
         "--autocast",
         action="store_true",
-        help="bfloat16 products, by torch.autocast",
+        help="bfloat16 products by torch.autocast",
     )
     flags = parser.parse_args()
     figures = measure(

@@ -1,18 +1,18 @@
-"""Prints the ledger of published claims, or records what finished runs say of one.
+"""Prints the ledger of published claims, or records what finished runs say about one.
 
     palimpsest claims --figure=docs/claims.svg > docs/claims.md    (make claims)
     palimpsest claims --claim=bart1 --scale=smoke --workdir=runs/bart1
 
-With --claim=TABLE, --claim=FILE (one of experiments/claims) or --claim=FILE.CLAIM it
-reads the column of each claim's plan from two rows of the file of experiments/tables,
-whose runs must be complete, and writes experiments/claims/results/CLAIM.SCALE.json, to
-be committed. With --repeat the runs are those of the same sweep with other seeds
-(`launch.sweep --first_seed=6`), and the ledger says whether they agree with the first
-ones.
+With --claim=TABLE, --claim=FILE (one of experiments/claims) or --claim=FILE.CLAIM, it
+compares two rows of the table file (experiments/tables) in the column that each claim's
+plan names. The runs of both rows must be complete. The result is written to
+experiments/claims/results/CLAIM.SCALE.json, to be committed. With --repeat the runs
+are of the same sweep with other seeds (`launch.sweep --first_seed=6`), and the ledger
+says whether they agree with the first ones.
 
     palimpsest claims --rerun=bart1.infilling-over-causal-on-mnli
 
-prints the commands that run a claim again, at each scale with a plan.
+prints the commands that rerun a claim, at each scale that has a plan.
 """
 
 import argparse
@@ -63,7 +63,7 @@ UNITS = (
 )
 
 TWO_POPULATIONS = "two populations"
-"""The word of a result without an interval: see `Result.two_populations`."""
+"""The verdict of a result without an interval; see `Result.two_populations`."""
 
 
 def run(args: argparse.Namespace) -> None:
@@ -94,12 +94,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _groups(claim: Claim) -> tuple[str, str]:
-    """Names under which the claim is recorded with others: of its file, its table."""
+    """Names that select the claim along with others: of its file and of its table."""
     return claim.id.partition(".")[0], Path(default_table(claim)).stem
 
 
 def _record_table(claims: list[Claim], args: argparse.Namespace) -> None:
-    """Records each claim whose runs are complete, and prints why others are not.
+    """Records each claim with complete runs, and prints why others are not recorded.
 
     Raises:
       UserError: no claim can be recorded.
@@ -178,9 +178,7 @@ def default_table(claim: Claim) -> str:
 
 
 def _origin(both: list[Cell]) -> dict[str, Any]:
-    """The trials, data, test data (if any) and commits of two cells.
-
-    Those of pretraining are included.
+    """The trials, data, test data (if any) and commits of two cells and pretrainings.
 
     Raises:
       UserError: a pretraining has no result.
@@ -200,9 +198,9 @@ def _origin(both: list[Cell]) -> dict[str, Any]:
 
 
 def rerun(claim: Claim, folder: Path) -> Iterator[str]:
-    """The lines of commands that run a claim again, at each scale with a plan.
+    """The commands that rerun a claim, at each scale with a plan.
 
-    A comment above them says what text, code and seeds its result has, if there is one.
+    A comment above them gives the text, code and seeds of the recorded result, if any.
     """
     stem = Path(default_table(claim)).stem
     sweep = f"experiments/sweeps/{stem}.py"
@@ -264,7 +262,7 @@ def page(claims: dict[str, Claim], folder: Path) -> Iterator[str]:
 
 def draw_figure(claims: dict[str, Claim], folder: Path, path: Path) -> None:
     """Writes a forest plot of the claims that were run, if there are any."""
-    from launch.reports import forest  # matplotlib: for the figure alone
+    from launch.reports import forest  # imports matplotlib
 
     groups: dict[str, list[forest.Line]] = {}
     for scale in SCALES:
@@ -300,7 +298,7 @@ def _summary(
 
 
 def _agreement(compared: dict[str, dict], again: dict[str, dict]) -> Iterator[str]:
-    """A sentence on the repeats of each scale that has some."""
+    """A sentence about the repeats at each scale that has some."""
     for scale, repeats in again.items():
         if both := repeats.keys() & compared[scale].keys():
             pairs = [(compared[scale][name][0], repeats[name][0]) for name in both]
@@ -317,7 +315,7 @@ def _agreement(compared: dict[str, dict], again: dict[str, dict]) -> Iterator[st
 
 
 def _repeated(claim: Claim, again: dict[str, tuple], mixed: dict[str, str]) -> str:
-    """What the repeat of a claim says, to be put behind its verdict."""
+    """What the repeat of a claim says, to be appended to its verdict."""
     if claim.id in mixed:
         return f"; again, with other seeds: {TWO_POPULATIONS} ({mixed[claim.id]})"
     if claim.id not in again:
@@ -367,16 +365,16 @@ def _verdict(
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_path("--folder", default=str(published.FOLDER), help="of the claims")
-    parser.add_path("--figure", default="", help="SVG of those that were run")
-    parser.add_argument("--claim", default="", help="record its result")
-    parser.add_argument("--rerun", default="", help="print a claim's commands")
+    parser.add_path("--folder", default=str(published.FOLDER), help="folder of claims")
+    parser.add_path("--figure", default="", help="SVG of the claims that were run")
+    parser.add_argument("--claim", default="", help="claims to record")
+    parser.add_argument("--rerun", default="", help="claim whose commands are printed")
     parser.add_argument("--scale", default="smoke", help=" | ".join(SCALES))
-    parser.add_path("--table", default="", help="of the claim: another file")
-    parser.add_path("--workdir", default="", help="of the claim: folder of the sweep")
+    parser.add_path("--table", default="", help="table file, instead of the claim's")
+    parser.add_path("--workdir", default="", help="folder of the sweep, for --claim")
     parser.add_argument("--repeat", action="store_true", help="runs with other seeds")
-    parser.add_argument("--better", default="", help="of the claim: another row")
-    parser.add_argument("--worse", default="", help="of the claim: another row")
+    parser.add_argument("--better", default="", help="row, instead of the claim's")
+    parser.add_argument("--worse", default="", help="row, instead of the claim's")
     return parser
 
 

@@ -1,12 +1,12 @@
-"""Compiles a config's train step for a slice, from shapes alone, on any machine.
+"""Compiles a config's train step for a slice, from shapes only, on any machine.
 
     palimpsest compile --config=experiments/bert.py:base --topology=v5e:4x4
 
 Topologies: cpu:N, gpu (this machine's), and TPU slices such as v4:2x2x1, v5e:16x16,
-v5p:4x4x8, v6e:16x16, tpu7x:2x2x1, which need the package libtpu (extra `aot`) and no
+v5p:4x4x8, v6e:16x16, tpu7x:2x2x1, which need the package libtpu (extra `aot`) but no
 TPU. Prints one JSON object: memory, FLOPs, bytes moved, collectives, and the bound that
-they set to the step's speed (nothing is measured); the exit code is 3 if the step does
-not fit. With --search: the meshes, remat policies and batches that fit, best first.
+these put on the step's speed (nothing is measured). The exit code is 3 if the step does
+not fit. --search lists the meshes, remat policies and batches that fit, best first.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from launch.config import load_config
 from launch.measure.tpu_topology import set_environment, topology_devices
 
 DOES_NOT_FIT = 3
-"""Exit code of a step that needs more memory than the devices of the slice have."""
+"""Exit code if a step needs more memory than the devices of the slice have."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,7 +44,7 @@ def parser() -> Parser:
     parser.add_path("--config", required=True, help="experiments/X.py[:size]")
     parser.add_argument("--topology", required=True, help="cpu:N, gpu or v5e:4x4, ...")
     parser.add_argument(
-        "--search", action="store_true", help="look for mesh, remat and batch that fit"
+        "--search", action="store_true", help="search mesh, remat and batch that fit"
     )
     return parser
 

@@ -1,13 +1,14 @@
-"""Counts how often words meet: `palimpsest cooccurrences --texts=F --to=C`.
+"""Counts word co-occurrences: `palimpsest cooccurrences --texts=F --to=C`.
 
-F has a text on each line, or is a .jsonl whose lines have a `text`; words are between
-white space. C, named NAME.cooccurrences, gets a line for each two words that meet: the
-words and a number, between tabs, in a random order. experiments/glove.py learns it.
+F has one text per line, or is a .jsonl whose lines have a `text`; words are separated
+by white space. C, named NAME.cooccurrences, gets a line for each pair of words that
+co-occur: the two words and a number, separated by tabs, in random order.
+experiments/glove.py is trained on it.
 
---window=15 words to each side, at distance k counted by 1 / k; --min-count=5 leaves out
-words that are rarer; --max-words=N leaves out all but the N most frequent. It takes
-about a gigabyte of memory, whatever the length of the text, and beside C for a while
-some 16 bytes a pair of files.
+--window=15 counts words within 15 to each side, at distance k with weight 1 / k;
+--min-count=5 leaves out rarer words; --max-words=N keeps only the N most frequent. It
+takes about a gigabyte of memory for texts of any length, and temporary files next to C
+of about 16 bytes per pair.
 """
 
 import argparse
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _lines(parts, words: list[str]):
-    """The lines of cells, some at a time."""
+    """The lines of the cells, in chunks."""
     import numpy as np
 
     for part in parts:
@@ -66,12 +67,12 @@ def _lines(parts, words: list[str]):
 
 def parser() -> Parser:
     parser = Parser(__doc__, overrides=False)
-    parser.add_path("--texts", required=True, help="file, a text on each line")
-    parser.add_path("--to", required=True, help="NAME.cooccurrences, written")
-    parser.add_argument("--window", type=whole(1), default=15, help="words")
+    parser.add_path("--texts", required=True, help="file with one text per line")
+    parser.add_path("--to", required=True, help="output file NAME.cooccurrences")
+    parser.add_argument("--window", type=whole(1), default=15, help="words per side")
     parser.add_argument("--min-count", type=whole(1), default=5, help="of a word")
     parser.add_argument("--max-words", type=whole(0), default=0, help="0: all")
-    parser.add_argument("--seed", type=whole(0), default=0, help="of the order")
+    parser.add_argument("--seed", type=whole(0), default=0, help="of the line order")
     return parser
 
 

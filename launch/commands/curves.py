@@ -1,20 +1,20 @@
-"""Draws a metric of runs over their cost: `palimpsest curves RUN RUN ...`.
+"""Plots a metric of runs against their cost: `palimpsest curves RUN RUN ...`.
 
 A RUN is the folder of a run, or of a sweep: then all its trials that have begun. A run
-that goes on is drawn as far as it is. The curves are printed as bars; --to=F writes a
-figure (.svg, .png, .pdf), or every point (.csv).
+in progress is drawn up to its latest step. The curves are printed as bars; --to=F
+writes a figure (.svg, .png, .pdf) or all points (.csv).
 
---metric is a name of metrics.jsonl, or several with commas: each run is drawn by the
-first that it has. --over is what the horizontal axis counts. FLOPs are in GFLOP, TFLOP
-or PFLOP, by their size; a .csv always has PFLOP.
+--metric is a name in metrics.jsonl, or several separated by commas: for each run the
+first that it has is drawn. --over is the quantity on the horizontal axis. FLOPs are in
+GFLOP, TFLOP or PFLOP, depending on their size; a .csv always has PFLOP.
 
 Values of different objectives, tasks or metrics cannot be compared, so each of these
-has a panel with a scale of its own (--panels=one: all are in one). A panel's title
-names the keys in which its objectives differ: losses at two masking rates are of
-different predictions.
+has a panel with its own scale (--panels=one: one panel for all). A panel's title names
+the keys in which its objectives differ: losses at two masking rates are of different
+predictions.
 
-Runs that differ in the seed alone have one color. A trial has the name that the sweep
-gives it, behind the sweep's folder if two sweeps give the same name.
+Runs that differ only in the seed share a color. A trial has the name that the sweep
+gives it, preceded by the sweep's folder if two sweeps use the same name.
 """
 
 import argparse
@@ -45,14 +45,14 @@ AXES = {"steps": "steps", **UNITS}
 
 
 PANELS = ("objectives", "one")
-"""--panels: one for each objective, task and metric, or one for all."""
+"""Values of --panels: one per objective, task and metric, or one for all."""
 
 
 class Curve(NamedTuple):
     """A metric of a run."""
 
     name: str  # of the run
-    row: str  # the name that it shares with its other seeds
+    row: str  # the name that runs with other seeds share
     panel: str  # the title of the panel
     points: dict[float, float]  # cost -> value, in the order of steps
 
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
         points = ((c.name, *point) for c in curves for point in c.points.items())
         content = lines_as_csv([("run", AXES[args.over], args.metric), *points])
     else:
-        from launch.reports.figures import draw_overlaid  # matplotlib, for it alone
+        from launch.reports.figures import draw_overlaid  # imports matplotlib
 
         content = draw_overlaid(shown, unit, form)
     write_output(args.to, content, "--to")
@@ -85,15 +85,15 @@ def run(args: argparse.Namespace) -> None:
 def read_curves(
     paths: Sequence[str], metric: str, over: str, panels: str
 ) -> list[Curve]:
-    """The curves of runs, and of all trials of sweeps: those of its tasks come last.
+    """The curves of runs, and of all trials of sweeps; fine-tuning tasks come last.
 
     Args:
-      metric: one or several, separated by commas: the first that a run has.
-      over: of AXES.
-      panels: of PANELS.
+      metric: one, or several separated by commas: the first that a run has is used.
+      over: a key of AXES.
+      panels: one of PANELS.
 
     Raises:
-      UserError: a run has no such metric, or its cost is not known.
+      UserError: a run has no such metric, or its cost is unknown.
     """
     paths = with_trials(paths)
     trials = sweep_trials(paths)
@@ -119,7 +119,7 @@ def read_curves(
 
 
 def differing_objectives(runs: Sequence[Run]) -> str:
-    """The keys of objectives in which runs differ, as a title has them; "": none."""
+    """The objective keys in which runs differ, as text for a title; "" if none."""
     configs = [run.config for run in runs]
     keys = [
         key
@@ -130,7 +130,7 @@ def differing_objectives(runs: Sequence[Run]) -> str:
 
 
 def in_axis_unit(curves: Sequence[Curve], over: str) -> tuple[list[Curve], str]:
-    """The curves over a unit that suits the largest cost of all, and that unit."""
+    """The curves in a unit that suits the largest cost, and that unit."""
     unit, factor = axis_unit(AXES[over], max(max(curve.points) for curve in curves))
     scaled = [{factor * x: y for x, y in curve.points.items()} for curve in curves]
     return [c._replace(points=p) for c, p in zip(curves, scaled, strict=True)], unit
@@ -140,7 +140,7 @@ def curve(run: Run, metric: str, over: str) -> tuple[str, dict[float, float]]:
     """The metric that is shown, and cost -> its value, in the order of steps.
 
     Raises:
-      UserError: as `read_curves`.
+      UserError: as in `read_curves`.
     """
     found = {name: points for name in metric.split(",") if (points := run.curve(name))}
     if not found:
@@ -159,9 +159,9 @@ def curve(run: Run, metric: str, over: str) -> tuple[str, dict[float, float]]:
 def row_names(
     runs: Sequence[Run], names: Sequence[str], trials: Mapping[str, Trial]
 ) -> list[str]:
-    """The names that runs share whose configs differ in the seed alone.
+    """One name per run, shared by runs whose configs differ only in the seed.
 
-    Of a trial it is its row in the sweep's table.
+    For a trial it is its row in the sweep's table.
     """
     keys = []
     for run, name in zip(runs, names, strict=True):
@@ -179,9 +179,9 @@ def row_names(
 
 
 def with_trials(paths: Sequence[str]) -> list[str]:
-    """The paths, with the trials that have metrics in place of a sweep's folder.
+    """The paths, with each sweep's folder replaced by its trials that have metrics.
 
-    Prints how many have none yet.
+    Prints how many trials have none yet.
 
     Raises:
       UserError: no trial of a sweep has metrics.
@@ -205,7 +205,7 @@ def with_trials(paths: Sequence[str]) -> list[str]:
 
 
 def sweep_trials(paths: Sequence[str]) -> dict[str, Trial]:
-    """Folder -> trial, of those of the paths that are trials of a sweep, and others."""
+    """Folder -> trial, for all trials of the sweeps that the paths belong to."""
     return {
         str(trial.folder): trial
         for folder in {os.path.dirname(os.path.abspath(path)) for path in paths}
@@ -215,9 +215,9 @@ def sweep_trials(paths: Sequence[str]) -> dict[str, Trial]:
 
 
 def short_names(paths: Sequence[str], trials: Mapping[str, Trial]) -> list[str]:
-    """The names of trials, or the paths without the folders that all of them share.
+    """The names of trials, or the paths relative to the folder that all share.
 
-    A name that trials of several sweeps have stands behind its sweep's folder.
+    A name that occurs in several sweeps is preceded by its sweep's folder.
 
     Raises:
       UserError: a run is named twice.

@@ -1,12 +1,12 @@
-"""Shows what two runs differ in: `palimpsest diff RUN RUN [--to=FILE]`.
+"""Shows how two runs differ: `palimpsest diff RUN RUN [--to=FILE]`.
 
-A RUN is its folder. Shown are the keys of their configs that differ (one that a run
-lacks has its default), what they come from (commit, packages, device, data), the first
-step whose metrics differ and by how much, and the latest metrics. --to writes a figure
-of their losses, .svg or .png.
+A RUN is a run's folder. Prints the config keys that differ (a key that one run lacks
+has its default), the provenance (commit, packages, device, data), the first step whose
+metrics differ and by how much, and the latest metrics. --to writes a figure of the
+losses, .svg or .png.
 
-The exit code is 0 if nothing differs but what may (the mesh, when a run was started,
-how often it saves), and 1 if something does.
+The exit code is 1 if something differs other than what may (the mesh, the start time,
+how often a run saves), and else 0.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     found = compare_runs(*runs)
     print("\n".join(page(runs, found)))
     if args.to:
-        from launch.reports.figures import draw_runs  # matplotlib: for the figure alone
+        from launch.reports.figures import draw_runs  # imports matplotlib
 
         write_output(args.to, draw_runs(runs, shared_losses(runs), form), "--to")
         print(f"\n{args.to}")
@@ -80,7 +80,7 @@ def page(runs: Sequence[Run], found: Differences) -> Iterator[str]:
 
 
 def _hidden_changes(found: Differences) -> dict[str, str]:
-    """Key of provenance -> a change that no other key shows."""
+    """Provenance key -> a change that no other key shows."""
     differ = {each.key for each in (*found.config, *found.provenance)}
     reasons = {}
     if "commit" not in differ:
@@ -109,7 +109,7 @@ def _metric_words(metric: MetricDifference) -> list[str]:
 
 
 def _aligned(rows: Any) -> Iterator[str]:
-    """Rows of words as lines with aligned columns."""
+    """Formats rows of words as lines with aligned columns."""
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -1,20 +1,20 @@
-"""Writes a vector of each text: `palimpsest embed --workdir=R "a text" "another"`.
+"""Embeds texts: `palimpsest embed --workdir=R "a text" "another"`.
 
 R is a run, whose newest or best checkpoint is read, or hf:DIR, a model in Hugging
-Face's layout. --texts=F reads the texts from a file: one on each line, or a .jsonl
-whose lines have a `text`; either may be compressed (.gz, .zst). --to=V writes a .npy,
-float32 [texts, width], or a .jsonl with `text` and `vector` on each line, which is what
-is printed without it. A blank text has a vector too, that of no tokens, so that row n
-is of text n.
+Face's layout. --texts=F reads the texts from a file: one per line, or a .jsonl whose
+lines have a `text`; either may be compressed (.gz, .zst). --to=V writes a .npy, float32
+[texts, width], or a .jsonl with `text` and `vector` on each line; without --to these
+JSON lines are printed. A blank text also has a vector, that of no tokens, so that row n
+belongs to text n.
 
---pictures=P gives the vectors of pictures, of a run of clip: P is one picture, a
-.txt with a path on each line, or has many (all PNG and JPEG files in it, by their
-paths). Lines of .jsonl then have `file` and `vector`. Of such a run the vectors of
-texts are those that are compared with pictures'.
+--pictures=P embeds pictures with a run of clip: P is one picture, a .txt with one path
+per line, or a collection (all its PNG and JPEG files, in the order of their paths). The
+JSON lines then have `file` and `vector`. Vectors of texts from such a run are those
+that are compared with pictures.
 
 --pool=mean is the mean of the last layer's states, --pool=class the state of the class
-token; --normalize=yes gives vectors of length 1. A text is cut behind --max-length
-tokens, by default the model's. A folder of sentence-transformers says all three.
+token; --normalize=yes gives vectors of length 1. A text is truncated to --max-length
+tokens, by default the model's. A folder of sentence-transformers sets all three.
 """
 
 import argparse
@@ -89,11 +89,11 @@ def parser() -> cli.Parser:
         "--product-dtype",
         default="",
         choices=("", "dtype", "bfloat16"),
-        help="in place of the run's model.product_dtype",
+        help="instead of the run's model.product_dtype",
     )
     parser.add_argument("--normalize", default="", choices=("", "yes", "no"))
     parser.add_argument(
-        "--max-length", type=cli.whole(0), default=0, help="tokens of a text"
+        "--max-length", type=cli.whole(0), default=0, help="tokens per text, at most"
     )
     return parser
 

@@ -1,19 +1,19 @@
 """Scores a checkpoint: `palimpsest evaluate --workdir=D [--config.key=value]`.
 
-Evaluates the checkpoint that opens the run in D (the newest, or the best one by
-train.best_metric; or that of --step=N) on the run's evaluation split, or on another:
---config.data.eval_split=test, or other files, --config.data.valid=FILES, or tfds:NAME.
-All other keys of the text are those of the run's config.
+Evaluates the checkpoint of the run in D that opens it (the newest, or the best one by
+train.best_metric), or that of --step=N, on the run's evaluation split, on another one
+(--config.data.eval_split=test), or on other files (--config.data.valid=FILES or
+tfds:NAME). All other keys of the text are those of the run's config.
 
 Writes D/evaluations/NAME/metrics.json and, if the objective makes predictions (a label,
-tags, an answer), predictions.jsonl: a line for each example, with its id, prediction,
+tags, an answer), predictions.jsonl: for each example a line with its id, prediction,
 gold answer, score, texts and probabilities (research/evaluation/prediction_files.py),
-as training writes it at its end. NAME is the split, the step and a hash of the data,
-and a hash of other keys that differ from the run's. Metrics of predictions are printed
-with the margin of a 95 % interval over draws of the examples, for this network
-(launch.report has intervals over seeds). Of classes, sets of labels and tags it prints
-precision, recall, F1 and counts of each label (of entities: of each type), and of
-classes those that one is taken for; metrics.json has them, too.
+as training writes at its end. NAME is the split, the step, a hash of the data, and a
+hash of other keys that differ from the run's. Metrics of predictions are printed with
+the margin of a 95 % interval over draws of the examples, for this network
+(launch.report has intervals over seeds). For classes, sets of labels and tags it prints
+precision, recall, F1 and counts of each label (for entities: of each type), and for
+classes the confusions; metrics.json has them, too.
 """
 
 import argparse

@@ -2,12 +2,12 @@
 
 E gets config.json, model.safetensors, the tokenizer and a model card; AutoModelFor* and
 AutoTokenizer load it by from_pretrained(E). A run of ELECTRA becomes two folders,
-E/discriminator and E/generator. With --all every checkpoint of the run is exported, to
-E/step_N; with --revisions those of train.checkpoint_words, to E/chck_10M and the like,
-and the one that opens the run to E/main, as BabyLM names them.
+E/discriminator and E/generator. --all exports every checkpoint of the run to E/step_N.
+--revisions exports the checkpoints of train.checkpoint_words to E/chck_10M etc., and
+the one that opens the run to E/main, as BabyLM names them.
 
---push=ORG/NAME uploads the export to the Hugging Face Hub, the folders of --all and
---revisions as branches of the repository; without --to nothing stays on this machine.
+--push=ORG/NAME uploads the export to the Hugging Face Hub, with the folders of --all
+and --revisions as branches; without --to nothing is kept on this machine.
 """
 
 import argparse
@@ -21,10 +21,10 @@ from launch import cli
 from research.contract.errors import UserError
 
 LANGUAGE = re.compile(r"[a-z]{2,3}(-\w{2,8})*|multilingual")
-"""A code of ISO 639, which BCP 47 may go on, as the Hub's cards have them."""
+"""An ISO 639 code, possibly with BCP 47 subtags, as in the Hub's model cards."""
 
 LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
-"""A name of the Hub's list of licences, which grows."""
+"""The form of a name in the Hub's list of licences, which grows."""
 
 
 def run(args: argparse.Namespace) -> None:
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
     for code in languages:
         if not LANGUAGE.fullmatch(code):
             raise UserError(f"--language must be codes, as in en,de, got {code!r}")
-    # before the export: a wrong name or token is told at once
+    # Before the export, to report a wrong name or token at once.
     repository = Repository(args.push, private=args.private) if args.push else None
     with contextlib.ExitStack() as stack:
         to = args.to or stack.enter_context(tempfile.TemporaryDirectory())
@@ -81,14 +81,14 @@ def parser() -> cli.Parser:
     parser.add_path("--workdir", required=True, help="folder of the run")
     parser.add_path("--to", default="", help="a new folder")
     parser.add_argument("--push", default="", help="ORG/NAME on the Hub")
-    help = "a repository that --push creates is private"
+    help = "make a repository that --push creates private"
     parser.add_argument("--private", action="store_true", help=help)
     parser.add_argument("--all", action="store_true", help="every checkpoint")
     help = "checkpoints by words seen, under BabyLM's names"
     parser.add_argument("--revisions", action="store_true", help=help)
-    help = "the model's licence, as in apache-2.0, which the card says"
+    help = "the model's licence in the card, e.g. apache-2.0"
     parser.add_argument("--license", default="", help=help)
-    help = "codes of the text's languages, as in en,de, which the card says"
+    help = "codes of the text's languages in the card, e.g. en,de"
     parser.add_argument("--language", default="", help=help)
     return parser
 

@@ -1,16 +1,16 @@
 """Fills in masks: `palimpsest fill --workdir=R "The old [MASK] is a stone."`.
 
 R is a run of a masked model, whose newest or best checkpoint is read, or hf:DIR, a
-model in Hugging Face's layout. A mask is written as [MASK] or <mask>. Of texts after
-the flags the --top_k most probable tokens of each mask are printed, best first.
+model in Hugging Face's layout. A mask is written as [MASK] or <mask>. For texts after
+the flags, the --top_k most probable tokens of each mask are printed, best first.
 
---texts=F reads a text on each line, or a .jsonl whose lines have a `text`; --to=G.jsonl
-is written, else the terminal has its lines: of each text a JSON line with `text` and
-`masks`, which has of each mask the --top_k most probable tokens, each with its `text`,
-`token` and `probability`, each predicted on its own. With --method=confidence (or
-another sampler of masks of palimpsest generate) the line also has `filled`: the text
-with all masks written, each given those written before it. A text without a mask, or
-one that is too long, has `error` instead.
+--texts=F reads one text per line, or a .jsonl whose lines have a `text`. It writes to
+--to=G.jsonl, or else prints, one JSON line per text with `text` and `masks`: for each
+mask the --top_k most probable tokens with `text`, `token` and `probability`. Each mask
+is predicted independently. With --method=confidence (or another sampler of masks of
+palimpsest generate) the line also has `filled`: the text with all masks filled in, each
+given those filled before it. A text without a mask, or one that is too long, has
+`error` instead.
 """
 
 import argparse
@@ -85,11 +85,9 @@ def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
     given_texts.add_workdir(parser)
     given_texts.add_texts(parser)
-    parser.add_path("--to", default="", help=".jsonl that is written; else printed")
-    parser.add_argument(
-        "--top_k", type=cli.whole(1), default=5, help="tokens of each mask"
-    )
-    help = "a sampler of masks (palimpsest generate), which writes them together"
+    parser.add_path("--to", default="", help="output .jsonl; else printed")
+    parser.add_argument("--top_k", type=cli.whole(1), default=5, help="tokens per mask")
+    help = "sampler of masks (see palimpsest generate) that fills them jointly"
     parser.add_argument("--method", default="", help=help)
     return parser
 

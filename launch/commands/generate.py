@@ -4,22 +4,22 @@ R is a run, whose newest or best checkpoint (or that of --step=N) is read, or hf
 model in Hugging Face's layout. Causal models (lm, fim, plm) continue a prompt; for an
 encoder-decoder (dae, bart) it is the encoder's text, for unilm the source. The decoder
 of mass writes the masked tokens of a prompt, or a whole text if it has no masks. For
-joint and mix a part writes: --method=PART.beam, or --method=beam if only one can.
-Masked models (mlm, masked_diffusion) write masks that follow a prompt, or those of a
-prompt that has some, by a --method that writes masks.
+joint and mix one part writes: --method=PART.beam, or --method=beam if only one can.
+Masked models (mlm, masked_diffusion) fill in the masks of a prompt, or masks appended
+to a prompt without any, with a --method that writes masks.
 
 Prompts are the texts after the flags, or the lines of --texts=F (or the `text` of each
 line of a .jsonl), or of standard input. <extra_id_0>, ... are sentinels, [MASK] or
 <mask> is the mask.
 
-What a flag does not say, generation_config.json of hf:DIR does; --step and --config.KEY
-are of a run alone.
+Flags that are not given default to generation_config.json of hf:DIR. --step and
+--config.KEY are only for runs.
 
-Prints the best new text of each prompt, on a line of its own (a line end in it as \n),
-or writes to --to=G.jsonl a JSON line for each prompt with `prompt` and `texts`, each
-with `text`, `log_prob` (of its tokens and its end), `score` and whether it `ended`. Of
-a prompt that is too long the end is read. One that cannot be continued has an empty
-line, or `error` instead of `texts`.
+Prints the best new text of each prompt on one line (line ends in it as \n), or writes
+to --to=G.jsonl one JSON line per prompt with `prompt` and `texts`, each with `text`,
+`log_prob` (of its tokens and its end), `score` and whether it `ended`. A prompt that is
+too long is truncated to its end. One that cannot be continued has an empty line, or
+`error` instead of `texts`.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from research.generation import samplers
 
 def run(args: argparse.Namespace) -> None:
     if not args.workdir.startswith("hf:"):
-        _sampler(args)  # wrong ones are refused before anything is opened
+        _sampler(args)  # rejects wrong options before anything is opened
     prompts = _prompts(args)
 
     from launch.run_summary import print_writing_note
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
 def _sampler(
     args: argparse.Namespace, writing: Mapping[str, Any] = MappingProxyType({})
 ) -> samplers.Sampler:
-    """The sampler of the given flags, and for others of what the model says."""
+    """The sampler of the given flags, with the model's values for others."""
     given = {name: getattr(args, name) for name in ("method", *_flags())}
     given = {name: value for name, value in given.items() if value is not None}
     try:
@@ -87,7 +87,7 @@ def _sampler(
 
 
 def _flags() -> dict[str, dict[str, dataclasses.Field]]:
-    """The options that are flags -> the samplers that have it -> its field there."""
+    """Option that is a flag -> sampler that has it -> its field there."""
     return {
         name: fields
         for name, fields in samplers.options().items()
@@ -96,7 +96,7 @@ def _flags() -> dict[str, dict[str, dataclasses.Field]]:
 
 
 def _prompts(args: argparse.Namespace) -> list[str]:
-    """The prompts after the flags, of a file or of standard input."""
+    """The prompts after the flags, in a file or on standard input."""
     if args.prompts or args.file or sys.stdin.isatty():
         return given_texts.texts_of(args, "prompt")
     from research.data.read.files import read_lines
@@ -107,7 +107,7 @@ def _prompts(args: argparse.Namespace) -> list[str]:
 
 
 def _open(args: argparse.Namespace) -> tuple[Any, Mapping[str, Any]]:
-    """The run, on its mesh, a model of Hugging Face on one device; how it writes."""
+    """The run on its mesh (or hf: model on one device), and its generation options."""
     if args.workdir.startswith("hf:"):
         given = ["--step"] * bool(args.step)
         given += [f"--config.{key}" for key in args.overrides]
@@ -140,7 +140,7 @@ def parser() -> cli.Parser:
         "--step", type=cli.whole(0), default=0, help="of the checkpoint"
     )
     given_texts.add_texts(parser, "prompt")
-    parser.add_path("--to", default="", help=".jsonl that is written; else printed")
+    parser.add_path("--to", default="", help="output .jsonl; else printed")
     parser.add_argument(
         "--batch", type=cli.whole(1), default=32, help="prompts at once"
     )

@@ -1,18 +1,18 @@
-"""Judges a model by lm-evaluation-harness or MTEB: `palimpsest harness --workdir=R`.
+"""Runs lm-evaluation-harness or MTEB on a model: `palimpsest harness --workdir=R`.
 
 R is a run, whose newest or best checkpoint is read, or hf:DIR, a model in Hugging
-Face's layout. --tasks are names of the library, with commas; tasks of your own for
-lm-eval are YAML files in the folder --include_path. Log-likelihoods are those of the
-model's own objective: of a masked model pseudo-log-likelihoods (--method chooses among
-those that `palimpsest score` has). --library=mteb judges the vectors of texts (the
+Face's layout. --tasks are names of the library, separated by commas; your own tasks for
+lm-eval are YAML files in the folder --include_path. Log-likelihoods are computed by the
+model's own objective: for a masked model pseudo-log-likelihoods (--method chooses among
+those of `palimpsest score`). --library=mteb evaluates the embeddings of texts (the
 mean, or --pool=class).
 
     palimpsest harness --workdir=runs/lm --tasks=blimp,lambada_openai --to=results.json
     palimpsest harness --workdir=hf:DIR --library=mteb --tasks=STSBenchmark --to=results
 
-Prints each metric with its standard error, if the library has one. --to keeps what the
-library gives: for lm-eval a JSON file, for MTEB its folder of results, which its pull
-requests take. The libraries are the extras `harness` and `mteb`; they read tasks from
+Prints each metric with its standard error, if the library has one. --to saves the
+library's results: for lm-eval a JSON file, for MTEB its folder of results, as its pull
+requests expect. The libraries are the extras `harness` and `mteb`; they read tasks from
 the Hub, or from its cache (HF_HUB_OFFLINE=1).
 """
 
@@ -115,13 +115,13 @@ def _mteb(model: Any, tasks: list[str], args: argparse.Namespace) -> list[str]:
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
     given_texts.add_workdir(parser)
-    parser.add_argument("--tasks", required=True, help="names, with commas")
+    parser.add_argument("--tasks", required=True, help="comma-separated names")
     parser.add_argument("--library", default="lm_eval", choices=LIBRARIES)
     parser.add_path("--include_path", default="", help="folder of lm-eval's YAML tasks")
-    parser.add_argument("--method", default="", help="of scores; the objective's first")
+    parser.add_argument("--method", default="", help="of scoring; default: the first")
     parser.add_argument("--pool", default="", choices=("", "mean", "class"))
     parser.add_argument(
-        "--limit", type=cli.whole(0), default=0, help="lm_eval: documents of each task"
+        "--limit", type=cli.whole(0), default=0, help="lm_eval: documents per task"
     )
     parser.add_path("--to", default="", help="file or folder of results")
     return parser

@@ -9,16 +9,16 @@ and the captions, D/train.captioned and D/valid.captioned. Then
         --config.data.train=D/train.captioned --config.data.valid=D/valid.captioned \
         --config.objective.images=D
 
---file-column=image and --caption-column=name_en,name_de name others; each column, and
-each item of a list, is a caption. --held-out=0.1 of the pictures are for validation:
-with --group-column=C those with one value in column C together, so that variants of a
-picture are in one split. --label-column=C is a column for tasks. JSON lines may have
-`boxes`, lists of [x1, y1, x2, y2] in pixels, and `classes`, a name for each box.
+--file-column=image and --caption-column=name_en,name_de name other columns; each
+column, and each item of a list, is a caption. A fraction --held-out=0.1 of the pictures
+is for validation; --group-column=C keeps pictures with equal values in column C in one
+split, such as variants of a picture. --label-column=C is a column for tasks. JSON lines
+may have `boxes`, lists of [x1, y1, x2, y2] in pixels, and `classes`, a name per box.
 
---features=F.npz has features of your own: of each picture an array [boxes, D] of the
-name of its file, which objective.regions=features reads in place of pixels.
+--features=F.npz has your own features: for each picture an array [boxes, D] under the
+name of its file, which objective.regions=features reads instead of pixels.
 
-The same command again decodes nothing; D that has other pictures is refused.
+Repeating the command decodes nothing. A folder D with other pictures is rejected.
 """
 
 import argparse
@@ -97,7 +97,7 @@ MAX_SIDE = 4096
 
 
 def size(text: str) -> tuple[int, int]:
-    """The type of a flag that is a width and a height, or one number for both."""
+    """The type of a flag: WIDTHxHEIGHT, or one number for both."""
     found = re.fullmatch(r"(\d+)(?:x(\d+))?", text)
     sides = tuple(int(each or found[1]) for each in found.groups()) if found else (0,)
     if not all(1 <= side <= MAX_SIDE for side in sides):
@@ -115,13 +115,13 @@ def parser() -> Parser:
     parser = Parser(__doc__, overrides=False)
     parser.add_path("--pictures", required=True, help=f"{kinds()} of pictures")
     parser.add_path("--captions", required=True, help=" or ".join(CAPTION_FILES))
-    parser.add_path("--to", required=True, help="folder that is written")
+    parser.add_path("--to", required=True, help="output folder")
     parser.add_argument("--size", type=size, default=(72, 72), help="of pictures")
     parser.add_argument("--file-column", default="file", help="column of paths")
     parser.add_argument(
         "--caption-column", default="caption", help="columns of captions"
     )
-    parser.add_argument("--group-column", default="", help="column of groups")
+    parser.add_argument("--group-column", default="", help="equal values: one split")
     parser.add_argument("--label-column", default="", help="column of labels")
     parser.add_path("--features", default="", help=".npz of features of boxes")
     parser.add_argument("--held-out", type=fraction, default=0.1, help="for validation")

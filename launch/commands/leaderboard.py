@@ -1,16 +1,16 @@
 """Ranks runs of any machine: `palimpsest leaderboard --entries=F [--workdir=D]`.
 
-F is a folder of JSON files, one for each run: objective, network, tokens, words, FLOPs,
-hardware, seconds, commit, and scores with their intervals. With --workdir the finished
-runs of D, a run or a sweep, are entered first; --babylm=R adds what `palimpsest babylm
---to=R` found. Files of others can be copied into F.
+F is a folder of JSON files, one per run: objective, network, tokens, words, FLOPs,
+hardware, seconds, commit, and scores with their intervals. With --workdir, the finished
+runs of D, a run or a sweep, are first added to F; --babylm=R adds the results of
+`palimpsest babylm --to=R`. Other people's files can be copied into F.
 
     palimpsest leaderboard --entries=leaderboard --workdir=runs/compare
     palimpsest leaderboard --entries=leaderboard --by='blimp accuracy' --to=board.md
 
-Runs that differ in the seed alone are a row, with a 95 % interval over seeds; of one
-seed the interval is over items. --by is the score that decides, by default the one that
-most runs have; --scores=A,B are shown beside it.
+Runs that differ only in the seed share a row, with a 95 % interval over seeds; with one
+seed the interval is over items. --by is the score to rank by, by default the one that
+most runs have; --scores=A,B are shown next to it.
 """
 
 import argparse
@@ -63,8 +63,8 @@ def parser() -> cli.Parser:
     parser.add_path("--entries", required=True, help="folder of the JSON files")
     parser.add_path("--workdir", default="", help="a run or sweep to enter")
     parser.add_path("--babylm", default="", help="its results of palimpsest babylm")
-    parser.add_argument("--by", default="", help="the score that decides")
-    parser.add_argument("--scores", default="", help="further scores, with commas")
+    parser.add_argument("--by", default="", help="the score to rank by")
+    parser.add_argument("--scores", default="", help="further scores, comma-separated")
     parser.add_path("--to", default="", help="file for the table in Markdown")
     return parser
 

@@ -1,22 +1,21 @@
 r"""Links the entities of texts: `palimpsest link --texts=F --names=N --graph=G --to=D`.
 
-One command from a graph to a corpus for pretraining. G has triples, in a
-notation that docs/knowledge.md names, N lines entity<TAB>name, F texts. It learns
-vectors of the entities of G by experiments/transe.py (in D/transe, which goes on where
-it stopped), finds the names in the texts and writes D/texts.linked, D/entities.npz with
-the vectors and the names' entities, and D/names.tsv and D/entities.tsv, which say what
-their rows are. Then
+One command from a graph to a corpus for pretraining. G has triples, in a notation that
+docs/knowledge.md names, N has lines entity<TAB>name, F has texts. It trains vectors of
+the entities of G by experiments/transe.py (in D/transe, resumed if it was stopped),
+finds the names in the texts and writes D/texts.linked, D/entities.npz with the vectors
+and the entities of each name, and D/names.tsv and D/entities.tsv, which name the rows
+of these. Then
 
     palimpsest train --config=experiments/ernie_thu.py --workdir=runs/ernie \
         --config.data.corpus=D/texts.linked --config.objective.entities=D/entities.npz
 
---vectors=V takes vectors from a file of palimpsest vectors in place of learning them;
-beside it --graph counts triples alone. --steps=3000 and --width=100 are of the
-learning. A name is the longest at its word;
---stop=S leaves out the names of a file's lines beside words such as "it" and "May",
---min-characters=2 shorter ones, --name-end=", " ends a name where a gloss begins,
---ignore-case matches names in any case. A name of several entities has the --candidates
-most likely ones, by the number of their triples.
+--vectors=V reads vectors from a file of palimpsest vectors instead of training them;
+--graph then only counts triples. --steps=3000 and --width=100 are of the training. At
+each word the longest name is matched. --stop=S leaves out the names on the lines of S,
+in addition to words such as "it" and "May", --min-characters=2 leaves out shorter ones,
+--name-end=", " ends a name where a gloss begins, --ignore-case ignores case. If a name
+has several entities, the --candidates with the most triples are kept.
 """
 
 import argparse
@@ -107,17 +106,17 @@ def run(args: argparse.Namespace) -> None:
 READ = ("texts", "names", "graph", "vectors", "stop")
 WRITTEN = ("texts.linked", "entities.npz", "entities.tsv", "names.tsv")
 WIDTH, STEPS = 100, 3000
-"""Of the vectors that are learned, and of their learning."""
+"""Width of the trained vectors, and steps of their training."""
 
 NUM_RANKED = 500
-"""Triples of the graph at most whose ends are ranked when it has been learned."""
+"""Most triples of the graph whose heads and tails are ranked after training."""
 
 FIRST_NAME = 2
 """The number of the first name; see research/objectives/knowledge/entities.py."""
 
 
 def _learn(args: argparse.Namespace, triples: list, workdir: Path) -> dict:
-    """Entity -> vector, of a run of experiments/transe.py."""
+    """Entity -> vector, from a run of experiments/transe.py."""
     from launch.runs import train
     from research.data.read.triples import spell, spell_relation
     from research.files.output_files import write_output
@@ -128,7 +127,7 @@ def _learn(args: argparse.Namespace, triples: list, workdir: Path) -> dict:
     words |= {spell_relation(relation) for _, relation, _ in triples}
     size = 5 + len(words)
     graph = str(Path(args.graph).resolve())
-    # Ranks among all entities of all triples would take longer than the learning.
+    # Ranking the entities of all triples would take longer than the training.
     valid = workdir.with_suffix(".triples").resolve()
     chosen = triples[:: -(-len(triples) // NUM_RANKED)]
     lines = "".join("\t".join(triple) + "\n" for triple in chosen)
@@ -147,7 +146,7 @@ def _learn(args: argparse.Namespace, triples: list, workdir: Path) -> dict:
 
 
 def _by_entity(words, vectors, names) -> dict:
-    """Entity -> vector, by the words that entities are spelled as."""
+    """Entity -> vector, found by the words that spell the entities."""
     from research.data.read.triples import spell
 
     row = {word: number for number, word in enumerate(words)}
@@ -162,7 +161,7 @@ def _read(path: str) -> dict:
 
 
 def _write_table(folder: Path, names, vectors: dict, candidates: int) -> None:
-    """entities.npz, entities.tsv and names.tsv, whose first rows are none and mask."""
+    """Writes entities.npz, entities.tsv and names.tsv; rows 0 and 1: none and mask."""
     import io
 
     import numpy as np
@@ -172,7 +171,7 @@ def _write_table(folder: Path, names, vectors: dict, candidates: int) -> None:
     used = dict.fromkeys(entity for name in names for entity in name.entities)
     row_of = {entity: number for number, entity in enumerate(used, FIRST_NAME)}
     table = np.array([vectors[entity] for entity in used], np.float32)
-    # The mask's vector is drawn as long as others are.
+    # The mask's vector is random, with the length of the others.
     mask = np.random.default_rng(0).normal(size=(1, table.shape[1]))
     mask *= np.linalg.norm(table, axis=1).mean() / np.linalg.norm(mask)
     vectors = np.concatenate([0 * mask, mask, table]).astype(np.float32)
@@ -200,14 +199,14 @@ def parser() -> Parser:
     parser.add_path("--names", required=True, help="file of entity<TAB>name")
     parser.add_path("--graph", default="", help="file of triples")
     parser.add_path("--vectors", default="", help="file of vectors of entities")
-    parser.add_path("--to", required=True, help="folder that is written")
+    parser.add_path("--to", required=True, help="output folder")
     parser.add_path("--stop", default="", help="file of names that are not linked")
     parser.add_argument("--min-characters", type=whole(1), default=2, help="of a name")
-    parser.add_argument("--name-end", default="", help="what ends a name in its line")
+    parser.add_argument("--name-end", default="", help="text that ends a name")
     parser.add_argument("--ignore-case", action="store_true", help="of names")
-    parser.add_argument("--candidates", type=whole(1), default=30, help="of a name")
+    parser.add_argument("--candidates", type=whole(1), default=30, help="per name")
     parser.add_argument("--width", type=whole(1), help=f"of vectors ({WIDTH})")
-    parser.add_argument("--steps", type=whole(1), help=f"of transe ({STEPS})")
+    parser.add_argument("--steps", type=whole(1), help=f"of training ({STEPS})")
     return parser
 
 
