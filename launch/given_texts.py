@@ -8,7 +8,7 @@ from launch import cli
 from research.contract.errors import UserError
 
 FLAGS = {"data.test": "--data", "data.fields": "--fields", "data.label": "--label"}
-"""Config key -> the flag of `add_examples` that stands for it."""
+"""Config key -> the flag of `add_examples` that sets it."""
 
 
 def add_workdir(parser: cli.Parser) -> None:
@@ -18,10 +18,10 @@ def add_workdir(parser: cli.Parser) -> None:
 
 
 def add_texts(parser: cli.Parser, noun: str = "text") -> None:
-    """Adds texts after the flags, and --texts."""
+    """Adds positional texts, and --texts."""
     parser.add_argument(f"{noun}s", nargs="*", metavar=noun, help=f"{noun}s, quoted")
     parser.add_path(
-        "--texts", dest="file", default="", help=f"file, a {noun} on each line"
+        "--texts", dest="file", default="", help=f"file with one {noun} per line"
     )
 
 
@@ -29,7 +29,7 @@ def texts_of(args: argparse.Namespace, noun: str = "text") -> list[str]:
     """The texts of the flags of `add_texts`.
 
     Raises:
-      UserError: both or neither are there, or the file cannot be read.
+      UserError: both or neither are given, or the file cannot be read.
     """
     texts: list[str] = getattr(args, f"{noun}s")
     if bool(texts) == bool(args.file):
@@ -44,19 +44,19 @@ def texts_of(args: argparse.Namespace, noun: str = "text") -> list[str]:
 
 
 def add_examples(parser: cli.Parser, parts: str, label: str) -> None:
-    """Adds the parts of an example after the flags, --data with its columns, --to."""
+    """Adds the positional parts of an example, --data with its columns, and --to."""
     parser.add_argument("parts", nargs="*", metavar="text", help=parts)
     parser.add_path("--data", default="", help="file of examples")
-    parser.add_argument("--fields", default="", help="columns of --data, as in a,b")
+    parser.add_argument("--fields", default="", help="columns of --data, e.g. a,b")
     parser.add_argument("--label", default="", help=label)
-    parser.add_path("--to", default="", help=".jsonl that is written; else printed")
+    parser.add_path("--to", default="", help="output .jsonl; else printed")
 
 
 def picture_rows(args: argparse.Namespace) -> tuple[list[Any], Path]:
-    """The rows of a text after the flags, or of --data, and where --pictures are.
+    """The rows of the positional text or of --data, and the path of --pictures.
 
     Raises:
-      UserError: a text has no one picture, or --data cannot be read.
+      UserError: a text has not exactly one picture, or --data cannot be read.
     """
     from research.data.read import pictures
 
@@ -76,10 +76,10 @@ def picture_rows(args: argparse.Namespace) -> tuple[list[Any], Path]:
 
 
 def picture_columns(fields: str) -> Any:
-    """The columns of a table of pictures and captions, by --fields.
+    """The columns that --fields names in a table of pictures and captions.
 
     Raises:
-      UserError: they name no column of captions.
+      UserError: there is no column of captions.
     """
     from research.data.read.pictures import Columns
 
@@ -96,7 +96,7 @@ def check_examples(args: argparse.Namespace, parts: str) -> None:
     """Checks that the flags of `add_examples` name an example or a file.
 
     Raises:
-      UserError: both or neither are there, there is no such file, a flag is not read,
+      UserError: both or neither are given, the file does not exist, a flag is unused,
         or --to cannot be written.
     """
     if bool(args.parts) == bool(args.data):

@@ -2,16 +2,16 @@
 
     palimpsest report --table=experiments/tables/objectives.py --workdir=runs/mine
 
-report.html is a single file; the figures of report.md are files beside it. So is
-numbers.csv, with every single number: the table can be made anew from it. A cell whose
-runs are missing is empty and says which command runs them; then the exit code is 1.
+report.html is a single file; the figures of report.md are files next to it. So is
+numbers.csv with every single number, from which the table can be rebuilt. A cell whose
+runs are missing is empty and names the command that runs them; then the exit code is 1.
 
-For a paper there is table.tex, for booktabs: the best of each column in bold, stars
+For papers there is table.tex, for booktabs: the best of each column in bold, stars
 where a row differs from the baseline (--verdicts=none: without), a short caption
 (--caption, --label), the columns of --columns, and after ± half the 95 % interval or,
 with --spread=sd, the standard deviation over seeds. --width=3.25 also writes curves and
-bars as PDFs of so many inches, such as a column has; --panels=one draws the curves of
-all rows in one panel.
+bars as PDFs of that width in inches, such as a column's; --panels=one draws the curves
+of all rows in one panel.
 """
 
 import argparse
@@ -63,15 +63,15 @@ def run(args: argparse.Namespace) -> int:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    help = "a file of experiments/tables; else the sweep's rows and metrics"
+    help = "a file of experiments/tables; default: the sweep's rows and metrics"
     parser.add_path("--table", default="", help=help)
     parser.add_path("--workdir", required=True, help="folder of the sweep")
     parser.add_argument("--columns", default="", help="of table.tex: A,B; default: all")
     parser.add_argument("--spread", default="ci", help=" | ".join(paper.SPREADS))
     parser.add_argument("--verdicts", default="stars", help="stars | none")
     parser.add_argument("--caption", default="", help="of table.tex")
-    parser.add_argument("--label", default="", help="of table.tex, as in tab:main")
-    parser.add_argument("--width", type=float, default=0.0, help="inches of PDFs")
+    parser.add_argument("--label", default="", help="of table.tex, e.g. tab:main")
+    parser.add_argument("--width", type=float, default=0.0, help="of PDFs, in inches")
     parser.add_argument("--panels", default="rows", choices=("rows", "one"))
     return parser
 

@@ -5,21 +5,21 @@ r"""Runs the trials of a sweep that have no result yet, on this machine or a bac
         --seeds=3 --workdir=runs/rates                    (without a file of its own)
     palimpsest sweep status --workdir=runs/mine     (also: resume, logs, stop)
     palimpsest sweep status --workdir=runs/mine --trial=NAME  (each attempt at it)
-    palimpsest sweep resume --workdir=runs/mine --trial=NAME  (it alone, and what
-                                                                     it starts from)
+    palimpsest sweep resume --workdir=runs/mine --trial=NAME  (only this trial and
+                                                             what it starts from)
 
 A sweep file defines `sweep(scale)`, which yields pairs (experiment, overrides). An
-override whose value is such a pair stands for the folder of that trial, which is then
-run first. --config.KEY=VALUE applies to the trials that do not set KEY themselves, but
-a trial that starts from another one has its network. If the pretrainings of some rows
-set KEY and others do not, it is refused, since the rows would differ in it.
-`sweep(scale, tasks)` also fine-tunes, on the tasks of --tasks=FILE (docs/tables.md).
+override whose value is such a pair stands for the folder of that trial, which is run
+first. --config.KEY=VALUE applies to the trials that do not set KEY themselves; a trial
+that starts from another one keeps that one's network. KEY is rejected if the
+pretrainings of only some rows set it, since the rows would differ in it.
+`sweep(scale, tasks)` also fine-tunes on the tasks of --tasks=FILE (docs/tables.md).
 
 --on names a backend, such as slurm:PARTITION; it restarts a trial that was preempted,
 and the trial resumes from its checkpoint. The state of a sweep is kept in files of the
-workdir: `resume` continues after the driver has died, with the sweep's own flags but
-for --parallel, --retries and --preemptions; `status` and `logs` need no driver; `stop`
-ends the driver and its jobs.
+workdir: `resume` continues after the driver has died, with the sweep's own flags except
+--parallel, --retries and --preemptions; `status` and `logs` need no driver; `stop` ends
+the driver and its jobs.
 """
 
 import argparse
@@ -51,14 +51,14 @@ READS = {
     "logs": ("--trial", "--lines"),
     "stop": (),
 }
-"""Action -> the flags that it reads besides --workdir; `run` reads all but --lines."""
+"""Action -> flags that it reads in addition to --workdir; `run`: all but --lines."""
 
 ACTIONS = ("run", *READS)
 SILENCE = (
     "; a trial starts Python, reads its text (the first one trains the vocabulary) and "
     "compiles before its first step"
 )
-"""Why no step of a trial is seen at first."""
+"""Why no steps of a trial are reported at first."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -115,7 +115,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.dry_run:
         needed = _needed(trials, args.trial)
         submit.print_plan(needed, header, round=1)
-        if args.on == "local":  # elsewhere other files are there
+        if args.on == "local":  # other machines have other files
             from launch.sweeps.text_files import check_text_files  # imports JAX
 
             check_text_files(needed)
@@ -131,7 +131,7 @@ def _needed(trials: list[Trial], name: str) -> list[Trial]:
     """The trials that --trial selects, and those that they start from; "": all.
 
     Raises:
-      UserError: it selects none.
+      UserError: no trial is selected.
     """
     chosen = status.select(trials, name) if name else trials
     needed = {each.id for trial in chosen for each in trial.with_ancestors()}
@@ -141,7 +141,7 @@ def _needed(trials: list[Trial], name: str) -> list[Trial]:
 def _drive(
     header: dict[str, Any], trials: list[Trial], workdir: epath.Path, name: str
 ) -> int:
-    """Writes `sweep.json`, then runs those of `_needed` that have no result."""
+    """Writes `sweep.json`, then runs the needed trials that have no result."""
     jobs = _needed(trials, name)
     fields = {name: value for name, value in header.items() if name != "trials"}
     sweep_plan.write_plan(trials, workdir, **fields)
@@ -198,7 +198,7 @@ class Parser(cli.Parser):
 
 
 def _check_read(action: str, flag: str) -> None:
-    """Raises UserError: an action does not read a flag."""
+    """Raises UserError if an action does not read a flag."""
     if action == "run" and flag == "--lines":
         raise UserError("--lines is a flag of logs")
     if action != "run" and flag not in (read := ("--workdir", *READS[action])):
@@ -214,28 +214,28 @@ def parser() -> Parser:
         action="append",
         default=[],
         metavar="KEY=VALUE,VALUE",
-        help="of --config: its runs have these values; several: all combinations",
+        help="values to run --config with; repeated: all combinations",
     )
     parser.add_argument(
-        "--seeds", type=cli.whole(1), default=3, help="of --config: of each row"
+        "--seeds", type=cli.whole(1), default=3, help="seeds per row of --config"
     )
     parser.add_path("--workdir", required=True, help="folder of the trials")
     parser.add_argument("--scale", default="smoke", help=" | ".join(SCALES))
     parser.add_argument(
-        "--dry_run", action="store_true", help="run, resume: only show the trials"
+        "--dry_run", action="store_true", help="run, resume: only list the trials"
     )
-    parser.add_path("--tasks", default="", help="TOML file of tasks to tune on")
+    parser.add_path("--tasks", default="", help="TOML file of tasks to fine-tune on")
     parser.add_argument(
         "--first_seed",
         type=cli.whole(0),
         default=0,
-        help="added to every seed: a repeat with others",
+        help="added to every seed, for a repeat with other seeds",
     )
     parser.add_argument(
-        "--trial", default="", help="of all actions but stop: by id or name"
+        "--trial", default="", help="trial by id or name; all actions but stop"
     )
     parser.add_argument(
-        "--lines", type=cli.whole(0), default=10, help="logs: how many; 0: all"
+        "--lines", type=cli.whole(0), default=10, help="logs: number of lines; 0: all"
     )
     submit.add_flags(parser)
     return parser

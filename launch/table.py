@@ -1,9 +1,9 @@
-"""Prints a sweep's results as a table, beside the numbers of a paper.
+"""Prints a sweep's results as a table, next to the numbers of a paper.
 
     palimpsest table --table=experiments/tables/objectives.py --workdir=runs/mine
 
-A cell whose runs are missing is empty and says which command runs them; then the exit
-code is 1.
+A cell whose runs are missing is empty and names the command that runs them; then the
+exit code is 1.
 """
 
 import argparse
@@ -36,10 +36,10 @@ def run(args: argparse.Namespace) -> int:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    help = "a file of experiments/tables; else the sweep's rows and metrics"
+    help = "a file of experiments/tables; default: the sweep's rows and metrics"
     parser.add_path("--table", default="", help=help)
     parser.add_path("--workdir", required=True, help="folder of the sweep")
-    help = "a row that all others are compared with, in place of the table's"
+    help = "row that all others are compared with, instead of the table's"
     parser.add_argument("--baseline", default="", help=help)
     parser.add_argument("--format", default="md", help=" | ".join(formats.FORMATS))
     parser.add_path("--output", default="", help="file to write; default: stdout")

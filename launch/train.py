@@ -8,7 +8,7 @@ find each other. Elsewhere give --coordinator=HOST:PORT --num_processes=N
 the environment, and --num_processes=1 always means a single process.
 
 Exit codes: 0 done; 1 a bug; 2 a user error or a full disk; 3 the loss is not finite;
-75 to be restarted by the same command (SIGTERM, or another process was lost); 130
+75 restart with the same command (after SIGTERM, or if another process was lost); 130
 Ctrl-C. All processes of a run exit within ten seconds, with the code of the first one.
 """
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if cluster:
         from research.distributed.cluster import join_cluster
 
-        with peers.handle_sigterm():  # this process alone, until it is connected
+        with peers.handle_sigterm():  # only this process, until it is connected
             peers = join_cluster(
                 cluster, timeout_s=args.wait, lost_exit_code=cli.PREEMPTED
             )
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def exit_with_error(error: BaseException, peers) -> NoReturn:
-    """Exits one process of several, after reporting the error to the others."""
+    """Reports the error to the other processes and exits this one."""
     code, message = cli.exit_code_for(error) or (cli.FAILED, repr(error))
     if code == cli.PREEMPTED:
         peers.leave()  # all processes have saved the same step
@@ -79,8 +79,8 @@ def exit_with_error(error: BaseException, peers) -> NoReturn:
 def exit_now(code: int) -> NoReturn:
     """Exits immediately, without waiting for other threads.
 
-    JAX's shutdown would wait for a process that was killed, and Python's for a thread
-    of Orbax that waits for a checkpoint that could not be written.
+    JAX's shutdown would wait for a process that was killed, and Python's for an Orbax
+    thread that waits for a checkpoint that could not be written.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,26 +1,26 @@
 """Predicts for texts of your own: `palimpsest predict --workdir=R "a sentence"`.
 
-R is a run of a task (a classifier, tagger, reader of answers, regression, choice among
-texts, or sequence to sequence), whose newest or best checkpoint is read, or hf:DIR, a
+R is a run of a task (classification, tagging, question answering, regression, multiple
+choice, or sequence to sequence), whose newest or best checkpoint is read, or hf:DIR, a
 model in Hugging Face's layout whose class has a task's head. The texts after the flags
 are the parts of one example, in the order in which the run read them: a sentence; two
-sentences; a question and its context; a question and its choices. Where a run reads
-one text they are an example each; those of a tagger, too, but where no text has a
-space: they are the words of one sentence.
+sentences; a question and its context; a question and its choices. If the run reads
+single texts, each is an example. For a tagger too, unless no text has a space: then
+they are the words of one sentence.
 
 --data=F reads many examples from a file instead, as the run read its own (data.format,
-data.fields, data.label; the label may lack). Of hf:DIR, and where it is another kind of
-file, --fields and --label name the columns; without --fields those of questions are
-question and context. F as .txt has a text on each line.
+data.fields, data.label; the label may be missing). For hf:DIR, or another kind of file,
+--fields and --label name the columns; for question answering --fields defaults to
+question,context. A .txt file has one text per line.
 
-Of a run of picture_classification --pictures=P is the picture of the text after the
-flags, or has those that the column `file` of --data names, a table (as `palimpsest
-images` reads it) whose texts are in `caption` (--fields=image,question names others).
+For a run of picture_classification, --pictures=P is the picture of the text after the
+flags, or contains those named by the column `file` of the table --data (as `palimpsest
+images` reads it), with texts in `caption` (--fields=image,question names others).
 
-Prints a table of each example. Of --data it writes a JSON line for each, to --to or the
-terminal: id, prediction, texts, and of these what there is: probabilities, chunks of
-tags (type, text, first character and the one behind the last), gold, score. A line of
-.txt that has no prediction, such as a blank one, has `error` instead.
+Prints a table for each example. For --data it writes one JSON line per example, to --to
+or the terminal: id, prediction, texts, and if available probabilities, chunks of tags
+(type, text, index of the first character and of the one after the last), gold, score. A
+line of a .txt without a prediction, such as a blank one, has `error` instead.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _of_pictures(args: argparse.Namespace) -> list[Any]:
-    """The items of pictures and their texts.
+    """The predictions for pictures and their texts.
 
     Raises:
       UserError: the run reads no pictures, or a row is wrong.
@@ -95,7 +95,7 @@ def _table(item: Any, titled: bool) -> list[str]:
     """The lines that show a prediction, its most probable value first.
 
     Args:
-      titled: the first line has its texts, but for words that are in the table.
+      titled: the first line shows its texts, except words that are in the table.
     """
     details = item.details
     if "chunks" in details:

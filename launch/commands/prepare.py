@@ -3,11 +3,11 @@
 Builds the vocabulary, token streams and indices in data.cache_dir, where runs find
 them. Processes with the same cache_dir share the work: start the command on several
 machines, or give --shards=N --workdir=D to start it N times on a backend (--on=...).
-The result is byte for byte that of one process.
+The result has the same bytes as that of one process.
 
-With `--batches=N --output=DIR` it also saves the batches of the first N steps and of
-the evaluation; `--config.data.task=DIR` trains from them without the text. There is no
-test split then, and predictions are not scored: both need the text.
+`--batches=N --output=DIR` also saves the batches of the first N steps and of the
+evaluation; `--config.data.task=DIR` trains from them without the text. Such a run has
+no test split and does not score predictions, since both need the text.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from research.files.paths import absolute_path
 from research.program.setup import open_run_data
 
 MAX_SHARDS = 256
-"""The most processes of --shards; each has at least a gigabyte of text to do."""
+"""Largest value of --shards; each process gets at least a gigabyte of text."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -56,7 +56,7 @@ class Shard:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Tokens, documents and examples, as printed by the process."""
+        """Numbers of tokens, documents and examples, as the process printed them."""
         remedy = "delete it and start the command again"
         return read_json(self._result, remedy, values=int)
 
@@ -124,7 +124,7 @@ def _run_shards(args) -> int:
     flags = submit.read_flags(args)
     submit.make_backend(flags)  # reports wrong flags before the work starts
     with scheduler.only_driver(workdir):
-        for shard in shards:  # an old result may be of other text
+        for shard in shards:  # an old result may belong to other text
             (shard.folder / run_attempt.RESULT).unlink(missing_ok=True)
         before = [
             each.round for s in shards for each in attempt_log.read_attempts(s.folder)
@@ -147,7 +147,7 @@ def parser() -> cli.Parser:
     parser = cli.Parser(__doc__)
     parser.add_path("--config", required=True, help="experiments/X.py[:size]")
     parser.add_argument(
-        "--batches", type=cli.whole(1), help="steps whose batches are saved"
+        "--batches", type=cli.whole(1), help="number of steps whose batches to save"
     )
     parser.add_path("--output", help="folder for the saved batches")
     parser.add_argument(
@@ -156,7 +156,7 @@ def parser() -> cli.Parser:
     parser.add_path("--workdir", help="folder for the logs of the shards")
     parser.add_path(
         "--shard",
-        help="folder of one of these processes; --shards gives it",
+        help="folder of one process; set by --shards",
     )
     submit.add_flags(parser)
     return parser

@@ -1,27 +1,26 @@
 """Scores texts: `palimpsest score --workdir=D --task=blimp --data=FILES`.
 
 The score of a text is minus the loss of the run's objective: log p(text) for lm, fim
-and plm; a pseudo-log-likelihood for mlm and others that mask tokens (each token, or
-each and the later ones of its word, hidden in turn) and for dae, bart and mass (each
-word hidden, and written by the decoder); for masked_diffusion a lower bound of log
-p(text) by 128 draws of masks, whose standard error is beside it; for electra the sum of
-log P(original), minus its discriminator's energy. For joint and mix it is that of a
-part: --method=PART.METHOD. A text for tlm is in its first language, or in that of
---config.objective.languages.
+and plm; a pseudo-log-likelihood for mlm and others that mask tokens (each token is
+masked in turn, or each with the later ones of its word) and for dae, bart and mass
+(each word is masked in turn and written by the decoder); for masked_diffusion a lower
+bound of log p(text) from 128 draws of masks, with its standard error; for electra the
+sum of log P(original), minus its discriminator's energy. For joint and mix it is the
+score of a part: --method=PART.METHOD. A text for tlm is in its first language, or in
+that of --config.objective.languages.
 
---task=retrieval ranks captions and pictures, by their vectors (a run of clip) or by the
-probability that they match (image_text, a pass of the network for each pair): the table
---data=T has the columns `file` and `caption` (--fields=image,name_en,name_de names
-others), and --pictures=P has the files. --data=D/valid.captioned of
-`palimpsest images` needs no --pictures.
+--task=retrieval ranks captions and pictures by their vectors (a run of clip) or by the
+probability that they match (image_text; one forward pass per pair). The table --data=T
+has the columns `file` and `caption` (--fields=image,name_en,name_de names others), and
+--pictures=P has the files; --data=D/valid.captioned of `palimpsest images` needs no
+--pictures.
 
-Prints a table with 95 % intervals, and writes it to table.json and the scores of each
-text to scores.jsonl, in D/evaluations/NAME. NAME is the task, the method, the step and
-a hash of the files, and a hash of keys that --config.KEY=VALUE changes. In a sweep's
-folder it scores the finished runs that have no scores of these files and this step yet,
-and skips those whose objective cannot score texts. Tables show the scores of the step
-that opens a run, which --step=0 takes: the best, if it has train.best_metric; else the
-last.
+Prints a table with 95 % intervals, and writes it to D/evaluations/NAME/table.json and
+the scores of each text to scores.jsonl. NAME is the task, the method, the step, a hash
+of the files, and a hash of the keys that --config.KEY=VALUE changes. If D is a sweep,
+it scores the finished runs that have no scores of these files and this step yet, and
+skips those whose objective cannot score texts. Tables show the scores of the step that
+opens a run, as --step=0 does: the best if train.best_metric is set, else the last.
 """
 
 import argparse
@@ -40,7 +39,7 @@ from research.contract.errors import UserError, unknown
 from research.files.existence import exists
 
 RETRIEVAL = "retrieval"
-"""The task that compares vectors of pictures with those of captions."""
+"""The task that ranks captions for pictures, and pictures for captions."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -178,8 +177,8 @@ def _score_run(
     """Prints and writes a run's scores.
 
     Args:
-      kept_step: the step to score, or to open: if there are scores of it, or of what is
-        opened in its place, they stay and nothing is written. 0: scores are replaced.
+      kept_step: the step to score, or to open. If it (or the checkpoint opened instead)
+        has scores already, they are kept and nothing is written. 0: replace scores.
     """
     # After the flags: a wrong one is reported without waiting for imports.
     from research.evaluation.score_tables import table_lines
@@ -194,7 +193,7 @@ def _score_run(
     config, task = run_config(workdir, args.overrides), TASKS[args.task]
     method = check_method(config.objective, args.method)
     hash = files_hash[:8] + changes_suffix(workdir, config)
-    if args.groups or args.limit:  # as of changed keys: no score of a table
+    if args.groups or args.limit:  # a folder of its own, which no table reads
         hash += f".{digest([args.groups, args.limit])[:4]}"
 
     def folder_of(step: int) -> epath.Path:
@@ -239,7 +238,7 @@ def _score(scorer: Any, items: Sequence[Any]) -> list[list[Any]]:
 
 
 def _line(item: Any, scores: Sequence[Any]) -> dict[str, Any]:
-    """The line of scores.jsonl for an item."""
+    """An item's line of scores.jsonl."""
     return {
         "id": item.id,
         "group": item.group,
@@ -255,17 +254,17 @@ def parser() -> Parser:
     tasks = (f"{name}: {task.line}" for name, task in TASKS.items())
     retrieval = f"{RETRIEVAL}: captions of pictures, and pictures of captions"
     parser = Parser(__doc__)
-    parser.add_path("--workdir", required=True, help="of a run or a sweep")
+    parser.add_path("--workdir", required=True, help="folder of a run or a sweep")
     parser.add_argument("--task", required=True, help="; ".join([*tasks, retrieval]))
     parser.add_path("--data", required=True, help="a file, folder or glob")
     parser.add_path("--pictures", default="", help=f"{kinds()}, for retrieval")
-    parser.add_argument("--fields", default="", help="columns in place of the task's")
-    parser.add_argument("--label", default="", help="the column of the label, likewise")
-    parser.add_argument("--groups", default="", help="patterns, as in *agreement*")
-    help = "items of each group; no table reads these scores"
+    parser.add_argument("--fields", default="", help="columns instead of the task's")
+    parser.add_argument("--label", default="", help="label column, likewise")
+    parser.add_argument("--groups", default="", help="patterns, e.g. *agreement*")
+    help = "items per group; tables do not read these scores"
     parser.add_argument("--limit", type=whole(0), default=0, help=help)
-    parser.add_argument("--method", default="", help="of the objective's; its first")
-    help = "of the checkpoint; 0: the one that opens the run"
+    parser.add_argument("--method", default="", help="default: the objective's first")
+    help = "step of the checkpoint; 0: the one that opens the run"
     parser.add_argument("--step", type=whole(0), default=0, help=help)
     return parser
 

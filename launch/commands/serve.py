@@ -1,17 +1,17 @@
 """Answers questions from documents over HTTP: `palimpsest serve --documents=D`.
 
-D is a folder whose .txt and .md files are the documents, or what data.corpus may name:
+D is a folder whose .txt and .md files are the documents, or any value of data.corpus:
 files, tfds:NAME, or embedded, the documentation of Python's standard library. Passages
-are found by BM25; with --encoder=R by vectors, too. --reader=R reads the answer off
-them; without it the answer is the sentence that has most of the question.
---generator=R continues prompts. R is a run, or hf:DIR, a model in Hugging Face's
-layout; a reader is one of question_answering, a generator a causal one.
+are retrieved by BM25, and with --encoder=R also by embeddings. --reader=R extracts the
+answer from them; without it the answer is the sentence that shares most with the
+question. --generator=R continues prompts. R is a run, or hf:DIR, a model in Hugging
+Face's layout; a reader is a question_answering model, a generator a causal one.
 
-The page is at http://127.0.0.1:PORT/, answers to programs at POST /answer
-{"question": Q, "top_k": K}; launch/serving/app.py has the other paths. Only this
-machine can ask, unless --host names an address of it. All shapes are compiled before
-the line with its address is printed. SIGTERM and Ctrl-C end the server when it has
-answered what it was asked. It needs the packages of the extra serve.
+The page is at http://127.0.0.1:PORT/; programs use POST /answer
+{"question": Q, "top_k": K}, and launch/serving/app.py has the other paths. Only this
+machine can connect, unless --host names an address of it. All shapes are compiled
+before the line with the address is printed. After SIGTERM or Ctrl-C the server answers
+pending requests and exits. It needs the packages of the extra serve.
 """
 
 import argparse
@@ -46,11 +46,11 @@ def run(args: argparse.Namespace) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens.
+    """A listening socket.
 
     Raises:
-      UserError: the port is taken, or the address none of this machine; or it is
-        empty, which sockets take for all addresses.
+      UserError: the port is taken; or the address is not one of this machine; or it is
+        empty, which for sockets means all addresses.
     """
     from research.contract.errors import UserError, os_reason
 
@@ -72,7 +72,7 @@ def url_host(host: str) -> str:
 
 
 def make_functions(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the worker can do, with all shapes compiled, and what /health says."""
+    """The worker's functions, with all shapes compiled, and the content of /health."""
     from launch.serving.bodies import MAX_TOP_K
     from research.contract.errors import renamed_keys
     from research.use.inference.bot import Bot
@@ -122,7 +122,7 @@ def _report(line: str) -> None:
 def serve_until_asked_to_end(
     app: Any, listening: socket.socket, info: dict[str, Any]
 ) -> None:
-    """Serves until SIGTERM or Ctrl-C, then answers what was asked before."""
+    """Serves until SIGTERM or Ctrl-C, then answers the pending requests."""
     import uvicorn
 
     from launch.serving.draining import DrainingServer
@@ -159,10 +159,10 @@ def parser() -> cli.Parser:
         help="folder of .txt and .md, or a corpus",
     )
     parser.add_path(
-        "--reader", default="", models=True, help="run, or hf:DIR, that reads spans"
+        "--reader", default="", models=True, help="run, or hf:DIR, that finds answers"
     )
     parser.add_path(
-        "--encoder", default="", models=True, help="run, or hf:DIR, for vectors"
+        "--encoder", default="", models=True, help="run, or hf:DIR, for embeddings"
     )
     parser.add_path(
         "--generator",
@@ -173,17 +173,17 @@ def parser() -> cli.Parser:
     parser.add_argument(
         "--method",
         default="",
-        help="sampler of --generator, such as confidence of a masked model",
+        help="sampler of --generator, e.g. confidence for a masked model",
     )
     parser.add_argument(
         "--threshold",
         type=cli.fraction,
         default=0.05,
-        help="least score of an answer, 0 to 1",
+        help="minimum score of an answer, 0 to 1",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen at")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument(
-        "--port", type=cli.whole(0, 65535), default=8080, help="0: any that is free"
+        "--port", type=cli.whole(0, 65535), default=8080, help="0: any free port"
     )
     return parser
 

@@ -1,20 +1,20 @@
 """Shows what an objective does to your text: `palimpsest show --config=F --data=T`.
 
-Prints rows of the text T before and after: which tokens are hidden, replaced or kept,
-which positions are scored, and which position attends to which. T is a file of any
-format that data.valid reads; without --data the rows are of the config's own evaluation
-split. The vocabulary is the config's, trained on its training text; --workdir=RUN in
-place of --config has the run's config and its vocabulary. --html=PAGE.html
+Prints rows of the text T before and after corruption: which tokens are hidden, replaced
+or kept, which positions are scored, and which position attends to which. T is a file of
+any format that data.valid reads; without --data the rows are from the config's own
+evaluation split. The vocabulary is the config's, trained on its training text;
+--workdir=RUN instead of --config uses the run's config and vocabulary. --html=PAGE.html
 writes a page with colours and pictures.
 
---pictures=P are those of a table --data=T of captions (as `palimpsest images` reads it)
-with the columns `file` (the path in P) and `caption` (--fields=image,name names others;
-JSON lines may have `boxes` and `classes`): each row has its picture with
-regions, what is hidden, and what the network reads; with --workdir also what the run
-predicts of it, and the five nearest captions of the table.
+--pictures=P has the pictures of a table --data=T of captions (as `palimpsest images`
+reads it) with the columns `file` (the path in P) and `caption` (--fields=image,name
+names others; JSON lines may have `boxes` and `classes`): each row shows its picture
+with regions, what is hidden, and what the network reads; with --workdir also the run's
+predictions for it, and the five nearest captions of the table.
 
 --keys lists the config keys with their defaults and meanings: of the sections and parts
-that --config chooses, or without --config of all.
+that --config chooses, or of all without --config.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def own_pictures(args: argparse.Namespace) -> Iterator[dict[str, str]]:
-    """The config keys with which pictures of --pictures are read, while they are there.
+    """Config keys that read --pictures from a temporary store, while it exists.
 
     Raises:
       UserError: a row, a picture or a box is wrong.
@@ -150,7 +150,7 @@ def shown_rows(config: Config, count: int, model: Any = None) -> list[Any]:
     """`row_views.Row` of the first rows of the evaluation split.
 
     Args:
-      model: of `open_run`, whose predictions of pictures are shown.
+      model: of `open_run`; its predictions for pictures are shown.
 
     Raises:
       UserError: the text cannot be read, or is too short for a row.
@@ -202,7 +202,7 @@ def shown_rows(config: Config, count: int, model: Any = None) -> list[Any]:
 
 
 def _fitted_rows(config: Config, count: int, model: Any) -> list[Any]:
-    """`shown_rows`, by a vocabulary as small as a few captions need."""
+    """`shown_rows` with a vocabulary small enough for a few captions."""
     from research.data.tokenize.tokenizer_types import SizeError
 
     try:
@@ -217,7 +217,7 @@ def _fitted_rows(config: Config, count: int, model: Any) -> list[Any]:
 def _with_pictures(
     rows: list[Any], batch: Any, picture: np.ndarray, config: Config, model: Any
 ) -> list[Any]:
-    """The rows with their pictures, of which a trained model predicts."""
+    """The rows with their pictures and a trained model's predictions for them."""
     from launch.reports.picture_views import panel
     from research.data.read.pictures import read_captioned
 
@@ -271,7 +271,7 @@ def _named(group: Any, batch: Any, row: int) -> Any:
 
 
 def _keys_text(config: Config | None) -> str:
-    """The keys, by section and part, with their values in a config, or defaults."""
+    """The keys by section and part, with their values in a config, or defaults."""
     titles, flat = key_docs.all_keys(), {}
     if config is not None:
         values, flat = config.values, config.flat
@@ -299,10 +299,10 @@ def parser() -> cli.Parser:
     parser.add_path("--workdir", default="", help="folder of a run")
     parser.add_path("--data", default="", help="file of text whose rows are shown")
     parser.add_path("--pictures", default="", help=f"{kinds()}; --data names them")
-    parser.add_argument("--fields", default="", help="columns, as file,caption")
+    parser.add_argument("--fields", default="", help="columns, e.g. file,caption")
     parser.add_argument("--size", type=size, default=(72, 72), help="of --pictures")
     parser.add_argument("--rows", type=cli.whole(1), default=2, help="rows to show")
-    parser.add_path("--html", default="", help="page that is written")
+    parser.add_path("--html", default="", help="page to write")
     parser.add_argument("--keys", action="store_true", help="list the config keys")
     return parser
 

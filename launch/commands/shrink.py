@@ -1,12 +1,12 @@
 """Makes a run smaller: `palimpsest shrink --workdir=D --recipe=R --to=E`.
 
-D is a run, or hf:DIR, a BERT- or GPT-like model in Hugging Face's layout. E is a run,
-to be opened, evaluated, exported, shrunk again, and tuned (train.init_from=E). Nothing
-is trained here.
+D is a run, or hf:DIR, a BERT- or GPT-like model in Hugging Face's layout. E is a run
+that can be opened, evaluated, exported, shrunk again, and fine-tuned
+(train.init_from=E). The command trains nothing.
 
-E/shrink.html has parameters, bytes on disk, FLOPs, times, and what the evaluation split
-of the run (or other text, --config.data.valid=FILES) says, beside the network that it
-came from and those of --beside. E/shrink.json has the same figures.
+E/shrink.html compares parameters, bytes on disk, FLOPs, times, and scores on the run's
+evaluation split (or other text, --config.data.valid=FILES) with those of the original
+network and of --beside. E/shrink.json has the same figures.
 """
 
 import argparse
@@ -32,7 +32,7 @@ EXPERIMENTS = {"full": mlm, "causal": lm}
 """Attention pattern of a model in Hugging Face's layout -> the experiment whose
 objective and text it gets."""
 RECORD = {"name": str, "cost": dict, "bytes": int, "metric": str, "scores": list}
-"""The JSON type of fields of a network in shrink.json."""
+"""Field of a network in shrink.json -> its JSON type."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     cost_before, cost = network_costs(prepared)
     about = {"name": args.workdir, "recipe": "", "says": "", "bytes": num_bytes}
     earlier = earlier or [about]
-    # Again, since --config.data.valid may name other text than its record is of.
+    # Measured again: --config.data.valid may name other text than its record used.
     earlier[-1] |= _measure(program, before, missing) | {"cost": cost_before}
     earlier[-1]["difference"] = _difference(earlier[:-1], earlier[-1])
     with new_folder(to) as folder:
@@ -111,10 +111,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _request(args: argparse.Namespace) -> dict[str, Any]:
-    """The flags that are given, by name.
+    """The given flags, by name.
 
     Raises:
-      UserError: the recipe does not read one.
+      UserError: the recipe does not read one of them.
     """
     from research.use.shrinking.recipes import RECIPES, Request
 
@@ -133,10 +133,10 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _configs(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
-    """The config to measure with, unlocked; and that of the smaller run, nested.
+    """The config to measure with, unlocked; and the smaller run's, nested.
 
     Raises:
-      UserError: there is no run or model, or one that cannot be made smaller.
+      UserError: there is no run or model, or it cannot be made smaller.
     """
     from research.config.identity import read_run_config
 
@@ -161,7 +161,7 @@ def _configs(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
 
 
 def _read(workdir: str, program: Any, config: Any) -> tuple[Any, int, list[str], int]:
-    """The parameters of a run or model, its step, what it lacks, bytes on disk."""
+    """Parameters of a run or model, its step, missing parameters, bytes on disk."""
     from research.distributed import sharding
     from research.interop.huggingface import restore
     from research.interop.partial_restore import restore_params
@@ -189,7 +189,7 @@ def _read(workdir: str, program: Any, config: Any) -> tuple[Any, int, list[str],
 
 
 def _measure(program: Any, params: Any, missing: list[str]) -> dict[str, Any]:
-    """What shrink.json has of a network's quality."""
+    """The entries of shrink.json about a network's quality."""
     from research import metrics
     from research.data.cache import fingerprint
     from research.distributed import sharding
@@ -215,7 +215,7 @@ def _measure(program: Any, params: Any, missing: list[str]) -> dict[str, Any]:
         shown = metrics.mean_of_scores(program.objective.predicts)
         name, better = shown.name, shown.better
         record["scores"] = scores
-        # Of networks with other vocabularies, too.
+        # Equal for networks with other vocabularies, too.
         record["text"] = fingerprint([str(item.gold) for item in found.items])
     if name not in found.metrics:  # the text has no labels
         return record
@@ -232,7 +232,7 @@ def _difference(
 ) -> list[float | None]:
     """The mean difference from the first network, and its margin.
 
-    The margin is of the 95 % interval over items, which both read.
+    The margin is that of the 95 % interval over the items, paired.
     """
     from launch.reports.shrink_page import is_comparable
     from research.evaluation.statistics import estimate
@@ -248,10 +248,10 @@ def _difference(
 
 
 def _records(workdir: str, may_lack: bool = False) -> list[dict[str, Any]]:
-    """The networks of a run that was made smaller, the last of which is its own.
+    """The records of a run that was made smaller; its own network is the last.
 
     Raises:
-      UserError: it was not, or shrink.json is damaged.
+      UserError: it was not made smaller, or shrink.json is damaged.
     """
     path = epath.Path(workdir) / FILE
     if not path.exists():
@@ -269,7 +269,7 @@ def _records(workdir: str, may_lack: bool = False) -> list[dict[str, Any]]:
 
 
 def _once(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records, each name once, where it stands last."""
+    """The records without duplicate names; the last one of a name is kept."""
     by_name = {record["name"]: record for record in reversed(records)}
     return [*reversed(by_name.values())]
 
@@ -304,15 +304,15 @@ def parser() -> cli.Parser:
     add(
         "--kept",
         type=partial(cli.fraction, zero=False),
-        help="fraction of heads, layers or weights that stays (0.5)",
+        help="fraction of heads, layers or weights to keep (0.5)",
     )
-    add("--layers", type=_layers, help="those that stay, from 0, as in 1,3,5")
+    add("--layers", type=_layers, help="layers to keep, from 0, e.g. 1,3,5")
     add("--importance", choices=DEFINITIONS, help="of heads (gate)")
-    add("--scope", choices=pruning.SCOPES, help="of what --kept is left (matrix)")
-    add("--scale", choices=SCALES, help="what of a kernel has a scale (as in the run)")
+    add("--scope", choices=pruning.SCOPES, help="what --kept is a fraction of (matrix)")
+    add("--scale", choices=SCALES, help="scope of a kernel's scale (as in the run)")
     add("--range", choices=RANGES, help="of the inputs of dense layers (as in the run)")
     add("--batches", type=cli.whole(1), help="of training text to measure on (8)")
-    help = "a smaller run to show, too; can be given several times"
+    help = "a smaller run to show as well; repeatable"
     parser.add_path("--beside", action="append", default=[], help=help)
     return parser
 

@@ -1,14 +1,14 @@
-"""How similar texts are: `palimpsest similarity --workdir=R "a text" "another"`.
+"""Computes how similar texts are: `palimpsest similarity --workdir=R "a" "another"`.
 
-Prints the cosine of the vectors of two texts, as `palimpsest embed` makes them. R is a
-run, whose newest or best checkpoint is read, or hf:DIR, a model in Hugging Face's
-layout.
+Prints the cosine similarity of the vectors of two texts, as `palimpsest embed` computes
+them. R is a run, whose newest or best checkpoint is read, or hf:DIR, a model in Hugging
+Face's layout.
 
 --data=F reads pairs from a file: --fields=A,B are the columns of the texts, by name, or
-by number in a file without a header. With --label=COLUMN, the similarity by people, it
-prints Spearman's and Pearson's correlation of the cosines with it, each with half the
-width of its 95 % interval over the pairs (STS-B; Spearman's is what papers report).
---to=V.jsonl writes a line for each pair: texts, similarity, gold.
+by number in a file without a header. With --label=COLUMN, the human ratings, it prints
+Spearman's and Pearson's correlation of the cosines with them, each with half the width
+of its 95 % interval over the pairs (STS-B; papers report Spearman's). --to=V.jsonl
+writes one line per pair: texts, similarity, gold.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""Speed on the accelerator that is there, in one run: `palimpsest speed`.
+"""Measures speed on this machine's accelerator in one run: `palimpsest speed`.
 
-Times train steps of the five families of objectives and attention alone, in bfloat16,
-from random tokens: no text is read. Writes FOLDER/speed.json and FOLDER/speed.md, and
-prints the latter. On a CPU the size is tiny, so that only the command is tried.
+Times train steps of the five families of objectives, and attention alone, in bfloat16
+on random tokens; no text is read. Writes FOLDER/speed.json and FOLDER/speed.md, and
+prints the latter. On a CPU the size is tiny, which only tries the command.
 """
 
 import argparse
@@ -28,7 +28,7 @@ BARE_ELECTRA = {
     "model.token_types": 0,
     "model.init": "normal",
 }
-"""Keys that undo what experiments/electra.py takes from the paper."""
+"""Keys that undo the paper's settings in experiments/electra.py."""
 
 NETWORKS = {
     "lm": ("experiments/lm.py", {}),
@@ -42,7 +42,7 @@ NETWORKS = {
 
 
 SENTINELS = 128
-"""Number of sentinels: dae hides 103 spans in 2048 tokens."""
+"""Number of sentinels; dae hides 103 spans in 2048 tokens."""
 
 
 class Size(NamedTuple):
@@ -52,10 +52,10 @@ class Size(NamedTuple):
     step_lengths: tuple[int, ...]
     step_tokens: int  # tokens of a step on each device; fewer if they do not fit
     attention_lengths: tuple[int, ...]
-    attention_tokens: int  # of all rows of attention alone; a row at least
-    heads: int  # of attention alone
+    attention_tokens: int  # in all rows, for attention alone; at least one row
+    heads: int  # for attention alone
     head_width: int
-    product: int  # rows and columns of the matrices of a plain product
+    product: int  # rows and columns of the matrices of a plain matrix product
 
 
 SIZES = {
@@ -88,8 +88,8 @@ def measure(size: Size, seconds: float) -> dict[str, Any]:
     """All figures, in the format of speed.json.
 
     Args:
-      seconds: time after which no further job begins; the others are recorded as not
-        measured.
+      seconds: time after which no further job begins; the remaining ones are recorded
+        as not measured.
     """
     import jax
 
@@ -153,13 +153,13 @@ def _step_jobs(size: Size) -> Iterator[Any]:
 
 def parser() -> Parser:
     parser = Parser(__doc__, overrides=False)
-    parser.add_path("--folder", default="runs/speed", help="of what is written")
-    parser.add_argument("--size", choices=SIZES, help="base, unless this is a CPU")
+    parser.add_path("--folder", default="runs/speed", help="output folder")
+    parser.add_argument("--size", choices=SIZES, help="default: base, on a CPU tiny")
     parser.add_argument(
         "--only", choices=("steps", "attention"), help="what is timed; default: both"
     )
     parser.add_argument(
-        "--seconds", type=float, default=450.0, help="that the run takes, about"
+        "--seconds", type=float, default=450.0, help="approximate duration of the run"
     )
     return parser
 

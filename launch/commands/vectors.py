@@ -1,20 +1,20 @@
-"""Word vectors of a run or a file: `palimpsest vectors --workdir=R --to=F`.
+"""Writes or queries word vectors: `palimpsest vectors --workdir=R --to=F`.
 
-R is a run with a vocabulary of words, such as one of experiments/word2vec.py; or a file
-is given in its place by --from, in the format of word2vec (text or .bin), GloVe or
-fastText. F is written as its suffix says: .txt (word2vec's text), .bin, .vec
-(fastText), or as --format says: glove has no header; with .gz behind it, compressed.
+R is a run with a vocabulary of words, such as one of experiments/word2vec.py; --from
+gives a file instead, in the format of word2vec (text or .bin), GloVe or fastText. The
+format of F follows from its suffix: .txt (word2vec's text), .bin, .vec (fastText), or
+from --format (glove: no header); a further .gz compresses it.
 
 --nearest=river,king prints the ten nearest words of each; --analogies=F answers a file
-of questions as word2vec's tool does; --similarity=F has Spearman's correlation with the
-judgements of a file, and how many of its pairs have vectors. --limit=30000 leaves all
-but the first, most frequent words out of these two, and out of what is written, but
-not out of the nearest (the first words of GloVe's runs meet the most others).
+of questions as word2vec's tool does; --similarity=F prints Spearman's correlation with
+the ratings of a file, and how many of its pairs have vectors. --limit=30000 restricts
+these two, and the written file, to the first, most frequent words, but not --nearest
+(the first words of GloVe's runs have the most co-occurrences).
 
---texts=F, lines name<TAB>text, has entities in place of words: R encodes their texts,
-as KEPLER does, and prints these beside the nearest names; vectors of a run of
-experiments/transe.py have the names already. --before=R0 prints the nearest of another
-run first, such as the one that R started from.
+--texts=F, lines name<TAB>text, has entities instead of words: R encodes their texts, as
+KEPLER does, and prints these next to the nearest names; vectors of a run of
+experiments/transe.py have the names already. --before=R0 first prints the nearest words
+of another run, such as the one that R started from.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _of_run(workdir: str, texts: dict[str, str]):
-    """The vectors of a run's words; of `texts` where its vocabulary has no words."""
+    """The vectors of a run's words, or of `texts` if its vocabulary has no words."""
     from research.evaluation.word_vectors import WordVectors
     from research.use.inference.open_run import open_run
 
@@ -95,7 +95,7 @@ def _of_run(workdir: str, texts: dict[str, str]):
 
 
 def _named(name: str, texts: dict[str, str]) -> str:
-    """A name, with the first words of its text."""
+    """A name with the first words of its text."""
     text = texts.get(name, "")
     short = textwrap.shorten(text, TEXT_WIDTH, placeholder="...")
     return f"{name} ({short})" if text else name
@@ -111,12 +111,12 @@ def parser() -> Parser:
     parser = Parser(__doc__, overrides=False)
     parser.add_path("--workdir", default="", models=True, help="run, or hf:DIR")
     parser.add_path("--from", dest="source", default="", help="file of vectors")
-    parser.add_path("--to", default="", help="file that is written")
+    parser.add_path("--to", default="", help="file to write")
     parser.add_path("--texts", default="", help="file of name<TAB>text")
     parser.add_path("--before", default="", models=True, help="run, or hf:DIR")
     parser.add_argument("--format", default="", choices=("", *FORMATS))
-    parser.add_argument("--nearest", default="", help="words, as in river,king")
-    parser.add_path("--analogies", default="", help="file: a b c d on each line")
+    parser.add_argument("--nearest", default="", help="words, e.g. river,king")
+    parser.add_path("--analogies", default="", help="file with lines: a b c d")
     parser.add_argument("--similarity", default="", help="files: word word number")
     parser.add_argument("--limit", type=whole(0), default=0, help="words; 0: all")
     return parser
