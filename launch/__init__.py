@@ -1,4 +1,4 @@
-"""Commands, one in each module; the folders have what they share."""
+"""Commands, one per module; the folders have what they share."""
 
 import gc
 import sys

@@ -24,7 +24,7 @@ from research.files.paths import user_path
 from research.program.host_memory import keep_freed_memory
 
 DONE, FAILED, MISTAKE, NON_FINITE = 0, 1, 2, 3
-"""Exit codes. An exception without a code of its own is a bug: it keeps its traceback.
+"""Exit codes. An exception without a code is a bug and keeps its traceback.
 
 A backend restarts a run that was preempted (it was asked to stop, or another process
 was lost) and, up to --retries times, one that failed.
@@ -68,7 +68,7 @@ OWN_PACKAGES = ("experiments", "launch", "palimpsest", "research")
 
 
 def whole(least: int, most: int = MAX_INT) -> Callable[[str], int]:
-    """The type of a flag that is a whole number from `least` to `most`."""
+    """The type of a flag: an integer from `least` to `most`."""
 
     def parse(text: str) -> int:
         legal = f"a whole number from {least} to {most}"
@@ -86,7 +86,7 @@ def whole(least: int, most: int = MAX_INT) -> Callable[[str], int]:
 
 
 def fraction(text: str, *, zero: bool = True) -> float:
-    """The type of a flag that is a number from 0 to 1; not `zero`: and is above 0."""
+    """The type of a flag: a number from 0 to 1, above 0 unless `zero`."""
     try:
         value = float(text)
     except ValueError:
@@ -98,7 +98,7 @@ def fraction(text: str, *, zero: bool = True) -> float:
 
 
 def path(text: str) -> str:
-    """The type of a flag that is a path, see `user_path`."""
+    """The type of a flag: a path, see `user_path`."""
     if is_model(text):
         raise argparse.ArgumentTypeError(
             f"{text} is a model in Hugging Face's layout, not a file or folder; "
@@ -108,7 +108,7 @@ def path(text: str) -> str:
 
 
 def path_or_model(text: str) -> str:
-    """The type of a flag that is a path, or hf:DIR, which stays."""
+    """The type of a flag: a path, or hf:DIR, which is not changed."""
     try:
         return user_path(text)
     except UserError as error:
@@ -141,7 +141,7 @@ class Parser(argparse.ArgumentParser):
         """Adds a flag, or a positional argument, that is a path.
 
         Args:
-          models: it may be hf:DIR, too.
+          models: whether it may also be hf:DIR.
         """
         kind = path_or_model if models else path
         return self.add_argument(*names, type=kind, **options)
@@ -153,11 +153,11 @@ class Parser(argparse.ArgumentParser):
                 argument.encode()
             except UnicodeEncodeError as error:
                 raise UserError(f"{argument!a} is not text in UTF-8") from error
-        # First, so that the value of --config.KEY VALUE is no positional argument.
+        # First, so that the VALUE of --config.KEY VALUE is not a positional argument.
         overrides, arguments = self._overrides(arguments)
         required = [a for a in self._actions if a.required and a.option_strings]
         try:
-            for action in required:  # after unknown flags, which may be these misspelt
+            for action in required:  # after unknown flags: one may be a misspelt one
                 action.required = False
             namespace, rest = super().parse_known_args(arguments, namespace)
         finally:
@@ -199,7 +199,7 @@ class Parser(argparse.ArgumentParser):
         return overrides, others
 
     def _unknown(self, flag: str, known: Sequence[str]) -> UserError:
-        """The error for a flag that there is not; a config key is --config.KEY."""
+        """The error for an unknown flag; a config key is --config.KEY."""
         ours = next((f for f, others in OTHER_NAMES.items() if flag in others), "")
         if ours in known:
             return UserError(f"unknown flag {flag!r}; did you mean {ours}?")
@@ -218,10 +218,10 @@ def main(
     resumes: bool = False,
     leave: Callable[[int], NoReturn] = sys.exit,
 ) -> NoReturn:
-    """Runs a command and exits by `leave` with what `run` returns (None: 0).
+    """Runs a command and exits by `leave` with the result of `run` (None: 0).
 
     Args:
-      resumes: the same command, given again, goes on from what the first has saved.
+      resumes: whether the same command, given again, continues from what was saved.
 
     An exception that `exit_code_for` knows is printed as one line and has its exit
     code. Any other exception is raised.
@@ -229,7 +229,7 @@ def main(
     keep_freed_memory()
     signals.set_resumes(resumes)
     silence_orbax()
-    for stream in (sys.stdout, sys.stderr):  # texts have any letters in any locale
+    for stream in (sys.stdout, sys.stderr):  # texts have any characters in any locale
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
@@ -246,7 +246,7 @@ def main(
 
 
 def silence_orbax() -> None:
-    """Suppresses what Orbax's threads log when a disk is full; Orbax also raises it."""
+    """Suppresses logs of Orbax's threads when a disk is full; Orbax also raises it."""
 
     def ignore_closed_event_loop(unraisable: Any) -> None:
         if str(unraisable.exc_value) != "Event loop is closed":
@@ -258,10 +258,10 @@ def silence_orbax() -> None:
 
 
 def print_unanswered(noun: str, answers: Sequence[Any]) -> None:
-    """Prints how many answers are errors, and the first of them.
+    """Prints how many answers are errors, and the first error.
 
     Raises:
-      UserError: all are errors; it is the first one.
+      UserError: the first error, if all answers are errors.
     """
     errors = [(n, a) for n, a in enumerate(answers, 1) if isinstance(a, UserError)]
     if not errors:
@@ -277,7 +277,7 @@ def print_unanswered(noun: str, answers: Sequence[Any]) -> None:
 
 
 def leave_stdout() -> None:
-    """Nothing more is printed: the reader of the output, such as `head`, has ended."""
+    """Stops all output, since its reader, such as `head`, has exited."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

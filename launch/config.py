@@ -53,7 +53,10 @@ READ_WITH: dict[str, tuple[str, tuple[str, ...]]] = {
     "optimizer.prune_threshold": (PRUNE, ("soft_movement",)),
     "optimizer.prune_penalty": (PRUNE, ("soft_movement", "l0")),
 }
-"""Key -> another one, and its values with which it is read; (): any but 0 or empty."""
+"""Key -> the key that it depends on, and values of that for which it is read.
+
+(): any value but 0 or empty.
+"""
 
 
 def load_config(
@@ -65,18 +68,18 @@ def load_config(
 ) -> Config:
     """The config of an experiment, checked.
 
-    A run whose parameters it starts from (train.init_from) sets the keys of
-    `start_keys` that are not given; so does a model hf:DIR.
+    A run or a model hf:DIR whose parameters it starts from (train.init_from) sets those
+    keys of `start_keys` that are not given.
 
     Args:
       spec: "experiments/bert.py", or "experiments/bert.py:base" with a size.
       overrides: dotted key -> value, or "key=value"; text is converted to the type of
         the key's default.
       workdir: of the run; if it has begun, its own config sets these keys.
-      reads_start: whether a run in train.init_from is read.
+      reads_start: whether the run in train.init_from is read.
 
     Raises:
-      UserError: unknown file, size or key, or a value that is not legal.
+      UserError: a file, size or key is unknown, or a value is not legal.
     """
     config = from_file(spec)
     _check_names(spec, config)
@@ -128,7 +131,7 @@ def load_config(
 def _fit_warmup(config: ConfigDict, given: Collection[str]) -> None:
     """Shortens a warm-up that is not given to a tenth of the steps.
 
-    It does where train.steps is given and leaves the warm-up no room.
+    It does so if train.steps is given and no larger than the warm-up.
     """
     steps, warmup = config.train.steps, config.optimizer.warmup_steps
     if "optimizer.warmup_steps" in given or "train.steps" not in given:
@@ -138,7 +141,7 @@ def _fit_warmup(config: ConfigDict, given: Collection[str]) -> None:
 
 
 def _tell_unread(config: ConfigDict, overrides: Mapping[str, Any]) -> None:
-    """Prints a line for each key that is given, and not read without another one."""
+    """Prints a line for each given key that is unused without another one."""
     flat, default = flatten(config), flatten(base.every_key())
     read_with = dict(READ_WITH)
     chosen = {
@@ -167,7 +170,7 @@ def _tell_unread(config: ConfigDict, overrides: Mapping[str, Any]) -> None:
 
 
 def run_config(workdir: epath.Path, overrides: Mapping[str, str]) -> Config:
-    """A run's config with some other values, and the run's vocabulary.
+    """A run's config with the given overrides and the run's vocabulary.
 
     Raises:
       UserError: there is no run, or an override would change its network.
@@ -184,7 +187,7 @@ def changes_suffix(workdir: epath.Path, config: Config) -> str:
     """A suffix for the folder of an evaluation whose config differs from the run's.
 
     Args:
-      config: the result of `run_config`. The keys of the evaluated text do not count,
+      config: the result of `run_config`. The keys of the evaluated text are ignored,
         since the folder's name has a hash of the text.
 
     Returns:
@@ -205,7 +208,7 @@ def from_file(spec: str) -> ConfigDict:
     """The config that an experiment's file returns, without the objective's defaults.
 
     Raises:
-      UserError: the file is not an experiment, or has no such size.
+      UserError: the file is not an experiment, or does not have the size.
     """
     path, _, size = spec.partition(":")
     if not path:
@@ -229,10 +232,10 @@ def from_file(spec: str) -> ConfigDict:
 
 
 def _check_names(spec: str, config: ConfigDict) -> None:
-    """Checks that a file's config has exactly the sections, and the keys outside them.
+    """Checks that a file's config has exactly the sections and top-level keys.
 
     Raises:
-      UserError: one is missing or unknown; names the file and the first of them.
+      UserError: one is missing or unknown; names the file and the first such one.
     """
     known = base.every_key()
     for name in known:
@@ -281,13 +284,13 @@ def _tell_reset(
     now: Mapping[str, Any],
     given: Collection[str],
 ) -> None:
-    """Reports which keys that a file sets for its objective another one does not keep.
+    """Prints which keys of a file's objective are reset by choosing another objective.
 
-    None are kept, since keys of one name need not mean the same in two objectives.
+    All are, since keys with the same name may mean different things in two objectives.
 
     Args:
       before: the objective section of the file.
-      now: with the objective that is chosen.
+      now: the section with the chosen objective.
     """
     default = sections.section_defaults("objective", {"name": before["name"]})
     found, missing, told = [], [], reprlib.repr
@@ -309,7 +312,7 @@ def _tell_reset(
 
 
 def _choose_base(config: ConfigDict, name: Any) -> None:
-    """Sets the objective that another one wraps, which has its fields' defaults."""
+    """Sets the objective that another one wraps, with its fields' defaults."""
     objective = config.objective
     if name != objective.get("base_objective") and "base" in objective:
         objective.base_objective, objective.base = name, ConfigDict()

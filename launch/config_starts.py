@@ -1,4 +1,4 @@
-"""What a run takes from the run or model that it starts from, or that teaches it."""
+"""Keys that a run takes from its teacher, or from the run or model it starts from."""
 
 import dataclasses
 import importlib.util
@@ -25,19 +25,17 @@ _UNKNOWN = object()
 
 
 NUM_LISTED = 20
-"""Runs that an error lists."""
+"""Number of runs that an error lists, at most."""
 
 
 def check_needed(config: ConfigDict, workdir: epath.PathLike) -> None:
-    """Checks that what a config names is there, before any text is read.
-
-    It names runs, files and packages.
+    """Checks that the runs, files and packages of a config exist, before reading text.
 
     Args:
-      workdir: of the run, if one starts; it needs no train.init_from if it has begun.
+      workdir: of the run, if one starts; if it has begun, train.init_from may be gone.
 
     Raises:
-      UserError: one is missing; names what is there.
+      UserError: one is missing; the line lists what exists.
     """
     flat = flatten(config)
     if flat["data.reader"] == "seqio" and importlib.util.find_spec("seqio") is None:
@@ -64,16 +62,16 @@ def check_needed(config: ConfigDict, workdir: epath.PathLike) -> None:
 
 
 def is_of_pieces(data: ConfigDict) -> bool:
-    """Whether the vocabulary is one that is trained, of other pieces than words."""
+    """Whether the vocabulary is trained here, and of pieces other than words."""
     from research.data.tokenize.train_tokenizer import TOKENIZER_TYPES  # takes long
 
     return data.vocabulary in TOKENIZER_TYPES
 
 
 def _check_source(kind: str, key: str, source: str) -> None:
-    """Raises UserError: there is no such file or run; names what is there."""
+    """Raises UserError if the file or run does not exist; it lists what does."""
     if source.startswith(SOURCE):
-        from research.interop.huggingface.restore import find_folder  # all families
+        from research.interop.huggingface.restore import find_folder  # imports much
 
         find_folder(source)
         return
@@ -103,14 +101,14 @@ def _check_source(kind: str, key: str, source: str) -> None:
 
 
 def set_layers(config: ConfigDict, given: Collection[str]) -> None:
-    """Gives a network the layers and the norm that train.init_layers implies.
+    """Gives a network the number of layers and the norm that train.init_layers implies.
 
-    It has as many layers, and a norm before the attention of the first unless that is
-    the source's first. Keys that are given stay.
+    Its first layer has a norm before attention unless it is the source's first. Given
+    keys are kept.
 
     Raises:
-      UserError: model.layers is given, and differs; a layer would lose its norm, or get
-        one that it was trained without.
+      UserError: model.layers is given and differs; or a layer would lose its norm, or
+        get one that it was trained without.
     """
     layers = config.train.init_layers
     if not layers or not config.train.init_from:
@@ -138,11 +136,11 @@ def set_layers(config: ConfigDict, given: Collection[str]) -> None:
 def start_of(
     source: str, workdir: epath.PathLike, overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The keys that a run takes from the one it starts from; {} if that is none.
+    """The keys that a run takes from the one it starts from; {} if it is not a run.
 
     Args:
       source: the other run's workdir, or the folder of one of its checkpoints.
-      workdir: as of `load_config`.
+      workdir: as in `load_config`.
 
     Raises:
       UserError: a config.json is damaged.
@@ -169,14 +167,14 @@ def start_of(
 def teacher_keys(
     config: ConfigDict, workdir: epath.PathLike, overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The keys that a run takes from the one that is its objective's teacher.
+    """The keys that a run takes from its objective's teacher.
 
-    These are the teacher's network, in a field that is declared by `fields.model_of`,
-    and its vocabulary. A run that has begun has them in its own config.
+    These are the teacher's network, in a field declared by `fields.model_of`, and its
+    vocabulary. A run that has begun has them in its own config.
 
     Args:
       config: the run's, without overrides.
-      workdir: as of `load_config`.
+      workdir: as in `load_config`.
 
     Raises:
       UserError: there is no run, or its config cannot be read.
@@ -203,7 +201,7 @@ def teacher_keys(
 def folder_keys(
     flag: str, source: str, objective: str, overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The overrides, and the keys that a run takes from hf:DIR and that these lack.
+    """The overrides, and the keys from hf:DIR that are not among them.
 
     Args:
       flag: the key that names the folder.
@@ -225,13 +223,11 @@ def folder_keys(
 def inherited_keys(
     given: Mapping[str, Any], parents: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The keys that a run takes from those it starts from and learns from.
-
-    It takes none that it sets itself.
+    """The keys that a run takes from its start and its teacher, unless given.
 
     Args:
       given: dotted key -> value, the run's overrides.
-      parents: dotted key -> the flat config of the run that it names.
+      parents: dotted key that names a run -> that run's flat config.
     """
     found: dict[str, Any] = {}
     for key, flat in parents.items():
@@ -247,7 +243,7 @@ def inherited_keys(
 
 
 def _model_fields(given: Mapping[str, Any], teacher: str) -> list[str]:
-    """The keys of an objective that have the network of the run that a key names."""
+    """The objective's keys that hold the network of the run named by a key."""
     if "objective.name" not in given:
         return []
     fields = dataclasses.fields(objectives.objective_class(given["objective.name"]))
@@ -261,9 +257,9 @@ def _model_fields(given: Mapping[str, Any], teacher: str) -> list[str]:
 def _keys_of_teacher(
     source: str, objective: str, key: str, overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The teacher's keys of `model`, as the value of `key`, and those of `data`.
+    """The teacher's `model` keys, as the value of `key`, and its `data` keys.
 
-    Those of `model` are the network, and what differs from its defaults.
+    The `model` keys are the network, and what differs from its defaults.
     """
     if source.startswith(SOURCE):
         given = {k: v for k, v in overrides.items() if k == "data.vocabulary"}
@@ -275,7 +271,7 @@ def _keys_of_teacher(
 
 
 def _teacher_model(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """The network, and what differs from its defaults, of dotted keys of `model`."""
+    """The network, and what differs from its defaults, from dotted keys of `model`."""
     prefix = "model."
     own = {k.removeprefix(prefix): v for k, v in keys.items() if k.startswith(prefix)}
     name = own.setdefault("network", "transformer")
@@ -287,8 +283,8 @@ def _teacher_model(keys: Mapping[str, Any]) -> dict[str, Any]:
 def start_keys(flat: Mapping[str, Any], run: str) -> dict[str, Any]:
     """The keys that a run takes from the one it starts from, unless they are given.
 
-    These are the network, without what says how it is computed and rates of dropout,
-    and the vocabulary.
+    These are the network, except how it is computed and its dropout rates, and the
+    vocabulary.
 
     Args:
       flat: the other run's config, dotted key -> value.

@@ -1,4 +1,4 @@
-"""The keys of a config: read, converted from text, set."""
+"""Reading, converting and setting the keys of a config."""
 
 import re
 from collections.abc import Mapping
@@ -15,8 +15,7 @@ from research.contract.parts import section_fields
 from research.files.json_files import parse_json
 
 CHECKED_LATER = ("objective.base", "objective.teacher_model")
-"""Open sections whose keys are those of an objective and of a network, which check
-them."""
+"""Open sections: an objective and a network check their keys themselves."""
 
 
 def flatten(config: ConfigDict) -> dict[str, Any]:
@@ -43,7 +42,7 @@ def override(config: ConfigDict, key: str, value: Any) -> None:
     """Sets one dotted key of a config, in place.
 
     Raises:
-      UserError: the key does not exist, or the value has another type.
+      UserError: the key does not exist, or the value has the wrong type.
     """
     flat = flatten(config)
     opened = [name for name in OPEN_SECTIONS if key.startswith(name + ".")]
@@ -74,7 +73,7 @@ def override(config: ConfigDict, key: str, value: Any) -> None:
 def unknown_key(what: str, key: str, flat: Mapping[str, Any]) -> UserError:
     """The error for a dotted key that a flat config does not have.
 
-    It names the parts that have the key, or else the key that has this name in another
+    It names the parts that have the key, or else our key that has this name in another
     section or in another library.
     """
     ours, name = our_key(key), key.rpartition(".")[2]
@@ -92,7 +91,7 @@ def unknown_key(what: str, key: str, flat: Mapping[str, Any]) -> UserError:
 
 
 def _parts_with(flat: dict[str, Any], key: str) -> str:
-    """Which parts that are not chosen have a key, and which is; "": none has it."""
+    """Which other parts have a key, and which part is chosen; "": none has it."""
     section, _, name = key.rpartition(".")
     for own, choice, folder in choices():
         chosen = f"{dotted(own)}{choice}"
@@ -148,7 +147,7 @@ def convert(
     """A value or its text, converted to the type of `like`.
 
     Raises:
-      UserError: it cannot be converted; the line names `key`, and the bounds.
+      UserError: it cannot be converted; the line names `key` and its bounds.
     """
     expected = type(like)
     try:
@@ -188,7 +187,7 @@ _TYPE_NAMES = {
 
 
 def pair(item: str) -> tuple[str, str]:
-    """KEY=VALUE as a pair.
+    """Splits KEY=VALUE into a pair.
 
     Raises:
       UserError: there is no "=".

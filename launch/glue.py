@@ -18,7 +18,7 @@ from research.files.output_files import replace_text
 EXPERIMENT = "experiments/finetune.py"
 LENGTH = 512
 BUCKETS = (32, 64, 128, 256)
-"""Lengths of rows beside the longest; texts of like lengths share a batch."""
+"""Row lengths shorter than the longest; texts of similar length share a batch."""
 WARMUP = 0.06
 """Fraction of the steps."""
 FIRST_SEED = 42
@@ -60,15 +60,15 @@ def finetune(
     """The last checkpoint's results on tasks, by name.
 
     Each task's folder gets predictions.json and results.txt of the first seed, and the
-    runs of all.
+    runs of all seeds.
 
     Args:
       checkpoints: `research.use.babylm.checkpoints.Checkpoints`.
       rows: the folder of TASK.train.jsonl and TASK.valid.jsonl.
-      names: of tasks; (): all whose files are there.
+      names: of tasks; (): all whose files exist.
 
     Raises:
-      UserError: a task that was named has no files, or one has a wrong row.
+      UserError: a named task has no files, or a file has a wrong row.
     """
     from research.train import train  # imports JAX
 
@@ -102,10 +102,10 @@ def finetune(
 
 
 def model_keys(model: Any, rules: Rules) -> dict[str, Any]:
-    """The rows with which a model is fine-tuned, and the state that its head reads.
+    """Keys for the rows that a model is fine-tuned on, and the state its head reads.
 
-    An objective's own specials surround the texts, as in the tokenizer with which it is
-    exported; encoder-decoders read BART's rows, and permuted LM XLNet's.
+    An objective's own special tokens surround the texts, as in its exported tokenizer;
+    encoder-decoders read BART's rows, and permuted LM XLNet's.
     """
     needs, options = model.needs, model.run.network.options
     keys: dict[str, Any] = {"objective.pool": rules.pooled}
@@ -126,10 +126,10 @@ def model_keys(model: Any, rules: Rules) -> dict[str, Any]:
 
 
 def schedule_keys(task: Finetuning, num_rows: int) -> dict[str, Any]:
-    """The steps of a task's epochs, after each of which it is evaluated.
+    """Keys for the steps of a task's epochs, with an evaluation after each epoch.
 
     Raises:
-      UserError: there is no batch of rows.
+      UserError: there are fewer rows than a batch.
     """
     in_epoch = num_rows // task.batch
     if not in_epoch:
@@ -176,7 +176,7 @@ def _read_predictions(path: Path) -> list[tuple[int, int]]:
 
 
 def _metrics(pairs: Sequence[tuple[int, int]], *, binary: bool) -> dict[str, float]:
-    """The pipeline's metrics, of which those of two classes have 1 as the positive."""
+    """The pipeline's metrics; with two classes, 1 is the positive one."""
     from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
     predictions, golds = zip(*pairs, strict=True)
@@ -204,7 +204,7 @@ def _write_files(
 def _result(task: Finetuning, runs: Sequence[Sequence[tuple[int, int]]]) -> Result:
     """The mean over seeds, with an interval over seeds and items.
 
-    Of fewer than three seeds it is over the items of the first.
+    With fewer than three seeds it is over the items of the first.
     """
     from research.evaluation.jackknife import pseudo_values
     from research.evaluation.statistics import MIN_SEEDS, estimate

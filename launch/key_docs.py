@@ -16,7 +16,7 @@ BOUNDS = {"least": "at least", "above": "above", "most": "at most", "below": "be
 
 
 class Key(NamedTuple):
-    """A config key, as pages show it."""
+    """A config key and what documentation says about it."""
 
     name: str  # such as train.steps
     default: str
@@ -26,7 +26,7 @@ class Key(NamedTuple):
 
 
 def all_keys() -> dict[str, list[Key]]:
-    """Title -> keys: of the sections, then of each part that has keys of its own."""
+    """Title -> keys: of the sections, then of each part that has its own keys."""
     found = {
         name or "outside all sections": keys_of(cls, f"{name}." if name else "")
         for name, cls in SECTIONS.items()
@@ -55,7 +55,7 @@ def keys_of(cls: type, prefix: str) -> list[Key]:
 
 
 def _meanings(cls: type) -> dict[str, str]:
-    """Name -> comment of the fields that a class declares or inherits."""
+    """Field name -> comment, for the fields that a class declares or inherits."""
     found: dict[str, str] = {}
     for owner in reversed(cls.__mro__):
         if dataclasses.is_dataclass(owner):
@@ -64,20 +64,20 @@ def _meanings(cls: type) -> dict[str, str]:
 
 
 def _of_parts(field: dataclasses.Field) -> str:
-    """The comments of a field of `keys_of_parts`, behind the names of the parts."""
+    """The comments of a field of `keys_of_parts`, each after its parts' names."""
     owners = field.metadata.get("parts", {})
     found = {name: _meanings(cls)[field.name] for name, cls in owners.items()}
     return "; ".join(f"{name}: {words}" for name, words in found.items())
 
 
 def _lines(declared: Mapping[str, Any]) -> Mapping[str, str]:
-    """What the legal values of a field are, by its metadata."""
+    """Legal value -> its description, from a field's metadata."""
     folder = declared.get("folder")
     return folder.lines() if folder else declared.get("lines", {})
 
 
 def _legal(declared: Mapping[str, Any]) -> str:
-    """The legal values of a field that have no lines, by its metadata."""
+    """The legal values of a field that have no lines, from its metadata."""
     if "folder" in declared:
         return ", ".join(declared["folder"].more)
     if "values" in declared:
@@ -89,7 +89,7 @@ def _legal(declared: Mapping[str, Any]) -> str:
 
 @functools.cache
 def _comments(cls: type) -> dict[str, str]:
-    """Name -> comment of the fields that a class declares itself."""
+    """Field name -> comment, for the fields that a class itself declares."""
     source = inspect.cleandoc("\n" + inspect.getsource(cls))
     body = ast.parse(source).body[0].body
     lines = {

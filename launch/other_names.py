@@ -1,7 +1,7 @@
 """Names that other libraries have for our config keys, to suggest the right one.
 
-They are those of transformers (TrainingArguments, configs of models), fairseq,
-big_vision and optax, in lower case with underscores.
+They come from transformers (TrainingArguments, model configs), fairseq, big_vision and
+optax, in lower case with underscores.
 """
 
 KEYS = {
@@ -78,14 +78,11 @@ SECTIONS = {"mesh", *(key.partition(".")[0] for key in KEYS)} - {"seed"}
 
 
 def our_key(name: str) -> str:
-    """Our name of a key that another library has, with or without a section.
-
-    "": it is none that we know.
-    """
+    """Our name for another library's key, with or without a section; "": unknown."""
     return _OUR_KEY.get(name.rpartition(".")[2].lower().replace("-", "_"), "")
 
 
 def flag_key(name: str) -> str:
-    """The config key that a flag of this name may stand for; "": none that we know."""
+    """The config key that a flag of this name may stand for; "": unknown."""
     section, dot, _ = name.partition(".")
     return name if dot and section in SECTIONS else our_key(name)

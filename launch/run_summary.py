@@ -1,4 +1,4 @@
-"""What a run that has ended took, and which commands use it."""
+"""The summary of a finished run: what it cost, and which commands use it."""
 
 import sys
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from research.record.workdir import read_result
 
 
 def print_summary(workdir: str, result: Mapping[str, Any], config: Config) -> None:
-    """Prints to stderr what there is to know of a run that has ended.
+    """Prints the summary of a finished run to stderr.
 
     Args:
       result: the content of result.json.
@@ -56,8 +56,8 @@ def summary_lines(
 
     Args:
       result: the content of result.json.
-      num_texts: the texts of an example (data.fields).
-      method: by which it writes; "": greedily.
+      num_texts: texts per example (data.fields).
+      method: the sampler with which it writes; "": greedy.
     """
     steps, tokens = result["steps"], result.get("tokens_seen", 0)
     seconds, total = result["train_seconds"], result["wall_seconds"]
@@ -66,7 +66,7 @@ def summary_lines(
         line += f", {tokens / seconds:,.0f} tokens/s in steps"
         line += _utilisation(result["flops_to"][-1][1] / seconds)
     rest = total - result["compile_seconds"] - seconds
-    if rest >= 0:  # of a run that was resumed, earlier starts are in the steps alone
+    if rest >= 0:  # in a resumed run, earlier starts count only in the steps
         line += (
             f"; {total:.0f} s: {seconds:.0f} in steps, "
             f"{result['compile_seconds']:.0f} compiling, {rest:.0f} for data, "
@@ -77,10 +77,10 @@ def summary_lines(
 
 
 def print_writing_note(workdir: str, objective: Objective, advice: str = "") -> None:
-    """Prints `writing_note` of a run that has ended, and what to try.
+    """Prints `writing_note` of a finished run, and what to try.
 
     Args:
-      workdir: of a run, or hf:DIR, of which nothing is known.
+      workdir: of a run, or hf:DIR, about which nothing is known.
     """
     if is_model(workdir) or not exists(epath.Path(workdir) / "result.json"):
         return
@@ -89,7 +89,7 @@ def print_writing_note(workdir: str, objective: Objective, advice: str = "") -> 
 
 
 def _utilisation(flops_per_second: float) -> str:
-    """The fraction of the devices' rate, if that is known (MFU)."""
+    """The fraction of the devices' peak rate (MFU), if that is known."""
     devices = jax.devices()
     chip = find_chip(devices[0].device_kind)
     if chip is None:

@@ -7,7 +7,7 @@
     palimpsest.curves([run, palimpsest.Run("runs/other")])
     run.open().fill(["The old [MASK] is a stone."])
 
-`palimpsest` has these names; a command and a function of one name do the same.
+`palimpsest` has these names; a command and a function of the same name do the same.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """The folder of a run, which may still go on.
+    """The folder of a run, which may still be in progress.
 
     Raises:
       UserError: there is no run in the folder.
@@ -40,7 +40,7 @@ class Run:
         from research.config.identity import CONFIG_FILE, no_run
         from research.files.paths import user_path
 
-        user_path(self.workdir)  # raises where it is none
+        user_path(self.workdir)  # raises if it is not a path
         if not exists(epath.Path(self.workdir) / CONFIG_FILE):
             raise no_run(self.workdir)
 
@@ -53,7 +53,7 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The content of result.json, such as `metrics`; {} of a run that goes on."""
+        """The content of result.json, e.g. `metrics`; {} while the run is training."""
         from research.record.workdir import read_result
 
         workdir = epath.Path(self.workdir)
@@ -74,7 +74,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-    """Rows before and after an objective; a notebook shows them in colour."""
+    """Rows before and after corruption; a notebook shows them in colour."""
 
     name: str
     rows: Sequence[Any]  # of `launch.reports.row_views.Row`
@@ -110,10 +110,10 @@ def show(
     """Rows of the evaluation text as `palimpsest show` has them.
 
     Args:
-      config, overrides, keys: as of `train`.
+      config, overrides, keys: as in `train`.
 
     Raises:
-      UserError: a key or a value is not right, or the text is too short for a row.
+      UserError: a key or a value is wrong, or the text is too short for a row.
     """
     from launch.commands.show import shown_rows
     from launch.config import load_config
@@ -131,17 +131,16 @@ def train(
 ) -> Run:
     """Trains an experiment to its last step, as `palimpsest train` does.
 
-    The same call resumes a run that was stopped; of one that has ended it changes
-    nothing.
+    The same call resumes a run that was stopped; it does not change a finished run.
 
     Args:
       config: "experiments/bert.py" or "experiments/bert.py:base".
       workdir: the folder of the run.
-      overrides, keys: config key -> value, as in {"train.steps": 200} or
+      overrides, keys: config key -> value, e.g. {"train.steps": 200} or
         **{"train.steps": 200}.
 
     Raises:
-      UserError: a key, a value or the workdir is not right.
+      UserError: a key, a value or the workdir is wrong.
       NonFiniteError: the loss is infinite or not a number.
     """
     from launch.config import load_config
@@ -170,11 +169,11 @@ def curves(
     over: str = "tokens",
     panels: str = "objectives",
 ) -> "Figure":
-    """A figure with a metric of runs over their cost, as `palimpsest curves` draws it.
+    """A figure of a metric of runs over their cost, as `palimpsest curves` draws it.
 
     Args:
-      metric: of metrics.jsonl, or several with commas, of which each run is drawn by
-        the first that it has.
+      metric: a name in metrics.jsonl, or several separated by commas: for each run the
+        first that it has is drawn.
       over: "steps", "tokens", "flops" or "time".
       panels: "objectives": one for each objective, task and metric; "one": for all.
 

@@ -1,18 +1,18 @@
-"""The handling of Ctrl-C and SIGTERM by commands, from before their imports on."""
+"""Handling of Ctrl-C and SIGTERM by commands, starting before their imports."""
 
 import os
 import signal
 import sys
 
 PREEMPTED, INTERRUPTED = 75, 130
-"""Exit codes: after SIGTERM, or the loss of another process; after Ctrl-C."""
+"""Exit codes: after SIGTERM or the loss of another process; after Ctrl-C."""
 
 RESUMES = "; the same command goes on from what is saved"
 RESTARTS = "; the same command begins anew"
-"""What is said of a command that was ended, by whether it keeps parts of its work."""
+"""Printed when a command is stopped: whether it keeps parts of its work or not."""
 
 RETRY_S = 0.01
-"""Seconds after which a Ctrl-C that would have been lost is raised again."""
+"""Delay after which a Ctrl-C that would be lost is raised again, in seconds."""
 
 _at_once = True  # whether Ctrl-C ends the process, instead of raising an exception
 _remedy = ""  # RESUMES or RESTARTS, as soon as the command is known
@@ -32,9 +32,8 @@ def install() -> None:
 def raise_interrupts() -> None:
     """Makes the first Ctrl-C raise KeyboardInterrupt; another one exits immediately.
 
-    It is for commands that have something to close or to cancel. Call it after all
-    imports: an exception during imports of JAX's libraries ends in a traceback or a
-    crash.
+    For commands that have something to close or to cancel. Call it after all imports:
+    an exception during imports of JAX's libraries ends in a traceback or a crash.
     """
     global _at_once
     _at_once = False
@@ -42,13 +41,13 @@ def raise_interrupts() -> None:
 
 
 def set_resumes(resumes: bool) -> None:
-    """Sets what a command does that is given again after a signal has ended it."""
+    """Sets whether the same command resumes after a signal has ended it."""
     global _remedy
     _remedy = RESUMES if resumes else RESTARTS
 
 
 def interrupted(saved: str) -> str:
-    """The line after Ctrl-C; `saved` is what a command says itself of what it keeps."""
+    """The line after Ctrl-C; `saved` is the command's own text about what it keeps."""
     return f"interrupted; {saved}" if saved else f"interrupted{_remedy}"
 
 
@@ -67,7 +66,7 @@ def _on_interrupt(*_: object) -> None:
 
 
 def _on_unraisable(error: "sys.UnraisableHookArgs") -> None:
-    """Raises Ctrl-C again that met a callback, of which Python forgets exceptions.
+    """Raises a Ctrl-C again that hit a callback, whose exceptions Python ignores.
 
     JAX has callbacks of the garbage collector and of weak references.
     """

@@ -25,9 +25,9 @@ class SourceLoader(importlib.machinery.SourceFileLoader):
 
 
 def find(path: str) -> str:
-    """The path of a file; if experiments/... is not here, the installed file's.
+    """The path of a file; if experiments/... is not here, that of the installed file.
 
-    A bare name is that of an experiment: mlm is experiments/mlm.py.
+    A bare name is an experiment: mlm is experiments/mlm.py.
     """
     if path.isidentifier() and not Path(path).exists():
         path = f"experiments/{path}.py"
@@ -61,7 +61,7 @@ def call(path: str, function: Callable, *args: Any) -> Any:
     """Calls a function that the file at `path` defines.
 
     Raises:
-      UserError: it takes other arguments, or raises; names the file and the line.
+      UserError: it takes other arguments, or raises; the line names file and line.
     """
     try:
         inspect.signature(function).bind(*args)
@@ -79,7 +79,7 @@ def call(path: str, function: Callable, *args: Any) -> Any:
 
 @contextlib.contextmanager
 def name_line_in_errors(path: str) -> Iterator[None]:
-    """Turns an error that code of the file at `path` raises into one line.
+    """Turns an error raised by code of the file at `path` into one line.
 
     Errors without a frame of that file are ours and are not changed.
 

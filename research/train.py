@@ -59,24 +59,24 @@ def train(
     """Trains a config to its last step, from the newest checkpoint of its workdir.
 
     In a run of several processes each calls this with the same config and workdir;
-    process 0 alone writes what is not a checkpoint.
+    only process 0 writes files other than checkpoints.
 
     Args:
       config: resolved and locked, with the sections of research/config/base.py.
       workdir: receives config.json, provenance.json, the vocabulary, metrics.jsonl,
         speed.jsonl, TensorBoard events (and the trace of train.profile_steps),
-        checkpoints and at the end result.json, and predictions/SPLIT.jsonl of what
-        predicts something.
-      devices: all of jax.devices() unless given.
-      peers: the processes of the run; this one alone unless given.
+        checkpoints and at the end result.json, and predictions/SPLIT.jsonl if the
+        objective predicts.
+      devices: all of jax.devices() by default.
+      peers: the processes of the run; by default only this one.
 
     Returns:
       the content of result.json, complete in process 0.
 
     Raises:
-      UserError: something in the config or the workdir is not right.
+      UserError: something in the config or the workdir is wrong.
       NonFiniteError: the loss is infinite or not a number.
-      PreemptedError: the run was requested to stop, and is saved.
+      PreemptedError: the run was asked to stop, and is saved.
     """
     workdir = epath.Path(user_path(workdir))
     with open_workdir(workdir, config.values) as result:
@@ -89,7 +89,7 @@ def _train(
     devices: Sequence[jax.Device] | None,
     peers: Peers,
 ) -> dict[str, Any]:
-    """`train`, as the one writer of the workdir."""
+    """`train`, as the only writer of the workdir."""
     start_time, config_dict = time.monotonic(), config.values
     program, phases = build_phases(config, devices)
     pairs = rated_program(program, config)
@@ -118,7 +118,7 @@ def _train(
         processes.print_from_process_0(line)
     with sharding.context(program.mesh):
         loop = Loop(program, phases, config, workdir, peers, words, pairs)
-        if jax.process_index() == 0:  # now that the run is that of its checkpoints
+        if jax.process_index() == 0:  # after checking that the checkpoints match
             write_run_config(workdir, config_dict)
             if len(words.seen):
                 write_json(workdir / WORDS_FILE, words.to_json())
@@ -150,8 +150,8 @@ def _train(
 class Loop:
     """One run on the host: its state, and what is logged, evaluated and saved.
 
-    Constructed, it holds the state of the newest checkpoint or an initial one. The host
-    reads the metrics of a step only after it has dispatched the next one.
+    It starts with the state of the newest checkpoint or an initial one. The host reads
+    the metrics of a step only after it has dispatched the next one.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Loop:
         self.checkpoints.kept_steps = set(words.steps.values())
         restored = self.checkpoints.restore(program.abstract_state)
         self.steps_done = restored.step if restored else 0
-        self.seconds = self.tokens_scored = 0.0  # seconds: in steps alone
+        self.seconds = self.tokens_scored = 0.0  # seconds: only those in steps
         digest = config_digest(config.values)
         self.origin = {
             "config": digest,
@@ -196,7 +196,7 @@ class Loop:
         self.logged_step = self.saved_step = self.steps_done
         self.window_seconds = 0.0  # part of `seconds` since the last logged step
         self.clock = time.monotonic()  # when `seconds` was last updated
-        self.note = ""  # shown beside the progress bar
+        self.note = ""  # shown next to the progress bar
         self.copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
         self.is_finite = jax.jit(
             lambda tree: jnp.all(
@@ -223,7 +223,7 @@ class Loop:
         batches = steps_and_batches(self.phases, self.steps_done)
         try:
             if self.steps_done:
-                self._check_finite()  # an evaluation may have saved what is not
+                self._check_finite()  # an evaluation may have saved such a state
             if self.steps_done and self._is_due(self.config.train.eval_every):
                 lacks = self.evaluations.lacks(self.steps_done)
                 if processes.broadcast_from_process_0(lacks):
@@ -249,10 +249,10 @@ class Loop:
         batches: Iterator[tuple[Any, Batch]],
         report: Callable[[int, str], None],
     ) -> None:
-        """Trains to step `stop`, with the logging, evaluation and saving due meanwhile.
+        """Trains to step `stop`, and logs, evaluates and saves when due.
 
         Args:
-          batches: the compiled step and the batch of each of the steps that are left.
+          batches: the compiled step and the batch of each remaining step.
           report: called as report(steps_done, note) after each step.
         """
         train, pending = self.config.train, None
@@ -292,7 +292,7 @@ class Loop:
         return self.steps_done, self.state.sums
 
     def _is_due(self, every: int) -> bool:
-        """Whether what is done every so many steps, and at the end, is due now."""
+        """Whether an action that is done every N steps, and at the end, is due now."""
         is_last = self.steps_done == self.evaluations.last_step
         return is_last or (every > 0 and self.steps_done % every == 0)
 
@@ -310,7 +310,7 @@ class Loop:
         )
 
     def _what_is_saved(self) -> str:
-        """From where the same command goes on, once the checkpoints are closed."""
+        """Where the same command resumes, once the checkpoints are closed."""
         if not self.saved_step:
             return f"{self.workdir}: no step is saved; the same command begins anew"
         return f"{self.workdir}: the same command goes on from step {self.saved_step}"
@@ -327,7 +327,7 @@ class Loop:
 
         Args:
           partial: the step is within a window of train.log_every steps: its loss is
-            checked, and nothing is written, unless train.minutes end the run after it.
+            checked, but nothing is written, unless train.minutes ends the run after it.
         """
         sums = jax.device_get(sums)
         means = host_means(sums)
@@ -364,16 +364,16 @@ class Loop:
         """The rate that the update of a logged step had."""
         train = self.config.train
         number, inside = divmod(step, train.log_every)
-        if inside and step < train.steps:  # the last one, where time is up
+        if inside and step < train.steps:  # the last step, since time is up
             with jax.transfer_guard("allow"):
                 rates = logged_rates(self.config.optimizer, train.steps, step)
             return float(rates[0])
         return float(self.learning_rates[number - 1 if not inside else number])
 
     def _end_if_time_is_up(self) -> None:
-        """Makes the last step the end, if all of train.minutes are used.
+        """Ends training after the last step if train.minutes is used up.
 
-        Process 0 says so.
+        Process 0 decides.
         """
         train, last_step = self.config.train, self.evaluations.last_step
         if not train.minutes or self.steps_done >= last_step:
@@ -393,12 +393,12 @@ class Loop:
         best = self.evaluations.best.step
         if best == self.steps_done != self.saved_step:
             self._save()
-        self.checkpoints.best = best  # once this is saved, the one before is deleted
+        self.checkpoints.best = best  # once it is saved, the previous one is deleted
 
     def _evaluate_best(self) -> None:
         """Ends the run by evaluating its best checkpoint.
 
-        The last state is saved before: a run that is stopped here goes on from there.
+        The last state is saved first, so that a run stopped here resumes from there.
         """
         if self.saved_step != self.steps_done:
             self._save()
@@ -414,13 +414,13 @@ class Loop:
         )
 
     def _check_finite(self) -> None:
-        """Raises NonFiniteError: parameters of the state are not finite."""
+        """Raises NonFiniteError if parameters of the state are not finite."""
         if not jax.device_get(self.is_finite(self.state.params)):
             step = self.steps_done
             raise self._diverged(f"parameters are not finite after step {step}")
 
     def _save(self) -> None:
-        """Starts to save the state.
+        """Starts saving the state.
 
         Raises:
           NonFiniteError: its parameters are not finite.

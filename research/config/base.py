@@ -1,4 +1,4 @@
-"""A config with all keys, at a size; experiments are diffs of it.
+"""A config with all keys, at a given size; experiments are diffs of it.
 
 Each key is declared in research/config/sections.py, or with the part that reads it.
 """
@@ -47,14 +47,14 @@ SIZES = {
         "train.batch": 256,
     },
 }
-"""What a size changes: seconds on a CPU, minutes on one, and as published."""
+"""Size -> keys that it changes: seconds on a CPU, minutes on a CPU, as published."""
 
 PUBLISHED = ("base", "large")
 """Sizes at which an experiment keeps the paper's own budget."""
 
 
 def get_config(size: str = "small") -> ConfigDict:
-    """All keys at one of the sizes."""
+    """All keys at the given size."""
     config = every_key()
     config.update_from_flattened_dict(SIZES[size])
     return config

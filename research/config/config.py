@@ -1,4 +1,4 @@
-"""The config of a run as frozen, typed sections: the form that everything below reads.
+"""The config of a run as frozen, typed sections, which all code below reads.
 
 Experiments, flags and overrides are a ConfigDict (`research.config.base`,
 `launch.config`); `Config.of` turns it into sections once, and checks it.
@@ -40,7 +40,7 @@ class Config:
         """The typed form of a config with all keys.
 
         Args:
-          values: a ConfigDict, or the content of config.json; a Config is itself.
+          values: a ConfigDict or the content of config.json; a Config is returned.
 
         Raises:
           UserError: a value is not legal, or does not fit another one.
@@ -80,10 +80,10 @@ class Config:
         return flat
 
     def with_values(self, changes: Mapping[str, Any]) -> "Config":
-        """The config with other values.
+        """A copy of the config with changed values.
 
         Args:
-          changes: dotted key -> value; the keys exist.
+          changes: dotted key -> value; the keys must exist.
 
         Raises:
           UserError: a value is not legal, or does not fit another one.
@@ -99,5 +99,5 @@ class Config:
 
 
 def _of_section(name: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The values of a section; of "" those outside all sections."""
+    """The values of a section; for "", those outside all sections."""
     return values[name] if name else {k: values[k] for k in values if k not in SECTIONS}

@@ -1,7 +1,7 @@
-"""The identity of a config, which new keys do not change: trial ids, resume, old runs.
+"""The identity of a config, for trial ids and resuming; new keys do not change it.
 
-It consists of the keys whose values are not their defaults, so that a key that is added
-later is in no identity but those of runs that set it.
+It consists of the keys whose values differ from their defaults, so that a key added
+later is only in the identities of runs that set it.
 """
 
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ CONFIG_FILE = "config.json"
 FORMAT = "0.2"
 """The version of the program that first wrote runs of this format.
 
-A change after which earlier runs mean something else (another name of a parameter or a
-key, another default) raises it: runs of another format are refused.
+It is raised by any change that gives earlier runs another meaning (a renamed parameter
+or key, another default): runs of another format are rejected.
 """
 
 
@@ -38,7 +38,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def identity(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys and values that distinguish a config from others.
+    """The keys and values that distinguish the config from others.
 
     Args:
       flat: dotted key -> value; an open section may be one dict.
@@ -71,7 +71,7 @@ def complete_config(content: Mapping[str, Any], path: epath.PathLike) -> dict[st
       path: the file, for errors.
 
     Raises:
-      UserError: it is of another format, a section is missing, or a key is not known.
+      UserError: it has another format, a section is missing, or a key is unknown.
     """
     content = dict(content)
     if (version := content.pop("format", None)) != FORMAT:
@@ -104,10 +104,10 @@ def complete_config(content: Mapping[str, Any], path: epath.PathLike) -> dict[st
 
 
 def with_track(keys: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The keys of `train` with train.track in place of train.wandb, its earlier name.
+    """The keys of `train` with train.wandb renamed to train.track.
 
     Args:
-      prefix: of all keys: "train." of a flat config.
+      prefix: of all keys: "train." for a flat config.
     """
     new = dict(keys)
     project = new.pop(f"{prefix}wandb", "")
@@ -123,8 +123,8 @@ def read_run_config(workdir: epath.Path) -> dict[str, Any]:
     """The config of a run, by `complete_config`.
 
     Raises:
-      UserError: the folder is no run, or its config.json is damaged, of another format,
-        or has a key that is not known.
+      UserError: the folder is not a run, or its config.json is damaged, has another
+        format or an unknown key.
     """
     path = workdir / CONFIG_FILE
     if not exists(path):
@@ -133,10 +133,10 @@ def read_run_config(workdir: epath.Path) -> dict[str, Any]:
 
 
 def no_run(workdir: epath.PathLike, name: str = "") -> UserError:
-    """The error for a folder without config.json, or that is not there.
+    """The error for a folder that does not exist or has no config.json.
 
     Args:
-      name: that of the flag, as in "RUN=".
+      name: of the flag, e.g. "RUN=".
     """
     reason = missing_part(workdir) or f"it has no {CONFIG_FILE}"
     return UserError(f"{name}{workdir} is no run: {reason}")
@@ -151,5 +151,5 @@ def _declared(name: str, flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The value with lists in place of tuples, also of those inside, as in JSON."""
+    """The value with tuples converted to lists at all levels, as in JSON."""
     return [*map(_plain, value)] if isinstance(value, list | tuple) else value

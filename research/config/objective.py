@@ -19,13 +19,13 @@ def make_run_objective(
       section: the config's objective section.
 
     Raises:
-      UserError: as `make_objective`; or data.length is not legal for it, its rows
-        cannot be packed, they cannot have the lengths of data.length_buckets, or a
-        vocabulary that is to be trained has too few sentinels.
+      UserError: as in `make_objective`; or data.length is not legal for it, its rows
+        cannot be packed or have the lengths of data.length_buckets, or a vocabulary
+        that is to be trained will have too few sentinels.
     """
     objective, name = objectives.make_objective(**section), section["name"]
     if data.packing != "none":
-        # Few configs pack their rows.
+        # Imported here since few configs pack their rows.
         from research.objectives.combined.packed_rows import PackedRows
 
         objective = PackedRows(objective, packings()[data.packing])
@@ -51,9 +51,9 @@ def make_run_objective(
 def _check_sentinels(
     data: DataOptions, objective: objectives.Objective, name: str
 ) -> None:
-    """Raises UserError: a vocabulary that is to be trained will have too few.
+    """Raises UserError if a vocabulary to be trained will have too few sentinels.
 
-    One of a file may have more than data.sentinels.
+    A vocabulary from a file may have more than data.sentinels.
     """
     needed = objective.num_sentinels(data.length)
     if needed <= data.sentinels or data.task:

@@ -4,7 +4,7 @@
 
 trains the first nine tenths of the steps on rows of 128 tokens, the others on rows of
 data.length tokens, as BERT does. [[1, {"objective.rate": 0.4}]] hides 40 % of the
-tokens in training, and in evaluations as many as the config says. Parameters, optimizer
+tokens in training, while evaluations keep the config's rate. Parameters, optimizer
 state, step and schedule carry over. The example counter is the step times the phase's
 batch size, so step s reads the batch that it would read in a run with the phase's
 values from the start: a function of (data, seed, step), on any number of hosts and
@@ -18,12 +18,12 @@ from research.config.config import Config
 from research.contract.errors import UserError, unknown
 
 PHASE_KEYS = ("data.length", "train.batch", "train.accumulate")
-"""Keys that may change within a run, as may rates of dropout and of the objective: no
-parameter's shape depends on them."""
+"""Keys that may change within a run, as may dropout rates and rates of the objective:
+no parameter's shape depends on them."""
 
 
 class Phase(NamedTuple):
-    """Steps that share one config, and what they need (see `compiled_phases`)."""
+    """Steps that share a config, with their program (see `compiled_phases`)."""
 
     stop: int  # the first step after the phase
     config: Config  # the run's config with the values of this phase
@@ -33,12 +33,12 @@ class Phase(NamedTuple):
 
 
 def run_phases(config: Config) -> list[Phase]:
-    """The phases of config.train.phases, and one with the config as it is after them.
+    """The phases of config.train.phases, followed by one with the unchanged config.
 
     A phase without changes has `config` itself.
 
     Raises:
-      UserError: a phase is not [end, changes], the ends do not ascend in (0, 1], a
+      UserError: a phase is not [end, changes], the ends do not increase in (0, 1], a
         phase has no step, or a key cannot change, or not to that value.
     """
     phases, steps, last = [], config.train.steps, 0.0

@@ -1,6 +1,6 @@
 """The sections of a config: every key with its unit or legal values.
 
-The keys of an objective, a network, an optimizer or a schedule stand in its file.
+The keys of an objective, a network, an optimizer or a schedule are in its file.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from research.distributed.options import MeshOptions
 from research.metrics import signs
 from research.optimize.options import OptimizerOptions
 
-NETWORKS = Folder("research.networks", "Network")  # whose package imports Flax
+NETWORKS = Folder("research.networks", "Network")  # importing it would import Flax
 TRACKERS = Folder("research.record.trackers", "Tracker")
 
 dim = partial(number, most=2**20)  # the size of a dim of an array
@@ -54,45 +54,45 @@ class TrainOptions:
 
     steps: int = number(1000, least=1)
     phases: list[Any] = dataclasses.field(default_factory=list)  # [end, changes], ...:
-    # up to that fraction of the steps these keys have other values; [0.9,
-    # {"data.length": 128}]; lengths, batches, micro-batches and rates of dropout may
+    # until that fraction of the steps these keys have other values; [0.9,
+    # {"data.length": 128}]; lengths, batches, micro-batches and dropout rates may
     # change
-    minutes: float = number(0.0, least=0)  # of steps, in all starts of the run, after
-    # which it ends at the next step and is evaluated, before train.steps; schedules
-    # and phases stay those of train.steps. 0: any
-    batch: int = dim(32, least=1)  # examples a step, over all devices
-    accumulate: int = dim(1, least=1)  # micro-batches a step
+    minutes: float = number(0.0, least=0)  # training time of steps, over all starts of
+    # the run, after which it stops before train.steps and is evaluated; schedules and
+    # phases still refer to train.steps. 0: no limit
+    batch: int = dim(32, least=1)  # examples per step, over all devices
+    accumulate: int = dim(1, least=1)  # micro-batches per step
     init_from: str = free_text("", source="run")  # workdir or checkpoint whose
-    # parameters to start from, or hf:DIR, a model in Hugging Face's layout; its network
-    # and its vocabulary are those of the run, but for keys that are given
+    # parameters to start from, or hf:DIR, a model in Hugging Face's layout; the run
+    # takes its network and vocabulary, except for keys that are given
     init_scope: str = free_text("")  # path of the parameters to start from, such as
     # discriminator; "": all of them
-    init_layers: list[int] = dataclasses.field(default_factory=list)  # the layers of
-    # that model, from 0, whose parameters this run's layers start from, as many as it
-    # has: [0, 2, 4, 7, 9, 11] of 12 (DistilBERT); []: its own, which are as many
+    init_layers: list[int] = dataclasses.field(default_factory=list)  # layers of that
+    # model, from 0, that initialize this run's layers in order: [0, 2, 4, 7, 9, 11] of
+    # 12 (DistilBERT); []: all of them, if the numbers of layers are equal
     log_every: int = number(10, least=1)  # steps
     eval_every: int = number(200, least=0)  # steps; 0: only at the end
     checkpoint_every: int = number(200, least=0)  # steps; 0: only at the end
-    keep_checkpoints: int = number(2, least=1)  # newest checkpoints that stay
-    checkpoint_words: list[int] = dataclasses.field(default_factory=list)  # words seen
-    # after which a checkpoint is saved, and stays, as in [1000000, 2000000]; a text
-    # that is read twice counts twice (BabyLM's checkpoints). []: none
+    keep_checkpoints: int = number(2, least=1)  # number of newest checkpoints to keep
+    checkpoint_words: list[int] = dataclasses.field(default_factory=list)  # numbers of
+    # words seen at which a checkpoint is saved and kept, as in [1000000, 2000000]; a
+    # text that is read twice counts twice (BabyLM's checkpoints). []: none
     max_words: int = number(0, least=0, most=2**50)  # that training may see; a run with
-    # more steps is refused. 0: any
-    best_metric: str = free_text("")  # of evaluations, see research/metrics: the
-    # checkpoint of the best one stays, too; it is tested at the end, and is what opens
-    # the run. "": the newest is
-    early_stopping_patience: int = number(0, least=0)  # evaluations that training does
-    # without an improvement before it stops; 0: it never does
+    # more steps is rejected. 0: no limit
+    best_metric: str = free_text("")  # of evaluations, see research/metrics: the best
+    # checkpoint by it is kept, tested at the end, and opens the run. "": the newest
+    # opens it
+    early_stopping_patience: int = number(0, least=0)  # evaluations without an
+    # improvement after which training stops; 0: never
     early_stopping_rule: str = choice("patience", ("patience", "nonmonotonic"))  # when
-    # that is: so many evaluations in a row are not better than the best one; or one is
-    # worse than the best of all but the last so many before it (NT-ASGD, Merity et al.
-    # 2018, algorithm 1)
+    # to stop, with n the patience: patience: n evaluations in a row were not better
+    # than the best; nonmonotonic: an evaluation is worse than the best of all but the
+    # last n before it (NT-ASGD, Merity et al. 2018, algorithm 1)
     track: str = with_lines(free_text(""), TRACKERS.lines())  # TRACKER:PROJECT, which
     # gets what TensorBoard gets; "": none
-    profile_steps: list[int] = dataclasses.field(default_factory=list)  # the first and
-    # the last step of a trace by jax.profiler, as in [10, 12], which TensorBoard shows;
-    # it slows these steps; []: none
+    profile_steps: list[int] = dataclasses.field(default_factory=list)  # first and last
+    # step of a jax.profiler trace, as in [10, 12], which TensorBoard shows; it slows
+    # these steps; []: none
 
     def __post_init__(self) -> None:
         if not all(type(n) is int and n >= 0 for n in self.init_layers):
@@ -147,7 +147,7 @@ SECTIONS = {
     "mesh": MeshOptions,
     "train": TrainOptions,
 }
-"""Section -> the keys that it always has; the parts that it chooses add theirs."""
+"""Section -> the keys that it always has; its chosen parts add theirs."""
 
 OPEN_SECTIONS = (
     "data.mixture",
@@ -155,11 +155,11 @@ OPEN_SECTIONS = (
     "objective.base",
     "objective.teacher_model",
 )
-"""Sections whose keys the user names; JSON replaces one as a whole."""
+"""Sections whose keys the user chooses; JSON replaces such a section as a whole."""
 
 
 def check_split(data: DataOptions) -> None:
-    """Checks that a split is not both a part of data.train and in files of its own.
+    """Checks that no split is both a part of data.train and in files of its own.
 
     Raises:
       UserError: one is.
@@ -189,7 +189,7 @@ def section_defaults(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dotted(name: str) -> str:
-    """The prefix of the keys of a section, as in "model."."""
+    """The prefix of a section's keys, e.g. "model."."""
     return f"{name}." if name else ""
 
 
@@ -209,7 +209,7 @@ def choices() -> Iterator[tuple[str, str, Folder]]:
 def with_part(
     name: str, values: Mapping[str, Any], key: str, part_name: str
 ) -> dict[str, Any]:
-    """The values of a section that chooses another part.
+    """The values of a section after it chooses another part.
 
     Keys that both parts have keep their values, if they mean the same in both.
 

@@ -13,13 +13,13 @@ from research.optimize.schedules import SCHEDULES
 
 @dataclass(frozen=True)
 class OptimizerOptions:
-    """What all optimizers share; each has keys of its own, as each schedule has."""
+    """The keys that all optimizers share; each rule and schedule adds its own."""
 
     name: str = part("adamw", OPTIMIZERS)
-    learning_rate: float = number(1e-3, least=0)  # at its peak
+    learning_rate: float = number(1e-3, least=0)  # peak
     schedule: str = part("linear", SCHEDULES)  # how the rate decays
-    warmup_steps: int = number(100, least=0)  # fewer than train.steps: where these are
-    # given and leave no room for the default, it is a tenth of them
+    warmup_steps: int = number(100, least=0)  # fewer than train.steps; if the given
+    # train.steps leaves no room for the default, it is a tenth of them
     warmup: str = choice(
         "linear", ("linear", "from_zero", "slanted", "factor", "constant")
     )  # linear: up to the peak; from_zero: also from 0 with decay_from=warmup
@@ -29,44 +29,44 @@ class OptimizerOptions:
     # from: the end of the warm-up, or step 0 (BERT)
     layer_decay: float = number(1.0, above=0, most=1)  # factor of the rate from one
     # layer to the layer below it; 1: none. Heads have the full rate, the last block
-    # layer_decay^2 (ELECTRA), and a token table, also one that is the readout, least
+    # layer_decay^2 (ELECTRA), and a token table, even as the readout, the lowest rate
     layer_rates: list[float] = dataclasses.field(default_factory=list)  # factors of the
     # rates of embeddings, of each layer from the lowest on, and of heads, as in [0.5,
     # 0.1667, 0.3333, 1, 0.5] (ULMFiT's language model); []: those of layer_decay
     base_width: int = number(0, least=0)  # model.width at which initial values and
-    # rates are as given; at others they follow from it, so that the best rate is about
-    # the same (muP, Yang et al. 2022); 0: the same at each width
-    unfreeze_every: int = number(0, least=0)  # steps after which the next layer begins
-    # to learn: heads at once, then the last block, ..., embeddings (gradual
-    # unfreezing, ULMFiT); 0: all at once
+    # rates are as given; at other widths they are scaled so that the best rate is about
+    # the same (muP, Yang et al. 2022); 0: no scaling
+    unfreeze_every: int = number(0, least=0)  # steps after which the next layer is
+    # unfrozen: first heads, then the last block, ..., embeddings (gradual unfreezing,
+    # ULMFiT); 0: all train from the start
     clip_norm: float = number(1.0, least=0)  # global norm of the gradient; 0: none
     max_norm: float = number(0.0, least=0)  # of the weights of each output of a head,
-    # which are scaled down to it after each step (Kim 2014, section 2.1); 0: any
-    frozen: str = free_text("")  # paths of parameters that do not change and take no
+    # which are scaled down to it after each step (Kim 2014, section 2.1); 0: none
+    frozen: str = free_text("")  # paths of parameters that do not change and get no
     # gradient, as in token,embeddings,stack/blocks/attention; network: all but heads
-    prune: str = choice("none", pruning.METHODS)  # which weights of the kernels of
-    # blocks, but for frozen ones, become 0: small ones for good, those that training
-    # moves towards 0, or those whose gate it closes (l0, which reads none of the next
-    # four keys)
-    prune_scope: str = choice("matrix", pruning.SCOPES)  # of what prune_kept is left:
-    # of each matrix, or of all together
+    prune: str = choice("none", pruning.METHODS)  # which weights of the blocks' kernels
+    # that are not frozen become 0: small ones, for good; those that training moves
+    # towards 0; or those whose gate closes (l0, which reads none of the next four keys)
+    prune_scope: str = choice("matrix", pruning.SCOPES)  # what prune_kept is a fraction
+    # of: each matrix, or all together
     prune_kept: float = number(0.15, above=0, most=1)  # fraction of these weights that
-    # is left at the end
+    # remains at the end
     prune_begin: float = fraction(0.1)  # of the steps, after which pruning begins
-    prune_end: float = fraction(0.8)  # of the steps, after which prune_kept is left
+    prune_end: float = fraction(0.8)  # of the steps, after which prune_kept remains
     prune_score_rate: float = number(1e-2, above=0)  # peak learning rate of scores and
-    # gates, on the schedule of the others (of l0 0.1 in the released code)
-    prune_threshold: float = number(0.1, above=0, below=1)  # of soft_movement, which
+    # gates, on the schedule of the others (for l0, 0.1 in the released code)
+    prune_threshold: float = number(0.1, above=0, below=1)  # for soft_movement, which
     # does not read prune_kept and prune_scope: of the sigmoids of scores, at the end
-    prune_penalty: float = number(400.0, least=0)  # of it, too: the factor of their
-    # mean in the loss, at the end; of l0 that of the mean probability that a gate is
-    # not 0, in all steps (125 in the released code); more of it leaves less
+    prune_penalty: float = number(400.0, least=0)  # for soft_movement the coefficient,
+    # at the end, of the mean of these sigmoids in the loss; for l0 that of the mean
+    # probability that a gate is not 0, in all steps (125 in the released code). A
+    # larger one prunes more
     ema_decay: float = number(0.0, least=0, below=1)  # of an exponential moving average
-    # of the parameters, a step, as in 0.999: it is evaluated, and is what opens a run;
-    # 0: none
-    average_from: float = fraction(1.0)  # of the steps: parameters of all steps from
-    # there on have the same weight in an average, which is evaluated and opens a run
-    # (ASGD, Polyak and Juditsky 1992); 1: none
+    # of the parameters, per step, as in 0.999, which is evaluated and opens a run; 0:
+    # none
+    average_from: float = fraction(1.0)  # of the steps, from which on parameters are
+    # averaged with equal weights; the average is evaluated and opens a run (ASGD,
+    # Polyak and Juditsky 1992); 1: none
     rule: Rule = chosen("name")  # the part of research/optimize/rules
     decay: Any = chosen("schedule")  # the part of research/optimize/schedules
 
