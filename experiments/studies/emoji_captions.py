@@ -17,13 +17,14 @@ The first command reads lines with `image`, `name_LANGUAGE` and `keywords_en`. V
 of one emoji (man, woman and person, hair, skin, the hours of a clock) have one group,
 so that none of them is in both splits. `vary` adds to each picture for training seven
 that are moved, scaled and mirrored by chance, with some of the keywords in any order;
-those that are held out stay as they are. `compare` predicts tf-idf of the captions, the
-vectors of the model, and both, by ridge regression of means of colours, by that of what
-the pictures' tower of CLIP reads (model.feature_layers=gradients), and by a Gaussian
-kernel of the latter. It prints R@k of each, and of runs of CLIP in the mean; `more` is
-how much more the runs have, with an interval over groups. `pivot` ranks the captions of
-one language for those of another: by the vectors of both, and by that of the picture
-which is nearest to the caption; without a run those of ridge regression.
+those that are held out stay as they are. `compare` predicts tf-idf of the
+captions, the vectors of the model, and both, in each language by itself: by ridge
+regression of means of colours, by that of what the pictures' tower of CLIP reads
+(model.feature_layers=gradients), and by a Gaussian kernel of the latter. It prints R@k
+of each, and of runs of CLIP in the mean; `more` is how much more the runs have, with an
+interval over groups. `pivot` ranks the captions of one language for those of another:
+by the vectors of both, and by that of the picture which is nearest to the caption;
+without a run those of ridge regression.
 """
 
 import itertools
@@ -31,7 +32,7 @@ import json
 import random
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ FAMILIES = {
 SIZE = 12
 SPLITS = ("train", "valid")
 LANGUAGES = ("en", "de", "zh", "ja")
+LETTERS = {"analyzer": "char_wb", "ngram_range": (1, 3)}
+"""tf-idf of one to three letters."""
 AT = (1, 5, 10)
 """R@k."""
 SIDES = ("image_to_text", "text_to_image")
@@ -136,20 +139,40 @@ def _some_words(caption: str, rng: random.Random) -> str:
 
 
 def compare(folder: str, model: str, *workdirs: str) -> dict[str, dict[str, Any]]:
-    """What is ranked by -> R@k; of regressions also what runs of CLIP have more."""
-    rows = rows_of(folder, "valid")
-    names = [group_of(row["text"].partition(", ")[0]) for row in rows]
-    groups = np.unique(names, return_inverse=True)[1]
-    runs = [_hits(*_of_run(workdir, rows), rows) for workdir in workdirs]
-    mean = np.mean(runs, axis=0)
-    found = {"CLIP": _by_side(mean)} if workdirs else {}
-    for each, hits in zip(workdirs, runs, strict=True):
-        found[each] = _by_side(hits)
-    for name, vectors in _regressions(folder, model):
-        hits = _hits(*vectors, rows)
+    """Language -> what is ranked by -> R@k; of regressions also what CLIP has more."""
+    every = {split: rows_of(folder, split) for split in SPLITS}
+    count = len(every["valid"]) // len({row["image"] for row in every["valid"]})
+    names = [group_of(row["text"].partition(", ")[0]) for row in every["valid"]]
+    groups = np.unique(names[::count], return_inverse=True)[1]
+    return {
+        language: _compare(
+            folder,
+            {split: rows[n::count] for split, rows in every.items()},
+            groups,
+            model,
+            workdirs,
+        )
+        for n, language in enumerate(LANGUAGES[:count])
+    }
+
+
+def _compare(
+    folder: str,
+    rows: dict[str, list[dict]],
+    groups: np.ndarray,
+    model: str,
+    workdirs: Sequence[str],
+) -> dict[str, Any]:
+    """`compare` of one caption of each picture; groups [B] are of those held out."""
+    runs = [_hits(*_of_run(workdir, rows["valid"])) for workdir in workdirs]
+    found = {each: _by_side(hits) for each, hits in zip(workdirs, runs, strict=True)}
+    if runs:
+        found["CLIP"] = _by_side(np.mean(runs, axis=0))
+    for name, vectors in _regressions(folder, rows, model):
+        hits = _hits(*vectors)
         found[name] = _by_side(hits)
-        if workdirs:
-            found[name]["more"] = _interval(mean - hits, groups)
+        if runs:
+            found[name]["more"] = _interval(np.mean(runs, axis=0) - hits, groups)
     return found
 
 
@@ -167,44 +190,38 @@ def _of_run(workdir: str, rows: list[dict]) -> tuple[np.ndarray, np.ndarray]:
     return image, opened.encode(texts)
 
 
-def _regressions(folder: str, model: str) -> Iterator[tuple[str, tuple]]:
+def _regressions(
+    folder: str, rows: dict[str, list[dict]], model: str
+) -> Iterator[tuple[str, tuple]]:
     """Names, and predictions of the held-out pictures with the truth.
 
     Blocks of pictures and of targets have variance 1 each; strengths are 1.
     """
+    from research.use.inference.open_run import open_run
+
     store = open_store(folder)
-    pixels = [
-        store.pixels[[row["image"] for row in rows_of(folder, split)]]
-        for split in SPLITS
-    ]
+    pixels = [store.pixels[[row["image"] for row in rows[split]]] for split in SPLITS]
     colours = _scaled(tuple(map(means, pixels)))
     angles = _scaled(tuple(map(gradients, pixels)))
-    both = [np.hstack(each) for each in zip(colours, angles, strict=True)]
+    pictures = tuple(np.hstack(each) for each in zip(colours, angles, strict=True))
+    texts = {split: [row["text"] for row in rows[split]] for split in SPLITS}
+    opened = open_run(model)
+    targets = {
+        "words": _scaled(_tfidf(texts)),
+        "letters": _scaled(_tfidf(texts, **LETTERS)),
+        "vectors": _scaled(tuple(opened.encode(texts[split]) for split in SPLITS)),
+    }
+    both = zip(targets["words"], targets["vectors"], strict=True)
+    targets["words and vectors"] = tuple(np.hstack(each) for each in both)
     kernel = KernelRidge(alpha=1.0, kernel="rbf", gamma=1.0)
-    for target, (known, given) in _targets(folder, model).items():
-        known, given = _scaled((known, given))
+    for target, (known, given) in targets.items():
         for name, (fitted, held_out), predictor in (
             ("ridge of colours", colours, Ridge(fit_intercept=False)),
-            ("ridge", both, Ridge(fit_intercept=False)),
-            ("kernel ridge", both, kernel),
+            ("ridge", pictures, Ridge(fit_intercept=False)),
+            ("kernel ridge", pictures, kernel),
         ):
             image = predictor.fit(fitted, known).predict(held_out)
             yield f"{name}, to {target}", (image, given)
-
-
-def _targets(folder: str, model: str) -> dict[str, tuple[np.ndarray, ...]]:
-    """Name -> what is predicted of the captions of both splits."""
-    from research.use.inference.open_run import open_run
-
-    texts = {split: [row["text"] for row in rows_of(folder, split)] for split in SPLITS}
-    opened = open_run(model)
-    vectors = tuple(opened.encode(texts[split]) for split in SPLITS)
-    targets: dict[str, tuple[np.ndarray, ...]] = {
-        "tf-idf": _tfidf(texts),
-        "vectors": vectors,
-    }
-    blocks = zip(*map(_scaled, targets.values()), strict=True)
-    return targets | {"both": tuple(np.hstack(split) for split in blocks)}
 
 
 def means(pixels: np.ndarray) -> np.ndarray:
@@ -257,10 +274,10 @@ def _regress(
     return image, given - target_mean
 
 
-def _hits(image: np.ndarray, text: np.ndarray, rows: list[dict]) -> np.ndarray:
+def _hits(image: np.ndarray, text: np.ndarray) -> np.ndarray:
     """[B, 2, 3]: whether the caption of a picture, and its picture, are in R@k."""
-    picture = np.array([row["image"] for row in rows])
-    ranks = pair_ranks(image, text, picture, np.ones(len(picture)))
+    count = len(image)
+    ranks = pair_ranks(image, text, np.arange(count), np.ones(count))
     return (ranks[..., None] <= AT).astype(float)
 
 
@@ -293,7 +310,7 @@ def pivot(folder: str, workdir: str = "") -> dict[str, dict[str, list[float]]]:
         opened = open_run(workdir)
         image, text = opened.encode_stored(numbers), opened.encode(texts["valid"])
     else:
-        both = _tfidf(texts, analyzer="char_wb", ngram_range=(1, 3))
+        both = _tfidf(texts, **LETTERS)
         image, text = _regress(folder, *both, 100.0)
         image = image[:: len(LANGUAGES)]
     return pivots(image, text.reshape(len(numbers), len(LANGUAGES), -1))
