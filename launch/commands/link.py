@@ -1,7 +1,7 @@
 r"""Links the entities of texts: `palimpsest link --texts=F --names=N --graph=G --to=D`.
 
 One command from a graph to a corpus for pretraining. G has triples, in a notation that
-docs/knowledge.md names, N has lines entity<TAB>name, F has texts. It trains vectors of
+docs/parts.md names, N has lines entity<TAB>name, F has texts. It trains vectors of
 the entities of G by experiments/transe.py (in D/transe, resumed if it was stopped),
 finds the names in the texts and writes D/texts.linked, D/entities.npz with the vectors
 and the entities of each name, and D/names.tsv and D/entities.tsv, which name the rows

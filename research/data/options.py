@@ -97,7 +97,7 @@ class DataOptions:
     # is 0
     lexicon: str = free_text("", source="files")  # files, separated by commas, of
     # words, phrases, ... with lines entry<TAB>type; or of triples of a knowledge graph,
-    # whose entities are the entries, in a notation that docs/knowledge.md names
+    # whose entities are the entries, in a notation that docs/parts.md names
     lexicon_texts: str = free_text(
         "", source="file"
     )  # a file of lines name<TAB>text that spell

@@ -114,7 +114,7 @@ class Graph:
 
 
 LINES = (
-    "triples (docs/knowledge.md names the notations); of several files the first has "
+    "triples (docs/parts.md names the notations); of several files the first has "
     "those for training"
 )
 

@@ -1,4 +1,4 @@
-"""A triple is a line head<TAB>relation<TAB>tail."""
+"""A triple is a line `head<TAB>relation<TAB>tail`."""
 
 from dataclasses import dataclass
 
