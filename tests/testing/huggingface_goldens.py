@@ -10,13 +10,14 @@ import jax
 import numpy as np
 from safetensors.numpy import load_file
 
-from research import networks
+from research import networks, objectives
 from research.checkpoints.checkpoint import path_name
 from research.interop.huggingface import restore
 from research.interop.huggingface.folder import CONFIG
 from research.networks.transformer.encoder_decoder import EncoderDecoder
 from research.networks.transformer.one_stack import Transformer
-from research.objectives.tasks.heads import head_spec
+from research.use.inference.open_run import task_fields
+from tests.testing.example_batches import vocab
 from tests.testing.huggingface_outputs import OUTPUTS
 from tests.testing.model_options import model_options
 
@@ -33,15 +34,8 @@ HEADS = {
     "BertForPreTraining": {"nsp": networks.HeadSpec(2, "tanh")},
     "AlbertForPreTraining": {"sop": networks.HeadSpec(2, "tanh")},
     "ElectraForPreTraining": {"replaced": 1},
-    "BertForTokenClassification": {"tag": networks.HeadSpec(5, "none")},
-    "GPT2ForTokenClassification": {"tag": networks.HeadSpec(5, "none")},
-    "BertForQuestionAnswering": {"span": networks.HeadSpec(2, "none")},
-    "ElectraForMultipleChoice": {"choice": networks.HeadSpec(1, "gelu")},
-    "RobertaForMultipleChoice": {"choice": networks.HeadSpec(1, "tanh")},
-    "ModernBertForSequenceClassification": {"label": head_spec("gelu_norm", 2)},
-    "ModernBertForTokenClassification": {"tag": head_spec("gelu_norm", 5)},
-    "ModernBertForQuestionAnswering": {"span": head_spec("gelu_norm", 2)},
 }
+"""Heads of pretraining; those of tasks are what their objectives need."""
 
 
 class Golden(NamedTuple):
@@ -68,10 +62,10 @@ def load(name: str, **changes: Any) -> Golden:
     options = model_options(**(model.options | {"scan_unroll": 1} | changes))
     (architecture,) = model.config["architectures"]
     heads = HEADS.get(architecture, {})
-    if not heads and "SequenceClassification" in architecture:
-        hidden = "none" if architecture.startswith("Llama") else "tanh"
-        hidden = model.family.head_activation or hidden
-        heads = {"label": networks.HeadSpec(2, hidden)}
+    if task := restore.task_of(model):
+        objective = objectives.make_objective(task, **task_fields(model, task))
+        vocabulary = vocab()._replace(labels=restore.label_names(model))
+        heads = objective.needs(vocabulary).heads
     size = model.config["vocab_size"]
     if not model.family.patterns:
         network = EncoderDecoder(options, size, heads=heads)

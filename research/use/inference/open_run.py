@@ -196,7 +196,7 @@ def _folder_objective(
     patterns = model.family.patterns
     name, fields = model.family.trained_by
     if task := restore.task_of(model):  # whose decoder writes nothing
-        name, fields = task, _task_fields(model, task)
+        name, fields = task, task_fields(model, task)
     own = objectives.make_objective(name, **fields)
     is_free = patterns or any_start or task
     start = None if is_free else decoder_start(model.path, model.config)
@@ -219,7 +219,7 @@ def _folder_objective(
     return starts[start]
 
 
-def _task_fields(model: restore.Model, task: str) -> dict[str, Any]:
+def task_fields(model: restore.Model, task: str) -> dict[str, Any]:
     """The fields of the objective of a task that compute what a model's class does."""
     own = restore.head_keys(model, task)
     fields: dict[str, Any] = {
