@@ -1,1 +1,1 @@
-"""Objectives that tell real tokens, entities or spans from replaced ones."""
+"""Objectives that distinguish real tokens, entities or spans from replaced ones."""

@@ -2,9 +2,9 @@
 
 A generator replaces masked tokens, as in ELECTRA. The main network restores the
 original tokens of the masked positions, by a mixture of copying and a softmax
-(corrective language modelling, section 3.1), and its vector of the corrupted text is to
-find that of a crop of the original among those of the batch (sequence contrastive
-learning, section 3.2).
+(corrective language modelling, section 3.1). Its vector of the corrupted text is
+contrasted with that of a crop of the original against those of the batch (sequence
+contrastive learning, section 3.2).
 """
 
 # B batch (of all devices), L length, D width, K masked positions
@@ -47,9 +47,9 @@ class Objective(electra.Objective):
     mask_fraction: float = fraction(1.0)
     generator_size: float = number(1.0, above=0)
     generator_depth: float = number(0.33, above=0)
-    crop_rate: float = number(0.9, above=0, most=1)  # fraction of a text's tokens that
-    # its crop has, consecutive ones
-    contrast_coef: float = number(1.0, least=0)  # weight of the contrast of texts
+    crop_rate: float = number(0.9, above=0, most=1)  # fraction of a text's tokens in
+    # its crop, which is contiguous
+    contrast_coef: float = number(1.0, least=0)  # weight of the contrastive loss
     contrast_temperature: float = number(1.0, above=0)  # divides the cosines
 
     supports_accumulation = False
@@ -104,8 +104,8 @@ class Objective(electra.Objective):
     ) -> tuple[dict[str, Term], Any]:
         """Terms: generator, copy, mlm, contrast; and their accuracies (metrics).
 
-        The copy gate is trained by whether tokens are replaced, at all positions; the
-        restored tokens' loss does not reach it.
+        The copy gate is trained to predict whether tokens are replaced, at all
+        positions; the loss of the restored tokens does not reach it.
         """
         masked, target, weight = (batch[k] for k in ("scored", "target", "weight"))
         readout = net.generator.readout(net.generator.states(batch, scored=masked))
@@ -139,13 +139,13 @@ class Objective(electra.Objective):
 def contrast_pairs(
     one_BD: jax.Array, other_BD: jax.Array, weight: jax.Array, temperature: float
 ) -> tuple[Term, jax.Array]:
-    """InfoNCE of each of 2 B vectors, whose candidates are all others (equation 7).
+    """InfoNCE of each of 2 B vectors, with all others as candidates (equation 7).
 
     Args:
-      weight: [B] float32; a pair of weight 0 is no query and no candidate.
+      weight: [B] float32; a pair of weight 0 is neither query nor candidate.
 
     Returns:
-      The mean of both sides' losses, and the weight of those whose pair is nearest.
+      The mean loss of both sides, and the weight of vectors whose pair is nearest.
     """
     vectors = unit(jnp.concatenate([one_BD, other_BD]).astype(jnp.float32))
     both, count = jnp.tile(weight, 2), len(weight)

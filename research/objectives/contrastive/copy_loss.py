@@ -22,7 +22,7 @@ class SoftmaxLogProbs(NamedTuple):
     """Log probabilities of the softmax at scored positions, each [B, K] float32."""
 
     target: jax.Array  # log p of the target
-    rival: jax.Array  # log p of the likeliest other token; not differentiated
+    rival: jax.Array  # log p of the most likely other token; not differentiated
     input: jax.Array  # log p of the input token; not differentiated
 
 
@@ -47,8 +47,8 @@ def copy_cross_entropy(
       token: [B, K] int32, the input token.
       target: [B, K] int32, a valid id even where weight is 0.
       weight: [B, K] float32; a position of weight 0 has no gradient.
-      implementation: fused (chunks of positions), or the reference dense (all logits at
-        once); both have the same value and gradient.
+      implementation: fused (in chunks of positions), or the reference dense (all logits
+        at once), with the same value and gradient.
     """
     dense = implementation == "dense"
     log_probs = _softmax_log_probs(readout, token, target, dense=dense)

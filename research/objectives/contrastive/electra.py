@@ -1,11 +1,11 @@
 """Replaced-token detection: which tokens a small model replaced (Clark et al. 2020).
 
-A generator predicts masked tokens, and its samples replace them; for every token the
-discriminator, which is the model that is kept, predicts whether it is the original.
+A generator predicts masked tokens, and its samples replace them. For every token the
+discriminator, which is the pretrained model, predicts whether it is the original.
 The discriminator's tasks (section 3.5 compares them):
 
 replaced     for every token, whether it is replaced: ELECTRA
-chosen       the same for the masked positions alone: ELECTRA 15 %
+chosen       the same only for the masked positions: ELECTRA 15 %
 replace_mlm  the original token of the masked positions: MLM without mask tokens
 all_tokens   the original token of every position, by a gated copy of the input
 """
@@ -63,8 +63,8 @@ REPLACED_HEADS = {
 class Objective(objectives.Objective):
     """Reads bos, text, eos, or bos, A, eos, B, eos, sentences of one document.
 
-    A has about half of the row; where no B is left, or in a tenth of the rows, the row
-    is A alone. See `sentence_pairs.fill_segments`.
+    A has about half of the row. If no B is left, and in a tenth of the rows, the row is
+    only A. See `sentence_pairs.fill_segments`.
 
     Masked positions are never specials.
     """
@@ -73,29 +73,29 @@ class Objective(objectives.Objective):
     # included, that is chosen
     mask_fraction: float = fraction(0.85)  # of the chosen: becomes the mask token; the
     # rest stays
-    positions: str = choice("distinct", POSITION_DRAWS)  # that are masked; repeated:
-    # drawn with replacement (released code), see `masking.mask_drawn_positions`; where
-    # two are the same, the floor of the mean of the two samples' ids is written
+    positions: str = choice("distinct", POSITION_DRAWS)  # of masks; repeated: drawn
+    # with replacement (released code), see `masking.mask_drawn_positions`; samples for
+    # the same position are replaced by the floor of the mean of their ids
     task: str = choice("replaced", TASKS)  # of the discriminator
     coef: float = number(50.0, least=0)  # weight of the discriminator's loss; the
-    # generator's has 1. For tasks that predict tokens both losses are of one size: 1
+    # generator's has 1. Use 1 for tasks that predict tokens: both losses are alike
     generator_size: float = number(0.25, above=0)  # width of the generator as a
     # fraction of the discriminator's
-    generator_depth: float = number(1.0, above=0)  # its layers likewise (DeBERTaV3:
-    # 0.5)
+    generator_depth: float = number(1.0, above=0)  # layers of the generator, the same
+    # way (DeBERTaV3: 0.5)
     tie: str = choice("embedding", networks.TIE_CHOICES)  # what both share; embedding:
     # also positions and token types; all: needs networks of one size; gdes: tokens,
     # as a sum with differences, of which only these learn from the discriminator's
     # loss (DeBERTaV3)
     head: str = choice("state", tuple(REPLACED_HEADS))  # of task replaced; class: reads
     # the norm of a token's state plus that of its text's first token (DeBERTaV3)
-    temperature: float = number(1.0, above=0)  # of the generator's samples
+    temperature: float = number(1.0, above=0)  # for sampling from the generator
     format: str = choice("stream", FORMATS)  # segment_pair: two segments of sentences
-    short_rate: float = fraction(0.05)  # fraction of the rows of `segment_pair` that is
-    # made shorter
+    short_rate: float = fraction(0.05)  # fraction of the rows of `segment_pair` that
+    # are shortened
 
     pattern = "full"
-    token_terms = ("generator",)  # what else is predicted mostly stands in the input
+    token_terms = ("generator",)  # other targets are mostly shown in the input
     score_methods: ClassVar = {"originals": ENERGY}
     shown_answers: ClassVar = {
         "generator": "some of the chosen tokens stay as they are",
@@ -126,7 +126,7 @@ class Objective(objectives.Objective):
         return net.discriminator
 
     def num_scored(self, length: int) -> int:
-        """K: 19 at length 128, 79 at 512 (the released code's)."""
+        """K: 19 at length 128, 79 at 512 (as in the released code)."""
         return max(1, int((self.rate + 0.005) * length))
 
     @property
@@ -175,10 +175,10 @@ class Objective(objectives.Objective):
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """One row a text, of which nothing is replaced: the sum of log P(original).
+        """One row per text without replacements: the sum of log P(original).
 
         Raises:
-          UserError: the discriminator tells no originals from replaced tokens.
+          UserError: the discriminator does not detect replaced tokens.
         """
         if self.task not in ("replaced", "chosen"):
             scoring.refuse(f"objective electra with task {self.task}")
@@ -193,7 +193,7 @@ class Objective(objectives.Objective):
         )
 
     def for_scoring(self) -> "Objective":
-        """The objective whose discriminator is asked for all tokens."""
+        """The objective whose discriminator scores all tokens."""
         return replace(self, task="replaced")
 
     @property
@@ -220,8 +220,8 @@ class Objective(objectives.Objective):
         """Terms: generator, discriminator (mlm, if its task predicts tokens).
 
         Metrics: accuracies, and the fraction of the discriminator's positions whose
-        token is replaced; always answering "original" is right for all others. The
-        tasks on all tokens include specials, but where the batch has their weights,
+        token is replaced: always answering "original" is right for all others. The
+        tasks on all tokens include specials, unless the batch has the weights
         `discriminated_weight` [B, L].
         """
         masked, target, weight = (batch[k] for k in ("scored", "target", "weight"))
@@ -272,7 +272,7 @@ class Positions(NamedTuple):
     """Where the discriminator is scored; arrays are [B, K], or [B, L] for all."""
 
     scored: jax.Array | None  # None: all positions
-    token: jax.Array  # that it reads there
+    token: jax.Array  # the token that it reads there
     original: jax.Array
     weight: jax.Array
 
@@ -295,10 +295,10 @@ def write(
 def write_mean(
     token: jax.Array, scored: jax.Array, value: jax.Array, weight: jax.Array
 ) -> jax.Array:
-    """As `write`, but of several values at one position the floor of their mean.
+    """As `write`, but several values at one position become the floor of their mean.
 
-    So the released code writes samples: the mean of two tokens' ids is the id of a
-    third (google-research/electra, pretrain/pretrain_helpers.py, scatter_update).
+    The released code does so with samples: the mean of two token ids is the id of a
+    third token (google-research/electra, pretrain/pretrain_helpers.py, scatter_update).
     """
     used = (weight > 0).astype(jnp.int32)
     row = jnp.arange(len(token))[:, None]
@@ -315,8 +315,8 @@ def sample(
     """[B, K] int32: a token of softmax(logits / temperature) for each feature.
 
     Keyed by (example, slot), so that a batch may be split. A block of the vocabulary is
-    drawn first and then a token of it (chain rule), which takes V / 128 + 128 Gumbel
-    variables in place of V. Not differentiated.
+    drawn first and then a token in it (chain rule), which takes V / 128 + 128 Gumbel
+    variables instead of V. Not differentiated.
     """
     feature, table, bias = jax.lax.stop_gradient(readout[:3])
 

@@ -43,12 +43,12 @@ from research.objectives.noise.masking import STAYS, mask_random_tokens, max_mas
 class Objective(objectives.Objective):
     """Reads bos, whole sentences of a document, eos; and bos, n-gram, eos.
 
-    The score of a pair is the dot product of the states at their class tokens. A text
+    The score of a pair is the dot product of the states of their class tokens. A text
     of one token has no n-gram.
     """
 
     max_ngram: int = number(5, least=1)  # tokens; all sizes from 1 are equally likely
-    coef: float = number(1.0, least=0)  # weight of the n-grams' loss; that of masked
+    coef: float = number(1.0, least=0)  # weight of the loss of n-grams; that of masked
     # tokens has 1
     rate: float = number(0.15, above=0, below=1)  # fraction of a row's tokens, specials
     # included, that is chosen
@@ -67,7 +67,7 @@ class Objective(objectives.Objective):
         "mlm": STAYS,
         "infonce": "an n-gram has as many tokens as its text has masks in a row",
     }
-    min_length = 4  # bos, an n-gram and a token beside it, eos
+    min_length = 4  # bos, an n-gram and a token next to it, eos
 
     def __post_init__(self) -> None:
         super().__post_init__()

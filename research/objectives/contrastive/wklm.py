@@ -1,7 +1,7 @@
 """Entity replacement: predicts which mentions are replaced (WKLM, Xiong et al. 2020).
 
 Mentions are the entries of data.lexicon in a text. Some are replaced by another entity
-of their type, and the states before and after each mention predict which. Tokens
+of their type, which is predicted from the states before and after each mention. Tokens
 outside mentions are masked as in BERT, at a lower rate.
 """
 
@@ -51,10 +51,10 @@ from research.objectives.noise.masking import (
 class Objective(objectives.Objective):
     """Reads bos, L - 2 tokens, eos; a text that grows is truncated at its end.
 
-    Each mention is replaced with probability `replace_rate`, but never two in
-    succession; the new entity is drawn uniformly from its type. A row has at most M
-    mentions (a quarter of its tokens), drawn at random; other mentions are plain text,
-    as are those whose type has no other entity.
+    Each mention is replaced with probability `replace_rate`, but never two successive
+    ones; the new entity is drawn uniformly from its type. A row has at most M mentions
+    (a quarter of its tokens), drawn at random; other mentions, and those whose type has
+    no other entity, are plain text.
 
     "Released code" is the first author's: xwhan/fairseq-wklm, branch
     knowledge_pretrain, kdn_model.py, kdn_dataset.py and preprocess_kdn.py.
@@ -64,18 +64,18 @@ class Objective(objectives.Objective):
     # one after an unreplaced mention is replaced with p = replace_rate / (1 -
     # replace_rate), one after a replaced mention never
     entry_types: str = free_text("")  # of data.lexicon, separated by commas; "": all
-    coef: float = number(1.0, least=0)  # weight of the mentions' loss; that of masked
+    coef: float = number(1.0, least=0)  # weight of the loss of mentions; that of masked
     # tokens has 1
     rate: float = number(0.05, above=0, below=1)  # fraction of a row's tokens that is
     # chosen, outside mentions
-    masks: str = choice("outside", ("outside", "dropped"))  # outside: what is chosen is
-    # outside mentions; dropped: it is anywhere, and in mentions neither masked nor
-    # scored, so that fewer are (released code)
-    head: str = choice("sigmoid", ("sigmoid", "softmax"))  # of the states before and
-    # after a mention; sigmoid: a linear layer with one value; softmax: two values, of
+    masks: str = choice("outside", ("outside", "dropped"))  # outside: tokens outside
+    # mentions are chosen; dropped: tokens anywhere, but those in mentions are neither
+    # masked nor scored, so that fewer are (released code)
+    head: str = choice("sigmoid", ("sigmoid", "softmax"))  # on the states before and
+    # after a mention; sigmoid: a linear layer with one value; softmax: two values, from
     # the states after the layers before the readout's table (released code)
     text_unit: str = choice("stream", ("stream", "pieces"))  # pieces: rows of one
-    # document, and what has no mentions is not scored (released code)
+    # document; rows without mentions are not scored (released code)
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
     random_fraction: float = fraction(0.1)  # of the chosen: becomes a random ordinary
     # token; the rest stays
@@ -252,8 +252,8 @@ def replaceable_entries(
 def choose_replaced(key: np.ndarray, scored: np.ndarray, rate: float) -> np.ndarray:
     """[B, R] bool: which of the mentions `scored` [B, R] to replace.
 
-    Each is replaced with probability `rate`, but never two in succession: the first of
-    a row with `rate`, others with rate / (1 - rate) if the one before is not replaced.
+    Each is replaced with probability `rate`, but never two successive ones: the first
+    of a row with `rate`, others with rate / (1 - rate) if the one before is kept.
     """
     row, position = np.nonzero(scored)
     first = np.append(True, np.diff(row) > 0)[: len(row)]
@@ -271,7 +271,7 @@ def choose_replaced(key: np.ndarray, scored: np.ndarray, rate: float) -> np.ndar
 def other_entity(key: np.ndarray, entry: np.ndarray, lexicon: Lexicon) -> np.ndarray:
     """[B, R] int64: another entry of the type of `entry` [B, R], drawn uniformly.
 
-    The result is arbitrary where there is no other entry.
+    The result is arbitrary if there is no other entry.
     """
     by_type = np.argsort(lexicon.entry_type, kind="stable")
     count = np.bincount(lexicon.entry_type)
@@ -285,7 +285,7 @@ def other_entity(key: np.ndarray, entry: np.ndarray, lexicon: Lexicon) -> np.nda
 
 
 class ReplacedText(NamedTuple):
-    """A text with replaced entities, at most W tokens for each row."""
+    """A text with replaced entities, at most W tokens per row."""
 
     example: Example
     inside: np.ndarray  # [B, W] bool: the token is in a mention
@@ -297,7 +297,7 @@ class ReplacedText(NamedTuple):
 def replace_entities(
     example: Example, entry: np.ndarray, new: np.ndarray, lexicon: Lexicon, width: int
 ) -> ReplacedText:
-    """The text with entities `new` where they are not -1.
+    """The text with the entities `new`, where they are not -1.
 
     Args:
       entry, new: [B, R], -1 where no mention begins.

@@ -32,21 +32,21 @@ NOISE_RATES = (
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Reads bos, a noisy text, eos; writes bos, the original text, eos.
+    """Reads bos, a noised text, eos; writes bos, the original text, eos.
 
     Each noise has a rate, 0 for none. The decoder starts with eos (fairseq). Infilled
     spans of length 0 insert a mask without hiding anything, if the row has room for it.
     """
 
-    infill_rate: float = fraction(0.3)  # fraction of words in spans, one mask a span
+    infill_rate: float = fraction(0.3)  # fraction of words in spans, one mask per span
     permute_rate: float = fraction(1.0)  # fraction of sentences that are permuted
     mask_rate: float = fraction(0.0)  # fraction of words whose tokens become masks
-    delete_rate: float = fraction(0.0)  # fraction of words that are left out
-    insert_rate: float = fraction(0.0)  # masks that are added, per token
+    delete_rate: float = fraction(0.0)  # fraction of words that are deleted
+    insert_rate: float = fraction(0.0)  # masks that are inserted, per token
     rotate_rate: float = fraction(0.0)  # fraction of texts that are rotated
-    poisson_lambda: float = number(3.0, least=0.1)  # mean length of spans, in words,
+    poisson_lambda: float = number(3.0, least=0.1)  # mean length of spans in words,
     # before they are trimmed
-    random_fraction: float = fraction(0.0)  # fraction of masks that are an ordinary
+    random_fraction: float = fraction(0.0)  # fraction of masks that become an ordinary
     # token instead
     unit: str = choice("word", ("word", "token"))  # what is hidden and counted whole
     text_unit: str = choice("stream", single_texts())  # of text that is read
@@ -65,7 +65,7 @@ class Objective(objectives.Objective):
 
     @property
     def min_length(self) -> int:
-        """bos, a token, a mask inserted beside it, eos."""
+        """bos, a token, a mask inserted next to it, eos."""
         return 3 + (self.insert_rate > 0)
 
     def text_spec(self, length: int) -> TextSpec:
@@ -143,9 +143,9 @@ class Objective(objectives.Objective):
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """A row for each word or token, which is hidden from the encoder.
+        """One row per word or token, which is hidden from the encoder.
 
-        In its place the encoder reads what the noise puts there: one mask for a word
+        Instead the encoder reads what the noise puts there: one mask for a word
         (infilling), one for each token, or nothing (deletion). The decoder writes the
         whole text; the hidden tokens are scored, given the tokens before them.
 
@@ -172,7 +172,7 @@ class Objective(objectives.Objective):
         return scoring.ScoreRows(hidden.text, arrays)
 
     def for_evaluation(self) -> "Objective":
-        """The objective whose loss is -log p alone."""
+        """The objective whose loss is only -log p."""
         return self.with_fields(label_smoothing=0.0)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:

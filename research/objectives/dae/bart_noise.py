@@ -1,4 +1,4 @@
-"""BART's noises: words are masked, deleted, infilled or added; sentences are permuted.
+"""BART's noises: masks, deletes, infills or inserts words, and permutes sentences.
 
 Each noise is a function of a text and a key, so noises can be applied in any order.
 Special tokens of a text (a separator between documents, a mask) are not words and stay
@@ -37,7 +37,7 @@ class Words(NamedTuple):
     first: np.ndarray  # flat index of each word's first token, row by row
     size: np.ndarray  # tokens of each word, row by row
     valid: np.ndarray  # [B, M] bool: word m exists
-    span_limit: np.ndarray  # [B, M]: the word before which spans that start here end
+    span_limit: np.ndarray  # [B, M]: spans that start here end before this word
 
 
 def find_words(text: NoisyText, vocab: VocabInfo, unit: str) -> Words:
@@ -122,8 +122,8 @@ def draw_span_lengths(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws lengths of spans from Poisson(lambda) until they add up to the budget.
 
-    The last one is trimmed to what is left of the budget, so it is never 0; for a
-    budget of 0 none is drawn.
+    The last one is trimmed to the rest of the budget, so it is never 0; for a budget of
+    0 none is drawn.
 
     Args:
       key, budget: [B].
@@ -160,7 +160,7 @@ def infill_spans(
 
     The budget of `draw_span_lengths` is a fraction `rate` of the words, rounded up.
     Spans begin at distinct words, all equally likely; spans that overlap are merged.
-    Masks of empty spans are inserted anywhere, as long as there is room.
+    Masks of empty spans are inserted anywhere as long as there is room.
     """
     words = find_words(text, vocab, unit)
     budget = ceil_fraction(rate, words.valid.sum(axis=1))
@@ -190,7 +190,7 @@ def insert_masks(
     role: str,
     random_fraction: float,
 ) -> NoisyText:
-    """Inserts `count` [B] masks at random positions, as long as there is room."""
+    """Inserts `count` [B] masks at random positions as long as there is room."""
     width = text.token.shape[1]
     length = np.minimum(text.length + count, width)
     valid = np.arange(width) < length[:, None]
@@ -221,7 +221,7 @@ def _choose_words(
     rate: float,
     unit: str,
 ) -> np.ndarray:
-    """[B, W] bool: the tokens of a random subset of the words, a fraction `rate`."""
+    """[B, W] bool: the tokens of a random fraction `rate` of the words."""
     words = find_words(text, vocab, unit)
     count = ceil_fraction(rate, words.valid.sum(axis=1))
     chosen = counter_rng.choose_subset(key, role, words.valid, count)
@@ -231,7 +231,7 @@ def _choose_words(
 def _assign_span_lengths(
     words: Words, length: np.ndarray, drawn: np.ndarray, key: np.ndarray
 ) -> np.ndarray:
-    """[B, M]: number of words of the span that begins at each word; 0: none begins."""
+    """[B, M]: number of words of the span that begins at each word; 0: no span."""
     positive = drawn & (length > 0)
     count = positive.sum(axis=1)
     word = counter_rng.first_in_random_order(key, "begin", words.valid, count)

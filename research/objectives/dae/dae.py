@@ -39,7 +39,7 @@ RANDOM_FRACTION = 0.1
 """Fraction of random tokens in the replacement "bert" (T5: 10 %, the rest masks)."""
 
 SHUFFLED = "the input has every token of the target, in another order"
-"""What `shown_answers` says where tokens are shuffled and none is hidden."""
+"""The reason that `shown_answers` gives if tokens are shuffled and none is hidden."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Objective(objectives.Objective):
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of the text that is hidden
-    mean_span: float = number(3.0, least=1)  # tokens of a hidden span (spans)
+    mean_span: float = number(3.0, least=1)  # mean length of a hidden span (spans)
     noise_mask: str = choice("spans", NOISE_MASKS)
     replacement: str = choice("sentinel", REPLACEMENTS)
     target: str = choice("spans", TARGETS)
-    mode: str = choice("", MODES)  # of the token before the encoder's text (UL2)
+    mode: str = choice("", MODES)  # mode token before the encoder's text (UL2)
     layout: str = choice("encoder_decoder", text_to_text.LAYOUTS)
     label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's
     # probability that is spread over the vocabulary
@@ -119,7 +119,7 @@ class Objective(objectives.Objective):
         return length + self.lengths(length).target
 
     def num_sentinels(self, length: int) -> int:
-        """The most sentinels that a text may need, with those of modes."""
+        """The most sentinels that a text may need, including those of modes."""
         raw, modes = self.lengths(length).raw, bool(self.mode) * (len(MODES) - 1)
         if self.replacement != "sentinel":
             return modes
@@ -191,7 +191,7 @@ class Objective(objectives.Objective):
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """A row for each word or token, which the encoder does not read.
+        """One row per word or token, which the encoder does not read.
 
         The hidden tokens are scored, given those before them in the target. With target
         spans the target begins with the first sentinel even if the text starts hidden.
@@ -225,7 +225,7 @@ class Objective(objectives.Objective):
         return scoring.ScoreRows(hidden.text, arrays)
 
     def for_evaluation(self) -> "Objective":
-        """The objective whose loss is -log p alone."""
+        """The objective whose loss is only -log p."""
         return self.with_fields(label_smoothing=0.0, z_loss=0.0)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
@@ -235,7 +235,7 @@ class Objective(objectives.Objective):
         return text_to_text.prompt(rows, vocab, self.layout, vocab.pad_id)
 
     def specials(self, vocab: VocabInfo) -> Specials:
-        """Those of an input: its mode, and eos after it."""
+        """The specials of an input: its mode before it and eos after it."""
         mode = self._mode_ids(vocab)
         return text_to_text.specials(mode, vocab, self.layout)
 

@@ -22,13 +22,13 @@ def make_batch(
     first_id: int | None,
     layout: str,
 ) -> dict[str, np.ndarray]:
-    """A batch with weight at the hidden tokens, which the target has in order.
+    """A batch with weight at the hidden tokens, which the target contains in order.
 
     Args:
       encoder: [N, L], as `seq2seq.pack` returns it.
       token, hidden, valid: [N, R], the raw tokens, which of them are hidden, and which
         are not padding.
-      whole: the target is the whole text; False: only the hidden tokens.
+      whole: whether the target is the whole text or only the hidden tokens.
       first_id: a token that precedes the target; None: there is none.
       layout: one of `text_to_text.PATTERNS`.
     """

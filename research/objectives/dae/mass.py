@@ -1,7 +1,7 @@
 """Masked sequence to sequence (MASS, Song et al. 2019): a span that the decoder writes.
 
-The encoder reads the text with the span masked; the decoder reads and writes the span
-alone, at its positions in the text.
+The encoder reads the text with the span masked; the decoder reads and writes only the
+span, at its positions in the text.
 """
 
 # B batch, L length, T longest span
@@ -29,24 +29,24 @@ EDGE_RATES = (0.2, 0.2)
 """Fractions of spans that begin the text, and that end it (released code)."""
 
 ANY_END = 2**31 - 1
-"""Last position of a text that eos alone ends."""
+"""Last position of a text that ends only with eos."""
 
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Reads bos, text, eos with a span that is masked; scores the span.
+    """Reads bos, text, eos with a masked span; scores the span.
 
     At each position the decoder reads the token before its target, with the position of
     that token in the encoder. Each corpus of a mixture is a token type (its language,
     where the model has token types).
 
     With `candidates` all, as in the released code (microsoft/MASS, MASS-unsupNMT,
-    trainer.py, restricted_mask_sent), the span is among the tokens after bos, eos
-    included, so that one that ends the text predicts eos; and the text's length counts
-    bos and eos. Otherwise special tokens in a span are unchanged and not scored.
+    trainer.py, restricted_mask_sent), the span is among the tokens after bos, including
+    eos, so that a span at the end of the text predicts eos; the length of the text
+    counts bos and eos. Otherwise special tokens in a span are unchanged and not scored.
     """
 
-    rate: float = number(0.5, above=0, most=1)  # length of the span / of the text
+    rate: float = number(0.5, above=0, most=1)  # length of the span / text length
     mask_fraction: float = fraction(0.8)  # fraction of the span read as masks
     random_fraction: float = fraction(0.1)  # fraction read as random tokens; the rest
     # is unchanged
@@ -57,11 +57,11 @@ class Objective(objectives.Objective):
     # the decoder attends to; unmasked: not those with the mask token (released code)
     span_start: str = choice("uniform", ("uniform", "edges"))  # edges: 20 % begin the
     # text, 20 % end it, the others are uniform
-    decoder_start: str = choice("mask", ("mask", "previous"))  # what the decoder reads
-    # first: a mask (paper) or the token before the span (released code)
+    decoder_start: str = choice("mask", ("mask", "previous"))  # first token that the
+    # decoder reads: a mask (paper) or the token before the span (released code)
     text_unit: str = choice("stream", single_texts())  # of text that is read
-    shortest: int = number(1, least=1)  # tokens of a text; with text_unit sentence
-    # shorter ones are left out (released code: 5)
+    shortest: int = number(1, least=1)  # minimum tokens of a text; with text_unit
+    # sentence shorter ones are left out (released code: 5)
     label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's
     # probability that is spread over the vocabulary
 
@@ -81,7 +81,7 @@ class Objective(objectives.Objective):
             )
 
     def span_size(self, num_raw: np.ndarray | int) -> np.ndarray:
-        """Tokens of the span in texts of `num_raw` (any shape), at least one."""
+        """Tokens of the span in texts of `num_raw` tokens (any shape), at least one."""
         num_raw, all_tokens = np.asarray(num_raw), self.candidates == "all"
         size = np.rint(self.rate * (num_raw + 2 * all_tokens)).astype(np.int64)
         size = np.minimum(np.maximum(size, 1), num_raw + all_tokens)
@@ -139,7 +139,7 @@ class Objective(objectives.Objective):
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """A row for each word or token: the encoder reads masks, the decoder writes."""
+        """One row per word or token: the encoder reads masks, the decoder writes."""
         hidden = scoring.HIDE[method](example, scored)
         texts = example.rows(hidden.text)
         token, num_tokens = input_format.add_special_tokens(texts, vocab, length)
@@ -152,16 +152,17 @@ class Objective(objectives.Objective):
         return scoring.ScoreRows(hidden.text, arrays)
 
     def for_evaluation(self) -> "Objective":
-        """The objective whose loss is -log p alone."""
+        """The objective whose loss is only -log p."""
         return self.with_fields(label_smoothing=0.0)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
-        """Texts, of which the decoder writes the span of masks; or else a whole text.
+        """Texts whose span of masks the decoder writes; without masks a whole text.
 
-        Without masks it begins at position 0 and ends with eos, as the released code
-        translates, and by a network that is only pretrained where back-translation
-        starts (MASS-unsupNMT, src/trainer.py, bt_step; src/model/transformer.py,
-        generate). Both stacks read token type 0, the first corpus.
+        A whole text begins at position 0 and ends with eos, as the released code
+        translates, also with an only pretrained network at the start of
+        back-translation (MASS-unsupNMT, src/trainer.py, bt_step;
+        src/model/transformer.py, generate). Both stacks read token type 0, the first
+        corpus.
 
         Raises:
           UserError: the masks of a text are not one span.
@@ -198,11 +199,11 @@ class Objective(objectives.Objective):
         *,
         max_size: int,
     ) -> dict[str, np.ndarray]:
-        """The arrays of rows of which the decoder writes a span.
+        """The arrays of rows whose span the decoder writes.
 
         Args:
-          token: [B, L] int32; `num_tokens` [B] of them are no padding.
-          encoder: [B, L] int32, what the encoder reads in their place.
+          token: [B, L] int32; `num_tokens` [B] of them are not padding.
+          encoder: [B, L] int32, what the encoder reads instead.
           begin, size: [B], of the span.
           max_size: positions of the decoder.
         """

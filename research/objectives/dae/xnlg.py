@@ -30,26 +30,26 @@ from research.objectives.losses.cross_entropy import Term, cross_entropy
 class Objective(objectives.Objective):
     """The encoder reads eos, x, eos; the decoder reads eos, y and writes y, eos.
 
-    y is the other side of parallel text, or of text in one language x before its noise.
-    A text, or a side of parallel text, has its first L - 2 tokens. What is not scored:
-    a document with one side alone, and one whose second side the 4 (L - 2) tokens that
-    are read do not hold. `token_type` is the language, on both sides.
+    y is the other side of parallel text or, for text in one language, x before its
+    noise. A text, or a side of parallel text, has its first L - 2 tokens. A document is
+    not scored if it has only one side, or if its second side is beyond the 4 (L - 2)
+    tokens that are read. `token_type` is the language, on both sides.
 
     With model.shared_embeddings=False and
-    optimizer.frozen=encoder,encoder_embeddings,token the decoder alone learns, from an
+    optimizer.frozen=encoder,encoder_embeddings,token only the decoder learns, from an
     encoder with dropout, as in the second stage of the released code.
     """
 
-    languages: str = free_text("0:1")  # token types of a parallel corpus's sides, 0:1,
-    # or of a corpus in one language, 0: one entry for all corpora, or one for each of
-    # data.mixture in order of their names, between spaces
-    order: str = choice("random", ("random", "given"))  # of a pair's sides; random:
-    # either is translated to the other
-    shuffle_distance: float = number(3.0, least=0)  # tokens are sorted by their
-    # position and a number that is drawn below it; 0: none are moved
-    drop_rate: float = number(0.1, least=0, below=1)  # of tokens that are left out, at
-    # least one stays
-    blank_rate: float = number(0.1, least=0, below=1)  # of what is left: masks
+    languages: str = free_text("0:1")  # token types of the sides of a parallel corpus
+    # (0:1), or of a corpus in one language (0): one entry for all corpora, or one per
+    # corpus of data.mixture in the order of names, separated by spaces
+    order: str = choice("random", ("random", "given"))  # of the sides of a pair;
+    # random: either is translated to the other
+    shuffle_distance: float = number(3.0, least=0)  # tokens are sorted by position plus
+    # a uniform number below this; 0: none are moved
+    drop_rate: float = number(0.1, least=0, below=1)  # fraction of tokens that are
+    # dropped; at least one stays
+    blank_rate: float = number(0.1, least=0, below=1)  # of the rest: fraction of masks
     denoising: float = number(
         0.5, least=0
     )  # factor of the term of text in one language
@@ -75,9 +75,9 @@ class Objective(objectives.Objective):
         languages.check_corpora(self._types, num)
 
     def text_spec(self, length: int) -> TextSpec:
-        """Both sides of a pair, where there are pairs.
+        """The text of a row; with parallel corpora both sides of a pair.
 
-        What a long first one leaves out is read, too.
+        What is left out of a long first side is also read.
         """
         has_pairs = (self._types[:, 1] >= 0).any()
         return TextSpec("document", (4 if has_pairs else 1) * (length - 2))
@@ -88,7 +88,7 @@ class Objective(objectives.Objective):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Draws a pair's order, or noise."""
+        """Draws the order of a pair, or noise."""
         room, types = length - 2, languages.types_of_rows(self._types, example.corpus)
         noised, most = types[:, 1] < 0, self.text_spec(length).length
         begin, size = languages.two_sides(example, most)
@@ -122,7 +122,7 @@ class Objective(objectives.Objective):
         key: np.ndarray,
         vocab: VocabInfo,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens [B, W] and which of them are read, of rows that are `noised` [B]."""
+        """Tokens [B, W] and which are read; only `noised` [B] rows have noise."""
         width = token.shape[1]
         position, some = np.arange(width), noised[:, None]
         kept = valid
@@ -146,7 +146,7 @@ class Objective(objectives.Objective):
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """The encoder reads eos, a text, eos in the first language.
 
-        The decoder writes the second, or the only one, of the first corpus.
+        The decoder writes the second, or only, language of the first corpus.
         """
         rows = [[vocab.eos_id, *text, vocab.eos_id] for text in texts]
         made = seq2seq.prompt(rows, [vocab.eos_id], vocab)
@@ -168,9 +168,9 @@ class Objective(objectives.Objective):
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
-        """Terms: xae of pairs and dae of text in one language; and accuracy.
+        """Terms: xae for pairs and dae for text in one language; and accuracy.
 
-        There are those that `languages` have; accuracy is a metric.
+        `languages` decide which terms exist; accuracy is a metric.
         """
         encoded = seq2seq.encode(net, batch, "encoder_")
         readout = net.readout(

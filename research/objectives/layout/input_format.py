@@ -31,7 +31,7 @@ def add_special_tokens(
 ) -> tuple[np.ndarray, np.ndarray]:
     """bos, raw tokens, eos; or raw tokens, eos, bos with `bos` "last" (XLNet).
 
-    An empty row stays empty. Raw tokens past L - 2 are left out.
+    An empty row stays empty. Raw tokens beyond L - 2 are left out.
 
     Returns:
       token [B, L] int32, and the number of tokens of each row [B].
@@ -88,14 +88,14 @@ def concatenate_spans(
     prefixes: Sequence[int | None],
     ends: bool = True,
 ) -> Text:
-    """The spans of each example one after the other, each followed by eos.
+    """The spans of each example concatenated, each followed by eos.
 
     An empty span is left out with its specials; a row without spans is empty.
 
     Args:
       begin, size: [B, P], the spans among the raw tokens. With their specials they must
         fit in a row.
-      prefixes: [P], the special before each span; None: there is none.
+      prefixes: [P], the special before each span; None: no specials.
       ends: whether eos follows each span.
     """
     position, row = np.arange(length), np.arange(len(size))
@@ -141,7 +141,7 @@ def full_input(
 def causal_input(
     token: np.ndarray, length: np.ndarray, prefix: str = ""
 ) -> dict[str, np.ndarray]:
-    """The six input arrays; tokens attend to themselves and to those before them."""
+    """The six input arrays; tokens attend to themselves and to earlier ones."""
     arrays = _without_attention(token, length)
     arrays |= {name: arrays["position"].copy() for name in ("rank", "reach")}
     return {prefix + name: array for name, array in arrays.items()}
@@ -150,12 +150,12 @@ def causal_input(
 def shifted_input(
     target: np.ndarray, start: np.ndarray, length: np.ndarray, vocab: VocabInfo
 ) -> dict[str, np.ndarray]:
-    """The input arrays but rank and reach; a position reads the token before its own.
+    """The input arrays except rank and reach; a position reads the previous token.
 
     Args:
       target: [B, L] int32, the tokens of a row.
-      start: [B, L] bool, where a segment begins, whose first position reads bos.
-      length: [B], the tokens of each row.
+      start: [B, L] bool, first positions of segments, which read bos.
+      length: [B], the number of tokens of each row.
     """
     index = np.arange(target.shape[1], dtype=np.int32)
     valid = index < length[:, None]

@@ -1,4 +1,4 @@
-"""Languages of corpora: which token types the texts of each have, and their sides.
+"""Languages of corpora: the token types of their texts, and the sides of parallel ones.
 
 A corpus is parallel or in one language. A document of a parallel corpus is a text in
 two languages, its two sides: the first part, or the first paragraph of a text without
@@ -14,14 +14,14 @@ from research.contract.errors import UserError
 
 
 def parse_languages(languages: str) -> np.ndarray:
-    """[C, 2] int32: token types of the sides of each corpus; -1: there is no second.
+    """[C, 2] int32: token types of the sides of each corpus; -1: no second side.
 
     Args:
-      languages: an entry for all corpora, or one for each of data.mixture in order of
-        their names, between spaces: 0:1 of parallel text, 0 of text in one language.
+      languages: one entry for all corpora, or one per corpus of data.mixture in the
+        order of names, separated by spaces: 0:1 for parallel text, 0 for one language.
 
     Raises:
-      ValueError: they are not numbers and pairs of numbers.
+      ValueError: the entries are not numbers and pairs of numbers.
     """
     try:
         entries = [entry.split(":") for entry in languages.split()]
@@ -39,7 +39,7 @@ def parse_languages(languages: str) -> np.ndarray:
 
 
 def parse_pair(languages: str) -> tuple[int, int]:
-    """Token types of a text that is read and of the one that is written.
+    """Token types of the text that is read and of the text that is written.
 
     Args:
       languages: such as 0:1, or 0 for both.
@@ -55,9 +55,9 @@ def parse_pair(languages: str) -> tuple[int, int]:
 
 
 def check_corpora(types: np.ndarray, num: int) -> None:
-    """Raises UserError: types are not those of `num` corpora.
+    """Raises UserError: `types` does not fit `num` corpora.
 
-    They are [C, 2], of `parse_languages`.
+    `types` is [C, 2], from `parse_languages`.
     """
     if len(types) not in (1, num):
         raise UserError(
@@ -70,16 +70,16 @@ def types_of_rows(types: np.ndarray, corpus: np.ndarray) -> np.ndarray:
     """[B, 2] int32: the languages of each row; -1: no second language.
 
     Args:
-      types: [C, 2], of `parse_languages`.
-      corpus: [B], the number of each row's corpus.
+      types: [C, 2], from `parse_languages`.
+      corpus: [B], the index of each row's corpus.
     """
     return types[np.where(len(types) > 1, corpus, 0)]
 
 
 def two_sides(example: Example, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """begin, size [B, 2] of the sides of each text, of which `room` tokens are read.
+    """begin, size [B, 2] of the sides of each text; at most `room` tokens are read.
 
-    A side of a text that has parts may have several paragraphs.
+    If a text has parts, a side may have several paragraphs.
     """
     num_raw = np.minimum(example.length, room).astype(np.int64)
     parts, paragraphs = ((example.flags & bit) > 0 for bit in (PART, PARAGRAPH))

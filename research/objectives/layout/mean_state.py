@@ -1,4 +1,4 @@
-"""The mean of the states of a text, which stands for it."""
+"""The mean of the states of a text, which represents it."""
 
 # B batch, L length, D width
 

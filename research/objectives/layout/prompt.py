@@ -16,8 +16,8 @@ class Prompt(NamedTuple):
     A new token continues its row: its position, rank and reach are one more than those
     of the token before it, and its INTERVAL_ARRAYS are the same, so that it attends to
     the same tokens and to all new ones. `appended` says which state predicts the next
-    token: that of the last token; of a mask token appended at the next position
-    (UniLM); or of a query there, to which no token attends (XLNet).
+    token: that of the last token, of a mask token appended at the next position
+    (UniLM), or of a query there, to which no token attends (XLNet).
     """
 
     group: dict[str, Any]  # arrays [B, L] of a network input
@@ -26,12 +26,12 @@ class Prompt(NamedTuple):
     token_type: int = 0  # token type of new tokens
     appended: str = "nothing"  # one of APPENDED
     end: Any = None  # [B] int32: the last position that a text may have; None: any
-    block_size: int = 0  # where masks are written: positions of the blocks that attend
-    # to themselves and to earlier ones; 0: all attend to all
+    block_size: int = 0  # if masks are filled: positions per block; blocks attend to
+    # themselves and to earlier ones; 0: all attend to all
 
 
 def in_languages(prompt: Prompt, read: int, written: int) -> Prompt:
-    """The prompt of an encoder and a decoder whose texts have these token types."""
+    """The prompt with these token types for the encoder and the decoder."""
     assert prompt.encoder is not None
     encoder, group = (
         arrays | {"token_type": (language * arrays["segment"]).astype(np.int32)}
@@ -54,7 +54,7 @@ def pad_group(group: Mapping[str, np.ndarray], width: int) -> dict[str, np.ndarr
 def pad_rows(
     rows: Sequence[Sequence[int]], pad_id: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Token ids [B, L] of rows, L the longest of them, and their lengths [B]."""
+    """Token ids [B, L] of rows, with L the longest, and their lengths [B]."""
     length = np.array([len(row) for row in rows], np.int64)
     token = np.full((len(rows), length.max(initial=0)), pad_id, np.int32)
     for array, row in zip(token, rows, strict=True):

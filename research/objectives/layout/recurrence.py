@@ -14,8 +14,8 @@ def mems_from_carry(
 ) -> dict[str, jax.Array]:
     """The mems of each row, of `mem_len` positions, from the previous step.
 
-    A row has mems only if its example follows that of the previous step, in the same
-    direction, so that text after the end of a shard or of an epoch is not read as a
+    A row has mems only if its example follows that of the previous step in the same
+    direction, so that text after the end of a shard or epoch is not read as a
     continuation.
 
     Args:
@@ -37,7 +37,7 @@ def mems_from_carry(
 def carry_from_mems(
     batch: Batch, mems: dict[str, jax.Array], length: int
 ) -> dict[str, jax.Array]:
-    """The carry after a step: the mems, and the place at which they are used.
+    """The carry after a step: the mems, and the example that may use them.
 
     That is the next example, or the previous one in rows with decreasing positions. A
     text shorter than `length` is the last of its shard: its mems are not used (-1).
@@ -53,5 +53,5 @@ def _direction(batch: Batch) -> jax.Array:
 
 
 def _place(example: jax.Array, direction: jax.Array) -> jax.Array:
-    """[B] int32: a number of each example in each direction, of which none is -1."""
+    """[B] int32: a number for each example and direction, never -1."""
     return jnp.where(direction < 0, -2 - example, example)

@@ -28,7 +28,7 @@ NUM_CLASSES = {"nsp": 2, "sop": 2, "sop_released": 2, "structural": 3, "distance
 nsp           0: the second span follows the first, 1: it is from another document
               (Devlin et al. 2019).
 sop           0: original order, 1: swapped (Lan et al. 2020). A pair from two
-              documents, which occurs if only one sentence was left, has no label.
+              documents, made if only one sentence was left, has no label.
 sop_released  the same, but such a pair counts as swapped (google-research/albert:
               nsp leaks into sop).
 structural    0: the second span follows the first, 1: it precedes it, 2: it is from
@@ -41,7 +41,7 @@ PAIR_FORMATS = {"segment_pair": "pair", "sentence_pair": "sentence_pair"}
 """Format of two spans -> its unit of text."""
 
 MIN_LENGTH = 5
-"""Tokens of the shortest row of two spans: three specials, and a token of each."""
+"""Tokens of the shortest row of two spans: three specials and a token of each span."""
 
 _OTHER_DOCUMENT_RATE = {
     "nsp": 1 / 2,
@@ -65,8 +65,7 @@ def text_spec(task: str, format: str, length: int, short_rate: float) -> TextSpe
     """The pairs that a task needs, with room for three specials.
 
     Args:
-      task: one of NUM_CLASSES, or "none": pairs as for nsp, as in the published
-        ablation.
+      task: one of NUM_CLASSES, or "none" for pairs as in nsp (published ablation).
     """
     unit = PAIR_FORMATS[format]
     return TextSpec(
@@ -116,14 +115,14 @@ def fill_segments(example: Example, key: np.ndarray, length: int) -> Example:
     """ELECTRA's two segments, from the sentences of each row of "halves".
 
     As in google-research/electra, build_pretraining_dataset.py, ExampleBuilder: the
-    first segment takes its first sentence, each sentence that leaves it below
+    first segment takes the first sentence, then each sentence with which it stays below
     `first_length` tokens, even after one that it did not take, and in half of the rows
-    the first sentence that exceeds this. The second segment takes the others, and is
+    the first sentence that exceeds this. The second segment takes the others and is
     truncated so that both have `length` tokens, including three specials. Rows of one
     span have only the first segment.
 
     Returns:
-      the example with the first segment before the second, and their lengths.
+      The example with the first segment before the second, and their lengths.
     """
     num_raw = example.length.astype(np.int64)
     position = np.arange(example.token.shape[1])

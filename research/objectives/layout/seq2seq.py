@@ -44,7 +44,7 @@ def pack(
       token: [B, R].
       kept: [B, R] bool.
       nonempty: [B] bool, rows with text; the others stay empty.
-      first_id: a token that precedes them; None: there is none.
+      first_id: a token that precedes them; None: no token.
 
     Returns:
       token [B, width] int32, and the number of tokens of each row [B].
@@ -90,7 +90,7 @@ def make_batch(
 def prompt(
     rows: Sequence[Sequence[int]], decoder_start: Sequence[int], vocab: VocabInfo
 ) -> Prompt:
-    """The encoder's rows, and the tokens that the decoder reads first."""
+    """The encoder's rows and the tokens that the decoder reads first."""
     starts = pad_rows([decoder_start] * len(rows), vocab.pad_id)
     return Prompt(
         input_format.causal_input(*starts),
@@ -99,7 +99,7 @@ def prompt(
 
 
 def encode(net: BoundNetwork, batch: Batch, prefix: str = "") -> Any:
-    """The encoder's output, of which a decoder attends to positions of its segment.
+    """The encoder's output; a decoder attends to the positions of its own segment.
 
     If the batch has `cross_segment` [B, L], it replaces the encoder's segments.
     """

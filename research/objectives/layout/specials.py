@@ -1,24 +1,24 @@
-"""The special tokens around one text, or two, that a network reads alone."""
+"""The special tokens around one or two texts that a network reads alone."""
 
 from typing import NamedTuple
 
 
 class Specials(NamedTuple):
-    """Those of the rows of an objective's training.
+    """Special tokens, as in an objective's training rows.
 
     The class token is the first of `before`, or else the last of `after`; in a causal
-    network it is the last token, the only one that sees the whole text.
+    network it is the last token, the only one that attends to the whole text.
     """
 
     before: tuple[int, ...] = ()  # ids before the text
     after: tuple[int, ...] = ()  # ids after it
     token_type: int = 0  # of all tokens
-    last_type: int = 0  # of the last one, where it is above `token_type` (XLNet)
+    last_type: int = 0  # of the last token, if above `token_type` (XLNet)
     between: tuple[int, ...] = ()  # ids between two texts
-    second_type: int = 0  # token type of a second text and of what is after it
+    second_type: int = 0  # token type of a second text and of what follows it
 
     def row(self, first: str, second: str = "") -> list[tuple[int | str, int]]:
-        """The ids of a row around the names of its texts, each with its token type.
+        """The ids of a row around the names of its texts, each with a token type.
 
         The first id between two texts has the type of the first text.
         """

@@ -34,7 +34,7 @@ LAYOUTS = tuple(PATTERNS)
 def batch_spec(
     length: int, num_target: int, joined_length: int, layout: str
 ) -> dict[str, ArraySpec]:
-    """Specs of inputs of `length` and their targets, or of both as one text."""
+    """Specs of inputs of `length` tokens and their targets, or of both as one text."""
     if layout == "encoder_decoder":
         return seq2seq.batch_spec(length, num_target)
     if layout == "decoder":
@@ -54,8 +54,8 @@ def make_batch(
 
     A network of one stack reads pad and then the text, shifted by one. In a prefix LM
     the input's last token, which predicts the target's first, belongs to the prefix
-    (mesh_tensorflow, transformer.py, `input_full_attention`). With layout decoder input
-    and target are scored, as there without `loss_on_targets_only`.
+    (mesh_tensorflow, transformer.py, `input_full_attention`). With layout decoder, both
+    input and target are scored, as there without `loss_on_targets_only`.
 
     Args:
       encoder, target: as `seq2seq.pack` returns them.
@@ -98,7 +98,7 @@ def prompt(
     decoder_start: int,
     written: Sequence[int] = (),
 ) -> Prompt:
-    """Inputs, with their specials, whose targets are to be generated.
+    """Inputs with their specials, whose targets are to be generated.
 
     Args:
       decoder_start: the first token that the decoder of an encoder-decoder reads.
@@ -116,7 +116,7 @@ def prompt(
 
 
 def specials(before: Sequence[int], vocab: VocabInfo, layout: str) -> Specials:
-    """Those of an input, which `before` precedes and eos ends.
+    """The specials of an input: `before`, and eos at its end.
 
     A network of one stack reads pad first.
     """

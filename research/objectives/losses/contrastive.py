@@ -21,7 +21,7 @@ def info_nce(
     """Sum of -log softmax over the batch's answers, and the weight of correct rows.
 
     A row's candidates are its answer and those of rows of other documents. Answers from
-    the same document are left out, since they might be correct as well (Oord et al.
+    the same document are left out, since they might also be correct (Oord et al.
     2018; Kong et al. 2020, equation 2, whose negatives include them). A row is correct
     if its answer scores higher than all other candidates. A row without negatives has
     weight 0.
@@ -60,7 +60,7 @@ def sampled_cross_entropy(
 ) -> tuple[Term, jax.Array]:
     """Sum of -log softmax over a target and the negatives, and the correct weight.
 
-    Negatives that equal the target are left out. Logits are not corrected by how often
+    Negatives that equal the target are left out. Logits are not corrected for how often
     a token is drawn, so a token's score is relative to its frequency.
 
     Args:
@@ -100,14 +100,14 @@ def in_batch(
     temperature: float | jax.Array,
     symmetric: bool = False,
 ) -> tuple[Term, jax.Array]:
-    """Cross-entropy of a row's answer among those of all rows, by cosines.
+    """Cross-entropy of a row's answer among the answers of all rows, from cosines.
 
     The logits are cosine / temperature (Gao et al. 2021, equations 1 and 5). The batch
     is that of all devices: a sharded step has the same loss.
 
     Args:
-      weight: [B] float32; a row of weight 0 is no query and no candidate.
-      negatives: further candidates [B, D] of all rows.
+      weight: [B] float32; a row of weight 0 is neither query nor candidate.
+      negatives: more candidates [B, D] for all rows.
       symmetric: the mean of this and of the loss of answers among the queries, without
         `negatives` (Radford et al. 2021).
 
@@ -140,6 +140,6 @@ def in_batch(
 
 
 def unit(x_BD: jax.Array) -> jax.Array:
-    """The rows with length 1, whose gradient is finite at 0, too."""
+    """The rows normalised to length 1, with a finite gradient at 0."""
     square = jnp.sum(x_BD**2, axis=-1, keepdims=True)
     return x_BD * jax.lax.rsqrt(jnp.maximum(square, 1e-24))

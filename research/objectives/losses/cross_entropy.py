@@ -1,7 +1,7 @@
 """Cross-entropy over a vocabulary, binary cross-entropy, and the sums they return.
 
-A readout has the factors of the vocabulary logits (`research.networks`), so the loss
-and not the network decides whether the logits of all positions exist at once, see
+A readout holds the factors of the vocabulary logits (`research.networks`), so the loss,
+not the network, decides whether the logits of all positions exist at once, see
 `softmax`.
 """
 
@@ -50,10 +50,10 @@ def cross_entropy(
       smoothing: e of the target (1 - e) onehot + e / size (Szegedy et al. 2016,
         section 7).
       z_loss: factor of log(Z)^2 (Mesh TensorFlow; Chowdhery et al. 2022, section 5).
-      skip: chunks of positions of weight 0 are not computed.
+      skip: whether to skip chunks whose positions all have weight 0.
 
     Raises:
-      ValueError: the implementation is none of the three.
+      ValueError: the implementation is unknown.
       UserError: smoothing or a z-loss with an `AdaptiveReadout`.
     """
     if implementation not in IMPLEMENTATIONS:

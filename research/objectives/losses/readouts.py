@@ -1,4 +1,4 @@
-"""What a readout of each class stands for: logits of a vocabulary, and their loss."""
+"""Logits of a vocabulary, and their loss, for each class of readouts."""
 
 # B batch, K scored positions, E width of the table, V vocabulary
 
@@ -20,8 +20,8 @@ Score = Callable[..., tuple[jax.Array, jax.Array]]
 def vocabulary_logits(readout: Any) -> jax.Array:
     """Float32 logits [B, K, V] of a readout at [B, K].
 
-    Of an adaptive softmax they are log p(word) = log p(cluster) + log p(word | cluster)
-    (Grave et al. 2017, section 4).
+    For an adaptive softmax they are log p(word) = log p(cluster) +
+    log p(word | cluster) (Grave et al. 2017, section 4).
 
     Raises:
       TypeError: no function is registered for the readout's class.
@@ -31,9 +31,8 @@ def vocabulary_logits(readout: Any) -> jax.Array:
 
 @vocabulary_logits.register
 def _(readout: networks.Readout) -> jax.Array:
-    # `softmax.compute_logits` with the table as the left operand. As the right one
-    # XLA:CPU transposes it first, which of few positions takes half as long again as
-    # the product.
+    # `softmax.compute_logits` with the table as the left operand. XLA:CPU would first
+    # transpose a right one, which for few positions adds half the time of the product.
     logits_VBK = jnp.einsum(
         "ve,bke->vbk",
         readout.table.astype(readout.feature.dtype),
@@ -98,7 +97,7 @@ def _(
 
     -log p(word) = -log p(cluster) - log p(word | cluster) for the words of a cluster
     (Grave et al. 2017, section 4; kimiyoung/transformer-xl, proj_adaptive_softmax.py).
-    A cluster's softmax is computed for the positions whose target is in it: these are
+    A cluster's softmax is computed for the positions whose target is in it: they are
     sorted first, and chunks without any are skipped. A position is correct if both
     cluster and word are.
     """

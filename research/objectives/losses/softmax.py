@@ -43,8 +43,7 @@ class SoftmaxOptions(NamedTuple):
     size: int  # rows of the table in use
     smoothing: float = 0.0
     z_loss: float = 0.0
-    skip: bool = False  # skip chunks of weight 0; the gradient of weights in them is
-    # then 0
+    skip: bool = False  # skip chunks of weight 0; weights in them then have gradient 0
 
 
 def compute_logits(
@@ -61,7 +60,7 @@ def compute_logits(
 
 
 def _is_target(logits_BCV: jax.Array, target_BC: jax.Array) -> jax.Array:
-    """[B, C, V] bool: whether the logit is that of the target."""
+    """[B, C, V] bool: whether a logit is the target's."""
     return lax.broadcasted_iota(jnp.int32, logits_BCV.shape, 2) == target_BC[..., None]
 
 
@@ -95,7 +94,7 @@ def split_chunks(
     All chunks have the same size; the last is padded with zeros.
 
     Args:
-      num_rows: V, on which the size of a chunk's logits depends.
+      num_rows: V, which determines the size of a chunk's logits.
     """
     batch, positions = feature_BKE.shape[:2]
     count = min(MAX_CHUNKS, positions, -(-batch * positions * num_rows // CHUNK_LOGITS))
@@ -121,7 +120,7 @@ def sum_over_chunks(
     """Applies `body` to each chunk; sums its first results and stacks its second.
 
     Args:
-      chunks: chunks of features, targets, weights and others.
+      chunks: chunks of features, targets, weights and other arrays.
       skip: see `SoftmaxOptions`.
     """
 
@@ -238,7 +237,7 @@ def _fused_chunk(
     max_other_BC = jnp.max(other_BCV, axis=-1)
     max_BC = jnp.maximum(max_other_BC, target_logit_BC)
     e_BCV = jnp.exp(logits_BCV - max_BC[..., None])
-    # Only the e that the products read is stored: XLA computes the sum beside it.
+    # Only the e that the products read is stored: XLA computes the sum with it.
     rounded_BCV = lax.optimization_barrier(e_BCV.astype(feature_BCE.dtype))
     if feature_BCE.dtype == e_BCV.dtype:
         e_BCV = rounded_BCV
@@ -279,6 +278,6 @@ Implementation = Callable[..., tuple[jax.Array, jax.Array]]
 IMPLEMENTATIONS: dict[str, Implementation] = dict(
     dense=_dense, chunked=_chunked, fused=_fused
 )
-"""Name -> function of (options, feature [B, K, E], table [V, E], bias [V], target
-[B, K], weight [B, K]), which returns the weighted sum of losses, and the weight of
-correct positions [B, K]."""
+"""Name -> a function of (options, feature [B, K, E], table [V, E], bias [V], target
+[B, K], weight [B, K]) that returns the weighted sum of losses and the weight of correct
+positions [B, K]."""

@@ -56,7 +56,7 @@ def marginals(
 ) -> jax.Array:
     """[B, L, N] float32: the probability of each tag at words, over all sequences.
 
-    It is the gradient of the log partition by the emissions.
+    It is the gradient of the log partition with respect to the emissions.
     """
 
     def total(emission: jax.Array) -> jax.Array:
@@ -95,7 +95,7 @@ def best_tags(
 def _chain(
     transition: jax.Array, emission_BLN: jax.Array, is_word_BL: jax.Array
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    """The initial value of a scan, the scores of the first tags, and its inputs."""
+    """The initial value of a scan (the scores of the first tags) and its inputs."""
     first_BM = jnp.tile(transition[-1:], (len(emission_BLN), 1))
     return first_BM, (emission_BLN.swapaxes(0, 1), is_word_BL.T)
 

@@ -1,8 +1,8 @@
 """Cross-view training of taggers (CVT, Clark et al. 2018).
 
-A tagger reads words with tags. Of words without tags it is a teacher: its own
+A tagger learns from words with tags. On words without tags it is a teacher: its own
 predictions are the targets of students, which see one side of the text or fewer layers,
-so that what they learn improves the states that all share.
+so that what they learn improves the shared states.
 """
 
 # B batch, L length, N labels, D width of a direction, F width of the features
@@ -31,11 +31,11 @@ from research.objectives.losses.cross_entropy import Term
 from research.objectives.tasks import task_input, token_classification
 
 TAGGER = token_classification.Objective(format="bert")
-"""Lays out words and their tags: bos, text, eos, neither end of which is scored."""
+"""Lays out words and their tags: bos, text, eos; bos and eos are not scored."""
 STUDENTS = ("full", "forwards", "backwards", "future", "past")
-"""What the teacher's prediction of a word is the target of.
+"""Students and what each reads to predict the teacher's prediction of a word.
 
-full       the features that the teacher reads, by a linear head
+full       the features that the teacher reads, with a linear head
 forwards   the forward state at the word
 backwards  the backward state at the word
 future     the forward state before the word, which has not read it
@@ -47,27 +47,27 @@ tensorflow/models, research/cvt_text, task_specific/word_level/tagging_module.py
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Reads words of which some texts have tags.
+    """Reads texts, some of which have a tag for each word.
 
-    A text without any tag, such as one of a corpus of plain text in data.mixture, has
-    the five students' terms in place of the tags'. A word without tags begins where the
-    vocabulary's words do.
+    A text without tags, such as one of a plain corpus in data.mixture, has the terms of
+    the five students instead of that of tags. Its words begin where the vocabulary's
+    words do.
 
-    Teacher and students are one network: the teacher is computed without dropout, and
+    Teacher and students are one network: the teacher is computed without dropout and
     takes no gradient. Its head reads all that `networks.VIEWS` has, so that
-    model.joined_layers is for it, and for `full`, alone.
+    model.joined_layers affects only the teacher and `full`.
     """
 
     label_smoothing: float = number(0.1, least=0, below=1)  # of tags in training
-    consistency: float = number(1.0, least=0)  # factor of the students' terms; 0: there
-    # are no students, and texts without tags are not read (the supervised baseline)
-    labelled_fraction: float = fraction(1.0)  # of the texts, by a hash of their number,
-    # whose tags are read in training; the others are texts without tags
-    unlabelled_dropout: float = number(-1.0, least=-1, below=1)  # of what students
-    # read, at each place where the network has dropout; -1: as there
+    consistency: float = number(1.0, least=0)  # factor of the students' terms; 0: no
+    # students, and texts without tags are not read (the supervised baseline)
+    labelled_fraction: float = fraction(1.0)  # fraction of texts, by a hash of their
+    # number, whose tags are read in training; the others count as untagged
+    unlabelled_dropout: float = number(-1.0, least=-1, below=1)  # rate for students,
+    # wherever the network has dropout; -1: the network's own rates
 
-    vectors: str = free_text("", source="vectors")  # of words, which the network reads
-    # beside its own (task_input.VECTORS); "": none
+    vectors: str = free_text("", source="vectors")  # word vectors that the network
+    # reads in addition to its own (task_input.VECTORS); "": none
     vectors_width: int = number(0, least=0, most=2**20)  # their width
 
     pattern = "full"
@@ -107,8 +107,8 @@ class Objective(objectives.Objective):
     ) -> dict[str, np.ndarray]:
         """Lays out the words.
 
-        `unlabelled_weight` is 1 where those of a text without tags begin, `weight`
-        where those with tags do.
+        `unlabelled_weight` is 1 at the first tokens of words without tags, `weight` at
+        those of words with tags.
         """
         number = counter_rng.row_key(
             0, np.zeros_like(example.document), example.document
@@ -145,7 +145,7 @@ class Objective(objectives.Objective):
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
-        """Terms: tag; accuracy (a metric); those of the students."""
+        """Terms: tag; accuracy (a metric); one per student."""
         batch = task_input.with_vectors(self, batch)
         features_BLF = net.features(batch)
         logits_BLN = net.head("tag", features_BLF)
@@ -187,7 +187,7 @@ class Objective(objectives.Objective):
         }
 
     def for_evaluation(self) -> "Objective":
-        """Of tags alone: without smoothing and students."""
+        """The objective of tags alone, without smoothing and students."""
         return dataclasses.replace(
             self, label_smoothing=0.0, consistency=0.0, labelled_fraction=1.0
         )
@@ -197,7 +197,7 @@ class Objective(objectives.Objective):
     ) -> tuple[jax.Array, jax.Array]:
         """The teacher's predictions [B, L, N], and what students read.
 
-        The former are without dropout, the latter with theirs.
+        The former are computed without dropout, the latter with the students' dropout.
         """
         params, options = networks.bound_params(net), net.options
 
@@ -220,7 +220,7 @@ class Objective(objectives.Objective):
 
 
 def cross_entropy(logits: jax.Array, answer: jax.Array, weight: jax.Array) -> Term:
-    """Of the distributions `answer` [B, L, N] at weights [B, L], by logits alike."""
+    """Cross-entropy of distributions `answer` [B, L, N] with weights [B, L]."""
     loss_BL = -jnp.sum(answer * jax.nn.log_softmax(logits), axis=2)
     return Term(jnp.sum(weight * loss_BL), jnp.sum(weight))
 
@@ -244,10 +244,10 @@ def views_of(features_BLF: jax.Array, width: int) -> dict[str, jax.Array]:
 def answers_of(
     teacher_BLN: jax.Array, weight_BL: jax.Array
 ) -> dict[str, tuple[jax.Array, jax.Array]]:
-    """Answers [B, L, N] and weights [B, L] of each student, by where its state is.
+    """Answers [B, L, N] and weights [B, L] of each student, at its state's position.
 
     The first word of a text has no `future` and the last one no `past`, as in the
-    released code (model/model_helpers.py, masked_ce_loss), of whose words each is one
+    released code (model/model_helpers.py, masked_ce_loss), where each word is one
     token.
 
     Args:

@@ -7,20 +7,20 @@ from research.objectives.tasks.spans import Independent, Joint
 from research.objectives.tasks.tags import CRF, Softmax
 
 POOLED_TASKS = ("sequence_classification", "multiple_choice")
-"""Those whose head reads one state of a row."""
+"""Tasks whose head reads one state of a row."""
 ALL_TASKS = (*POOLED_TASKS, "token_classification", "question_answering")
 
 
 class TaskHead(NamedTuple):
-    """What a value of `head` stands for."""
+    """The meaning of a value of `head`."""
 
     line: str  # what it is, for users
-    layer: str  # before the last one: its activation, and a norm; none: no such layer
-    tasks: tuple[str, ...] = POOLED_TASKS  # that can have it
+    layer: str  # the layer before the last: its activation, and a norm; none: no layer
+    tasks: tuple[str, ...] = POOLED_TASKS  # tasks that can have it
     standardize: bool = False  # see `networks.HeadSpec`
-    unexported: str = ""  # why Hugging Face has no class for it; "": it has
-    tags: Softmax = Softmax()  # of token_classification
-    spans: Independent = Independent()  # of question_answering
+    unexported: str = ""  # why Hugging Face has no class for it; "": it has one
+    tags: Softmax = Softmax()  # for token_classification
+    spans: Independent = Independent()  # for question_answering
 
 
 HEADS = {
@@ -74,10 +74,10 @@ def heads_of(task: str) -> dict[str, TaskHead]:
 
 
 def head_spec(head: str, size: int, **more: Any) -> networks.HeadSpec:
-    """The layers of a task's head with one of HEADS, with `size` values.
+    """The layers of a task's head, one of HEADS, with `size` values.
 
-    With a norm the last layer has a bias, also where model.bias is False: these are
-    ModernBERT's (transformers' ModernBertPredictionHead, then a classifier).
+    With a norm the last layer has a bias even if model.bias is False, as in ModernBERT
+    (transformers' ModernBertPredictionHead, then a classifier).
     """
     activation, _, norm = HEADS[head].layer.partition("_")
     bias = {"norm": True, "bias": True} if norm else {}

@@ -32,9 +32,9 @@ HIDDEN = -1e9
 
 @dataclass(frozen=True)
 class Objective(task_input.Task):
-    """Reads a document's first part with each of the others, the choices.
+    """Reads a document's first part with each of its other parts, the choices.
 
-    A label is the number of the right one, from 0, or its letter, from A or from a.
+    A label is the number of the right choice, from 0, or its letter, from A or a.
 
     Each choice has one logit, with a softmax over the choices (XLNet's run_race.py,
     GPT's train.py). The choices of an example are segments of one row, each with the
@@ -42,8 +42,8 @@ class Objective(task_input.Task):
     the end of the first part is left out.
     """
 
-    choices: int = number(2, least=2)  # of an example, at most; rows of data.length
-    # tokens are divided by it
+    choices: int = number(2, least=2)  # the most choices per example, among which a row
+    # of data.length tokens is divided
     format: str = choice("bert", ("bert", "roberta", "xlnet", "gpt"))
     head: str = choice("tanh", heads.heads_of("multiple_choice"))
 
@@ -51,11 +51,11 @@ class Objective(task_input.Task):
 
     @property
     def min_length(self) -> int:
-        """For each choice its specials, and a token each of question and choice."""
+        """For each choice the specials, a token of the question and one of its own."""
         return self.choices * (self.num_specials(2) + 2)
 
     def text_spec(self, length: int) -> TextSpec:
-        most = length // self.choices  # of the first part, whatever a choice leaves
+        most = length // self.choices  # of the first part, even if a choice leaves more
         room = 2 * length + task_input.LONG_PARTS
         return TextSpec("parts", room, max_first=most, label="choice")
 
@@ -129,7 +129,7 @@ class Objective(task_input.Task):
         return self.task_needs({"choice": heads.head_spec(self.head, 1)})
 
     def _logits(self, net: networks.BoundNetwork, batch: Batch) -> jax.Array:
-        """[B, C] float32, HIDDEN where there is no choice."""
+        """[B, C] float32, HIDDEN for missing choices."""
         states = net.states(batch, scored=batch["scored"])
         logits_BC = net.head("choice", states)[..., 0]
         index = jnp.arange(self.choices)[None]
@@ -145,11 +145,11 @@ class Objective(task_input.Task):
     def predictions(
         self, net: networks.BoundNetwork, batch: Batch
     ) -> dict[str, jax.Array]:
-        """logits [B, C], HIDDEN where there is no choice."""
+        """logits [B, C], HIDDEN for missing choices."""
         return {"logits": self._logits(net, batch)}
 
 
 def _choice_numbers(vocab: VocabInfo) -> np.ndarray:
-    """[labels + 1]: the choice of each label, and 0 for label -1, which means none."""
+    """[labels + 1]: the choice of each label; 0 for label -1 (no label)."""
     names = choice_names(vocab.labels)
     return np.array([*(names.index(label_key(each)) for each in vocab.labels), 0])

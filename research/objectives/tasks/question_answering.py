@@ -28,40 +28,40 @@ from research.objectives.tasks import heads, spans, task_input
 
 @dataclass(frozen=True)
 class Objective(task_input.Task):
-    """Reads a question and a window of its context; with format xlnet the window first.
+    """Reads a question and a window of its context (format xlnet: the window first).
 
     The target of a window that lacks part of the answer is the pooled position
     (google-research/bert, run_squad.py, convert_examples_to_features).
 
-    linear  one layer gives each position a start logit and an end logit; the loss is
-            the mean of both cross-entropies over all positions of the row; the score of
+    linear  one layer gives each position a start logit and an end logit. The loss is
+            the mean of both cross-entropies over all positions of the row. The score of
             no answer is that of the pooled position (run_squad.py, compute_loss).
-    joint   XLNet's and ELECTRA's: the end logits also read the state of the start,
+    joint   as in XLNet and ELECTRA: the end logits also read the state of the start,
             which is the right one in training and each of the `n_best` most likely ones
             in predictions. Only positions of the context and the pooled position count.
             A third layer predicts whether there is no answer, from the pooled state and
-            the mean of the states, weighted by their probability as a start. With
-            format xlnet the layers are those of zihangdai/xlnet (function_builder.py,
-            get_qa_outputs), where a window without the answer counts as unanswerable,
-            else those of google-research/electra (finetune/qa/qa_tasks.py,
+            the mean of the states weighted by their probability as a start. With format
+            xlnet the layers are those of zihangdai/xlnet (function_builder.py,
+            get_qa_outputs), where a window without the answer counts as unanswerable;
+            otherwise those of google-research/electra (finetune/qa/qa_tasks.py,
             get_prediction_module), where this depends on the question.
 
     Departs: all layers have the network's initial values; the last layer for
     answerability has no bias in XLNet's code; ELECTRA's context includes the last eos;
     head linear predicts from the `n_best` starts and ends of the context, BERT's code
-    from those of the row, of which it then leaves out the ones outside the context.
+    from those of the row, and then drops the ones outside the context.
     """
 
     format: str = choice("bert", task_input.ENCODER_FORMATS)
     head: str = choice("linear", heads.heads_of("question_answering"))
     stride: int = number(128, least=1)  # tokens from one window to the next
-    max_query: int = number(64, least=1)  # tokens of the question that are read
-    max_answer: int = number(30, least=1)  # tokens of an answer that is predicted
-    n_best: int = number(20, least=1)  # starts of a window that are combined with as
-    # many ends (BERT, ELECTRA: 20; XLNet: 5)
+    max_query: int = number(64, least=1)  # the most tokens of the question
+    max_answer: int = number(30, least=1)  # the most tokens of a predicted answer
+    n_best: int = number(20, least=1)  # starts of a window, each of which is combined
+    # with as many ends (BERT, ELECTRA: 20; XLNet: 5)
     null_threshold: float = number(0.0, least=-1000, most=1000)  # no answer is
-    # predicted where its score is higher, of head linear higher than the best span's by
-    # more, if training questions are without answer (ELECTRA: -2.75)
+    # predicted if its score (head linear: its excess over the best span's) is above
+    # this and some training questions have no answer (ELECTRA: -2.75)
 
     num_parts = 2
     shown_answers: ClassVar = {
@@ -91,8 +91,8 @@ class Objective(task_input.Task):
     ) -> dict[str, np.ndarray]:
         """Lays out question and window; the position of the answer is hidden.
 
-        `answer` has its first and last position, `context` the window's first position
-        and its number of tokens.
+        `answer` holds its first and last position, `context` the first position and the
+        number of tokens of the window.
         """
         begin, size = task_input.two_parts(example, self.text_spec(length).length)
         context = 1  # its index among the parts
@@ -162,12 +162,12 @@ class Objective(task_input.Task):
 
     @property
     def tells_unanswerable(self) -> bool:
-        """Whether a layer of its own predicts that there is no answer."""
+        """Whether a separate layer predicts that there is no answer."""
         return self._own.tells_unanswerable
 
     @property
     def _own(self) -> spans.Independent:
-        """How the head tells spans from states."""
+        """How the head predicts spans from states."""
         return heads.HEADS[self.head].spans
 
     def _pooled(self, batch: Batch) -> jax.Array:

@@ -1,9 +1,9 @@
 """Vectors of sentences by contrast within the batch: SimCSE, and pairs and triples.
 
-Gao et al. 2021 (princeton-nlp/SimCSE, simcse/models.py): a text is to be nearer to its
+Gao et al. 2021 (princeton-nlp/SimCSE, simcse/models.py): a text should be nearer to its
 positive than to those of all other rows. Without labels the positive is the text itself
-with other dropout; with labels it is a second text, and a third one may be a hard
-negative (entailment and contradiction of NLI). The loss of pairs and triples is that of
+with another dropout mask; with labels it is a second text, and a third one may be a
+hard negative (entailment and contradiction of NLI). The loss of pairs and triples is
 sentence-transformers' MultipleNegativesRankingLoss, with `widths` its MatryoshkaLoss
 (Kusupati et al. 2022).
 """
@@ -37,39 +37,39 @@ from research.objectives.losses.cross_entropy import Term, with_accuracy
 from research.objectives.tasks import task_input
 
 PREFIXES = ("", "positive_", "negative_")
-"""Of the arrays of each text of a row."""
+"""Prefixes of the arrays of each text of a row."""
 
 
 @dataclass(frozen=True)
 class Objective(task_input.Task):
-    """Reads one to three texts a row, each by itself.
+    """Reads one to three texts per row, each separately.
 
     A row that lacks one has weight 0. Candidates of a text are the positives of all
-    rows, and all hard negatives. Texts that occur twice in a batch count as negatives
+    rows and all hard negatives. Texts that occur twice in a batch count as negatives
     of each other, as in the released code.
 
-    An evaluation of two texts or three ranks all second texts of the split for each
+    With two or three texts, an evaluation ranks all second texts of the split for each
     first one.
     """
 
-    texts: int = number(1, least=1, most=3)  # of a row: the text alone, whose positive
-    # is itself with other dropout; text and positive; text, positive, hard negative
+    texts: int = number(1, least=1, most=3)  # per row. 1: the text, whose positive is
+    # itself with another dropout; 2: also a positive; 3: also a hard negative
     format: str = choice("bert", ("bert", "roberta", "xlnet", "plain", "causal"))  # of
     # each text
     pool: str = choice("class", ("class", "mean"))  # the vector: the state of the
-    # format's token, or the mean of all states, as `encode` makes it
+    # format's class token, or the mean of all states, see `encode`
     head: str = choice("none", ("none", "tanh"))  # tanh: a dense layer with tanh that
     # only training has (SimCSE without labels, mlp_only_train)
     temperature: float = number(0.05, above=0)  # divides the cosines; 1 / scale
-    symmetric: bool = False  # each positive is also to find its text
-    widths: tuple[int, ...] = ()  # also vectors of only so many first values have the
-    # loss, and it is their sum (Matryoshka); (): whole vectors alone
-    similarity: str = free_text("", source="file")  # a table of pairs of texts and of
-    # their similarity by people (STS-B); evaluations have the correlation of the
-    # cosines with it. "": none
+    symmetric: bool = False  # whether each positive also has to find its text
+    widths: tuple[int, ...] = ()  # truncated widths whose losses are added to that of
+    # whole vectors (Matryoshka); (): only whole vectors
+    similarity: str = free_text("", source="file")  # a table of pairs of texts with
+    # human similarity ratings (STS-B); evaluations report the correlation of the
+    # cosines with them. "": none
     similarity_fields: str = free_text("sentence1,sentence2")  # its columns of the two
     # texts, as data.fields
-    similarity_label: str = free_text("score")  # its column of people's numbers
+    similarity_label: str = free_text("score")  # its column of ratings
 
     supports_accumulation = False
     caches_vectors = True
@@ -113,7 +113,7 @@ class Objective(task_input.Task):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Lays out the texts; what is too long loses its end."""
+        """Lays out the texts; texts that are too long are truncated."""
         begin, size = self._parts(example)
         size = np.minimum(size, length - self.num_specials(1))
         weight = (size > 0).all(axis=1)
@@ -165,7 +165,7 @@ class Objective(task_input.Task):
         return self.contrast(net, self.row_vectors(net, batch), batch), ()
 
     def row_vectors(self, net: networks.BoundNetwork, batch: Batch) -> list[jax.Array]:
-        """[B, D] float32 each: of the texts of a row, or of the one text twice."""
+        """[B, D] float32 each: vectors of the texts of a row, or of its text twice."""
         prefixes = PREFIXES[: self.texts]
         if self.texts == 1:
             prefixes = ("", "")  # dropout differs between the calls

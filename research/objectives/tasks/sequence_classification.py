@@ -63,7 +63,7 @@ class Objective(task_input.Task):
     """Reads a document's first part and all others; unlabelled rows have weight 0.
 
     single      one label of several: cross-entropy.
-    multi       any number of labels: binary cross-entropy of each.
+    multi       any number of labels: a binary cross-entropy for each.
     regression  a number: squared error of label / `label_scale` (5 for STS-B in RoBERTa
                 and ELECTRA).
 
@@ -78,28 +78,28 @@ class Objective(task_input.Task):
     task: str = choice("single", tuple(LABEL_TYPES))
     head: str = choice("tanh", heads.heads_of("sequence_classification"))  # dropout
     # before the last layer: model.head_dropout
-    head_width: int = number(0, least=0, most=2**20)  # of the layer before the last
-    # one; 0: model.width
+    head_width: int = number(0, least=0, most=2**20)  # of the layer before the last;
+    # 0: model.width
     pool: str = choice("token", (*TOKENS, *POOLS))  # the state that the head reads:
     # that of the format's token, the first or the last one; or, over all tokens (of
     # the encoder with format bart, which needs no token that stands for the whole
     # text), their mean; the largest value of each unit (max over time, Kim 2014); or
     # concat: the last state, these and the mean (concat pooling, Howard and Ruder
     # 2018, section 3.3)
-    label_scale: float = number(1.0, above=0)  # of task regression
-    lm_coef: float = number(0.0, least=0)  # of the LM loss of the same text, the mean
-    # over texts of each one's mean over tokens, with format gpt (GPT: 0.5;
+    label_scale: float = number(1.0, above=0)  # divides labels of task regression
+    lm_coef: float = number(0.0, least=0)  # of the LM loss of the same text, averaged
+    # over the tokens of a text and then over texts, with format gpt (GPT: 0.5;
     # openai/finetune-transformer-lm, train.py)
-    tail: int = number(0, least=0)  # tokens of its end that a single text which is too
-    # long keeps; the others are its first ones. 0: its beginning; data.length: its end;
-    # 382 of 512: the first 128 and the last 382 (Sun et al. 2019, section 5.3.1)
-    stride: int = number(0, least=0)  # tokens from one chunk of a single text which is
-    # too long to the next; data.length: chunks have no token in common. 0: no chunks
-    features: str = choice("last", networks.FEATURES)  # states of which the head reads
-    # that of the pooled position, as in token_classification; not with format bart
-    lstm_layers: int = number(0, least=0, most=8)  # likewise
-    vectors: str = free_text("", source="vectors")  # of words, which the network reads
-    # beside its own (task_input.VECTORS); "": none
+    tail: int = number(0, least=0)  # last tokens that are kept of a single text that is
+    # too long; the rest is filled with its first ones. 0: its beginning; data.length:
+    # its end; 382 of 512: first 128 and last 382 (Sun et al. 2019, section 5.3.1)
+    stride: int = number(0, least=0)  # a single text that is too long is cut into
+    # chunks that start at multiples of it; data.length: without overlap. 0: no chunks
+    features: str = choice("last", networks.FEATURES)  # states whose pooled position
+    # the head reads, as in token_classification; not with format bart
+    lstm_layers: int = number(0, least=0, most=8)  # as in token_classification
+    vectors: str = free_text("", source="vectors")  # word vectors that the network
+    # reads in addition to its own (task_input.VECTORS); "": none
     vectors_width: int = number(0, least=0, most=2**20)  # their width
 
     def __post_init__(self) -> None:
@@ -295,7 +295,7 @@ class Objective(task_input.Task):
 
 
 def _join_tails(example: Example) -> Example:
-    """The example with its second span joined to the first, unless it starts a part."""
+    """The example with its second span joined to the first unless it starts a part."""
     at = np.minimum(example.first_length, example.flags.shape[1] - 1)
     starts_part = example.flags[np.arange(len(at)), at] & PART > 0
     first_length = np.where(starts_part, example.first_length, example.length)
@@ -303,7 +303,7 @@ def _join_tails(example: Example) -> Example:
 
 
 def _bits(number_B: jax.Array, size: int) -> jax.Array:
-    """[B, `size`] int32: the bits of numbers, the lowest first."""
+    """[B, `size`] int32: the bits of numbers, lowest first."""
     return (number_B[:, None] >> jnp.arange(size)[None]) & 1
 
 

@@ -28,11 +28,11 @@ FORMATS = ("t5", "bart", "xlm")
 
 @dataclass(frozen=True)
 class Objective(task_input.Task):
-    """Reads a document's first part; the target is all others; each ends with eos.
+    """Reads a document's first part; the target is all others; both end with eos.
 
     t5    nothing precedes the parts; the decoder's first input is pad (T5's code).
     bart  bos precedes both; the decoder's first input is eos (as in its pretraining).
-    xlm   eos precedes the first part, and is the decoder's first input (XNLG).
+    xlm   eos precedes the first part and is the decoder's first input (XNLG).
 
     A part that is too long is truncated before its eos. A document of one part is not
     scored.
@@ -42,20 +42,20 @@ class Objective(task_input.Task):
       `inputs.text_to_text`.
     """
 
-    target_length: int = number(64, least=2)  # tokens of the target, specials included
+    target_length: int = number(64, least=2)  # tokens of the target, with specials
     format: str = choice("t5", FORMATS)
     layout: str = choice("encoder_decoder", text_to_text.LAYOUTS)
-    languages: str = free_text("")  # token types of what is read and what is written,
-    # such as 0:1, or 0 for both; "": they have none
+    languages: str = free_text("")  # token types of the input and the target, such as
+    # 0:1, or 0 for both; "": none
     label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's
     # probability that is spread over the vocabulary (T5 and BART: 0.1)
     z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 (T5's code: 1e-4)
 
-    vectors: str = free_text("", source="vectors")  # of words, which the encoder reads
-    # beside its own (task_input.VECTORS), with layout encoder_decoder; "": none
+    vectors: str = free_text("", source="vectors")  # word vectors that the encoder of
+    # layout encoder_decoder reads in addition to its own (task_input.VECTORS); "": none
     vectors_width: int = number(0, least=0, most=2**20)  # their width
 
-    beams: int = number(4, least=1)  # of texts that evaluations write; 1: greedy
+    beams: int = number(4, least=1)  # for texts that evaluations generate; 1: greedy
     length_penalty: float = number(0.6, least=0)  # of beam search, alpha of Wu et al.
     # 2016 (T5's beam_search.gin: 4 beams, 0.6)
 
@@ -97,9 +97,9 @@ class Objective(task_input.Task):
 
     @property
     def max_new_tokens(self) -> int:
-        """Tokens of a target that are generated, eos included.
+        """The most tokens of a target that are generated, including eos.
 
-        They are all but bart's bos, with which its prompts end.
+        These are all but bart's bos, which ends its prompts.
         """
         return self.target_length - (self.format == "bart")
 
@@ -155,7 +155,7 @@ class Objective(task_input.Task):
         return in_languages(made, *self._pair) if self.languages else made
 
     def specials(self, vocab: VocabInfo) -> Specials:
-        """Those of the first part."""
+        """The specials of the first part."""
         before = self._before(0, vocab)
         specials = text_to_text.specials(before, vocab, self.layout)
         language = self._pair[0] if self.languages else 0
@@ -166,7 +166,7 @@ class Objective(task_input.Task):
         )
 
     def for_evaluation(self) -> "Objective":
-        """The objective whose loss is -log p alone."""
+        """The objective whose loss is only -log p."""
         return self.with_fields(label_smoothing=0.0, z_loss=0.0)
 
     def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:

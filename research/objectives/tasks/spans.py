@@ -1,4 +1,4 @@
-"""How a span of the context is told from states: `spans` of a head of tasks."""
+"""How a span of the context is predicted from states: `spans` of a task head."""
 
 # B batch, L length, D width, K starts, E ends of each start
 
@@ -37,13 +37,13 @@ class Independent:
     """One layer gives each position a start logit and an end logit."""
 
     tells_unanswerable = False
-    """Whether a layer of its own predicts that there is no answer. Otherwise that has
-    the score of the pooled position, which is compared with the best span's."""
+    """Whether a separate layer predicts that there is no answer. Otherwise its score is
+    that of the pooled position, which is compared with the best span's."""
 
     def heads(
         self, format: str, layers: networks.HeadSpec
     ) -> dict[str, networks.HeadSpec]:
-        """The heads, with the layers of the task's head for two values."""
+        """The heads: the layers of the task's head for two values."""
         return {"span": layers}
 
     def logits(
@@ -53,7 +53,7 @@ class Independent:
         batch: Batch,
         pooled_B: jax.Array,
     ) -> tuple[jax.Array, dict[str, Term]]:
-        """[B, L, 2] float32: logits of start and end, and further terms."""
+        """[B, L, 2] float32: logits of start and end, and more terms."""
         return net.head("span", states_BLD), {}
 
     def candidates(
@@ -64,7 +64,7 @@ class Independent:
         pooled_B: jax.Array,
         count: int,
     ) -> Candidates:
-        """`count` starts, and as many ends of each."""
+        """`count` starts, and as many ends for each."""
         logits_BL2 = net.head("span", states_BLD)
         null = jnp.sum(_at(logits_BL2, pooled_B), axis=1)
         hidden_BL1 = ~_in_context(batch)[..., None]
@@ -145,7 +145,7 @@ def _end_logits(
     start_BK: jax.Array,
     may_answer_BL: jax.Array,
 ) -> jax.Array:
-    """End logits [B, K, L] float32 given each start, HIDDEN as start logits are."""
+    """End logits [B, K, L] float32 given each start, HIDDEN as in start logits."""
     first_BKD = jnp.take_along_axis(states_BLD, start_BK[..., None], axis=1)
     shape = (*start_BK.shape, *states_BLD.shape[1:])
     pair = states_BLD[:, None], first_BKD[:, :, None]
@@ -168,7 +168,7 @@ def _unanswerable(
 
 
 def _may_answer(batch: Batch, pooled_B: jax.Array) -> jax.Array:
-    """[B, L] bool: positions of the context, and the pooled position."""
+    """[B, L] bool: positions of the context and the pooled position."""
     position = jnp.arange(batch["token"].shape[1])
     return _in_context(batch) | (position[None] == pooled_B[:, None])
 

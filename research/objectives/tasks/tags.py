@@ -1,4 +1,4 @@
-"""How tags are told from the logits of words: `tags` of a head of tasks."""
+"""How tags are predicted from the logits of words: `tags` of a task head."""
 
 # B batch, L length, N tags
 
@@ -10,10 +10,10 @@ from research.objectives.tasks import crf
 
 
 class Softmax:
-    """Each tag by itself."""
+    """Predicts each tag independently."""
 
     def heads(self, num_tags: int) -> dict[str, networks.HeadSpec]:
-        """Heads beside the one of the logits."""
+        """Heads in addition to that of the logits."""
         return {}
 
     def loss(
@@ -23,7 +23,7 @@ class Softmax:
         target_BL: jax.Array,
         weight_BL: jax.Array,
     ) -> jax.Array:
-        """-log p of the tags of words whose weight is 1, as summands."""
+        """Summands of -log p of the tags of words whose weight is 1."""
         log_p_BLN = jax.nn.log_softmax(logits_BLN)
         of_target = jnp.take_along_axis(log_p_BLN, target_BL[..., None], axis=2)
         return -weight_BL * of_target[..., 0]
@@ -31,13 +31,13 @@ class Softmax:
     def best(
         self, net: networks.BoundNetwork, logits_BLN: jax.Array, is_word_BL: jax.Array
     ) -> jax.Array:
-        """[B, L] int32: the predicted tags, read at words."""
+        """[B, L] int32: the predicted tags, valid at words."""
         return jnp.argmax(logits_BLN, axis=2).astype(jnp.int32)
 
     def probabilities(
         self, net: networks.BoundNetwork, logits_BLN: jax.Array, is_word_BL: jax.Array
     ) -> jax.Array:
-        """[B, L, N] float32, read at words."""
+        """[B, L, N] float32, valid at words."""
         return jax.nn.softmax(logits_BLN)
 
 

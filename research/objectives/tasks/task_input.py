@@ -1,9 +1,9 @@
-"""Rows of a task's example in the format with which each architecture was fine-tuned.
+"""Rows of a task's example in the format in which each architecture was fine-tuned.
 
 The last item of an entry is the token whose state represents the row (pooled state).
 
 bert     bos A eos B eos; token types 0 and 1; bos (google-research/bert,
-         run_classifier.py; ALBERT, ELECTRA, SpanBERT alike).
+         run_classifier.py; also ALBERT, ELECTRA, SpanBERT).
 roberta  bos A eos eos B eos; one token type; bos (fairseq, models/roberta/
          hub_interface.py, encode).
 xlnet    A eos B eos bos; token types 0, 1 and 2; bos (zihangdai/xlnet,
@@ -14,7 +14,7 @@ gpt      bos A mask B eos, causal; eos. The released code adds three tokens: sta
          bos, mask and eos replace them here.
 plain    bos A eos B eos; one token type; bos, or the last eos (BabyLM's pipeline of
          masked models, finetune/trainer.py).
-causal   bos A B, causal; the last token (the same of causal models).
+causal   bos A B, causal; the last token (the same pipeline for causal models).
 bart     the encoder reads as roberta, the decoder the same shifted by one token; the
          decoder's last eos (fairseq, tasks/sentence_prediction.py; models/bart/
          model.py).
@@ -45,19 +45,19 @@ from research.objectives.layout.specials import Specials
 FORMATS = ("bert", "roberta", "xlnet", "gpt", "plain", "causal", "bart")
 ENCODER_FORMATS = ("bert", "roberta", "xlnet", "plain")
 POOLED_LAST = ("xlnet", "gpt", "causal", "bart")
-"""The formats whose last token's state represents the row; of others the first's."""
+"""Formats in which the last token's state represents the row, not the first's."""
 VECTORS = ("a file of word vectors", "a run of word vectors", "random", "random:N")
 """What `vectors` of a task may name.
 
 A file in a format of `research.files.vector_files`; a run, or an .npz file, with one
-row of token/embedding for each entry of the vocabulary; vectors that are drawn, by seed
-N. The network reads the vector of each token beside it (`batch.FEATURE`), and training
-never changes them.
+row of token/embedding per entry of the vocabulary; random vectors with seed N. The
+network reads the vector of each token in addition to it (`batch.FEATURE`), and training
+never changes the vectors.
 """
 LONG_PARTS = 4096
-"""Raw tokens that a row of several texts may have beyond those that are laid out.
+"""Raw tokens that a row of several texts may have in addition to those laid out.
 
-A text that is too long then loses its end, and no later text is lost.
+So a text that is too long loses its end, and no later text is lost.
 """
 
 
@@ -66,7 +66,7 @@ class Task(objectives.Objective):
 
     Attributes:
       num_parts: number of parts of text that a row needs.
-      vectors: one of `VECTORS`, or "", which those have that have no such field.
+      vectors: one of `VECTORS`, or "", as for tasks without such a field.
     """
 
     format: str
@@ -79,7 +79,7 @@ class Task(objectives.Objective):
 
     @property
     def min_length(self) -> int:
-        """The specials of a row, and a token."""
+        """The specials of a row and a token."""
         return self.num_specials(self.num_parts) + 1
 
     def num_specials(self, num_parts: int) -> int:
@@ -87,7 +87,7 @@ class Task(objectives.Objective):
         return num_specials(self.format, num_parts)
 
     def specials(self, vocab: VocabInfo) -> Specials:
-        """Those of a row of one part, or of two."""
+        """The specials of a row of one part or of two."""
         end = (vocab.eos_id,)
         between = {"roberta": end * 2, "bart": end * 2, "gpt": (vocab.mask_id,)}
         second_type = int(num_token_types(self.format) > 1)
@@ -104,7 +104,7 @@ class Task(objectives.Objective):
     def task_needs(
         self, heads: dict[str, networks.HeadSpec], **features: Any
     ) -> networks.Needs:
-        """The needs of the format, with these heads and `features` of `Needs`."""
+        """The needs of the format with these heads and `features` of `Needs`."""
         return networks.Needs(
             pattern=self.pattern,
             stacks="encoder_decoder" if self.format == "bart" else "one",
@@ -132,7 +132,7 @@ class Task(objectives.Objective):
 
 
 def check_vectors(task: Any) -> None:
-    """Raises ValueError: the fields for vectors of words do not go together."""
+    """Raises ValueError: the fields for word vectors do not go together."""
     if bool(task.vectors) != (task.vectors_width > 0):
         raise ValueError(
             f"vectors_width={task.vectors_width} must be the width of vectors, "
@@ -149,7 +149,7 @@ def check_vectors(task: Any) -> None:
 
 
 def vector_constants(task: Any, vocab: VocabInfo) -> dict[str, ConstantSpec]:
-    """The table of vectors that a task names, if it does."""
+    """The table of vectors that a task names, if any."""
     if not task.vectors:
         return {}
     shape = (padded_rows(vocab.size), task.vectors_width)
@@ -160,9 +160,9 @@ def vector_constants(task: Any, vocab: VocabInfo) -> dict[str, ConstantSpec]:
 
 
 def with_vectors(task: Any, batch: Batch, prefix: str = "") -> dict[str, Any]:
-    """The batch with vectors of tokens in one network input, if the task has any.
+    """The batch with token vectors in one network input, if the task has any.
 
-    `prefix` is that of the input's arrays.
+    `prefix` is the prefix of the input's arrays.
     """
     if not task.vectors:
         return batch
@@ -177,13 +177,13 @@ class TaskInput(NamedTuple):
 
     text: input_format.Text
     begin: np.ndarray  # [B, 2] int64: where each part's text begins
-    pooled: np.ndarray  # [B] int64: the position whose state stands for the row
+    pooled: np.ndarray  # [B] int64: the position whose state represents the row
 
 
 def num_specials(format: str, num_parts: int) -> int:
     """The number of special tokens of a row with 1 or 2 parts.
 
-    With format t5 they are an eos after each part (`sequence_to_sequence`).
+    With format t5 there is an eos after each part (`sequence_to_sequence`).
     """
     if format == "causal":
         return 1
@@ -259,7 +259,7 @@ def two_parts(
 ) -> tuple[np.ndarray, np.ndarray]:
     """begin, size [B, 2] of the first part and of all others, in at most `room` tokens.
 
-    Rows from an index that was built for so many tokens are not truncated.
+    Rows from an index that was built for as many tokens are not truncated.
 
     Args:
       separators: number of tokens by which the room is smaller for two parts.

@@ -31,8 +31,8 @@ from research.objectives.tasks import heads, tags, task_input
 class Objective(task_input.Task):
     """Reads the words of a document; the first token of a word has its tag.
 
-    The last layer reads only that token's state (Devlin et al. 2019, 5.3). Words past
-    the end of the row are not scored; evaluations count them as predicted "O".
+    The last layer reads only that token's state (Devlin et al. 2019, 5.3). Words beyond
+    the row are not scored; evaluations count them as predicted "O".
 
     linear  a softmax for each word's tag.
     crf     a linear-chain CRF over these logits (Lample et al. 2016); predicted tags
@@ -41,19 +41,19 @@ class Objective(task_input.Task):
 
     With optimizer.frozen=token,embeddings,stack the network is not tuned, and the head
     learns from `features` and `lstm_layers` (Devlin et al. 2019, section 5.3: concat,
-    two layers; Peters et al. 2018: mix), which model.dropout=0 leaves as they are.
+    two layers; Peters et al. 2018: mix); model.dropout=0 leaves the features unchanged.
     """
 
-    format: str = choice("bert", task_input.FORMATS)  # bart: the states are those of
-    # the encoder, which no paper reports
+    format: str = choice("bert", task_input.FORMATS)  # bart: the head reads the states
+    # of the encoder, which no paper reports
     head: str = choice("linear", heads.heads_of("token_classification"))
     features: str = choice("last", networks.FEATURES)  # states that the head reads: of
     # the last block; of the last four, joined; a learned mix of embeddings and blocks;
     # vectors alone; vectors, then the states of the last block (CoVe)
-    lstm_layers: int = number(0, least=0, most=8)  # of a BiLSTM that reads these, and
-    # that the head reads, with model.width units a direction; 0: none
-    vectors: str = free_text("", source="vectors")  # of words, which the network reads
-    # beside its own (task_input.VECTORS); "": none
+    lstm_layers: int = number(0, least=0, most=8)  # of a BiLSTM between the features
+    # and the head, with model.width units per direction; 0: none
+    vectors: str = free_text("", source="vectors")  # word vectors that the network
+    # reads in addition to its own (task_input.VECTORS); "": none
     vectors_width: int = number(0, least=0, most=2**20)  # their width
 
     predicts = "tags"
@@ -83,8 +83,8 @@ class Objective(task_input.Task):
     ) -> dict[str, np.ndarray]:
         """Lays out the words; their tags are hidden.
 
-        `word` is 1 where words begin, also those whose tag the training text lacks,
-        which are predicted and not scored.
+        `word` is 1 where words begin, including those whose tag the training text
+        lacks, which are predicted but not scored.
         """
         whole = example._replace(first_length=example.length)
         begin, size = task_input.two_parts(whole, self.text_spec(length).length)
@@ -137,8 +137,8 @@ class Objective(task_input.Task):
     ) -> dict[str, jax.Array]:
         """tag [B, L] int32, the predicted tags; probability and weight [B, L].
 
-        probability is that of each tag, of a CRF its marginal one; weight is 1 where
-        words begin.
+        probability is that of each tag (marginal for a CRF); weight is 1 where words
+        begin.
         """
         logits_BLN = self._logits(net, batch)
         tag_BL = self._own.best(net, logits_BLN, batch["word"] > 0)
@@ -152,7 +152,7 @@ class Objective(task_input.Task):
 
     @property
     def _own(self) -> tags.Softmax:
-        """How the head tells tags from logits."""
+        """How the head predicts tags from logits."""
         return heads.HEADS[self.head].tags
 
     def _logits(self, net: networks.BoundNetwork, batch: Batch) -> jax.Array:

@@ -1,8 +1,8 @@
-"""Knowledge distillation: any objective, with a frozen teacher beside the labels.
+"""Knowledge distillation: any objective, with a frozen teacher in addition to labels.
 
-Its fields give the published ways: DistilBERT (Sanh et al. 2019), TinyBERT (Jiao et al.
-2020), patient distillation (Sun et al. 2019), MiniLM and MiniLMv2 (Wang et al. 2020,
-2021).
+Its fields give the published methods: DistilBERT (Sanh et al. 2019), TinyBERT (Jiao et
+al. 2020), patient distillation (Sun et al. 2019), MiniLM and MiniLMv2 (Wang et al.
+2020, 2021).
 """
 
 # B batch, L length, K scored positions, C classes, N layers, M pairs of layers
@@ -37,10 +37,10 @@ RELATIONS = {"value": ("value",), "all": ("query", "key", "value")}
 """Choice of relations -> the vectors whose relations are compared."""
 
 SOFT_TERMS = ("soft", "soft_class")
-"""The divergence of tokens, and that of classes."""
+"""The terms of the divergences of tokens and of classes."""
 
 NO_LAYER = -1
-"""In `layer_map`: the student's layer learns from none."""
+"""In `layer_map`: the student's layer learns from no layer."""
 
 
 @dataclass(frozen=True)
@@ -51,32 +51,32 @@ class Objective(taught.Taught):
 
     hard       the base objective's own terms.
     soft       temperature^2 KL(teacher || student) of tokens and of classes, wherever
-               the base objective predicts some; a sum over labels of which a text may
-               have several.
+               the base objective predicts them; a sum over labels if a text may have
+               several.
     cosine     1 - cos of the last states, at all positions of the text.
     hidden     squared difference of states, a mean over elements.
     attention  difference of attention, of equal numbers of heads.
     relation   KL of relations between positions (MiniLM), of any width.
 
     hidden, attention and relation are sums over the layers of `layer_map`. States are
-    those of the base objective's first call of the network: of infoword those of the
-    text, not of the n-gram. The teacher has no dropout. A term of coefficient 0 is not
-    computed, but hard, whose terms then are metrics, or, without soft, do not exist,
-    and neither does the readout.
+    those of the base objective's first call of the network: for infoword those of the
+    text, not of the n-gram. The teacher has no dropout. Terms with coefficient 0 are
+    not computed, except hard: its terms are then metrics. If soft is 0 as well, neither
+    they nor the readout exist.
     """
 
     hard: float = number(1.0, least=0)
     soft: float = number(1.0, least=0)
-    temperature: float = number(1.0, above=0)  # of soft
+    temperature: float = number(1.0, above=0)  # of the term soft
     soft_at: str = choice("scored", ("scored", "text"))  # positions at which tokens are
-    # compared; text: all, specials included (DistilBERT)
+    # compared; text: all, including specials (DistilBERT)
     cosine: float = number(0.0, least=0)
     hidden: float = number(0.0, least=0)
-    hidden_at: str = choice("text", ("text", "first"))  # first: of each row (PKD)
-    hidden_error: str = choice("plain", ("plain", "normalized"))  # normalized: of
-    # states of length 1 (PKD)
+    hidden_at: str = choice("text", ("text", "first"))  # first: first of each row (PKD)
+    hidden_error: str = choice("plain", ("plain", "normalized"))  # normalized:
+    # states are scaled to length 1 (PKD)
     hidden_from: str = choice("embeddings", ("embeddings", "blocks"))  # embeddings:
-    # what enters the first blocks is compared, too (TinyBERT)
+    # the input of the first block is also compared (TinyBERT)
     projection: str = choice("dense", ("dense", "none"))  # of the student's states to
     # the teacher's width: one dense layer for all of them (TinyBERT); none: one width
     attention: float = number(0.0, least=0)
@@ -85,11 +85,11 @@ class Objective(taught.Taught):
     relation: float = number(0.0, least=0)
     relations: str = choice("all", tuple(RELATIONS))  # value (MiniLM); all: of queries,
     # of keys and of values (MiniLMv2)
-    relation_heads: int = number(0, least=0)  # into which the vectors of all heads are
-    # cut; 0: the teacher's heads, which the student has, too
+    relation_heads: int = number(0, least=0)  # number of heads into which the vectors
+    # of all heads are cut; 0: the teacher's number, which the student also has
     layer_map: tuple[int, ...] = ()  # for each layer of the student the teacher's
-    # layer, from 0, that it learns from, -1: none; (): every nth, the last by the last
-    # (TinyBERT)
+    # layer, from 0, that it learns from, -1: none; (): every nth, the last from the
+    # last (TinyBERT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,13 +107,13 @@ class Objective(taught.Taught):
 
     @property
     def shown_answers(self) -> dict[str, str]:
-        """Those of the base objective, whose targets `soft` is weighted by, too."""
+        """Those of the base objective, whose target weights also apply to `soft`."""
         shown = super().shown_answers
         return shown | {name: why for why in shown.values() for name in SOFT_TERMS}
 
     @property
     def _predicts(self) -> bool:
-        """Whether the student has a readout or heads of its own."""
+        """Whether the student has its own readout or heads."""
         return self.hard > 0 or self.soft > 0
 
     @property
@@ -144,7 +144,7 @@ class Objective(taught.Taught):
         return self._base.predictions(net, batch) if self._predicts else {}
 
     def outputs(self, net: networks.BoundNetwork, batch: Batch, key: jax.Array) -> Any:
-        """Of a student that predicts nothing the states of its text."""
+        """The outputs; for a student that predicts nothing, the states of its text."""
         if self._predicts:
             return super().outputs(net, batch, key)
         return self._states(net, batch)
@@ -191,7 +191,7 @@ class Objective(taught.Taught):
         return self.cosine > 0 or (self.soft > 0 and self.soft_at == "text")
 
     def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
-        """The teacher's parameters, as many as are read, and the base's constants.
+        """The teacher's parameters that are read, and the base objective's constants.
 
         Raises:
           UserError: the teacher's network does not serve the base objective.
@@ -204,7 +204,7 @@ class Objective(taught.Taught):
         """Terms: the base objective's, soft, cosine, hidden, attention, relation.
 
         Raises:
-          UserError: the networks do not match as the terms need it.
+          UserError: the networks do not match as the terms require.
         """
         teacher = self._teacher_of(net)
         _check_match(self, net.options, teacher.options)
@@ -270,7 +270,7 @@ class Objective(taught.Taught):
                     own, other, weight, self.temperature
                 )
         kind, weights = self._base.predicts, self._base.head_weights
-        # heads of an objective that predicts nothing are of classes
+        # heads of an objective that predicts nothing are for classes
         distribution = prediction_kind(kind).distribution if kind else "softmax"
         for name, logits in student.heads.items() if distribution else ():
             weight = batch.get(weights.get(name, "label_weight"))
@@ -297,7 +297,7 @@ class Objective(taught.Taught):
         own: StackCall,
         other: StackCall,
     ) -> dict[str, Term]:
-        """Terms: cosine, hidden, attention, relation, as far as they have a factor."""
+        """Terms: those of cosine, hidden, attention and relation that have a factor."""
         terms, is_text = {}, _is_text(own)
         if self.cosine:
             term = distillation.cosine_distance(own.states, other.states, is_text)
@@ -353,7 +353,7 @@ class Objective(taught.Taught):
         return terms
 
     def _pairs(self, student: int, teacher: int) -> tuple[np.ndarray, np.ndarray]:
-        """[M] each: layers of the student, and those that they learn from.
+        """[M] each: layers of the student, and the layers that they learn from.
 
         Raises:
           UserError: layer_map does not fit the networks.
@@ -396,7 +396,7 @@ def _add(one: Term | None, other: Term) -> Term:
 def _check_match(
     own: Objective, student: networks.Network, teacher: networks.Network
 ) -> None:
-    """Raises UserError: a term compares what differs in size between the networks."""
+    """Raises UserError: a term compares arrays whose sizes differ."""
     widths = {"cosine": own.cosine > 0}
     widths["hidden (with objective.projection=none)"] = (
         own.hidden > 0 and own.projection == "none"

@@ -33,8 +33,8 @@ def divergence(
     """temperature^2 KL(teacher || student) of softmaxes over the last axis: float32.
 
     The factor keeps the size of the gradient as the temperature changes (Hinton et al.
-    2015, section 2). It has the gradient of the cross-entropy with the teacher's
-    probabilities, and is 0 where both agree.
+    2015, section 2). The gradient is that of the cross-entropy with the teacher's
+    probabilities; the value is 0 where both agree.
     """
     log_p_S, log_p_T = (
         jax.nn.log_softmax(logits.astype(jnp.float32) / temperature)
@@ -57,8 +57,8 @@ def class_divergence(
     Args:
       logits_S, logits_T: [..., C].
       weight: [...] float32.
-      independent: a text has any number of the classes, each with a probability of its
-        own, the sigmoid of its logit: the sum of their divergences.
+      independent: a text may have any number of classes, each with the sigmoid of its
+        logit as probability; the result is the sum of their divergences.
     """
     logits_T = lax.stop_gradient(logits_T)
     if independent:  # a sigmoid is a softmax beside a logit of 0
@@ -75,13 +75,13 @@ def vocabulary_divergence(
 ) -> Term:
     """The divergence of tokens, a few positions at a time.
 
-    Logits of neither network exist for all positions at once, and none are recomputed:
-    the forward pass computes the gradient, as in the fused cross-entropy. The teacher's
-    probabilities are of the rows that the student's softmax has: one whose softmax
-    includes rows that pad the vocabulary (`model.output_rows`) has none there.
+    The logits of neither network exist for all positions at once, and none are
+    recomputed: the forward pass computes the gradient, as in the fused cross-entropy.
+    The teacher's probabilities cover the rows of the student's softmax: a teacher whose
+    softmax includes padding rows (`model.output_rows`) has no probability there.
 
     Args:
-      student, teacher: the readouts at [B, K], of one vocabulary; their features may
+      student, teacher: the readouts at [B, K], with one vocabulary; their features may
         differ in width.
       weight_BK: float32; a position of weight 0 has no gradient.
     """
@@ -213,11 +213,11 @@ def squared_error(
 
 
 def attention_error(student: Layers, teacher: Layers, mask_BLM: jax.Array) -> Term:
-    """The sum over layers of the mean squared difference of an attention logit.
+    """The sum over layers of the mean squared difference of attention logits.
 
-    Logits are those after 1 / sqrt(head width) (Jiao et al. 2020, equation 7, and the
-    released code, which also counts padding: 0 where the key, the difference where the
-    query is padding). Here the pairs count that attend.
+    Logits are scaled by 1 / sqrt(head width) (Jiao et al. 2020, equation 7, and the
+    released code, which also counts padding: 0 if the key, the difference if the query
+    is padding). Here only pairs that attend count.
 
     Args:
       student, teacher: layers [M, ...] with equal numbers of heads.
@@ -261,13 +261,13 @@ def relation_divergence(
     """The sum over layers and names of KL(teacher || student) of a query's relations.
 
     A relation is softmax(X X^T / sqrt(width)) where X has the vectors of all heads,
-    joined and cut into `heads` of `width`: of the values, with the heads of attention
+    joined and cut into `heads` of `width`: of values, with the heads of attention
     (MiniLM, equation 6), or of queries, keys and values (Wang et al. 2021, "MiniLMv2",
-    equation 3). A position is related to those that it attends to where there is no
+    equation 3). A position is related to those that it would attend to without
     `model.window`.
 
     Args:
-      student, teacher: layers [M, ...], of any numbers of heads.
+      student, teacher: layers [M, ...], with any numbers of heads.
       mask_BLM: bool, whether the query attends to the key.
       names: of query, key, value.
     """
@@ -287,7 +287,7 @@ def relation_divergence(
 def _sum_over_layers(
     body: Callable[..., Any], student: Layers, teacher: Layers
 ) -> jax.Array:
-    """The sum of `body` over pairs of layers, one of which is in memory at a time."""
+    """The sum of `body` over pairs of layers, with one pair in memory at a time."""
 
     @partial(jax.checkpoint, prevent_cse=False)
     def step(total: jax.Array, pair: tuple[Layers, Layers]) -> tuple[Any, Any]:

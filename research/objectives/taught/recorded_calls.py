@@ -1,4 +1,4 @@
-"""A bound network that keeps what a loss calls, to compare two networks by it."""
+"""A bound network that records what a loss calls, to compare two networks."""
 
 # B batch, L length, D width, K scored positions, C classes
 
@@ -16,21 +16,21 @@ class StackCall(NamedTuple):
 
     group: Mapping[str, jax.Array]  # arrays [B, L]
     states: jax.Array  # [B, L, D]
-    layers: networks.Layers | None  # if they are asked for
+    layers: networks.Layers | None  # if requested
 
 
 class RecordedNetwork:
-    """A `networks.BoundNetwork` whose calls are kept, in order.
+    """A `networks.BoundNetwork` whose calls are recorded in order.
 
     Args:
-      net: of one stack, or with an encoder and a decoder.
-      every_position: states are computed at all positions, also where a loss asks for
-        those of some.
-      with_layers: all layers are kept, too; implies `every_position`.
+      net: a network of one stack, or of an encoder and a decoder.
+      every_position: states are computed at all positions, even if a loss requests
+        only some.
+      with_layers: all layers are also recorded; implies `every_position`.
 
     Attributes:
-      stack: with `every_position`, the first call of `states`: of the decoder, where
-        there are two stacks; None: a loss has called none.
+      stack: with `every_position`, the first call of `states` (of the decoder, if there
+        are two stacks); None: not called.
       first_readout: the first readout, that of tokens; None: there is none.
       heads: name -> logits [..., C] of heads of at least two values.
     """

@@ -1,4 +1,4 @@
-"""An objective that wraps another one, with a frozen teacher beside it."""
+"""An objective that wraps another one and adds a frozen teacher."""
 
 import dataclasses
 import functools
@@ -54,13 +54,13 @@ class Taught(wrapped.Wrapped):
     def _teacher_constants(
         self, needs: networks.Needs, vocab: VocabInfo, loss: Callable[..., Any]
     ) -> dict[str, ConstantSpec]:
-        """The teacher's parameters, beside the constants of the base objective.
+        """The teacher's parameters and the constants of the base objective.
 
-        They are as many as `loss(net, batch, key)` reads; both networks read the
-        constants.
+        They are the parameters that `loss(net, batch, key)` reads; both networks read
+        the constants.
 
         Raises:
-          UserError: the teacher's network has not what `needs` says.
+          UserError: the teacher's network does not meet `needs`.
         """
         network = networks.build(self._teacher, needs, vocab)
         specs = self.batch_spec(self.min_length) | {"example": ArraySpec(())}
@@ -81,7 +81,7 @@ class Taught(wrapped.Wrapped):
         return {**constants, "teacher": ConstantSpec(self.teacher, arrays)}
 
     def _teacher_of(self, net: networks.BoundNetwork) -> Any:
-        """The teacher's network, computed as the student's is: in its dtype, ..."""
+        """The teacher's network, computed like the student's (in its dtype, ...)."""
         own, student = self._teacher, net.options
         if type(own) is not type(student):
             raise UserError(

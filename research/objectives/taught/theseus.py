@@ -1,4 +1,4 @@
-"""BERT-of-Theseus: layers that learn a task take the place of modules of a teacher.
+"""BERT-of-Theseus: layers that learn a task replace modules of a teacher.
 
 Xu et al. 2020; JetRunner/BERT-of-Theseus, bert_of_theseus/modeling_bert_of_theseus.py,
 BertEncoder, and replacement_scheduler.py.
@@ -30,24 +30,24 @@ from research.objectives.losses.cross_entropy import Term
 from research.objectives.taught import taught
 
 NEUTRAL = {"layer_dropout": 0.0, "window": 0, "shared_layers": False}
-"""Keys that say what a layer is by its number -> the values with which they do not."""
+"""Keys that make layers depend on their number -> values with which they do not."""
 OUTSIDE: tuple[str, ...] = ("layers", "decoder_layers", "max_length", "embedding_width")
 OUTSIDE += ("scale_embeddings", "embedding_norm", "tie_embeddings", "output_head")
 OUTSIDE += ("output_rows", "cutoffs", "cutoff_divisor", "shared_embeddings")
-"""Keys of which layers do not depend."""
+"""Keys on which layers do not depend."""
 
 
 @dataclass(frozen=True)
 class Objective(taught.Taught):
-    """The base objective's loss, of the teacher's network with layers of the student.
+    """The base objective's loss on the teacher's network with layers of the student.
 
-    A module is N / n consecutive layers of the teacher. Each step draws for each of
-    them, once for all rows, whether the student's layer runs in its place. Embeddings
-    and heads are the student's. Evaluations are of the student alone.
+    A module is N / n consecutive layers of the teacher. Each step draws for each
+    module, once for all rows, whether the student's layer replaces it. Embeddings and
+    heads are the student's. Evaluations use only the student.
     """
 
     replacing_rate: composite.Schedule = ((0, 0.5),)  # the probability that a module is
-    # replaced: [[step, number], ...], linear between steps; what is above 1 is 1
+    # replaced: [[step, number], ...], linear between steps; values above 1 count as 1
 
     def __post_init__(self) -> None:
         rate = composite.parse_schedule(self.replacing_rate, "replacing_rate")
@@ -96,9 +96,9 @@ class Objective(taught.Taught):
         """The base objective's terms.
 
         Raises:
-          UserError: the student's layers cannot take the place of the teacher's.
+          UserError: the student's layers cannot replace the teacher's.
         """
-        # Makes the student's parameters; where it is not initialised, it is dead code.
+        # Makes the student's parameters at initialisation; dead code otherwise.
         self._base.loss(net, batch, key)
         options = self._options_of(net.options)
         own = networks.bound_params(net)
@@ -118,7 +118,7 @@ class Objective(taught.Taught):
         )
 
     def rate(self, step: jax.Array) -> jax.Array:
-        """[] the probability at a step, which is the same in all rows [B]."""
+        """[]: the probability at a step, which is the same in all rows [B]."""
         rate = composite.piecewise_linear(self.replacing_rate, jnp.max(step))
         return jnp.clip(rate, 0, 1)
 
@@ -126,7 +126,7 @@ class Objective(taught.Taught):
         """The student's options with the teacher's number of layers.
 
         Raises:
-          UserError: other options differ than those of the loop, or there are no
+          UserError: options differ other than those of the loop, or there are no
             modules.
         """
         teacher = self._teacher
@@ -159,15 +159,15 @@ class Objective(taught.Taught):
 def replace_modules(
     student: Any, teacher: Any, replaced: jax.Array
 ) -> tuple[Any, jax.Array]:
-    """The blocks of a network in which some modules are the student's layers.
+    """The blocks of a network in which the student's layers replace some modules.
 
     Args:
       student, teacher: parameters of blocks, stacked over n and N layers.
       replaced: [n] bool, for each layer of the student.
 
     Returns:
-      the blocks, stacked over N layers, and [N] bool: which of them run. A layer of the
-      student has the place of the first of its module, whose others do not run.
+      The blocks, stacked over N layers, and [N] bool: which of them run. A layer of the
+      student takes the index of the first layer of its module; the others do not run.
     """
     size = len(jax.tree.leaves(teacher)[0]) // len(replaced)
     from_student = jnp.repeat(replaced, size)
@@ -182,7 +182,7 @@ def replace_modules(
 
 
 class _SomeLayers:
-    """A `networks.BoundNetwork` of whose layers only some run."""
+    """A `networks.BoundNetwork` in which only some layers run."""
 
     def __init__(self, net: Any, runs: jax.Array):
         self._net, self._runs = net, runs
