@@ -1,1 +1,1 @@
-"""Objectives that read images beside their captions."""
+"""Objectives that read images together with their captions."""

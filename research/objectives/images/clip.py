@@ -1,4 +1,4 @@
-"""Images and captions by contrast within the batch (CLIP, Radford et al. 2021)."""
+"""Contrast of images and captions within the batch (CLIP, Radford et al. 2021)."""
 
 # B batch (of all devices), L length, R patches of an image, J width of the vectors
 
@@ -36,10 +36,10 @@ from research.objectives.losses.cross_entropy import Term, with_accuracy
 class Objective(objectives.Objective):
     """Reads a caption between bos and eos, and its picture: a class token, patches.
 
-    The state at eos and that at the class token, each after a linear layer, are the
-    vectors of caption and picture; with `pool` mean a caption's tokens all see each
-    other, and the mean of their states stands for it. Each caption is to be nearest to
-    its picture among those of the batch, and the reverse; the scale of the cosines is
+    The states at eos and at the class token, each after a linear layer, are the vectors
+    of caption and picture. With `pool` mean a caption's tokens all attend to each
+    other, and the mean of their states represents it. Each caption should be nearest to
+    its picture among those of the batch, and vice versa; the scale of the cosines is
     learned.
 
     Texts are those of `palimpsest images` (data.format=captioned), and `images` is its
@@ -52,11 +52,11 @@ class Objective(objectives.Objective):
     images: str = free_text("", source="folder", needed=pictures.FOLDER)
     patch: int = number(12, least=1)  # pixels of a patch's side
     width: int = number(512, least=1)  # of the vectors that are compared
-    pool: str = choice("class", ("class", "mean"))  # what stands for a caption: the
-    # state at eos of a causal tower, or the mean of all, as of BERT's vectors
-    temperature: float = number(0.07, above=0)  # divides the cosines at first; the
-    # learned scale begins as 1 / temperature
-    max_scale: float = number(100.0, above=1)  # the scale is from 1 to this
+    pool: str = choice("class", ("class", "mean"))  # what represents a caption: the
+    # state at eos of a causal tower, or the mean of all states, which all see the text
+    temperature: float = number(0.07, above=0)  # initially divides the cosines: the
+    # learned scale starts at 1 / temperature
+    max_scale: float = number(100.0, above=1)  # the scale is at most this, at least 1
 
     min_length = 3
     supports_accumulation = False
@@ -81,11 +81,11 @@ class Objective(objectives.Objective):
 
     @property
     def reader(self) -> readers.Reader:
-        """Of the regions that a view frames."""
+        """The reader of the regions that a view frames."""
         return patches.Reader(self.patch)
 
     def specials(self, vocab: VocabInfo) -> Specials:
-        """Those around a caption, whose state at eos may stand for it."""
+        """The specials of a caption, whose state at eos may represent it."""
         return Specials((vocab.bos_id,), (vocab.eos_id,))
 
     def text_spec(self, length: int) -> TextSpec:
@@ -123,7 +123,7 @@ class Objective(objectives.Objective):
         return batch | input_format.causal_input(token, num_tokens) | {"pooled": eos}
 
     def picture_input(self, pictures: np.ndarray) -> dict[str, np.ndarray]:
-        """What the tower reads of pictures [B, H, W, 3] uint8 of the store's size."""
+        """The tower's input for pictures [B, H, W, 3] uint8 of the store's size."""
         return pixels.tower_input(pictures, np.ones(len(pictures), bool), self.patch)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
@@ -139,7 +139,7 @@ class Objective(objectives.Objective):
         return net.text
 
     def picture_vectors(self, net: networks.BoundNetwork, batch: Batch) -> jax.Array:
-        """[B, J] float32, of the arrays of `picture_input`."""
+        """[B, J] float32: the vectors of the arrays of `picture_input`."""
         of_image = pixels.tower_group(batch, pixels.CLIP)
         first = jnp.zeros((len(batch["image_token"]), 1), jnp.int32)
         states = net.image.states(of_image, scored=first)
@@ -148,7 +148,7 @@ class Objective(objectives.Objective):
     def row_vectors(
         self, net: networks.BoundNetwork, batch: Batch
     ) -> tuple[jax.Array, jax.Array]:
-        """[B, J] float32: of pictures and of captions."""
+        """[B, J] float32 each: the vectors of pictures and of captions."""
         scored = batch["pooled"] if self.pool == "class" else None
         states = net.text.states(input_group(batch), scored=scored)
         if self.pool == "mean":
@@ -184,7 +184,7 @@ class Objective(objectives.Objective):
     def predictions(
         self, net: networks.BoundNetwork, batch: Batch
     ) -> dict[str, jax.Array]:
-        """image, text [B, J] float32, picture [B], and weight [B], 0 of no pair."""
+        """image, text [B, J] float32, picture [B], and weight [B], 0 for no pair."""
         image, text = self.row_vectors(net, batch)
         found = {"image": image, "text": text, "picture": batch["picture"]}
         return found | {"weight": batch["pair_weight"]}
@@ -192,9 +192,10 @@ class Objective(objectives.Objective):
 
 @jax.custom_vjp
 def within(x: jax.Array, least: float, most: float) -> jax.Array:
-    """x within bounds; at or beyond a bound it has no gradient that leads outside.
+    """Clips x to bounds; at a bound, gradients that lead outside are 0.
 
-    So a parameter stays where the released code puts it back after each step.
+    So a parameter stays within the bounds to which the released code clips it after
+    each step.
     """
     return jnp.clip(x, least, most)
 

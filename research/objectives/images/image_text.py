@@ -1,4 +1,4 @@
-"""Masked words and regions, and matching, of a picture and its caption together.
+"""Masked words and regions, and matching, for a picture with its caption.
 
 Its fields give published systems: ViLT (patches, Kim et al. 2021), VisualBERT (regions,
 Li et al. 2019), VL-BERT (Su et al. 2020), ImageBERT (Qi et al. 2020) and, with the
@@ -50,8 +50,8 @@ from research.objectives.noise.masking import (
 
 UNITS = ("token", "word")
 MATCH = "match_"
-"""Of the arrays of a pass that reads the whole text beside what may be another picture.
-"""
+"""Prefix of the arrays of a pass that reads the unmasked text with a picture, which may
+be another one."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class Objective(picture_rows.PictureRows):
     """Reads bos, caption, eos, and a picture: the whole, then its regions.
 
     With patches the first position of a picture is a class token; with boxes it reads
-    the whole picture, and each other position a crop. In one stream these follow the
-    text in its row, of another token type. A picture that is drawn in place of the
-    right one is of the same split.
+    the whole picture, and each other position a crop. In a network of one stream they
+    follow the text in its row, with another token type. A picture that replaces the
+    right one is from the same split.
 
     Texts are those of `palimpsest images` (data.format=captioned), and `images` is its
-    folder; data.length counts tokens alone.
+    folder; data.length counts only tokens.
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
@@ -74,29 +74,30 @@ class Objective(picture_rows.PictureRows):
     # rest stays
     random_tokens: str = choice("ordinary", RANDOM_TOKENS)  # what these are drawn from
     region_rate: float = number(0.0, least=0, below=1)  # fraction of the regions that
-    # is chosen, of those with a class if it is predicted; 0: none
+    # is chosen (only of those with a class, if it is predicted); 0: none
     region_mask_fraction: float = fraction(0.9)  # of the chosen: their pixels are
-    # hidden, in other regions, too
-    region_random_fraction: float = fraction(0.0)  # of the chosen: so are these, and
-    # pixels of a region of another picture are read; the rest stays
+    # hidden, also in other regions
+    region_random_fraction: float = fraction(0.0)  # of the chosen: also hidden, and
+    # replaced by pixels of a region of another picture; the rest stays
     region_classes: str = choice("distribution", ("none", "class", "distribution"))
-    # what is predicted of regions: the likeliest class, or the distribution that
+    # what is predicted for regions: the most likely class, or the distribution that
     # `images` has, else its one class
-    classified: str = choice("chosen", ("chosen", "all"))  # regions of which it is
+    classified: str = choice("chosen", ("chosen", "all"))  # regions that are classified
     region_coef: float = number(1.0, least=0)  # weight of this loss
-    region_regression: str = choice("none", tuple(losses.REGRESSIONS))  # of the pixels
-    # of chosen regions, from -1 to 1, or features: the mean over them of this loss
+    region_regression: str = choice("none", tuple(losses.REGRESSIONS))  # loss on the
+    # pixels (-1 to 1) or features of chosen regions, averaged over them
     match: str = choice("separate", ("separate", "joint", "none"))  # whether picture
-    # and text belong together is asked of the text as it is, in a pass of its own
-    # (ViLT), of the masked text, or not at all
-    replace_rate: float = number(0.5, above=0, below=1)  # of pictures, for this
-    match_label: str = choice("matched", ("matched", "replaced"))  # what label 1 says
-    mismatched: str = choice("kept", ("kept", "dropped"))  # with match joint: the
-    # losses of words and regions beside another picture
+    # and text match is predicted in a separate pass with the unmasked text (ViLT), from
+    # the masked text, or not at all
+    replace_rate: float = number(0.5, above=0, below=1)  # fraction of pictures that are
+    # replaced for matching
+    match_label: str = choice("matched", ("matched", "replaced"))  # meaning of label 1
+    mismatched: str = choice("kept", ("kept", "dropped"))  # with match joint: losses of
+    # words and regions if the picture is replaced
     alignment: float = number(0.0, least=0)  # with match separate: weight of the
     # transport between words and patches, shorter for pairs that match (ViLT: 0.1)
-    answers: str = choice("none", ("none", "label"))  # label: texts with a label are
-    # questions, and it is the answer, predicted beside the right picture (LXMERT)
+    answers: str = choice("none", ("none", "label"))  # label: a text with a label is a
+    # question, whose answer is predicted if the picture is right (LXMERT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,7 +120,7 @@ class Objective(picture_rows.PictureRows):
 
     @property
     def shown_answers(self) -> dict[str, str]:
-        """The reasons: answers that the input may show."""
+        """The terms whose answers the input may show, with the reasons."""
         stays = "some of the chosen regions stay as they are"
         both = "a picture and its own text are read: whether they are is asked"
         reasons = {"mlm": STAYS, "region": stays, "regression": stays}
@@ -187,7 +188,7 @@ class Objective(picture_rows.PictureRows):
 
         Raises:
           UserError: a caption names a picture that `images` lacks, regions are chosen
-            and have no classes, or there are no answers.
+            but have no classes, or there are no answers.
         """
         store, here = self.store, example.length > 0
         own = pictures.picture_numbers(example.arrays[IMAGE], here, store)
@@ -315,9 +316,9 @@ class Objective(picture_rows.PictureRows):
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
-        """Terms mlm, region, regression, match, alignment, answer, as asked.
+        """Terms: mlm, region, regression, match, alignment, answer, as the fields say.
 
-        Besides accuracies (metrics).
+        There are also accuracies (metrics).
         """
         positions = [batch["scored"]]
         if self.region_rate:
@@ -342,7 +343,7 @@ class Objective(picture_rows.PictureRows):
         return terms, ()
 
     def _second_pass(self, net: networks.BoundNetwork, batch: Batch) -> dict[str, Term]:
-        """Terms of the text as it is, beside what may be another picture."""
+        """Terms of the unmasked text with a picture, which may be another one."""
         group = self.group(batch, MATCH)
         if not self.alignment:
             states = net.states(group, scored=self.pooled(batch))
@@ -366,7 +367,7 @@ class Objective(picture_rows.PictureRows):
     def _match_terms(
         self, net: networks.BoundNetwork, pooled: jax.Array, batch: Batch
     ) -> dict[str, Term]:
-        """The term and the accuracy of matching, by the states that it reads."""
+        """The term and the accuracy of matching, from the states that it reads."""
         logits = self.pooled_logits(net, "match", pooled)
         weight = batch["match_weight"]
         return with_accuracy(
@@ -396,7 +397,7 @@ class Objective(picture_rows.PictureRows):
 def _answer(
     example: Example, matched: np.ndarray, vocab: VocabInfo
 ) -> dict[str, np.ndarray]:
-    """answer and answer_weight [B], of the rows [B] whose picture is the text's."""
+    """answer and answer_weight [B], for the rows [B] whose picture is the text's."""
     if not vocab.labels:
         raise UserError(
             "objective.answers=label predicts the labels of texts, and there are none; "
@@ -410,6 +411,6 @@ def _answer(
 
 
 def words_of(text: jax.Array) -> jax.Array:
-    """[B, L] bool: of the positions of a text those between bos and eos."""
+    """[B, L] bool: the positions of a text between bos and eos."""
     has_next = jnp.pad(text[:, 1:], ((0, 0), (0, 1)))
     return text & has_next & (jnp.arange(text.shape[1]) > 0)[None]

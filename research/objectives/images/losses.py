@@ -51,7 +51,7 @@ def answer_terms(logits: jax.Array, batch: Batch) -> dict[str, Term]:
 def region_loss(logits: jax.Array, distribution: jax.Array, weight: jax.Array) -> Term:
     """Sum of KL(distribution || softmax of logits) over regions [B, C].
 
-    Of a class that is known it is the cross-entropy (jiasenlu/vilbert_beta at f0c9a2b,
+    For a known class it is the cross-entropy (jiasenlu/vilbert_beta at f0c9a2b,
     vilbert/vilbert.py, whose distributions are a detector's).
 
     Args:

@@ -21,11 +21,11 @@ from research.objectives.losses.cross_entropy import Term
 
 @dataclass(frozen=True)
 class Objective(picture_rows.PictureRows):
-    """Reads a row of `image_text`, of which nothing is hidden; the label is predicted.
+    """Reads a row of `image_text` in which nothing is hidden; predicts the label.
 
     A label is one of several, such as true and false of a sentence, or an answer to a
     question. Texts are those of `palimpsest images --label-column=C`, and `images` is
-    its folder; `regions`, `patch`, `box` and `pool` are those of the run from which
+    its folder. `regions`, `patch`, `box` and `pool` are those of the run from which
     training starts (train.init_from). Rows without a label have weight 0.
     """
 

@@ -1,4 +1,4 @@
-"""Rows of a caption and its picture, as networks of one or two streams read them."""
+"""Rows of a caption and its picture for networks of one or two streams."""
 
 # B batch, L tokens of the text, R regions, N = 1 + R, F values of a region's pixels
 
@@ -31,27 +31,27 @@ from research.objectives.layout import input_format
 from research.objectives.layout.specials import Specials
 
 POOLERS = ("pool_text", "pool_image")
-"""Heads whose product is read with `pool` product."""
+"""Heads whose product is read with `pool` = product."""
 
 
 @dataclass(frozen=True)
 @keys_of_parts(readers.FOLDER, "regions")
 class PictureRows(objectives.Objective):
-    """The base of objectives that read a picture behind its text.
+    """The base of objectives that read a picture after its text.
 
     A row is bos, the text, eos, and a picture: the whole, then its regions.
     """
 
     images: str = free_text("", source="folder", needed=pictures.FOLDER)
     regions: str = choice("patches", readers.FOLDER.lines())  # what is read of a
-    # picture behind the whole
+    # picture after the whole
     box: str = choice("none", image_regions.BOXES)  # what is read of its box beside
     # pixels
-    text_reads: str = choice("words", ("words", "picture"))  # picture: tokens have the
-    # whole picture beside them (VL-BERT)
+    text_reads: str = choice("words", ("words", "picture"))  # picture: each token also
+    # reads the whole picture (VL-BERT)
     pool: str = choice("first", ("first", "product"))  # what a head of the whole row
-    # reads; first: the state at bos; product: of layers of that and of the picture's
-    # first state (ViLBERT)
+    # reads; first: the state at bos; product: the product of a layer on it and a layer
+    # on the picture's first state (ViLBERT)
 
     pattern = "general"  # padding of the text is between it and the image
     min_length = 3
@@ -62,29 +62,29 @@ class PictureRows(objectives.Objective):
 
     @functools.cached_property
     def reader(self) -> readers.Reader:
-        """What `regions` names, with its keys."""
+        """The reader that `regions` names, with its keys."""
         found: readers.Reader = readers.FOLDER.make(self.field_values, "regions")
         return found
 
     @property
     def region_width(self) -> int:
-        """Of the vector that a position reads of a picture."""
+        """The width of the vector that a position reads of a picture."""
         return self.num_values + image_regions.BOXES[self.box].width
 
     @property
     def num_values(self) -> int:
-        """Of the pixels of a region, or of its features."""
+        """The number of pixel values, or features, of a region."""
         return self.reader.num_values(self.store)
 
     def values_spec(self, count: int) -> ArraySpec:
-        """Of what is read of `count` regions."""
+        """The spec of the values of `count` regions."""
         return ArraySpec((count, self.num_values), self.reader.dtype)
 
     def num_positions(self) -> int:
         return 1 + self.reader.num_regions(self.store)
 
     def specials(self, vocab: VocabInfo) -> Specials:
-        """A caption has one token type, and a picture the other."""
+        """Specials with one token type; a picture has the other."""
         end = (vocab.eos_id,)
         return Specials((vocab.bos_id,), end, between=end)
 
@@ -116,7 +116,7 @@ class PictureRows(objectives.Objective):
     def regions_read(
         self, number: np.ndarray, hidden: np.ndarray | None = None
     ) -> readers.Regions:
-        """What is read of pictures [B] with hidden regions [B, R]; None: none is."""
+        """What is read of pictures [B] with hidden regions [B, R]; None: no hidden."""
         if hidden is None:
             shape = len(number), self.reader.num_regions(self.store)
             hidden = np.zeros(shape, bool)
@@ -175,7 +175,7 @@ class PictureRows(objectives.Objective):
     def row_needs(
         self, heads: dict[str, networks.HeadSpec], **more: Any
     ) -> networks.Needs:
-        """What rows need of a network, and `more`."""
+        """What rows need from a network, and `more`."""
         return networks.Needs(
             pattern=self.pattern,
             heads=heads,
@@ -199,7 +199,7 @@ class PictureRows(objectives.Objective):
     def pooled_logits(
         self, net: networks.BoundNetwork, name: str, pooled: jax.Array
     ) -> jax.Array:
-        """Float32 [B, n]: a head of the whole row, by the states [B, 1 or 2, D]."""
+        """Float32 [B, n]: a head of the whole row, from the states [B, 1 or 2, D]."""
         x = pooled[:, 0]
         if self.pool == "product":
             text, image = (
@@ -210,7 +210,7 @@ class PictureRows(objectives.Objective):
         return net.head(name, x)
 
     def pooled_at(self, batch: Batch) -> list[int]:
-        """The positions of these states: bos, and the first one of a picture."""
+        """The positions of these states: bos and the picture's first position."""
         before = batch["token"].shape[1] - batch["pixels"].shape[1]
         return [0] if self.pool == "first" else [0, before]
 

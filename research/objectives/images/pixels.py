@@ -15,10 +15,10 @@ from research.data.store.pictures import Store
 from research.objectives.layout import input_format
 
 PREFIX = "image_"
-"""Of the arrays of an image that is a network input of its own."""
+"""Prefix of the arrays of an image that is a separate network input."""
 
 CLASS, PATCH = 1, 2
-"""What the first position of an image reads, and the others beside their pixels."""
+"""Tokens of an image: of its first position, and of the others, which read pixels."""
 
 Statistics = tuple[tuple[float, float, float], tuple[float, float, float]]
 """Means and standard deviations of red, green and blue, of values from 0 to 1."""
@@ -27,7 +27,7 @@ CLIP: Statistics = (
     (0.48145466, 0.4578275, 0.40821073),
     (0.26862954, 0.26130258, 0.27577711),
 )
-"""Of CLIP's training images (openai/CLIP at d05afc4, clip/clip.py)."""
+"""Statistics of CLIP's training images (openai/CLIP at d05afc4, clip/clip.py)."""
 
 HALF: Statistics = ((0.5,) * 3, (0.5,) * 3)
 """Values are from -1 to 1 (dandelin/ViLT at 762fd39, vilt/transforms/utils.py)."""
@@ -70,14 +70,14 @@ def cells(pixels: np.ndarray, rows: int, columns: int) -> np.ndarray:
 def joined(
     cut: np.ndarray, rows: int, columns: int, shape: tuple[int, ...]
 ) -> np.ndarray:
-    """[H, W, 3]: the image of this shape that `cells` gives [R, F]."""
+    """[H, W, 3]: the image of this shape from its cells [R, F], as of `cells`."""
     height, width, colours = shape
     grid = cut.reshape(rows, columns, height // rows, width // columns, colours)
     return grid.transpose(0, 2, 1, 3, 4).reshape(shape)
 
 
 def scaled(pixels: jax.Array, statistics: Statistics) -> jax.Array:
-    """Float32 [..., F] of patches [..., F] uint8: standardised by colour."""
+    """Float32 [..., F]: patches [..., F] uint8, standardised per colour."""
     colours = pixels.astype(jnp.float32).reshape(*pixels.shape[:-1], -1, 3)
     mean, deviation = (
         jnp.array(each, jnp.float32).reshape((1,) * pixels.ndim + (3,))
@@ -100,7 +100,7 @@ def tower_input(
 
     Args:
       pictures: [B, H, W, 3] uint8.
-      here: [B] bool, the rows that have one.
+      here: [B] bool, the rows that have a picture.
     """
     cut = patches(pictures, patch)
     cut[~here] = 0
@@ -113,7 +113,7 @@ def tower_input(
 
 
 def tower_group(batch: Batch, statistics: Statistics) -> Mapping[str, Any]:
-    """The arrays of `tower_input` as a network reads them, with the patches' values."""
+    """The arrays of `tower_input` as a network reads them, with patch values."""
     values = scaled(batch[f"{PREFIX}pixels"], statistics)
     is_patch = (batch[f"{PREFIX}token"] == PATCH)[..., None]
     feature = jnp.where(is_patch, jnp.pad(values, ((0, 0), (1, 0), (0, 0))), 0.0)

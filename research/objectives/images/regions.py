@@ -16,15 +16,15 @@ from research.objectives.images.readers import BOX, Reader, Regions
 from research.objectives.noise.masking import mask_budget
 
 WAVES, WAVE_BASE = 256, 1000
-"""Of `sinusoids`: wavelengths of a coordinate, and the ratio of their range."""
+"""For `sinusoids`: wavelengths per coordinate, and the ratio of their range."""
 
 
 class Chosen(NamedTuple):
     """Regions that are to be predicted."""
 
     chosen: np.ndarray  # [B, R] bool
-    hidden: np.ndarray  # [B, R] bool: those of them whose pixels are not read
-    replaced: np.ndarray  # [B, R] bool: hidden ones that have pixels of another region
+    hidden: np.ndarray  # [B, R] bool: chosen regions whose pixels are not read
+    replaced: np.ndarray  # [B, R] bool: hidden regions with pixels of another region
 
 
 def choose(
@@ -36,7 +36,7 @@ def choose(
     random_fraction: float,
     most: int,
 ) -> Chosen:
-    """Draws `rate` of the candidates [B, R], at most `most` of a row."""
+    """Draws a fraction `rate` of the candidates [B, R], at most `most` per row."""
     count = mask_budget(candidate.sum(axis=1), rate, most)
     chosen = counter_rng.choose_subset(key, "regions", candidate, count)
     draw = counter_rng.uniform(key, "hidden regions", candidate.shape[1])
@@ -52,7 +52,7 @@ def replace(
     store: Store,
     reader: Reader,
 ) -> None:
-    """Gives replaced regions [B, R] the values of others of the split, in place.
+    """Gives replaced regions [B, R] values of other regions of the split, in place.
 
     Args:
       number: [B], the pictures of the rows.
@@ -71,7 +71,7 @@ def replace(
 def sinusoids(box: jax.Array) -> jax.Array:
     """[..., 8 WAVES]: waves of centre, width and height of boxes [..., BOX].
 
-    Sines of each number in percent, then cosines (Su et al. 2020, section 3.1;
+    They are sines of each number in percent, then cosines (Su et al. 2020, section 3.1;
     jackroos/VL-BERT at 4373674, coordinate_embeddings).
     """
     x1, y1, x2, y2 = (100 * box[..., n] for n in range(4))

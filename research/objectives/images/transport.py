@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 BETA, ITERATIONS = 0.5, 50
-"""Of the proximal point method (dandelin/ViLT at 762fd39, modules/objectives.py)."""
+"""For the proximal point method (dandelin/ViLT at 762fd39, modules/objectives.py)."""
 
 TINY = 1e-12
 
@@ -21,7 +21,7 @@ def distance(
     2021, section 3.2; the method is IPOT, Xie et al. 2018, algorithm 1).
 
     Args:
-      word_BM, patch_BN: bool, which ones there are.
+      word_BM, patch_BN: bool, which of them exist.
     """
     cosine = jnp.einsum("bmd,bnd->bmn", _unit(word_BMD), _unit(patch_BND))
     both = (word_BM[:, :, None] & patch_BN[:, None]).astype(jnp.float32)

@@ -1,1 +1,1 @@
-"""Objectives on knowledge graphs, and on texts with what they know of words."""
+"""Objectives on knowledge graphs, and on texts with knowledge about their words."""

@@ -11,13 +11,13 @@ from research.contract.errors import UserError
 def raw_index(
     example: Example, batch: dict[str, np.ndarray], vocab: VocabInfo, name: str
 ) -> np.ndarray:
-    """[B, L] int64: the raw token at each position; -1: a special, or padding.
+    """[B, L] int64: the raw token at each position; -1: a special or padding.
 
     Rows have the tokens of the text in order, between specials and up to some token;
-    those that are scored may be hidden.
+    scored ones may be hidden.
 
     Args:
-      batch: has token [B, L], and scored [B, K] where tokens are hidden.
+      batch: has token [B, L], and scored [B, K] if tokens are hidden.
       name: of the objective that made the rows.
 
     Raises:
@@ -47,7 +47,7 @@ def at_positions(array: np.ndarray, index: np.ndarray, missing: int) -> np.ndarr
     """[B, L] int32: the values of raw tokens [B, R] at positions; `missing` elsewhere.
 
     Args:
-      index: of `raw_index`.
+      index: from `raw_index`.
     """
     found = np.take_along_axis(array, np.maximum(index, 0), axis=1)
     return np.where(index >= 0, found, missing).astype(np.int32)

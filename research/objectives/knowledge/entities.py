@@ -1,4 +1,4 @@
-"""The table of entities and of their names that linked texts point to."""
+"""The table of entities and their names, to which linked texts refer."""
 
 # B batch, L length, R raw tokens, M mentions of a row, A names, C candidates of a name,
 # N entities, E width
@@ -21,17 +21,18 @@ from research.objectives.knowledge import aligned
 from research.objectives.layout import input_format
 
 NAME = "entities"
-"""The name of the constants, and of the field with their source."""
+"""The name of the constants and of the field with their source."""
 
 NONE, MASK = 0, 1
 """Rows of the table of entities: no entity, with a vector of 0, and the mask, which
-replaces the candidates of a masked mention. Name 0 has no candidates, 1 the mask."""
+replaces the candidates of a masked mention. Name 0 has no candidates, name 1 the mask.
+"""
 
 FIRST_NAME = 2
 """The number of the first name of an entity."""
 
 MAX_CANDIDATES = 5
-"""Entities of a name that are spelled."""
+"""The most entities of a name that are printed."""
 
 RANDOM = "random"
 TABLE = "the file entities.npz that palimpsest link writes beside the linked texts"
@@ -50,10 +51,10 @@ def table_sizes(source: str) -> Sizes:
     """The sizes of the table in an .npz file of `palimpsest link`.
 
     Args:
-      source: the file; or "random", small arrays for tests.
+      source: the file, or "random" for small arrays in tests.
 
     Raises:
-      UserError: it cannot be read, or is no such file.
+      UserError: it cannot be read or is not such a file.
     """
     if source == RANDOM:
         return Sizes(names=64, candidates=3, entities=40, width=16)
@@ -66,7 +67,7 @@ _UNREADABLE = (
     *(OSError, ValueError, KeyError, EOFError, TypeError),
     *(zipfile.BadZipFile, zlib.error),
 )
-"""Errors of NumPy for a file that is no .npz file, or a damaged one."""
+"""NumPy's errors for a file that is damaged or not an .npz file."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -91,10 +92,10 @@ def _read_sizes(path: str) -> Sizes:
 def constants(source: str, *, shuffled: bool = False) -> dict[str, ConstantSpec]:
     """candidate [A, C] int32 and prior [A, C] of names, and vectors [N, E].
 
-    candidate has rows of vectors, NONE beyond a name's.
+    candidate holds indices into vectors, NONE beyond those of a name.
 
     Args:
-      shuffled: vectors are permuted among entities, a control of the same numbers.
+      shuffled: vectors are permuted among entities (a control with the same values).
     """
     sizes = table_sizes(source)
     shapes = {
@@ -132,7 +133,7 @@ def _random_table(sizes: Sizes) -> dict[str, np.ndarray]:
 
 
 def spell_name(source: str, number: int) -> str:
-    """The text of a name and its entities, of names.tsv beside the table."""
+    """The text of a name and its entities, from names.tsv next to the table."""
     rows = () if source == RANDOM else _name_rows(user_path(source))
     if not rows:
         return f"name {number}"
@@ -144,13 +145,13 @@ def spell_name(source: str, number: int) -> str:
 
 @functools.lru_cache(maxsize=2)
 def _name_rows(path: str) -> tuple[str, ...]:
-    """The lines of names.tsv beside a table; (): there is none."""
+    """The lines of names.tsv next to a table; (): no such file."""
     names = Path(path).parent / "names.tsv"
     return tuple(names.read_text("utf-8").splitlines()) if names.is_file() else ()
 
 
 def spell_read(source: str, number: int, own: int = -1) -> str:
-    """What a mention reads: the candidates of the name `number`; "it" of its own."""
+    """What a mention reads: the candidates of the name `number`; "it" for its own."""
     known = {MASK: "the mask's entity", NONE: "none", own: "it"}
     return known.get(number) or spell_name(source, number)
 
@@ -160,7 +161,7 @@ class Mentions(NamedTuple):
 
     name: np.ndarray  # int32, the number of a name; NONE: unused
     first: np.ndarray  # int32, the position of the first token
-    last: np.ndarray  # int32, that of the last one
+    last: np.ndarray  # int32, the position of the last token
 
 
 def find_mentions(
@@ -173,11 +174,11 @@ def find_mentions(
     """The first M = `count` mentions of each row.
 
     Args:
-      batch: the rows, as `aligned.raw_index` takes them.
-      objective: a wrapped one, with a field `entities`.
+      batch: the rows, as for `aligned.raw_index`.
+      objective: a wrapped one with a field `entities`.
 
     Raises:
-      UserError: a text links a name that the table does not have.
+      UserError: a text links a name that the table lacks.
     """
     link = example.arrays[LINK]
     num_names = table_sizes(objective.entities).names
@@ -192,7 +193,7 @@ def find_mentions(
     begins = link >= FIRST_NAME
     nth = np.cumsum(begins, axis=1)
     first, used = input_format.scored_positions(begins & (nth <= count), count)
-    # A mention goes on as long as tokens follow that are inside of one.
+    # A mention continues as long as tokens inside a mention follow.
     inside = np.append(link[:, 1:] == 0, np.zeros((len(link), 1), bool), axis=1)
     columns = np.arange(link.shape[1])
     stop = np.where(inside, link.shape[1], columns)

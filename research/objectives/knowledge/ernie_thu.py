@@ -1,4 +1,4 @@
-"""Entities beside the words that name them (ERNIE, Zhang et al. 2019, Tsinghua)."""
+"""Entities as input with the words that name them (ERNIE-THU, Zhang et al. 2019)."""
 
 # B batch, L length, M mentions of a row, C candidates, N entities, E entity width
 
@@ -40,29 +40,30 @@ MASKED_LOGIT = -1e9
 class Objective(wrapped.Wrapped):
     """The base objective, whose network reads the vectors of linked entities.
 
-    The vector of a mention's most likely entity is beside its first token. In
-    pretraining, of base_objective mlm, the states at these tokens predict the entity
-    (denoising entity auto-encoder): of the mentions `random_rate` have another entity
-    in the input and `drop_rate` none, and all are scored, against the entities of the
-    text and none.
+    The first token of a mention also reads the vector of its most likely entity. In
+    pretraining (base_objective mlm) the states at these tokens predict the entity
+    (denoising entity auto-encoder): a fraction `random_rate` of the mentions has
+    another entity in the input, `drop_rate` none, and all are scored, among the
+    entities of the text and none.
 
     Texts are those of `palimpsest link` (data.format=linked), `entities` is the table
     that it writes. model.network=fusion is the paper's; a transformer reads the vectors
     with its embeddings.
 
-    "Released code" is thunlp/ERNIE at 514cbe4, whose candidates are the entities of a
-    device's batch, and whose pretraining data have an entity at every other piece of a
-    mention, by a slip (code/create_instances.py).
+    "Released code" is thunlp/ERNIE at 514cbe4. Its candidates are the entities of a
+    device's batch; by mistake its pretraining data have an entity at every other piece
+    of a mention (code/create_instances.py).
     """
 
     entities: str = free_text("", source="table", needed=entities.TABLE)
     graph: str = choice("given", ("given", "shuffled"))  # shuffled: vectors are
     # permuted among the entities, a control
-    random_rate: float = fraction(0.05)  # of mentions: another entity of the table
-    drop_rate: float = fraction(0.15)  # of mentions: no entity
+    random_rate: float = fraction(0.05)  # fraction of mentions with another entity of
+    # the table in the input
+    drop_rate: float = fraction(0.15)  # fraction of mentions with no entity in it
     coef: float = number(1.0, least=0)  # of the loss of entities; 0: none (-dEA)
-    candidates: str = choice("text", ("text", "batch"))  # among which the right
-    # entity is predicted; batch: the entities of all texts, as the released code
+    candidates: str = choice("text", ("text", "batch"))  # entities among which the
+    # right one is predicted; batch: those of all texts, as in the released code
 
     row_length = None
     head_weights: ClassVar = {"entity": "mention_weight"}
@@ -107,8 +108,8 @@ class Objective(wrapped.Wrapped):
     ) -> dict[str, np.ndarray]:
         """The rows of the base objective, and the names of their mentions.
 
-        mention, mention_name, mention_read [B, M]: the position, the number of the
-        name, and that of the name that is read.
+        mention, mention_name, mention_read [B, M]: the position, the number of the name
+        and the number of the name that is read.
         """
         batch = self._base.corrupt(example, key, vocab, length)
         count = self.num_mentions(length)
@@ -130,7 +131,7 @@ class Objective(wrapped.Wrapped):
         }
 
     def notes(self, row: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> RowNotes:
-        """Each mention with its entities, and the name that is read."""
+        """Each mention with its entities and the name that is read."""
         names = ("mention", "mention_name", "mention_read")
         lines = [
             f"position {at}: {entities.spell_name(self.entities, own)}, "
@@ -193,12 +194,12 @@ def entity_loss(
 ) -> tuple[Term, jax.Array]:
     """The cross-entropy of entities, and the weight of right answers.
 
-    It is among the entities of the text and none, whose vector is 0 (Zhang et al. 2019,
-    equation 5).
+    Candidates are the entities of the text and none, whose vector is 0 (Zhang et al.
+    2019, equation 5).
 
     Args:
       answer_BM: rows of `vectors_NE`; entities.NONE is no answer.
-      in_batch: the others are those of all texts.
+      in_batch: candidates are the entities of all texts.
     """
     candidate = answer_BM
     if in_batch:

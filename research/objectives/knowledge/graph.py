@@ -1,4 +1,4 @@
-"""A knowledge graph: its triples, and entities that make them false."""
+"""A knowledge graph: its triples, and negatives that make them false."""
 
 # B batch, N negatives of a row, E entities, Q relations, T triples, V vocabulary
 
@@ -12,15 +12,15 @@ from research.contract.errors import UserError
 from research.data import counter_rng
 
 MAX_REDRAWS = 32
-"""Draws of a negative after which one that is a true triple is kept: an entity may be
-related to nearly all others."""
+"""Draws of a negative after which a true triple is kept: an entity may be related to
+nearly all others."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Graph:
-    """The triples of data.lexicon, of which those of its first file are for training.
+    """The triples of data.lexicon; those of its first file are for training.
 
-    Its E entities are the entries of the lexicon.
+    The E entities are the entries of the lexicon.
     """
 
     lexicon: Lexicon
@@ -79,17 +79,17 @@ class Graph:
         *,
         head_rate: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Entities [B, N], each in the place of a triple's head or tail.
+        """Entities [B, N], each a replacement for a triple's head or tail.
 
-        They are drawn uniformly, and again where the result is a triple of the training
+        They are drawn uniformly, and redrawn if the result is a triple of the training
         file (`MAX_REDRAWS`).
 
         Args:
-          head, relation, tail: [B]; -1: it is not in the graph.
+          head, relation, tail: [B]; -1: not in the graph.
           head_rate: [B], the probability that the head is replaced.
 
         Returns:
-          the entities, and [B, N] bool: whether they replace the head.
+          The entities, and [B, N] bool: whether they replace the head.
         """
         shape = (len(key), count)
         side = counter_rng.uniform(key, "side", count) < head_rate[:, None]
@@ -123,11 +123,11 @@ SOURCES = ("given", "shuffled")
 
 
 def graph_of(vocab: VocabInfo, source: str = "given") -> Graph:
-    """The graph of a vocabulary's lexicon, made once for each lexicon.
+    """The graph of a vocabulary's lexicon, made once per lexicon.
 
     Args:
       source: given; or shuffled: tails are permuted among the triples, a control with
-        as many triples of each head, relation and tail, which are false.
+        as many triples of each head, relation and tail, but false ones.
 
     Raises:
       UserError: data.lexicon has no triples.
@@ -149,7 +149,7 @@ _last: dict[str, Graph] = {}
 
 
 def ids_by_token(vocab: VocabInfo) -> tuple[np.ndarray, np.ndarray]:
-    """[V] int64 each: the entity and the relation that a word is; -1: none."""
+    """[V] int64 each: the entity and the relation that a word names; -1: none."""
     lexicon = vocab.lexicon
     found = []
     assert lexicon is not None

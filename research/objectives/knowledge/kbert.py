@@ -1,4 +1,4 @@
-"""Triples beside the words that they are about (K-BERT, Liu et al. 2020)."""
+"""Triples attached to the words that they are about (K-BERT, Liu et al. 2020)."""
 
 # B batch, L columns of a row
 
@@ -28,12 +28,11 @@ from research.objectives.knowledge.graph import LINES
 from research.objectives.layout.row_notes import RowNotes
 
 NOT_GROWN = ("clip", "electra", "image_text", "infoword")
-"""Objectives that score every token of a row, also those of branches, or that read
-pictures."""
+"""Objectives that score every token of a row, including branches, or read pictures."""
 
 
 def _reads_a_text(objective: Any) -> bool:
-    """True if the rows of an objective are one group of tokens."""
+    """Whether the rows of an objective are one group of tokens."""
     names = objective.batch_spec(objective.min_length)
     return {name for name in names if name.endswith("token")} == {"token"}
 
@@ -42,26 +41,27 @@ def _reads_a_text(objective: Any) -> bool:
 class Objective(wrapped.Wrapped):
     """The rows of the base objective, whose words have branches of data.lexicon.
 
-    data.lexicon has triples; a branch of a word is a triple of which it is the head.
-    The base objective's rows have the part of data.length that `branch_rate` leaves;
-    what they hide has no branches.
+    data.lexicon has triples; a branch of a word is a triple whose head it is. The base
+    objective's rows have the part of data.length that `branch_rate` leaves; hidden
+    words have no branches.
 
-    Departs from the released code (autoliuweijie/K-BERT at da9358e), which cuts rows
-    with branches at data.length: a branch is there as a whole or not at all, and no
+    Departs from the released code (autoliuweijie/K-BERT at da9358e), which truncates
+    rows with branches at data.length: here a branch is complete or left out, and no
     token of the text is lost to one. Words are the longest entries from left to right,
-    not those of pkuseg. Of a word's triples the first of the file are taken; the code
-    takes any, by Python's hash seed.
+    not those of pkuseg. The first triples of a word in the file are taken; the code
+    takes any, depending on Python's hash seed.
     """
 
-    branches: int = number(2, least=0, most=64)  # of a word at most; 0: none, the
+    branches: int = number(2, least=0, most=64)  # the most per word; 0: none, the
     # control without knowledge
     branch_text: str = choice("relation_tail", sentence_tree.BRANCH_TEXTS)  # tail: as
     # for named entities in the released code
-    branch_rate: float = number(0.25, above=0, below=1)  # columns of a row for branches
-    min_tokens: int = number(1, least=1)  # of a word with branches
-    visible: str = choice("tree", ("tree", "all"))  # what tokens attend to: the
-    # visible matrix; or all of the row, as --no_vm of the released code
-    positions: str = choice("soft", ("soft", "flat"))  # flat: with --no_vm
+    branch_rate: float = number(0.25, above=0, below=1)  # fraction of a row's columns
+    # that are for branches
+    min_tokens: int = number(1, least=1)  # minimum tokens of a word with branches
+    visible: str = choice("tree", ("tree", "all"))  # what tokens attend to; tree: the
+    # visible matrix; all: the whole row, as with --no_vm in the released code
+    positions: str = choice("soft", ("soft", "flat"))  # flat: as with --no_vm
     graph: str = choice("given", graph.SOURCES)  # shuffled: tails are permuted
     # among the triples, a control of the same lengths
 

@@ -1,4 +1,4 @@
-"""Entities by their descriptions (KEPLER, Wang et al. 2021): triples beside masks."""
+"""KEPLER (Wang et al. 2021): entities encoded from descriptions, with masked LM."""
 
 # B batch, L length, W tokens of a description, G descriptions of a row, N negatives of
 # an end, D width, Q relations
@@ -35,33 +35,33 @@ from research.objectives.losses.cross_entropy import Term
 
 @dataclass(frozen=True)
 class Objective(wrapped.Wrapped):
-    """The base objective on texts, and beside each text a triple of data.lexicon.
+    """The base objective on texts, and a triple of data.lexicon with each text.
 
-    The vector of an entity is the state of bos of its description, which
-    data.lexicon_texts has, in the same network; a relation has a vector of its own. The
-    triple of a row is drawn from the first file of data.lexicon, with negatives of its
-    head and of its tail, which are none of that file's triples.
+    The vector of an entity is the state of the same network at bos of its description,
+    which is in data.lexicon_texts; each relation has its own vector. The triple of a
+    row is drawn from the first file of data.lexicon, with negatives for its head and
+    for its tail that are not triples of that file.
 
-    The row's descriptions are one more row, entity_*, of a segment each: head, tail,
-    then entities that replace the head, then such that replace the tail.
+    The descriptions are a second row, entity_*, with a segment each: head, tail, then
+    entities that replace the head, then entities that replace the tail.
 
     The released code (THU-KEG/KEPLER at 05304cc) encodes each positive end twice and
-    averages, which is the same while descriptions do not depend on the relation.
+    averages, which is the same as long as descriptions do not depend on the relation.
     """
 
     lexicon_lines = graph.LINES
 
     base_objective: str = choice("mlm", ("mlm",))
-    ke_coef: float = number(1.0, least=0)  # of the triples' loss
-    mlm_coef: float = number(1.0, least=0)  # of the text's; 0: KEPLER-KE
-    gamma: float = number(4.0, above=0)  # of the score gamma - |h + r - t|; 4 where
-    # texts are the aim, 9 of links, 1 of WordNet in the paper's checkpoints
+    ke_coef: float = number(1.0, least=0)  # weight of the loss of triples
+    mlm_coef: float = number(1.0, least=0)  # weight of the text's loss; 0: KEPLER-KE
+    gamma: float = number(4.0, above=0)  # of the score gamma - |h + r - t|; the paper's
+    # checkpoints have 4 for text tasks, 9 for link prediction, 1 for WordNet
     norm: int = number(2, least=1, most=2)  # 2: the released code; 1: the paper
-    negatives: int = number(1, least=1, most=100)  # of each end
+    negatives: int = number(1, least=1, most=100)  # per end of a triple
     graph: str = choice("given", graph.SOURCES)  # shuffled: tails are permuted among
-    # the triples, a control of the same texts
-    description: int = number(64, least=3)  # tokens of a description, bos and eos
-    # included (512 in the paper)
+    # the triples, a control with the same texts
+    description: int = number(64, least=3)  # tokens of a description, including bos and
+    # eos (512 in the paper)
     max_relations: int = number(1024, least=1)  # rows of the table of relations
 
     row_length = None
@@ -122,7 +122,7 @@ class Objective(wrapped.Wrapped):
     def _descriptions(
         self, entity: np.ndarray, here: np.ndarray, vocab: VocabInfo
     ) -> dict[str, np.ndarray]:
-        """The arrays entity_* of entities [B, G], in rows that have text [B]."""
+        """The arrays entity_* of entities [B, G], for rows that have text [B]."""
         ids = (vocab.bos_id, vocab.eos_id, vocab.pad_id)
         text, used = _rows(graph.graph_of(vocab), self.description, *ids)
         segment = 1 + np.arange(entity.shape[1])[:, None]
@@ -140,7 +140,7 @@ class Objective(wrapped.Wrapped):
         }
 
     def notes(self, row: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> RowNotes:
-        """The triple of a row, and those that are false."""
+        """The triple of a row and its negatives."""
         segment, token = row["entity_segment"], row["entity_token"]
         texts = [
             vocabulary.decode(token[segment == n].tolist()).strip()
@@ -208,7 +208,7 @@ class Objective(wrapped.Wrapped):
 def _rows(
     known: graph.Graph, width: int, bos_id: int, eos_id: int, pad_id: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """bos, description, eos of each entity [E, W], and [E, W] bool: no padding."""
+    """bos, description, eos of each entity [E, W], and [E, W] bool: not padding."""
     token, size = known.lexicon.token, np.minimum(known.lexicon.size, width - 2)
     text = np.full((len(size), width), pad_id, np.int32)
     inside = min(width - 2, token.shape[1])

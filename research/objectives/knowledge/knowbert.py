@@ -38,15 +38,15 @@ class Objective(wrapped.Wrapped):
     """The base objective, whose network reads the candidates of mentions.
 
     With base_objective mlm the linker learns from the texts' links: the first candidate
-    of a mention's name is taken for right (Peters et al. 2019 take the links of AIDA
-    and WordNet's of SemCor). What is masked is hidden from the linker, too: a mention
+    of a mention's name is taken as right (Peters et al. 2019 use the links of AIDA and
+    the WordNet links of SemCor). Masked text is also hidden from the linker: a mention
     with a masked token has a single candidate, the mask, with probability .8; its own
-    with .1; those of a random name with .1.
+    candidates with .1; those of a random name with .1.
 
     Texts are those of `palimpsest link` (data.format=linked), `entities` is the table
-    that it writes. The network is model.network=kar. Stages, as the paper has them: the
-    linker alone with optimizer.frozen=token,embeddings,stack and `mlm_coef` 0, then all
-    by train.init_from.
+    that it writes. The network is model.network=kar. The paper's stages: only the
+    linker with optimizer.frozen=token,embeddings,stack and `mlm_coef` 0, then all
+    parameters with train.init_from.
     """
 
     entities: str = free_text("", source="table", needed=entities.TABLE)
@@ -72,12 +72,12 @@ class Objective(wrapped.Wrapped):
 
     @property
     def links(self) -> bool:
-        """True if the linker learns, as it does where the base objective hides text."""
+        """Whether the linker learns: it does if the base objective hides text."""
         return self.base_objective == "mlm" and self.link_coef > 0
 
     @property
     def min_length(self) -> int:
-        """One token more than the base objective needs, which hides one."""
+        """One token more than the base objective needs, since one is hidden."""
         return self._base.min_length + self.links
 
     def num_mentions(self, length: int) -> int:
@@ -99,7 +99,7 @@ class Objective(wrapped.Wrapped):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """The rows of the base objective, and their mentions; hidden ones as well."""
+        """The rows of the base objective and their mentions, including hidden ones."""
         batch = self._base.corrupt(example, key, vocab, length)
         count = self.num_mentions(length)
         found = entities.find_mentions(example, batch, vocab, self, count)
@@ -140,7 +140,7 @@ class Objective(wrapped.Wrapped):
         return np.where(name > 0, read, entities.NONE)
 
     def notes(self, row: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> RowNotes:
-        """The tokens of each mention, and the entities that are read of it."""
+        """The tokens of each mention, and the entities that are read for it."""
         lines = []
         for n in np.flatnonzero(row["span_segment"] > 0):
             first, last = row["span_start"][n], row["span_end"][n]
@@ -159,7 +159,7 @@ class Objective(wrapped.Wrapped):
         return dataclasses.replace(self._base.needs(vocab), span_width=width)
 
     def _with_candidates(self, batch: Batch) -> dict[str, Any]:
-        """The batch with the vectors and the probabilities of candidates."""
+        """The batch with the vectors and probabilities of candidates."""
         table, name = batch[CONSTANTS][entities.NAME], batch["span_name"]
         vectors = table["vectors"][table["candidate"][name]]
         prior = jnp.where(name[..., None] > 0, table["prior"][name], 0.0)
@@ -209,9 +209,9 @@ def _has_scored(batch: Batch, found: entities.Mentions) -> np.ndarray:
 def link_losses(
     score_BSC: jax.Array, is_there: jax.Array, *, loss: str, margin: float
 ) -> tuple[jax.Array, jax.Array]:
-    """[B, S] each: the loss of a mention, and True if its first candidate wins.
+    """[B, S] each: the loss of a mention, and whether its first candidate wins.
 
-    The first candidate is the right one; it wins with the highest score.
+    The first candidate is the right one; it wins if it has the highest score.
 
     Args:
       is_there: [B, S, C] bool.
@@ -228,7 +228,7 @@ def link_losses(
 
 
 class _LinkingNetwork:
-    """A bound network whose scores of candidates are kept, of its last call."""
+    """A bound network that records the candidate scores of its last call."""
 
     def __init__(self, net: networks.BoundNetwork):
         self._net = net

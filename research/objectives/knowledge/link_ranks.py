@@ -29,9 +29,9 @@ def queries(
 ) -> dict[str, np.ndarray]:
     """Arrays [B, 2] of the queries (?, r, t) and (h, r, ?) of triples [B].
 
-    answer: the entity that is right; -1: it, or the other end, is not in the graph.
-    known_begin, known_count: the part of the constant `known` that has the entities
-    which are right, too.
+    answer: the right entity; -1: it or the other end is not in the graph.
+    known_begin, known_count: the part of the constant `known` with the entities that
+    are also right.
     """
     order = _Order(known)
     in_graph = (head >= 0) & (relation >= 0) & (tail >= 0)
@@ -76,12 +76,12 @@ class _Order:
 def _query_codes(
     known: graph.Graph, entity: np.ndarray, relation: np.ndarray
 ) -> np.ndarray:
-    """int64: a number for each query by the end and the relation that it gives."""
+    """int64: a number for each query, from its given end and relation."""
     return np.asarray(relation, np.int64) * known.num_entities + entity
 
 
 def constants(vocab: VocabInfo) -> dict[str, ConstantSpec]:
-    """Tokens of entities, entities that answer queries, and a slot for each of F."""
+    """Tokens of entities, entities that answer queries, and F slots."""
     known = graph.graph_of(vocab)
     assert vocab.lexicon is not None
     order = _Order(known)
@@ -96,10 +96,10 @@ def constants(vocab: VocabInfo) -> dict[str, ConstantSpec]:
 
 
 def ranks(distances: Callable[..., Any], triples: Any, batch: Batch) -> jax.Array:
-    """Float32 [B, 2]: the rank of each answer, from 1, of ties the mean.
+    """Float32 [B, 2]: the rank of each answer from 1; ties have the mean rank.
 
-    Entities that are right as well are left out. The rank of an answer that is not in
-    the graph is that of a guess, (E + 1) / 2.
+    Entities that are also right are left out. An answer that is not in the graph has
+    the rank of a guess, (E + 1) / 2.
 
     Args:
       distances: one element of `triples` -> distances [E] of all entities as its head,

@@ -14,7 +14,7 @@ from research.contract.errors import UserError
 from research.data.read import lexicon as lexicons
 
 POLARITIES = ("negative", "positive", "neutral")
-"""Polarities by their index; the last one adds nothing to an input."""
+"""Polarities by index; the last one adds nothing to an input."""
 
 PARTS_OF_SPEECH = "varnu"
 """Verb, adjective, adverb, noun, other; the last one adds nothing to an input."""
@@ -42,7 +42,7 @@ def word_polarity(
     """[B, R] int32: the polarity of the entry of data.lexicon that a token is in.
 
     Args:
-      types: of negative and of positive entries.
+      types: the types of negative and positive entries.
       shuffled: types are permuted among the entries.
 
     Raises:
@@ -81,11 +81,11 @@ def word_polarity(
 def features(
     polarity: jax.Array, part_of_speech: jax.Array, level: jax.Array, levels: int
 ) -> jax.Array:
-    """Float32 [B, L, 6 + levels]: the inputs of positions beside their tokens.
+    """Float32 [B, L, 6 + levels]: the inputs of positions in addition to tokens.
 
-    A network projects it without a bias, which is the sum of a row of each of three
-    tables: neutral, other and unknown have rows of 0 and no gradient, as the padding
-    rows of the released code.
+    A network projects them without a bias, which gives the sum of a row of each of
+    three tables: neutral, other and unknown have rows of 0 and no gradient, as the
+    padding rows of the released code.
 
     Args:
       polarity, part_of_speech, level: [B, L] int32; a level of `levels` is unknown.
@@ -95,7 +95,7 @@ def features(
 
 
 class GlossPolarity(NamedTuple):
-    """The polarity of a word by its senses."""
+    """The polarity of a word from its senses."""
 
     weight: np.ndarray  # [S], of each sense
     score: float
@@ -105,13 +105,13 @@ class GlossPolarity(NamedTuple):
 def attend_to_glosses(
     cosine: jax.Array, sense_number: jax.Array, score: jax.Array
 ) -> GlossPolarity:
-    """The polarity of a word in a sentence, by the glosses of its senses.
+    """The polarity of a word in a sentence, from the glosses of its senses.
 
     The weight of a sense is softmax((cos + 1) / (2 n)) with n its number in WordNet
     (Ke et al. 2020, equations 1 to 3; thu-coai/SentiLARE, preprocess).
 
     Args:
-      cosine: [S], of vectors of the sentence and of each gloss without its examples.
+      cosine: [S], between the sentence and each gloss without its examples.
       sense_number: [S], from 1.
       score: [S], positive minus negative score of each sense in SentiWordNet.
     """

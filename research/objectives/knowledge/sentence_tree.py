@@ -1,7 +1,7 @@
 """Sentence trees: words of a row with branches, the triples that begin with them.
 
-The branches are appended to the row, where positions and ranks of attention say what
-they belong to: the order of columns has no meaning for a network.
+The branches are appended to the row; their positions and attention ranks say which word
+they belong to, since the order of columns has no meaning for a network.
 """
 
 # B batch, L columns of a row, H heads (entries with triples), J branches of a head,
@@ -35,7 +35,7 @@ def make_branches(
 
     Args:
       text: one of BRANCH_TEXTS.
-      min_tokens: of heads; shorter ones have no branches.
+      min_tokens: of a head; shorter heads have no branches.
     """
     triples = lexicon.triples
     assert triples is not None
@@ -76,20 +76,20 @@ def grow(
 ) -> dict[str, np.ndarray]:
     """The six arrays and INTERVAL_ARRAYS [B, L] of rows with branches.
 
-    The longest entries are branched, from left to right. Branches that do not fit in
-    the row are left out, and all after them. A masked word is none of the entries, so
-    that its branches cannot tell it.
+    The longest entries from left to right get branches. Branches that do not fit in the
+    row, and all after them, are left out. A masked word is not an entry, so its
+    branches cannot reveal it.
 
     A word's tokens attend to the trunk, which is all tokens of the row, and to the
-    branches of the word; a branch's tokens to the branch and to the word.
+    word's branches; a branch's tokens attend to the branch and to its word.
 
     Args:
       group: the six arrays [B, trunk] of rows whose tokens attend to each other.
       length: L, at least `trunk`.
-      visible: tree; or all: tokens attend to all of the row.
+      visible: tree; or all: tokens attend to the whole row.
       positions: soft: those of a branch follow that of its word's last token, as do
-        those of the next words; flat: those of the tokens in a row in which a word's
-        branches follow it.
+        those of the next words; flat: as if each word's branches followed it in the
+        row.
     """
     token, trunk = group["token"], group["token"].shape[1]
     starts = vocab.starts_word
@@ -118,7 +118,7 @@ def grow(
     )
     last = column + branches.heads.size[head] - 1
 
-    # Words with branches are numbered in each row from 1, and branches behind them.
+    # Words with branches are numbered from 1 in each row, and branches after them.
     first = np.searchsorted(row, row)
     new_word = np.append(True, np.diff(item) > 0)[: len(item)]
     word = np.cumsum(new_word) - (np.cumsum(new_word) - new_word)[first]
@@ -176,9 +176,10 @@ def grow(
 def read_tree(
     row: Mapping[str, np.ndarray],
 ) -> list[tuple[list[int], list[list[int]]]]:
-    """The words of a row of `grow` in order: columns, and those of each branch.
+    """The words of a row of `grow` in order: their columns and those of each branch.
 
-    Tokens between two words with branches are one. Rows of visible=all have no tree.
+    Tokens between two words with branches count as one. Rows with visible=all have no
+    tree.
 
     Args:
       row: arrays [L].

@@ -1,4 +1,4 @@
-"""Words with their polarity (SentiLARE, Ke et al. 2020): as input, and as target."""
+"""Word polarity as input and as target (SentiLARE, Ke et al. 2020)."""
 
 # B batch, L length, K scored positions, R raw tokens
 
@@ -46,19 +46,19 @@ BASES = (
     "token_classification",
     "question_answering",
 )
-"""mlm is pretraining; the others are fine-tuned with the polarity of their words."""
+"""mlm is for pretraining, the others for fine-tuning with the polarity of words."""
 
 
 @dataclass(frozen=True)
 class Objective(wrapped.Wrapped):
     """Reads a word's polarity and part of speech, and the text's label.
 
-    They are beside each token, if they are known; pretraining predicts them.
+    They are read with each token, if known; pretraining predicts them.
 
-    data.lexicon has words of two types, positive and negative. Words are masked as a
-    whole, those with a polarity at `polarity_rate`, others at `rate`; where a word is
-    hidden, so are its polarity and its part of speech. Of `early_fusion` of the texts
-    the label is read at each token (early fusion), of the others it is predicted (late
+    data.lexicon has words of two types, positive and negative. Whole words are masked,
+    those with a polarity at `polarity_rate`, others at `rate`; a hidden word's polarity
+    and part of speech are also hidden. For a fraction `early_fusion` of the texts each
+    token reads the label (early fusion); for the others it is predicted (late
     supervision). The labels are those of the texts, sorted.
 
     "Released code" is thu-coai/SentiLARE at 5f12437, which takes polarities from
@@ -66,11 +66,11 @@ class Objective(wrapped.Wrapped):
     """
 
     base_objective: str = choice("mlm", BASES)
-    rate: float = number(0.15, above=0, below=1)  # of words without a polarity
-    polarity_rate: float = number(0.3, above=0, below=1)  # of words with one
-    early_fusion: float = fraction(0.8)  # of labelled texts; the label of others is
-    # predicted
-    levels: int = number(5, least=2, most=100)  # labels of texts
+    rate: float = number(0.15, above=0, below=1)  # mask rate of words without polarity
+    polarity_rate: float = number(0.3, above=0, below=1)  # mask rate of words with one
+    early_fusion: float = fraction(0.8)  # fraction of labelled texts whose label is
+    # read; that of the others is predicted
+    levels: int = number(5, least=2, most=100)  # number of labels of texts
     negative: str = free_text("negative")  # type of data.lexicon's negative words
     positive: str = free_text("positive")  # type of its positive words
     polarities: str = choice("given", ("given", "shuffled"))  # shuffled: permuted among
@@ -105,7 +105,7 @@ class Objective(wrapped.Wrapped):
         return ("polarity",) if self.pos == "none" else ("polarity", "pos")
 
     def num_scored(self, length: int) -> int:
-        """K: at length 128, 77."""
+        """K: 77 at length 128."""
         return max_masked(self.polarity_rate, length, independent=True)
 
     def text_spec(self, length: int) -> TextSpec:
@@ -133,7 +133,7 @@ class Objective(wrapped.Wrapped):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Masks words, or lays out the base objective's rows, and adds polarities.
+        """Masks words or lays out the base objective's rows, and adds polarities.
 
         Raises:
           UserError: data.lexicon has no polarities, or texts have other labels.
@@ -242,7 +242,7 @@ class Objective(wrapped.Wrapped):
         }
 
     def notes(self, row: Mapping[str, np.ndarray], vocabulary: Vocabulary) -> RowNotes:
-        """Words whose polarity is read, and what is read of the text's label."""
+        """Words whose polarity is read, and how the text's label is used."""
         token, read = row["token"], row["word_polarity"]
         lines = [
             f"position {n}: {vocabulary.decode([int(token[n])]).strip()}, "
@@ -279,9 +279,9 @@ class Objective(wrapped.Wrapped):
     def loss(
         self, net: networks.BoundNetwork, batch: Batch, key: jax.Array
     ) -> tuple[dict[str, Term], Any]:
-        """Terms: those of the base objective; in pretraining also three more.
+        """Terms: those of the base objective, and three more in pretraining.
 
-        They are polarity, pos and sentence, and their accuracies (metrics).
+        These are polarity, pos and sentence, with their accuracies (metrics).
         """
         if not self.pretrains:
             return self._base.loss(net, self._with_features(batch), key)
@@ -301,14 +301,14 @@ class Objective(wrapped.Wrapped):
         return self._base.predictions(net, self._with_features(batch))
 
     def read_constants(self, group: Any, constants: Any) -> dict[str, Any]:
-        """Texts that are read alone have no polarities, as no word is known."""
+        """Gives texts that are read alone no polarities: their words are not known."""
         group = self._base.read_constants(group, constants)
         blank = jnp.zeros((*group["token"].shape, self.width), jnp.float32)
         return group | {FEATURE: blank}
 
     @property
     def width(self) -> int:
-        """Values that a position reads beside its token."""
+        """Number of values that a position reads in addition to its token."""
         return polarity.NEUTRAL + polarity.OTHER + self.levels
 
 

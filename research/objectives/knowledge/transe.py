@@ -30,23 +30,23 @@ from research.objectives.losses.cross_entropy import Term
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Reads a triple and data.length - 3 entities, each of which replaces an end of it.
+    """Reads a triple and data.length - 3 entities that replace its head or its tail.
 
-    The distance of a triple is |h + r - t|, that of a true one smaller than those of
-    its negatives. The text is triples (data.format=triples), as words; data.lexicon has
-    them too, the training ones in its first file: negatives are none of those, and
-    ranks leave out the triples of all files.
+    The distance of a triple is |h + r - t|, which should be smaller for a true triple
+    than for its negatives. The text is triples (data.format=triples), as words.
+    data.lexicon also has them, the training ones in its first file: negatives are not
+    among those, and ranks leave out the triples of all files.
 
     An evaluation predicts the filtered ranks of each triple's head and tail among all
     entities of data.lexicon; ties have the mean of their ranks. A triple with an entity
-    that training does not have is ranked in the middle.
+    that is not in training is ranked in the middle.
 
     "OpenKE" is thunlp/OpenKE at 64c4ec8.
     """
 
     norm: int = number(1, least=1, most=2)  # of distances: L1 or L2
     normalize: str = choice("all", ("all", "entities", "none"))  # which vectors have
-    # length 1 in a distance; all: as OpenKE; entities: as Bordes et al. 2013, who
+    # length 1 in a distance; all: as in OpenKE; entities: as in Bordes et al. 2013, who
     # normalise the parameters before each step
     loss_type: str = choice("margin", ("margin", "sigmoid"))  # margin: the hinge of the
     # difference of distances; sigmoid: -log sigmoid(margin - d) of the triple and of
@@ -57,7 +57,7 @@ class Objective(objectives.Objective):
     )  # negatives are weighted by softmax(-temperature d) (Sun et al. 2019, equation
     # 4); 0: all the same
     replaced: str = choice("bern", ("bern", "uniform"))  # which end a negative
-    # replaces; uniform: either as often; bern: see `graph.Graph.head_rates`
+    # replaces; uniform: both equally often; bern: see `graph.Graph.head_rates`
 
     pattern = "self"
     lexicon_lines = graph.LINES
@@ -84,8 +84,8 @@ class Objective(objectives.Objective):
         """Draws negatives.
 
         Raises:
-          UserError: there is no graph, or the vocabulary lacks a relation, or an
-            entity of a training triple.
+          UserError: there is no graph, or the vocabulary lacks a relation or an entity
+            of a training triple.
         """
         known, triple = graph.graph_of(vocab), example.token[:, :3]
         here, count = example.length == 3, length - 3
@@ -125,7 +125,7 @@ class Objective(objectives.Objective):
         } | link_ranks.queries(known, head, relation, tail)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
-        """Raises UserError: there is no graph, or its entities are no words."""
+        """Raises UserError: there is no graph, or its entities are not words."""
         known = graph.graph_of(vocab)
         triples = known.triples
         ends = np.concatenate([triples.head, triples.tail])
@@ -163,7 +163,7 @@ class Objective(objectives.Objective):
         return {"transe": Term(total, weight), "accuracy": Term(right, weight, 0.0)}, ()
 
     def _losses(self, true_B1: jax.Array, false_BN: jax.Array) -> jax.Array:
-        """[B]: the mean over a triple's negatives."""
+        """[B]: the mean loss over a triple's negatives."""
         if self.loss_type == "margin":
             return translation.margin_loss(true_B1, false_BN, self.margin)
         options = self.margin, self.temperature

@@ -1,4 +1,4 @@
-"""Translations of vectors: distances of triples, and losses of true and false ones."""
+"""Translations of vectors: distances of triples, losses of true and false triples."""
 
 # B batch, N negatives, D width
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 LEAST = 1e-24
-"""The least square of a length: the gradient of a root is infinite at 0."""
+"""The smallest squared length: the gradient of a root is infinite at 0."""
 
 
 def normalized(x: jax.Array) -> jax.Array:
@@ -35,14 +35,14 @@ def margin_loss(true_B1: jax.Array, false_BN: jax.Array, margin: float) -> jax.A
 def sigmoid_loss(
     true_B1: jax.Array, false_BN: jax.Array, margin: float, temperature: float
 ) -> jax.Array:
-    """[B]: the loss of distances by sigmoids (Sun et al. 2019).
+    """[B]: the sigmoid loss of distances (Sun et al. 2019).
 
     It is half the sum of -log sigmoid(margin - d) of a triple and the weighted mean of
     -log sigmoid(d - margin) of its negatives (equations 4 and 5).
 
     Args:
       temperature: the weights are softmax(-temperature d), without a gradient; 0: all
-        are the same.
+        equal.
     """
     weight = jax.nn.softmax(lax.stop_gradient(-temperature * false_BN))
     of_true = jax.nn.softplus(true_B1[:, 0] - margin)

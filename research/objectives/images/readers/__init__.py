@@ -1,8 +1,8 @@
-"""Readers of pictures: each says what a network reads of one, the whole and regions.
+"""Readers of pictures: what a network reads of a picture, the whole and its regions.
 
 A module here defines a frozen dataclass `Reader(readers.Reader)`, or one of a base in
 `readers/shared/`. It is found by listing the folder; its name is a value of
-objective.regions, and its fields are keys of all objectives that read a picture behind
+objective.regions, and its fields are keys of all objectives that read a picture after
 its text.
 """
 
@@ -35,34 +35,34 @@ class Regions(NamedTuple):
     """What is read of pictures: the whole first, then their regions."""
 
     values: np.ndarray  # [B, 1 + R, F]: pixels uint8, or others float32
-    box: np.ndarray  # [B, 1 + R, BOX] float32; 0 of regions that are not there
+    box: np.ndarray  # [B, 1 + R, BOX] float32; 0 for missing regions
     here: np.ndarray  # [B, 1 + R] bool
 
 
 class Drawing(NamedTuple):
     """What a network reads of a picture, as pixels."""
 
-    whole: np.ndarray  # [H, W, 3] uint8, with the regions in their places, or alone
-    crops: Sequence[np.ndarray] = ()  # of R regions [P, P, 3]; (): the whole has them
+    whole: np.ndarray  # [H, W, 3] uint8, with or without its regions
+    crops: Sequence[np.ndarray] = ()  # [P, P, 3] of R regions; (): the whole has them
 
 
 class Reader(abc.ABC):
-    """The base of all readers: frozen dataclasses of plain numbers and words."""
+    """The base of all readers: frozen dataclasses of numbers and strings."""
 
     of_boxes: ClassVar[bool] = False
-    """Whether regions are the boxes of the store, in their order: with their classes,
-    and with one position for all."""
+    """Whether regions are the boxes of the store in their order, with their classes and
+    the same position for all."""
 
     reads_whole: ClassVar[bool] = False
-    """Whether the first position reads the values of the whole picture; False: it is a
-    class token, whose values are 0."""
+    """Whether the first position reads the values of the whole picture; if not, it is a
+    class token with values 0."""
 
     dtype: ClassVar[Any] = np.uint8
-    """Of the values: uint8 of pixels, float32 of others."""
+    """Dtype of the values: uint8 for pixels, float32 for others."""
 
     @abc.abstractmethod
     def num_regions(self, store: Store) -> int:
-        """R, of every picture of the store.
+        """R, for every picture of the store.
 
         Raises:
           UserError: the pictures have no such regions.
@@ -73,7 +73,7 @@ class Reader(abc.ABC):
         """F.
 
         Raises:
-          UserError: as of `num_regions`.
+          UserError: as for `num_regions`.
         """
 
     def there(self, store: Store, number: np.ndarray) -> np.ndarray:
@@ -82,13 +82,13 @@ class Reader(abc.ABC):
 
     @abc.abstractmethod
     def read(self, store: Store, number: np.ndarray, hidden: np.ndarray) -> Regions:
-        """What is read of pictures [B]; nothing of it tells of the hidden ones [B, R].
+        """What is read of pictures [B], without a trace of `hidden` regions [B, R].
 
-        Hidden pixels are HIDDEN, wherever they are read, and other hidden values 0.
+        Hidden pixels are HIDDEN wherever they are read; other hidden values are 0.
         """
 
     def read_one(self, store: Store, number: int, region: int) -> np.ndarray:
-        """[F]: what is read of one region of a picture of which nothing is hidden."""
+        """[F]: what is read of one region of a picture if nothing is hidden."""
         hidden = np.zeros((1, self.num_regions(store)), bool)
         return self.read(store, np.array([number]), hidden).values[0, 1 + region]
 
@@ -99,7 +99,7 @@ class Reader(abc.ABC):
         return jnp.asarray(values)
 
     def drawing(self, values: np.ndarray, store: Store) -> Drawing | None:
-        """What `values` [1 + R, F] of a picture show; None: they are no pixels."""
+        """What `values` [1 + R, F] of a picture show; None: they are not pixels."""
         return None
 
 

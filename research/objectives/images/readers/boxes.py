@@ -14,9 +14,9 @@ from research.objectives.images.readers.shared import of_boxes
 
 @dataclass(frozen=True)
 class Reader(of_boxes.OfBoxes):
-    """Pixels of hidden boxes are replaced in the picture before anything is cropped.
+    """Replaces pixels of hidden boxes in the picture before anything is cropped.
 
-    Neither the whole nor a crop that overlaps them shows them.
+    So neither the whole nor an overlapping crop shows them.
     """
 
     patch: int = number(12, least=1)  # pixels of the side to which a crop is resized
@@ -52,7 +52,7 @@ class Reader(of_boxes.OfBoxes):
         return Regions(found, with_whole(boxes) * here[..., None], here)
 
     def read_one(self, store: Store, number: int, region: int) -> np.ndarray:
-        """That region is cropped, and no other one."""
+        """Crops only that region."""
         alone = store._replace(boxes=store.boxes[:, region, None])
         return super().read_one(alone, number, 0)
 

@@ -1,4 +1,4 @@
-"""Features of boxes, of an .npz of one's own, in place of their pixels."""
+"""Features of boxes from the user's .npz file instead of their pixels."""
 
 # B batch, R boxes of a picture, F features of a box
 
@@ -14,7 +14,7 @@ from research.objectives.images.readers.shared import of_boxes
 
 @dataclass(frozen=True)
 class Reader(of_boxes.OfBoxes):
-    """Those of hidden boxes are 0; the whole picture has the mean of the others."""
+    """Features of hidden boxes are 0; the whole picture has the mean of the others."""
 
     dtype = np.float32
 

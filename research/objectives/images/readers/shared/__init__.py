@@ -1,1 +1,1 @@
-"""What several readers of pictures share."""
+"""Code that several readers of pictures share."""

@@ -1,4 +1,4 @@
-"""A picture that is cut into the cells of a grid, row by row."""
+"""A picture cut into the cells of a grid, row by row."""
 
 # B batch, H height, W width, R cells of a picture, F values of a cell
 
@@ -22,7 +22,7 @@ class Grid(Reader):
 
     @abc.abstractmethod
     def grid(self, store: Store) -> tuple[int, int]:
-        """Rows and columns of cells, which divide height and width of the pictures.
+        """Rows and columns of cells, which divide the height and width of pictures.
 
         Raises:
           UserError: they do not.

@@ -9,7 +9,7 @@ from research.objectives.images.readers import Reader
 
 
 class OfBoxes(Reader):
-    """The base of readers of boxes, of which a picture may have fewer than R."""
+    """The base of readers of boxes; a picture may have fewer than R."""
 
     of_boxes = True
     reads_whole = True
