@@ -1,9 +1,9 @@
 """Networks: how they are bound to parameters; only this folder imports flax.
 
-A network that `model.network` can choose is a module below this folder which defines a
-class `Network`; the other modules have what networks consist of. An objective states
+A network that `model.network` can choose is a module below this folder that defines a
+class `Network`; the other modules hold what networks consist of. An objective states
 what it needs (`Needs`), the config chooses a network, and `build` checks that the
-network serves.
+network meets the needs.
 """
 
 import abc
@@ -84,17 +84,17 @@ class Network(Options, abc.ABC):
 
     @property
     def keeps_zero_weights(self) -> bool:
-        """False where weights are quantised to values without 0: pruning is undone."""
+        """False if weights are quantised to values without 0, which undoes pruning."""
         return True
 
     @property
     def spelled_by(self) -> str:
-        """The key and value by which it reads the letters of words; "": it does not."""
+        """The key and value that make it read letters of words; "": it does not."""
         return ""
 
     @property
     def mesh_unit(self) -> int:
-        """The number that the mesh axis `tensor` should divide."""
+        """The number that the size of the mesh axis `tensor` should divide."""
         return self.width
 
     def without_remat(self) -> "Network":
@@ -102,13 +102,13 @@ class Network(Options, abc.ABC):
         return self
 
     def word_rows(self, params: Any, spelling: Sequence[str]) -> Any:
-        """The vectors of words made of their letters; None: each has a row of a table.
+        """The vectors of words computed from their letters; None: rows of a table.
 
-        Words that the vocabulary lacks have such vectors, too
+        Words that the vocabulary lacks also have such vectors
         (`words.subwords.WordRows`).
 
         Args:
-          spelling: as `Needs` has it.
+          spelling: as in `Needs`.
         """
         del params, spelling
 
@@ -149,7 +149,7 @@ def check_abilities(network: Network, needs: Needs) -> None:
 
 
 def no_spelling(key: str) -> UserError:
-    """The error of a key that needs words, and the vocabulary has other pieces."""
+    """The error for a key that needs words if the vocabulary has other pieces."""
     return UserError(
         f"{key} needs the spelling of words, which this vocabulary does not have; set "
         "data.vocabulary=words"

@@ -36,7 +36,7 @@ class Activation(NamedTuple):
 
     line: str  # what it is, for users
     apply: Callable[[jax.Array], jax.Array]  # entry by entry; keeps the dtype
-    of_gate: bool = False  # a second projection of the input is multiplied by it
+    of_gate: bool = False  # it multiplies a second projection of the input (gated)
     huggingface: tuple[str, ...] = ()  # its names in config.json; the first is written
 
 

@@ -1,9 +1,9 @@
 """Adaptive input embeddings and softmax: rare words in clusters, with narrower tables.
 
-Words are sorted by frequency: a word's id is its rank, up to specials. Cluster 0 has
+Words are sorted by frequency: a word's id is its rank, except specials. Cluster 0 has
 the ids below the first cutoff, cluster i those from cutoff i on. Its table has width
-E_i = width // model.cutoff_divisor ** i; where that divisor is above 1, a projection
-[E_i, width] follows the lookup. The softmax uses the same tables and, but for cluster
+E_i = width // model.cutoff_divisor ** i; if that divisor is above 1, a projection
+[E_i, width] follows the lookup. The softmax uses the same tables and, except in cluster
 0, the same projections (Grave et al. 2017; Baevski and Auli 2019, section 3; code of
 Dai et al. 2019: kimiyoung/transformer-xl, mem_transformer.py, AdaptiveEmbedding, and
 proj_adaptive_softmax.py).
@@ -37,10 +37,10 @@ class AdaptiveReadout:
     """Readouts of cluster 0, which also predicts the clusters, and of the others.
 
     Raises:
-      UserError: it is read as if it were one `Readout`.
+      UserError: it is used as a single `Readout`.
     """
 
-    head: Readout  # rows cutoffs[0], cutoffs[0] + 1, ... stand for the clusters
+    head: Readout  # rows cutoffs[0], cutoffs[0] + 1, ... are the clusters
     tails: tuple[Readout, ...]  # row n of a tail is word cutoff + n
     cutoffs: tuple[int, ...]  # the first word of each tail
 
@@ -70,11 +70,11 @@ def cluster_edges(options: Options, size: int) -> list[int]:
 
 
 class AdaptiveEmbedding(Module):
-    """One vector for each entry of a vocabulary, narrower for rare ones."""
+    """One vector per entry of a vocabulary, narrower for rare ones."""
 
     options: Options
     size: int
-    init: Callable | None = None  # of all tables, in place of that of `model.init`
+    init: Callable | None = None  # of all tables, instead of that of `model.init`
 
     def setup(self):
         options = self.options

@@ -1,9 +1,8 @@
 """Token embeddings from the characters of words (ELMo, Peters et al. 2018).
 
 A word is its first UTF-8 bytes between two marks, padded. Filters of 1, 2, 3, ... bytes
-give their largest values over all positions, then relu; highway layers (Srivastava et
-al. 2015) and a projection follow (allenai/bilm-tf at 7cffee2, bilm/model.py and
-data.py).
+are max-pooled over positions, then relu; highway layers (Srivastava et al. 2015) and a
+projection follow (allenai/bilm-tf at 7cffee2, bilm/model.py and data.py).
 """
 
 # B batch, L length, V entries, N distinct tokens of a batch, C bytes of a word, A width
@@ -26,8 +25,8 @@ from research.networks.shared.options import Options
 from research.networks.shared.products import dense_matmul
 
 BEGIN_WORD, END_WORD, SPECIAL, PAD = 258, 259, 256, 260
-"""Numbers of marks; those below 256 are bytes. An entry that is no word, such as the
-end of a text, is SPECIAL and its number among these."""
+"""Numbers of marks; numbers below 256 are bytes. An entry that is not a word, such as
+the end of a text, is SPECIAL and its number among these entries."""
 NUM_CHARACTERS = 261
 CHUNK = 128
 """Distinct tokens that are computed at a time; chunks without any are skipped."""
@@ -37,8 +36,8 @@ CHUNK = 128
 class Characters:
     """How the entries of a vocabulary are spelled; a byte takes a byte."""
 
-    inner: np.ndarray  # [V, C - 2] uint8, what stands between the marks
-    count: np.ndarray  # [V] int16 of these; -1: the entry is no word, inner its number
+    inner: np.ndarray  # [V, C - 2] uint8, the bytes between the marks
+    count: np.ndarray  # [V] int16 of them; -1: not a word, inner is its number
 
 
 @functools.lru_cache(4)
@@ -46,8 +45,8 @@ def spell(spelling: Sequence[str], length: int) -> Characters:
     """The characters of entries.
 
     Args:
-      spelling: of each entry; "": it is no word.
-      length: C, at least 4: of a word the first C - 2 bytes are read.
+      spelling: of each entry; "": not a word.
+      length: C, at least 4: the first C - 2 bytes of a word are read.
     """
     inner = np.zeros((len(spelling), length - 2), np.uint8)
     count = np.full(len(spelling), -1, np.int16)
@@ -77,9 +76,9 @@ def characters_of(inner: jax.Array, count: jax.Array) -> jax.Array:
 
 
 class CharacterEmbedding(Module):
-    """The vector [E] of each token, a function of its characters alone.
+    """The vector [E] of each token, a function of only its characters.
 
-    It is computed once for each distinct token of a batch.
+    It is computed once per distinct token of a batch.
 
     Attributes:
       characters: of the vocabulary's entries.
@@ -121,7 +120,7 @@ class CharacterEmbedding(Module):
         zero = constant(0.0, "embed")
         params["project_bias"] = self.param("project_bias", zero, (width,))
         self.parts = params
-        # The shape of a table of all entries, for a readout with a table of its own.
+        # The shape of a table of all entries, for a readout with its own table.
         shape = (padded_rows(len(self.characters.count)), width)
         self.table_VE = jax.ShapeDtypeStruct(shape, jnp.float32)
 

@@ -41,8 +41,8 @@ def normal(options: Options, std: float, *names: str | None):
     """An initialiser N(0, std) of a parameter with logical axis names.
 
     With `model.init` truncated, electra or small, values beyond two standard deviations
-    are redrawn, as in BERT's released code (the standard deviation then is 0.88 of
-    `std`, which with small is that of the width).
+    are redrawn, as in BERT's released code (the standard deviation is then 0.88 of
+    `std`, which with small depends on the width).
     """
     if options.init == "small":
         std = (2 / (5 * options.width)) ** 0.5
@@ -52,12 +52,12 @@ def normal(options: Options, std: float, *names: str | None):
 
 
 def constant(value: float, *names: str | None):
-    """An initialiser with one value, of a parameter with logical axis names."""
+    """An initialiser with one value for a parameter with logical axis names."""
     return nn.with_logical_partitioning(nn.initializers.constant(value), names)
 
 
 def uniform(bound: float, *names: str | None):
-    """An initialiser U(-bound, bound) of a parameter with logical axis names."""
+    """An initialiser U(-bound, bound) for a parameter with logical axis names."""
 
     def draw(key, shape, dtype=jnp.float32):
         return jax.random.uniform(key, shape, dtype, -bound, bound)
@@ -79,7 +79,7 @@ KEY_NAMES = {
     "token_type": "kind",
     "boundary_head": "sides",
 }
-"""Name of a module -> the name by which its random keys are derived."""
+"""Name of a module -> the name from which its random keys are derived."""
 
 
 def _key_name(name: str) -> str:
@@ -91,8 +91,8 @@ def _key_name(name: str) -> str:
 class Module(nn.Module):
     """The base of modules with parameters.
 
-    Flax derives random keys from the names of modules. A renamed module keeps the name
-    in `KEY_NAMES` for them, so that published results can be run again to the digit.
+    Flax derives random keys from the names of modules. For renamed modules `KEY_NAMES`
+    has the old name, so that published results can be reproduced exactly.
     """
 
     def __post_init__(self):
@@ -137,9 +137,9 @@ class Dense(Module):
       axes: the logical names of the kernel's two dimensions.
       scale: factor of the initial standard deviation with `model.init` t5.
       residual: the output is added to the residual stream (GPT-2 scales its kernel).
-      unspecified: ELECTRA's code names no initial values for it, so that the kernel has
+      unspecified: ELECTRA's code gives no initialiser for it, so that the kernel has
         TensorFlow's default, Glorot's uniform.
-      bias: None: there is one with `model.bias`.
+      bias: whether there is a bias; None: as `model.bias`.
     """
 
     options: Options
@@ -185,7 +185,7 @@ class Dense(Module):
         if options.init == "xlm":
             return uniform(fan_in**-0.5, *axes)
         if options.init == "electra" and self.unspecified:
-            summands = range(len(axes) - 2)  # each begins as a kernel of its own
+            summands = range(len(axes) - 2)  # each is initialised as a separate kernel
             draw = nn.initializers.glorot_uniform(batch_axis=(*summands,))
             return nn.with_logical_partitioning(draw, axes)
         if options.init == "t5":
@@ -202,8 +202,8 @@ class Norm(Module):
 
     Attributes:
       axis: the logical name of that dimension.
-      scaled: there is a scale; None: with `model.norm_scale`.
-      initial_scale: the scale at first.
+      scaled: whether there is a scale; None: as `model.norm_scale`.
+      initial_scale: the initial scale.
     """
 
     options: Options

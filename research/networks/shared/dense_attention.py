@@ -23,24 +23,23 @@ class AttentionInputs(NamedTuple):
     pattern adds a condition: "general" that rank[k] is in an interval of q's
     (`research.contract.batch.rank_mask`); "causal" k <= q as indices of the arrays;
     "full" none. Every query outside padding also attends to all mems outside padding,
-    which come before the other keys, but to those within the window alone if there
-    is one.
+    which come before the other keys; with a window only to those inside it.
     """
 
     query: Mapping[str, jax.Array]  # some of a batch's input arrays, [B, L] each
-    key: Mapping[str, jax.Array]  # the same, [B, M]; in cross-attention segments alone
+    key: Mapping[str, jax.Array]  # the same, [B, M]; in cross-attention only segments
     pattern: str = "full"  # full | causal | general
     mems_segment: jax.Array | None = None  # [B, N]; 0: no query attends to it
     bias: Any = None  # of the logits: a `transformer.positions.Bias`
     start: jax.Array | None = None  # [] int32: index of the first query among the keys,
-    # which are the slots of a cache; None: 0, and there is no cache
+    # which are the slots of a cache; None: 0, without a cache
     window: int = 0  # mems and keys to each side that a query attends to, in the order
-    # of the arrays without padding; 0: all. 0 with the general pattern
+    # of the arrays without padding; 0: all. Must be 0 with the general pattern
     clamp_len: int = 0  # the largest distance of relative positions; 0: none
 
 
 class DenseMask(NamedTuple):
-    """The mask and the bias in the form in which they are added to logits."""
+    """The mask and the bias as they are added to logits."""
 
     bias: jax.Array  # [B, 1 or H, L, M] float32
     has_keys: jax.Array  # [B, L] bool; a query without keys outputs 0
@@ -56,7 +55,7 @@ class DenseMask(NamedTuple):
 def dense_mask(inputs: AttentionInputs) -> DenseMask:
     """The dense mask of all queries and keys, with the bias of positions, if any.
 
-    It is made once for all layers; otherwise each layer would scatter its gradient into
+    It is made once for all layers: otherwise each layer would scatter its gradient into
     T5's table.
     """
     mask_BLM, bias_BHLM = attention_mask(inputs), None
@@ -159,9 +158,9 @@ def softmax_attention(
 ) -> jax.Array:
     """softmax(query @ key + bias + q_rel @ k_rel) @ value, of shape [B, H, L, K].
 
-    Not the probabilities but the output is divided by the sum of exponentials, and the
+    The output, not the probabilities, is divided by the sum of exponentials, and the
     backward pass computes the softmax's mean from the output (Dao et al. 2022, appendix
-    B.2). So each pass writes only one [B, H, L, M] array beside its products.
+    B.2). So each pass writes only one [B, H, L, M] array in addition to its products.
     """
     return _softmax_attention_fwd(query_BHLK, key_BHMK, value_BHMK, bias, relative)[0]
 

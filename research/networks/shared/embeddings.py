@@ -1,4 +1,4 @@
-"""Token embeddings, and how rows of a table are looked up."""
+"""Token embeddings, and the lookup of rows of a table."""
 
 # B batch, L length, E embedding width, V rows with padding
 
@@ -45,11 +45,11 @@ def lookup(table: jax.Array, index: jax.Array, rows: str | None = None) -> jax.A
 
 
 class TokenEmbedding(Module):
-    """One vector [E] for each entry of a vocabulary."""
+    """One vector [E] per entry of a vocabulary."""
 
     options: Options
     size: int
-    init: Callable | None = None  # of the table, in place of that of `model.init`
+    init: Callable | None = None  # of the table, instead of that of `model.init`
 
     def setup(self):
         shape = (padded_rows(self.size), *self._parts, self.options.table_width)
@@ -57,7 +57,7 @@ class TokenEmbedding(Module):
 
     @property
     def table_VE(self) -> jax.Array:  # noqa: N802 (an array, by its dims)
-        """The table, with the values of its integers if it is quantised."""
+        """The table; if it is quantised, with the values of its integers."""
         if is_stored(self.table):
             return self._summed(self.table[VALUES] * self.table[SCALE])
         return self._summed(self._quantized(self.table))
@@ -70,7 +70,7 @@ class TokenEmbedding(Module):
 
     @property
     def _parts(self) -> tuple[int, ...]:
-        """The dims of a table beside its rows and their width: its two summands."""
+        """The dims of a table between its rows and their width: its two summands."""
         return (2,) if self.options.quantization == SPLIT else ()
 
     def _summed(self, rows: jax.Array) -> jax.Array:
@@ -99,8 +99,8 @@ class TokenEmbedding(Module):
 class DifferenceEmbedding(TokenEmbedding):
     """The vectors of another table, without gradient, plus learned differences.
 
-    Gradient-disentangled embedding sharing (He et al. 2023, DeBERTaV3, section 3.3);
-    differences begin with 0.
+    This is gradient-disentangled embedding sharing (He et al. 2023, DeBERTaV3, section
+    3.3); differences are initially 0.
 
     Attributes:
       base: the module of the other table.
@@ -128,7 +128,7 @@ class DifferenceEmbedding(TokenEmbedding):
 def embed_by_table(
     options: Any, size: int, name: str | None = None, *, has_vectors: bool = False
 ) -> TokenEmbedding:
-    """The embeddings of a network with `table_range`, to be made in a `setup`."""
+    """The embeddings of a network with `table_range`, for use in its `setup`."""
     init = range_init(options, has_vectors=has_vectors)
     return TokenEmbedding(options, size, init, name=name)
 
@@ -137,10 +137,10 @@ def range_init(options: Any, *, has_vectors: bool) -> Callable | None:
     """The initialiser of the tables of a network with `table_range`.
 
     Args:
-      has_vectors: given vectors are added to the rows, which then begin with 0.
+      has_vectors: given vectors are added to the rows, which are then initially 0.
 
     Returns:
-      None: as model.init says.
+      The initialiser; None: that of model.init.
     """
     if has_vectors:
         return constant(0.0, "vocab", "embed")

@@ -21,18 +21,18 @@ last    those of the last block.
 concat  those of the last four blocks (or of all, if there are fewer), concatenated: the
         best choice of Devlin et al. 2019, table 7.
 mix     scale x the sum over embeddings and blocks of softmax(layers)_n x state_n, with
-        learned `layers`, at first equal, and `scale`, at first 1 (Peters et al. 2018,
+        learned `layers`, initially equal, and `scale`, initially 1 (Peters et al. 2018,
         equation 1; allennlp/modules/scalar_mix.py, without its norm of layers).
 
-vectors       the vectors beside tokens (`batch.FEATURE`), and nothing of the network.
+vectors       only the vectors of tokens (`batch.FEATURE`), nothing of the network.
 vectors_last  these, then the states of the last block: [GloVe(w); CoVe(w)] (McCann et
               al. 2017, section 4).
 """
 
 VIEWS = "views"
-"""Beside these, of a text that is read from both ends: the states of each direction
-alone, which see one side of the text (the forward ones first), then those of layers
-that read both, if there are any; `model.width` values each."""
+"""One more, for a text that is read from both ends: the states of each direction alone,
+which see one side of the text (forward first), then those of layers that read both, if
+any; `model.width` values each."""
 
 MAX_CONCAT = 4
 
@@ -45,9 +45,9 @@ class FeatureLayers(Module):
 
     Attributes:
       features: one of `FEATURES`.
-      lstm_layers: layers of the BiLSTM, with `options.width` units for each direction
-        (768 in Devlin et al. 2019, section 5.3); 0: no BiLSTM. Initial values are
-        Flax's: LeCun's normal, orthogonal for recurrent kernels, biases 0.
+      lstm_layers: layers of the BiLSTM, with `options.width` units per direction (768
+        in Devlin et al. 2019, section 5.3); 0: no BiLSTM. Initialisers are Flax's:
+        LeCun's normal, orthogonal for recurrent kernels, 0 for biases.
     """
 
     options: Options
@@ -63,8 +63,8 @@ class FeatureLayers(Module):
     ) -> jax.Array:
         """[B, L, F]: the features of a group of arrays [B, L].
 
-        They are from the last states and the inputs of all blocks, as far as the
-        features have them, and from the vectors of the group.
+        They are made of the last states, the inputs of all blocks and the vectors of
+        the group, as far as the features need them.
 
         Padding must be at the end of rows; the BiLSTM does not read it.
         """

@@ -1,4 +1,4 @@
-"""Flax's init, apply and logical axes as functions: only networks import flax."""
+"""Flax's init, apply and logical axes as functions, since only networks import Flax."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def init(network: nn.Module, fn: Callable, key: jax.Array) -> Any:
 def init_with_output(
     network: nn.Module, fn: Callable, key: jax.Array
 ) -> tuple[Any, Any]:
-    """`fn(net)`, and the parameters of `init`, from one trace."""
+    """`fn(net)` and the parameters of `init`, from one trace."""
     output, variables = nn.init_with_output(_held(fn), network)({"params": key})
     return output, variables["params"]
 
@@ -43,10 +43,10 @@ def apply(
 
 
 def _held(fn: Callable) -> Callable:
-    """The function, while which runs the network has a reference.
+    """The function, which keeps a reference to the network while it runs.
 
-    Flax's modules know their parents by weak references alone. Of a function that goes
-    on with a part of the network, Python 3.13 deletes the rest.
+    Flax's modules have only weak references to their parents. If a function continues
+    with a part of the network, Python 3.13 deletes the rest.
     """
 
     def call(net: "BoundNetwork") -> Any:
@@ -58,7 +58,7 @@ def _held(fn: Callable) -> Callable:
 def bound_params(net: "BoundNetwork") -> Any:
     """The parameters of a bound network, without their logical axes.
 
-    Those of the modules that were called, while they are made.
+    During initialisation these are the parameters of the modules called so far.
     """
     return unbox(net.variables["params"])
 
@@ -69,7 +69,7 @@ def dropout_key(net: "BoundNetwork") -> jax.Array | None:
 
 
 def with_options(network: "nn.Module | BoundNetwork", options: Any) -> nn.Module:
-    """An unbound network with other options, which serves the same needs.
+    """An unbound network with other options that serves the same needs.
 
     Args:
       network: bound or not; its attribute `options` is of the same class.
@@ -83,7 +83,7 @@ def logical_axes(params: Any) -> Any:
 
 
 def unbox(params: Any) -> Any:
-    """The arrays (or shapes) alone, without their logical axes."""
+    """The arrays (or shapes) without their logical axes."""
     is_box = lambda leaf: isinstance(leaf, nn.meta.AxisMetadata)  # noqa: E731
     return jax.tree.map(
         lambda leaf: leaf.unbox(apply_constraint=False) if is_box(leaf) else leaf,
@@ -107,9 +107,9 @@ STACKS = ("stack", *SIDES)
 AFTER_BLOCKS = ("norm", "attention")
 BLOCKS, UPPER_BLOCKS = ("blocks", "image_blocks"), "fusion"
 """Names of modules in the tree of parameters, and so in checkpoints. "embeddings" has
-those of positions and token types, and their norm; "image_blocks" are of an image's
-stream before it meets the text; "fusion" has the stacked parameters that only the last
-layers have."""
+those of positions and token types, and their norm; "image_blocks" are an image's stream
+before it meets the text; "fusion" has the stacked parameters of only the last layers.
+"""
 
 
 FILTER = re.compile(r"(filter|bias)_\d+")
@@ -121,11 +121,11 @@ def layer_depths(params: Any) -> Any:
 
     In a network of n layers: 0 for embeddings (and a projection before the first
     block), 1 to n for blocks, n + 1 for what follows the last one (a final norm, the
-    attention of a decoder of LSTMs), n + 2 for readouts and heads. Where an encoder and
-    a decoder, or two towers, differ in layers, n is the larger number, and the last
-    block of each has depth n. The parameters of blocks are stacked, so their depths are
-    an array [layers], which is [1] for block_0, block_1, ... of a stack; all others are
-    arrays []. Filters are one layer.
+    attention of an LSTM decoder), n + 2 for readouts and heads. If an encoder and a
+    decoder, or two towers, differ in layers, n is the larger number, and the last block
+    of each has depth n. The parameters of blocks are stacked, so their depths are an
+    array [layers], or [1] for block_0, block_1, ... of a stack; all others are arrays
+    []. Filters count as one layer.
     """
     per_side = _layers_per_side(params)
     num_layers = max(per_side.values(), default=0)
@@ -161,12 +161,12 @@ def _layers_per_side(params: Any) -> dict[str, int]:
 
 
 def _side(path: Any) -> str:
-    """Which of `SIDES` or `TOWERS` a parameter is in; "" if it is in none."""
+    """Which of `SIDES` or `TOWERS` a parameter is in; "": none."""
     return next((side for side in (*SIDES, *TOWERS) if side in _names(path)), "")
 
 
 def _depth_of_layer(path: Any, leaf: Any) -> np.ndarray | None:
-    """The depths of a parameter of a layer, where its side's first has 1; else None."""
+    """The depths of a parameter of a layer, from 1 in its side; None: of no layer."""
     names = _names(path)
     if names & {*BLOCKS}:
         return np.arange(1, len(leaf) + 1)

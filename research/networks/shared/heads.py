@@ -39,7 +39,7 @@ class Readout(NamedTuple):
     feature: jax.Array  # [..., E], in the dtype of the products' operands
     table: jax.Array  # [V, E] float32
     bias: jax.Array  # [V] float32, -1e9 at rows past `size`
-    size: int  # rows of the table that are in the softmax
+    size: int  # number of rows of the table in the softmax
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,11 +63,11 @@ class HeadSpec:
     # before a hidden one, at rate model.head_input_dropout
     norm: bool = False  # after the activation of the hidden layer
     input_norm: bool = False  # before the hidden layer (DeBERTaV3)
-    standardize: bool = False  # before and after the hidden layer values have mean 0
-    # and variance 1, and the layers begin as PyTorch's (BabyLM's pipeline,
+    standardize: bool = False  # values before and after the hidden layer are scaled to
+    # mean 0 and variance 1, and layers are initialised as PyTorch's (BabyLM's pipeline,
     # finetune/classifier_model.py)
     shares_pooler: bool = True  # with tanh; False: the head has a new hidden layer
-    bias: bool | None = None  # of the last layer; None: there is one with model.bias
+    bias: bool | None = None  # of the last layer; None: as model.bias
 
     @property
     def is_pooled(self) -> bool:
@@ -84,7 +84,7 @@ class HeadSpec:
 
 
 class Head(Module):
-    """A head with n values for each state: dense, activation, dense.
+    """A head with n values per state: dense, activation, dense.
 
     Attributes:
       pooler: the network's dense layer before tanh.
@@ -140,7 +140,7 @@ def _standardized(x: jax.Array) -> jax.Array:
 def make_heads(
     options: Options, heads: Mapping[str, int | HeadSpec] | tuple
 ) -> tuple[nn.Module, dict[str, Head]]:
-    """The pooler and the named heads of a network, to be made in its `setup`."""
+    """The pooler and the named heads of a network, for use in its `setup`."""
     pooler = Dense(options, options.width, ("embed", None), name="pooler")
     specs = {
         name: HeadSpec(spec) if isinstance(spec, int) else spec
@@ -157,11 +157,11 @@ class VocabHead(Module):
 
     Attributes:
       size: entries of the vocabulary.
-      transform: BERT's layers (dense, activation, norm) come before the table, and a
-        bias after it, unless `model.output_head` chooses something else.
+      transform: whether BERT's layers (dense, activation, norm) come before the table
+        and a bias after it, unless `model.output_head` chooses something else.
       init: the initialiser of a table that is not tied; None: that of `model.init`.
       width: of the table, if it is not tied; 0: that of the token table.
-      bias: there is a bias after the table, unless `model.output_head` chooses
+      bias: whether there is a bias after the table, unless `model.output_head` chooses
         something else.
     """
 
@@ -205,11 +205,11 @@ class VocabHead(Module):
 
 
 class BoundaryHead(Module):
-    """SpanBERT's boundary objective: predicts a token from the states beside its span.
+    """SpanBERT's boundary objective: predicts a token from the states around its span.
 
     Two layers (dense, activation, norm) read both states and an embedding of the
-    token's offset in the span; then come the token table (a new one if embeddings are
-    not tied) and a bias (Joshi et al. 2020, section 3.2; the released code).
+    token's offset in the span; the token table (a new one if embeddings are not tied)
+    and a bias follow (Joshi et al. 2020, section 3.2; the released code).
 
     Attributes:
       size: entries of the vocabulary.
@@ -242,7 +242,7 @@ class BoundaryHead(Module):
 
 
 def _readout(options, feature, table_VE, bias_V, size):
-    """The readout; its softmax leaves out the rows that pad the vocabulary of `size`.
+    """The readout; its softmax leaves out rows that pad the vocabulary of `size`.
 
     With `model.output_rows` table it includes them: T5's table for 32,100 tokens has
     32,128 rows, all in the softmax (Mesh TensorFlow's transformer.py, where

@@ -1,4 +1,4 @@
-"""What an objective needs of a network, whichever network serves it."""
+"""What an objective needs from a network, whichever network it is."""
 
 import dataclasses
 import enum
@@ -45,57 +45,57 @@ STACKS = {
     "generator_discriminator": Ability.GENERATOR,
     "towers": Ability.TOWERS,
 }
-"""Value of `Needs.stacks` -> the ability that it needs, or what it is."""
+"""Value of `Needs.stacks` -> the ability that it needs, or its meaning."""
 
 
 TIE_CHOICES = ("none", "token", "embedding", "all", "gdes")
 """What generator and discriminator may share: nothing; token embeddings; also the
-embeddings of positions and token types; everything except heads and readouts. gdes:
-the discriminator's token embeddings are the generator's, which learn nothing of its
+embeddings of positions and token types; everything except heads and readouts. gdes: the
+discriminator's token embeddings are the generator's, which get no gradient from its
 loss, plus a table of differences."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What an objective's loss calls of a `BoundNetwork`.
+    """What an objective's loss calls on a `BoundNetwork`.
 
     Attributes:
       pattern: the objective's promise about rank and reach: self | full | causal |
         general.
       stacks: one of `STACKS`.
-      transform: where masked tokens are predicted, the readout has BERT's layers before
-        the table, unless `model.output_head` names what it has.
+      transform: masked tokens are predicted: the readout has BERT's layers before the
+        table, unless `model.output_head` says otherwise.
       heads: the layers of each named head.
       token_types: number of token types in the arrays; 0: token types are not used.
-      languages: they are languages, of which a network has to have embeddings.
+      languages: token types are languages, which the network must embed.
       mems: rows continue from step to step, and a row reads mems of the previous one.
       mem_limits: `states` is called with `same_length` or `clamp_len`.
       queries: the last positions are queries that are not keys.
       boundary_offsets: number of offsets in a span that `boundary` distinguishes; 0: it
         is not called.
-      token_bias: `token_bias` is called; the readout has a bias, too, unless
-        `model.output_head` names what it has.
+      token_bias: `token_bias` is called; the readout also has a bias, unless
+        `model.output_head` says otherwise.
       untied: the output table is not the token table.
       undropped: `states` is called with `undropped`.
-      features: one of `shared.features.FEATURES`, or VIEWS, which `features` returns.
+      features: what `features` returns: one of `shared.features.FEATURES`, or VIEWS.
       feature_lstm_layers: layers of the BiLSTM on top of the features.
       layers: `layers` is called.
-      input_features: width F of the vectors that positions have beside their tokens
-        (`batch.FEATURE`); 0: there are none.
+      input_features: width F of the vectors that positions read in addition to tokens
+        (`batch.FEATURE`); 0: none.
       span_width: width E of the vectors of mentions' candidates (`batch.SPANS`), whose
-        scores `states` returns `with_links`; 0: there are none.
-      image_positions: number of positions of an image: of the input of its tower, or at
-        the end of rows; 0: there is none.
-      box_features: the last of `input_features`, which are a region's box; 0: there is
-        none.
-      text_features: positions of a text before those of an image have vectors, too.
+        scores `states` returns `with_links`; 0: none.
+      image_positions: number of positions of an image, in the input of its tower or at
+        the end of rows; 0: no image.
+      box_features: number of the last `input_features`, which are a region's box; 0:
+        no box.
+      text_features: positions of the text before an image also have vectors.
       future: number of blocks that predict tokens after the next; `future_states` is
         called.
-      future_tokens: these read the token before the one they predict, besides states.
-      generator_size, generator_depth: the generator's width and its layers over the
-        discriminator's.
+      future_tokens: these blocks also read the token before the one they predict.
+      generator_size, generator_depth: width and number of layers of the generator, as
+        fractions of the discriminator's.
       tie: one of `TIE_CHOICES`.
-      spelling: of the entries that are words, "" of others, for networks that read
+      spelling: of the entries that are words, "" for others, for networks that read
         characters; (): unknown. `networks.build` takes it from the vocabulary.
     """
 
@@ -129,7 +129,7 @@ class Needs:
 
     @property
     def abilities(self) -> tuple[Ability, ...]:
-        """The abilities that a network must have to serve."""
+        """The abilities that a network must have."""
         needed = {
             Ability[self.pattern.upper()]: True,
             STACKS[self.stacks]: self.stacks != "one",
@@ -151,14 +151,14 @@ class Needs:
 
 
 _EQUAL_OR_ZERO = ("boundary_offsets", "input_features", "span_width", "future")
-"""Numbers that objectives share which need one above 0."""
+"""Numbers that must be equal in all objectives in which they are above 0."""
 
 
 def merge_needs(needs: Sequence[Needs]) -> Needs:
     """The needs of several objectives that train one network.
 
-    They have all heads, and what at least one objective needs; the pattern is "general"
-    if the patterns differ.
+    They contain all heads and all that any objective needs; the pattern is "general" if
+    the patterns differ.
 
     Raises:
       UserError: the objectives need different stacks, or differ in a field that cannot

@@ -14,7 +14,7 @@ def rmsnorm(x: jax.Array, epsilon: float) -> jax.Array:
 
 
 def layernorm(x: jax.Array, epsilon: float) -> jax.Array:
-    """The same of x - mean(x) (Ba et al. 2016)."""
+    """`rmsnorm` of x - mean(x) (Ba et al. 2016)."""
     return rmsnorm(x - jnp.mean(x, axis=-1, keepdims=True), epsilon)
 
 

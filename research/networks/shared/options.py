@@ -51,9 +51,9 @@ class Options:
       residual stream, N(0, 0.01) for positions (Radford et al. 2019, section 2.3; the
       released code).
     - "zero_residual": 0 for kernels whose output is added to the residual stream, so
-      that a block is the identity at first (Zhang et al. 2019, Fixup, section 3), and
+      that a block is initially the identity (Zhang et al. 2019, Fixup, section 3), and
       N(0, 0.02).
-    - "t5": by fan-in, and N(0, 1) for embeddings. Attention logits then are not scaled
+    - "t5": by fan-in, and N(0, 1) for embeddings. Attention logits are then not scaled
       by 1 / sqrt(head width), and features of a tied readout are scaled by
       1 / sqrt(width) (Raffel et al. 2020, the released code).
     - "xlm": N(0, 1 / sqrt(width)) for embeddings, and PyTorch's default for dense
@@ -65,50 +65,49 @@ class Options:
       model_extra.py).
 
     Dropout is applied at several places, each with a key NAME_dropout for its rate; -1
-    stands for `dropout`.
+    means `dropout`.
 
     Raises:
       UserError: two values are incompatible.
     """
 
-    layers: int = depth(4, least=1)  # blocks, one upon the other (of each of encoder
-    # and decoder)
+    layers: int = depth(4, least=1)  # number of blocks (in each of encoder and decoder)
     width: int = dim(256, least=1)  # of the states between the layers
     embedding_width: int = dim(0, least=0)  # of the token table; 0: width
     scale_embeddings: bool = False  # token embeddings are multiplied by sqrt(width)
     norm: str = choice("layernorm", NORMS)
     norm_epsilon: float = number(1e-6, above=0, below=1)
-    norm_scale: bool = True  # norms have a learned scale, and with model.bias a bias
+    norm_scale: bool = True  # norms have a learned scale and, with model.bias, a bias
     activation: str = choice("gelu", ACTIVATIONS)  # of feed-forward layers
     bias: bool = True  # biases in dense layers and norms
     tie_embeddings: bool = True  # the output table is the token table
     cutoffs: list = dataclasses.field(default_factory=list)  # ids at which clusters of
-    # an adaptive softmax and input begin, ascending; [20000]: one from there on; []:
-    # none. Ids follow frequency
+    # an adaptive softmax and input begin, ascending; [20000]: one cluster from there;
+    # []: none. Ids must be sorted by frequency
     cutoff_divisor: int = number(1, least=1)  # widths of the clusters' tables: width,
     # width / divisor, width / divisor ** 2, ...
     output_head: str = choice("auto", ("auto", "table", "bias", "transform"))  # what is
     # before the softmax: the output table alone; with a bias; with BERT's transform and
-    # a bias; auto: the objective's choice (transform where masked tokens are predicted,
-    # bias where words that are read have biases, else table)
+    # a bias; auto: the objective's choice (transform if masked tokens are predicted,
+    # bias if input words have biases, else table)
     output_rows: str = choice("vocabulary", ("vocabulary", "table"))  # of the softmax;
     # table: also those that pad the table to a multiple of 128 (T5)
     init: str = choice("normal", INITS)  # normal: std 0.02; truncated: at twice that;
-    # electra: so, but last layers of heads by fan-in and fan-out; gpt2: residual
+    # electra: the same, but last layers of heads by fan-in and fan-out; gpt2: residual
     # projections scaled by depth; zero_residual: these 0; t5, xlm: by fan-in; small: by
     # width
     dropout: float = number(0.0, least=0, below=1)  # at all places below that are -1
     embedding_dropout: float = dropout_rate(-1.0)  # of embeddings
     output_dropout: float = dropout_rate(0.0)  # of the output of a stack
-    readout_dropout: float = dropout_rate(0.0)  # of what the output table multiplies
+    readout_dropout: float = dropout_rate(0.0)  # of the features of the output table
     head_dropout: float = dropout_rate(-1.0)  # before the last layer of a classifier
     head_input_dropout: float = dropout_rate(0.0)  # of what a classifier with a hidden
     # layer reads (ULMFiT: of the pooled states)
     dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
     # parameters are float32
     product_dtype: str = choice("dtype", ("dtype", "bfloat16"))  # of the operands of
-    # matrix products, whose sums are float32, but for a BiLSTM on top of features,
-    # which is float32 throughout; dtype: that of activations
+    # matrix products, whose sums are float32; a BiLSTM on top of features is always
+    # float32; dtype: that of activations
 
     dropout_places: ClassVar[tuple[str, ...]] = (
         *("embedding", "output", "readout", "head", "head_input"),
@@ -118,7 +117,7 @@ class Options:
     quantization: ClassVar[str] = "none"
     sublayer_norm: ClassVar[bool] = False
     feedforward_bias: ClassVar[bool] = True
-    """Networks that have these make them keys."""
+    """Networks that can omit these biases make it a key."""
 
     computation_keys: ClassVar[tuple[str, ...]] = ("dtype", "product_dtype")
     """Keys that say how the network is computed."""
@@ -142,9 +141,9 @@ class Options:
 
     @classmethod
     def parameter_keys(cls) -> list[str]:
-        """The keys on which it depends what parameters mean.
+        """The keys on which the meaning of parameters depends.
 
-        They are all but `computation_keys` and the rates of dropout.
+        These are all but `computation_keys` and dropout rates.
         """
         names = (field.name for field in dataclasses.fields(cls))
         others = (n for n in names if n not in cls.computation_keys)

@@ -1,8 +1,8 @@
 """Matrix products: the type of their operands, and the forms that are fast on a CPU.
 
-XLA:CPU multiplies bfloat16 operands at twice the rate of float32 ones where the
-processor has such instructions, if the result is float32 and both operands are read
-along their rows (openxla/xla, xla/backends/cpu/ynn_support.cc, `IsDotSupportedByYnn`).
+XLA:CPU multiplies bfloat16 operands at twice the rate of float32 ones if the processor
+has such instructions, the result is float32 and both operands are read along their rows
+(openxla/xla, xla/backends/cpu/ynn_support.cc, `IsDotSupportedByYnn`).
 In other forms it converts them to float32 first.
 """
 
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
-"""Names of instructions of x86 and Arm that multiply bfloat16, as Linux lists them."""
+"""Linux's names of x86 and Arm instructions that multiply bfloat16."""
 
 
 def multiplies_bfloat16(cpuinfo: str) -> bool:
@@ -106,15 +106,15 @@ def einsum(dims: str, left: jax.Array, right: jax.Array) -> jax.Array:
 def _bfloat16_einsum_on_cpu(dims, left, right):
     """`einsum` in a form that XLA:CPU multiplies without converting the operands.
 
-    The dims of `left` that are summed are its last ones, in a copy if need be.
+    The summed dims of `left` are its last ones, in a copy if necessary.
     """
     of_left, of_right, of_result = re.split(",|->", dims)
     in_order = sorted(of_left, key=lambda dim: dim not in of_result)
     if in_order != [*of_left]:
         order = [of_left.index(dim) for dim in in_order]
         left = lax.optimization_barrier(jnp.transpose(left, order))
-    # XLA folds transposes into a product, unless it reshapes an operand: so there is a
-    # dim of one.
+    # XLA folds transposes into a product unless it reshapes an operand: hence a dim of
+    # one.
     dims = f"z{''.join(in_order)},z{of_right}->z{of_result}"
     return _einsum(dims, left[None], right[None])[0]
 

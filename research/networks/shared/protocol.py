@@ -12,7 +12,7 @@ from research.networks.shared.heads import Readout
 
 Group = Mapping[str, jax.Array]
 """The six input arrays [B, L] of `research.contract.batch`, with `Needs.input_features`
-its FEATURE, and with `Needs.span_width` its SPANS; more arrays are ignored."""
+also FEATURE, with `Needs.span_width` also SPANS; other arrays are ignored."""
 
 
 class Encoded(Protocol):
@@ -25,21 +25,21 @@ class Encoded(Protocol):
 
 
 class Layers(NamedTuple):
-    """What all layers of a stack compute of a group; N layers, H heads, K their width.
+    """What all layers of a stack compute for a group; N layers, H heads, K their width.
 
     Queries are not scaled yet; rotary positions are in queries and keys, T5's biases
     and relative terms are not.
     """
 
-    states: jax.Array  # [N + 1, B, L, D] float: `states[n]` enters layer n, of which
-    # the first are the embeddings; the last are the result of `BoundNetwork.states`
+    states: jax.Array  # [N + 1, B, L, D] float: `states[n]` is the input of layer n;
+    # the first are the embeddings, the last the result of `BoundNetwork.states`
     query: jax.Array  # [N, B, L, H, K]
     key: jax.Array  # [N, B, L, H, K]
     value: jax.Array  # [N, B, L, H, K]
 
 
 class Cache(Protocol):
-    """What a network keeps of the tokens that it has read, to continue the text.
+    """What a network stores about the tokens that it has read, to continue the text.
 
     Rows may have padding before the next tokens.
     """
@@ -68,8 +68,8 @@ class Undropped(NamedTuple):
 class BoundNetwork(Protocol):
     """The methods that a loss or a search calls.
 
-    A network always has `states`, `readout`, `head` and `features`, and the others as
-    far as `Needs` asks for them; `networks.build` refuses what a network does not have.
+    A network always has `states`, `readout`, `head` and `features`, and the others if
+    `Needs` requires them; `networks.build` rejects needs that a network does not meet.
     Parameters exist only for what a loss calls.
 
     Attributes:
@@ -111,10 +111,10 @@ class BoundNetwork(Protocol):
         cache.
 
         Args:
-          scored: [B, P] positions; the result then is the states [B, P, D] of these
-            alone, which equal those gathered afterwards.
-          num_keys: only the first so many positions serve as keys; the others are
-            queries, which read one vector in place of their tokens. None: all.
+          scored: [B, P] positions; the result is then only their states [B, P, D],
+            which equal those gathered afterwards.
+          num_keys: only this many first positions serve as keys; the others are
+            queries, which read one vector instead of their tokens. None: all.
           encoded: the result of `encode`, for an encoder-decoder; None: the cache's.
           mems: `empty_mems` in the first step, then what the previous step returned:
             arrays [B, ...], with `segment` 0 where there are none. A row that reads
@@ -122,14 +122,14 @@ class BoundNetwork(Protocol):
           reuse_len: number of positions that may become mems; None: all keys.
           cache: `empty_cache`, or what the previous call returned. The states are the
             same as if the text were read at once.
-          same_length, clamp_len: with mems of N positions and `Needs.mem_limits`, a
-            query attends to itself and the N - 1 tokens before it, in place of all; the
-            distance that larger ones are replaced by, 0: none.
+          same_length, clamp_len: with mems of N positions and `Needs.mem_limits`: a
+            query attends only to itself and the N - 1 tokens before it; larger
+            distances are replaced by `clamp_len`, 0: never.
           undropped: with `Needs.undropped`, the states are `Undropped`.
           with_links: with `Needs.span_width`, the result is a pair: the states, and the
             scores [B, S, C] of the candidates of mentions.
-          with_inputs: with `Needs.future`, the result has the inputs [layers, B, L, D]
-            of all layers besides, as its last part.
+          with_inputs: with `Needs.future`, the result also has the inputs
+            [layers, B, L, D] of all layers, as its last part.
         """
 
     def embed(self, group: Group, vectors: jax.Array | None = None) -> jax.Array:
@@ -152,7 +152,7 @@ class BoundNetwork(Protocol):
         With a cache the result is a pair: the states, and the next cache.
 
         Args:
-          scored: [B, P] positions; the result then is the states of these alone.
+          scored: [B, P] positions; the result is then only their states.
           pattern: of the group's attention; None: that of `Needs`.
         """
 
@@ -160,13 +160,13 @@ class BoundNetwork(Protocol):
         """Inputs of fine-tuning heads [B, L, F], or [B, P, F] at `scored` [B, P]."""
 
     def layers(self, group: Group) -> Layers:
-        """What all layers compute of a group of arrays."""
+        """What all layers compute for a group of arrays."""
 
     def readout(self, states: jax.Array) -> Readout | AdaptiveReadout:
         """The vocabulary head at states [..., D], whose logits are not computed yet."""
 
     def boundary(self, left: jax.Array, right: jax.Array, offset: jax.Array) -> Readout:
-        """The vocabulary head of tokens in spans, from the states beside their span.
+        """The vocabulary head of tokens in spans, from the states around their span.
 
         Args:
           left, right: the states [B, K, D] before and after each token's span.
@@ -180,7 +180,7 @@ class BoundNetwork(Protocol):
         """Float32 [..., n]: the head `name` at states [..., D]."""
 
     def log_scale(self) -> jax.Array:
-        """Float32 []: of `Needs.stacks` towers, a learned number, at first 0."""
+        """Float32 []: a learned number, initially 0, with `Needs.stacks` towers."""
 
     def encode(self, group: Group) -> Encoded:
         """The encoder's output for a group of arrays [B, M]."""

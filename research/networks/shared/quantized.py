@@ -2,17 +2,17 @@
 
 Quantisation is symmetric: q = round(x / scale) within [-127, 127], where 127 x scale is
 the largest absolute value of a channel, a matrix or a token (Q8BERT, Zafrir et al.
-2019, section 3; nlp_architect/nn/torch/quantization.py). In training the same integers
-are multiplied as in inference, and gradients pass as if nothing was rounded (straight
-through; `within` clips first, if that is asked for).
+2019, section 3; nlp_architect/nn/torch/quantization.py). Training multiplies the same
+integers as inference, and gradients pass as if nothing was rounded (straight through;
+`within` clips first, if requested).
 
-qwix (0.1.8) is no help here: it patches `lax.dot_general` while a network is traced, so
-that it quantises the products of dense attention and none of dense layers, which have
-gradients of their own (`products.dense_matmul`).
+qwix (0.1.8) cannot be used: it patches `lax.dot_general` while a network is traced, so
+it would quantise the products of dense attention but none of dense layers, which have
+custom gradients (`products.dense_matmul`).
 
 Scales have 16 significant bits. So q x scale is exact in float32, and quantising it
-again gives the same integers and the same scale: integers can be stored, and read as
-float32, without a difference.
+again gives the same integers and scale: integers can be stored, and read as float32,
+without a difference.
 """
 
 # D width of the operands, F width of the result
@@ -29,40 +29,40 @@ from research.networks.shared.products import matmul, transposed_matmul
 
 SPLIT = "split"
 QUANTIZATIONS = ("none", "int8", "ternary", "binary", SPLIT)
-"""What weights are. The inputs of dense layers are 8-bit integers with all but none.
+"""Kinds of weights. Inputs of dense layers are 8-bit integers, except with none.
 
-ternary  -1, 0 and 1: those above .7 times the mean absolute value, whose mean is the
+ternary  -1, 0 and 1: nonzero above .7 times the mean absolute value; their mean is the
          scale (TWN, Li and Liu 2016; TernaryBERT, Zhang et al. 2020, section 3.1).
 binary   -1 and 1; the scale is the mean absolute value (BWN, Rastegari et al. 2016,
          section 3.1; BinaryBERT, Bai et al. 2021, section 2).
-split    the sum of two binary matrices of the same shape, each with a scale of its own:
+split    the sum of two binary matrices of the same shape, each with its own scale:
          kernels are [2, D, F], tables [V, 2, E] (BinaryBERT, section 3.2; the released
          transformer/modeling_dynabert_binary.py, where each layer has two).
 """
 SCALES = ("channel", "tensor")
-"""What of a matrix has a scale of its own: each of its outputs, or all of it."""
+"""What shares a scale: each output of a matrix, or the whole matrix."""
 KERNEL_AXES = {"channel": -2, "tensor": (-2, -1)}
-"""Of SCALES -> the axes of a kernel [..., D, F] over which a scale is shared."""
+"""One of SCALES -> the axes of a kernel [..., D, F] over which a scale is shared."""
 RANGES = ("token", "ema")
-"""Largest values of the inputs of dense layers: of each token, as it is read; or one
-for each layer, measured before (`MEASURED`)."""
+"""Largest values of the inputs of dense layers: of each token as it is read, or one per
+layer, measured before (`MEASURED`)."""
 
 LARGEST = 127
 TERNARY_THRESHOLD = 0.7
 DROPPED_BITS = 8  # of the 24 significant ones of a float32
 VALUES, SCALE = "int8", "scale"
-"""The names of what is stored in place of a float32 parameter."""
+"""The names of what is stored instead of a float32 parameter."""
 INPUT_RANGE = "input_range"
-"""The parameter that has the largest input of a dense layer; 0: not measured yet. It
-takes no gradient."""
+"""The parameter with the largest input of a dense layer; 0: not measured yet. It gets
+no gradient."""
 MEASURE = -1.0
-"""A range that asks for itself: its gradient is the largest absolute input."""
+"""A range that measures: its gradient is the largest absolute input."""
 COUNT = -2.0
-"""A range that asks how often its layer runs: its gradient is 1 for each time."""
+"""A range that counts how often its layer runs: its gradient is 1 per run."""
 
 
 def scale_of(x: jax.Array, axis: Any) -> jax.Array:
-    """The scale of the largest absolute value over `axis`, whose size then is 1."""
+    """The scale of the largest absolute value over `axis`, which has size 1 in it."""
     return scale_of_largest(jnp.max(jnp.abs(x), axis=axis, keepdims=True))
 
 
@@ -80,13 +80,13 @@ def _with_few_bits(scale: jax.Array) -> jax.Array:
 
 
 def to_int8(x: jax.Array, scale: jax.Array) -> jax.Array:
-    """The integers of x; those beyond the range are the largest ones."""
+    """The integers of x; values beyond the range become the largest ones."""
     rounded = jnp.round(x.astype(jnp.float32) / scale)
     return jnp.clip(rounded, -LARGEST, LARGEST).astype(jnp.int8)
 
 
 def within(x: Any, clip: float) -> Any:
-    """An array limited to ±clip, 0 being no limit; its gradient is 0 at and beyond it.
+    """Clips an array to ±clip (0: no limit); its gradient is 0 at and beyond the limit.
 
     huawei-noah/Pretrained-Language-Model, TernaryBERT/transformer/utils_quant.py.
     """
@@ -110,8 +110,8 @@ def quantize(x: jax.Array, kind: str, axis: Any) -> tuple[jax.Array, jax.Array]:
     if kind == "int8":
         scale = scale_of(x, axis)
         return to_int8(x, scale), scale
-    # Means are of differences from the largest value: a float32 sum of many equal
-    # values drifts, so that what is quantised already would get another scale.
+    # Means are over differences from the largest value: a float32 sum of many equal
+    # values drifts, so that weights already quantised would get another scale.
     size = jnp.abs(x.astype(jnp.float32))
     largest = jnp.max(size, axis, keepdims=True)
     mean = largest + jnp.mean(size - largest, axis, keepdims=True)
@@ -143,12 +143,12 @@ def int8_matmul(
     dtype: Any,
     kind: str = "int8",
 ) -> jax.Array:
-    """x [..., D] @ kernel [D, F] in x's dtype, of integers, whose sums are exact.
+    """x [..., D] @ kernel [D, F] in x's dtype, from integers, whose sums are exact.
 
     Args:
-      kernel: float32, or as it is stored; of kind split [2, D, F], the two summands.
+      kernel: float32, or as it is stored; for kind split [2, D, F], the two summands.
       limit: [] the largest absolute value of x; 0 and None: that of each token;
-        `MEASURE` and `COUNT`: likewise, and its gradient is what they ask for.
+        `MEASURE` and `COUNT`: the same, and its gradient is the measurement.
       scales: one of SCALES.
       dtype: of the operands of gradients.
       kind: of the kernel, one of QUANTIZATIONS.
@@ -224,7 +224,7 @@ _trained_matmul.defvjp(_forward, _backward)
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
 def quantize_rows(table: jax.Array, kind: str = "int8") -> jax.Array:
-    """Rows [..., E] with the values that their integers have; its gradient is 1."""
+    """Rows [..., E] with the values of their integers; the gradient is 1."""
     values, scale = quantize(table, kind, -1)
     return (values * scale).astype(table.dtype)
 

@@ -43,7 +43,7 @@ class PreparedInputs(NamedTuple):
     """What all layers of a stack derive from the same `AttentionInputs`; opaque."""
 
     mask: Any  # the kernel's, with a method `at(scored)`
-    scheme: positions.Scheme  # the base, where positions are not comparable
+    scheme: positions.Scheme  # the base class, if positions are not comparable
     positions: positions.Prepared
     query_type: jax.Array | None = None  # [B, L, C] one-hot, of relative token types
     key_type: jax.Array | None = None  # [B, M, C]
@@ -67,7 +67,7 @@ class PreparedInputs(NamedTuple):
 class Projections(NamedTuple):
     """What a layer's attention reads, [B, L, H, K] each.
 
-    It has rotary positions, but no relative terms yet, and queries are not scaled yet.
+    Rotary positions are applied, relative terms are not, and queries are not scaled.
     """
 
     query: jax.Array
@@ -145,7 +145,7 @@ def choose_inputs(
 def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
     """The mask of the kernel that `model.attention` chooses."""
     if inputs.start is not None:
-        return dense_mask(inputs)  # a cache has a few queries a call
+        return dense_mask(inputs)  # a cache has few queries per call
     kernel = choose_kernel(options, inputs)
     return kernel.mask(inputs, options.key_width, options.operand_dtype)
 
@@ -196,8 +196,8 @@ class Attention(nn.Module):
           inputs: the prepared inputs of these queries and keys.
           source_BMD: states that are projected to keys and values, or these themselves;
             None: `states_BLD`.
-          slots: keys and values of all slots of a cache, and the slot from which on
-            those of the source are written; None: there is no cache.
+          slots: keys and values of all slots of a cache, and the first slot to which
+            those of the source are written; None: no cache.
           with_keys: also return the keys and values of the source.
           with_projections: also return the `Projections`.
         """
@@ -260,8 +260,8 @@ class Attention(nn.Module):
     def _attend(self, query, key, value, mask, relative):
         """Attention by the kernel to which the mask belongs.
 
-        Where parameters are drawn, which it has none of, it is left out: layers are
-        drawn by `jax.vmap`, under which cuDNN's kernel refuses a mask that all share.
+        It is skipped at initialisation, since it has no parameters: layers are drawn
+        with `jax.vmap`, under which cuDNN's kernel rejects a mask that all share.
         """
         dtype, operand_dtype = query.dtype, self.options.operand_dtype
         if self.is_initializing():
@@ -281,7 +281,7 @@ class Attention(nn.Module):
         return out.astype(dtype)
 
     def _project_out(self, dense, out, types_BLC):
-        """The output projection; with one-hot `types_BLC`, one for each token type."""
+        """The output projection; with one-hot `types_BLC`, one per token type."""
         axes = ("heads", "embed")
         layer = partial(dense, self.options.width, axes, residual=True)
         if types_BLC is None:

@@ -1,4 +1,4 @@
-"""A biLM: a transformer for each direction, with shared embeddings and readout."""
+"""A biLM: a transformer per direction, with shared embeddings and readout."""
 
 from flax import linen as nn
 
@@ -7,7 +7,7 @@ from research.networks.transformer.options import TransformerOptions as Options
 
 
 class BiLM(nn.Module):
-    """A biLM: a stack for each direction, with the same embeddings and readout.
+    """A biLM: a stack per direction, with the same embeddings and readout.
 
     Shared parameters belong to `forward`. Each direction has the methods of a
     transformer (Peters et al. 2018, section 3.1).

@@ -76,7 +76,7 @@ class Block(nn.Module):
         skips_norm: jax.Array | None = None,
         earlier: tuple[jax.Array, ...] | None = None,
     ) -> Any:
-        """States [B, L, D] after the block, or [B, P, D] at the scored positions alone.
+        """States [B, L, D] after the block, or only [B, P, D] at the scored positions.
 
         Args:
           self_inputs: the prepared inputs of self-attention, for all L queries.
@@ -88,13 +88,13 @@ class Block(nn.Module):
           cache: the keys and values of all slots, and the slot at which those of this
             call begin. With it the result is a pair: the states, and a list of the keys
             and values of self-attention and of cross-attention.
-          with_projections: the result is a pair, too: the states, and the `Projections`
+          with_projections: the result is also a pair: the states, and the `Projections`
             of self-attention.
-          skips_norm: [] bool, whether attention reads states without a norm, whose
-            parameter then has no effect; None: it does not.
+          skips_norm: [] bool, whether attention reads states without the norm, whose
+            parameters then have no effect; None: with it.
           earlier: the outputs of the embeddings and of all sublayers so far, for
-            `layer_mixing`. With it states are a pair: these, and the outputs with those
-            of this block.
+            `layer_mixing`. With it states are a pair: the states, and the outputs
+            including those of this block.
         """
         options, kept = self.options, []
         pre_norm = options.norm_placement == "pre"
@@ -162,9 +162,9 @@ MIXED = {"layers": ("feedforward",), "sublayers": ("attention", "feedforward")}
 def mix_outputs(block: Block, outputs: tuple[jax.Array, ...], name: str) -> jax.Array:
     """The sum of outputs [B, L, D], with a learned factor for each.
 
-    The factors are parameters of the block, of the newest output first: at first 1 for
-    it and 0 for all others (Pagliardini et al. 2024, DenseFormer, section 3). Those
-    past the outputs of a block have no effect.
+    The factors are parameters of the block, newest output first: initially 1 for it and
+    0 for all others (Pagliardini et al. 2024, DenseFormer, section 3). Factors beyond
+    the outputs of a block have no effect.
     """
     options = block.options
     most = len(MIXED[options.layer_mixing]) * options.layers + 1
@@ -229,10 +229,10 @@ class Stack(Module):
           pattern: the pattern of this group; None: the stack's.
           with_projections: with `with_inputs`, the result is three: also the
             `Projections` [layers, B, L, H, K] of all blocks.
-          runs: where the result is the states alone, [layers] bool: the blocks that
-            run; None: all, but for those that `layer_dropout` skips.
-          decodes: the last block is that of `model.mask_decoder`; the result is the
-            states alone.
+          runs: if the result is only the states, [layers] bool: the blocks that run;
+            None: all but those that `layer_dropout` skips.
+          decodes: the last block is that of `model.mask_decoder`; the result is only
+            the states.
         """
         options, x = self.options, x_BLE
         if x.shape[-1] != options.width:
@@ -346,7 +346,7 @@ class Stack(Module):
             rngs = {}
             if key is not None:
                 rngs["dropout"] = jax.random.fold_in(key, number)
-            # As mems, all keys come before queries, which are no keys themselves.
+            # As mems, all keys come before queries, which are not keys themselves.
             query = block.apply(
                 {"params": params}, query, inputs, mems=x, num_keys=0, rngs=rngs
             )

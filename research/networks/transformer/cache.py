@@ -1,7 +1,7 @@
 """The key-value cache: keys and values of the tokens that were read before.
 
-A cache has slots. Each call of a stack writes its tokens to the next slots, the same
-ones in all rows. Whether a query attends to a slot follows from the arrays of its
+A cache has slots. Each call of a stack writes its tokens to the next slots, which are
+the same in all rows. Whether a query attends to a slot follows from the arrays of its
 token, as in a batch; an empty slot has segment 0. Keys are cached as projected, and
 positions are applied when they are read.
 """
@@ -33,7 +33,7 @@ class KeyValues(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """What a stack keeps of the tokens that it has read."""
+    """What a stack stores about the tokens that it has read."""
 
     used: jax.Array  # [] int32: number of slots in use; the next call writes from here
     group: Mapping[str, jax.Array]  # KEY_ARRAYS of all slots, each [B, N]

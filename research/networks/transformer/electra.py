@@ -19,7 +19,7 @@ HEAD_WIDTH = 64
 class GeneratorDiscriminator(nn.Module):
     """A small generator with a readout, and a discriminator with a head "replaced".
 
-    Shared parameters belong to the discriminator, which so is a complete transformer
+    Shared parameters belong to the discriminator, which is thus a complete transformer
     for fine-tuning. The generator's embeddings have the discriminator's embedding
     width. A readout or a head exists only if a loss calls it; the discriminator's
     readout is for objectives that predict tokens with it (Clark et al. 2020, section
@@ -27,12 +27,12 @@ class GeneratorDiscriminator(nn.Module):
 
     Attributes:
       size: entries of the vocabulary.
-      fraction, depth: the generator's width and its layers over the discriminator's; 1
-        with tie "all".
+      fraction, depth: width and number of layers of the generator as fractions of the
+        discriminator's; 1 with tie "all".
       tie: one of `TIE_CHOICES` (section 3.2).
       transform: the discriminator's readout has BERT's layers before the table; the
         generator's always does.
-      heads: further heads of the discriminator.
+      heads: other heads of the discriminator.
 
     Raises:
       UserError: `tie` is unknown, or "all" with a fraction or depth other than 1.
@@ -97,7 +97,7 @@ def generator_options(options: Options, fraction: float, depth: float = 1) -> Op
       depth: its layers over those of `options`.
 
     Raises:
-      UserError: a network of that width is not possible; names the nearest that is.
+      UserError: a network of that width is not possible; names the nearest possible.
     """
     width = max(1, round(options.width * fraction))
     layers = max(1, round(options.layers * depth))
@@ -133,7 +133,7 @@ def _num_heads(width: int) -> int:
 
 
 def _nearest_width(options: Options, width: int) -> int | None:
-    """The possible width of a generator that is nearest to one; None: there is none."""
+    """The possible width of a generator nearest to `width`; None: there is none."""
     widths = range(1, options.width + 1)
     for other in sorted(widths, key=lambda other: abs(other - width)):
         try:

@@ -1,4 +1,4 @@
-"""Gates of attention heads: their gradients say how a loss depends on each head."""
+"""Gates of attention heads, whose gradients show how a loss depends on each head."""
 
 # B batch, L length, H heads, K head width
 
@@ -14,11 +14,11 @@ gates."""
 
 @jax.custom_vjp
 def gate_heads(out_BLHK: jax.Array, gate_H2: jax.Array) -> jax.Array:
-    """The output of heads as it is, as if multiplied by a gate of 1.
+    """The unchanged output of heads, as if multiplied by a gate of 1.
 
     The gradient of `gate_H2` has, for each head: the sum over tokens of out x gradient,
-    which is the derivative by the gate (Michel et al. 2019, section 4.1), and the sum
-    of its absolute values (their released code, classifier_eval.py).
+    which is the derivative with respect to the gate (Michel et al. 2019, section 4.1),
+    and the sum of its absolute values (their released code, classifier_eval.py).
     """
     del gate_H2
     return out_BLHK

@@ -23,11 +23,11 @@ from research.networks.transformer.options import TransformerOptions
 
 
 class QueryEmbedding(Module):
-    """The vector [E] that queries of the query stream read in place of a token.
+    """The vector [E] that queries of the query stream read instead of a token.
 
     XLNet's queries know the position of their target but not its token (Yang et al.
     2019, section 2.3; `mask_emb` in the released modeling.py, with TensorFlow's default
-    initial values, Glorot's).
+    initialiser, Glorot's).
     """
 
     options: Options
@@ -47,8 +47,8 @@ class QueryEmbedding(Module):
 class InputEmbedding(Module):
     """Adds embeddings of positions and token types to those of tokens; then a norm.
 
-    A vector beside a token is projected (`model.feature_layers`) and added; a position
-    without one adds nothing.
+    A position's vector (`batch.FEATURE`) is projected (`model.feature_layers`) and
+    added; a position without one adds nothing.
 
     Relative token types (`model.token_type_encoding`) have no embedding: attention
     reads them.
@@ -64,7 +64,7 @@ class InputEmbedding(Module):
 
         Args:
           length: number of positions that the network reads.
-          bare: only positions are added, and there is no norm.
+          bare: only positions are added, without a norm.
 
         Raises:
           UserError: `model.position` has fewer positions than `length`.

@@ -49,7 +49,7 @@ class IntervalMask(NamedTuple):
     positions: tuple[jax.Array, jax.Array] | None  # of queries and keys, for the bias
     bias: jax.Array | None  # [steps, H] float32, of those in `settings`
     settings: Settings
-    plan: Plan  # of all that precedes
+    plan: Plan  # of all fields above
 
     def at(self, scored_BP: jax.Array) -> "IntervalMask":
         """The mask for only the scored queries."""
@@ -133,8 +133,8 @@ def _with_plan(mask: IntervalMask) -> IntervalMask:
 def key_intervals(inputs: AttentionInputs) -> Intervals:
     """The intervals of keys of each query.
 
-    Keys are sorted, except in full or causal self-attention, where they are in order
-    already, since the positions of a segment are consecutive. Mems are sorted with the
+    Keys are sorted, except in full or causal self-attention, where they are already in
+    order, since the positions of a segment are consecutive. Mems are sorted with the
     keys, since any of them may be padding.
     """
     query, key, pattern = inputs.query, inputs.key, inputs.pattern
@@ -182,7 +182,7 @@ def on_each_device(
 
     Args:
       states: query [B, L, H, K], key and value [B, M, H, K].
-      others: further arguments, each with the names of its leading dims: "batch",
+      others: other arguments, each with the names of its leading dims: "batch",
         "heads".
     """
     mesh = jax.sharding.get_abstract_mesh()

@@ -54,9 +54,9 @@ class Transformer(nn.Module):
       future, future_tokens: number of blocks that predict tokens after the next, and
         whether they read tokens.
       base_token: the module of another network to whose token embeddings a table of
-        differences is added; None: there is none.
+        differences is added; None: no such network.
       shared_token, shared_embedding, shared_stack, shared_output: modules of another
-        network to use in place of new ones; None: a new one.
+        network to use instead of new ones; None: a new one.
     """
 
     options: Options
@@ -145,10 +145,10 @@ class Transformer(nn.Module):
         this group follow those in the cache.
 
         Args:
-          scored: [B, P] positions; the result then is the states [B, P, D] of these
-            alone. It equals gathering them afterwards, but the last block is cheaper.
-          num_keys: only the first so many positions serve as keys; the others are
-            queries, which read one vector in place of their tokens. None: all.
+          scored: [B, P] positions; the result is then only their states [B, P, D]. It
+            equals gathering them afterwards, but the last block is cheaper.
+          num_keys: only this many first positions serve as keys; the others are
+            queries, which read one vector instead of their tokens. None: all.
           mems: `empty_mems` in the first step, then what the previous step returned:
             `state` [B, layers, N, D], the inputs of each block, and `segment` [B, N],
             0: padding.
@@ -156,11 +156,11 @@ class Transformer(nn.Module):
           cache: `empty_cache`, or what the previous call returned.
           with_inputs: without mems, return a pair: the states, and the inputs
             [layers, B, L, D] of all blocks; with a cache three: the cache before these.
-          same_length: with N mems, a query attends to itself and to the N - 1 tokens
-            before it, in place of all.
-          clamp_len: with mems, the distance that larger ones are replaced by; 0: none.
-          runs: without mems, cache and inputs, [layers] bool: the layers that run, the
-            others being skipped; None: all.
+          same_length: with N mems, a query attends only to itself and the N - 1 tokens
+            before it.
+          clamp_len: with mems, larger distances are replaced by it; 0: never.
+          runs: without mems, cache and inputs, [layers] bool: the layers that run; the
+            others are skipped. None: all.
         """
         token, embedding = self.embeddings()
         rows, length = group["token"].shape
@@ -193,14 +193,14 @@ class Transformer(nn.Module):
 
     @property
     def _future_options(self) -> Options:
-        """Those of a stack of one layer."""
+        """The options of a stack of one layer."""
         return dataclasses.replace(self.options, layers=1, scan_unroll=1)
 
     def embed(self, group: Mapping, vectors: jax.Array | None = None) -> jax.Array:
         """The input embeddings [B, L, E] of a group of arrays [B, L].
 
         Args:
-          vectors: [B, L, E], which stand for those of tokens; only positions are added
+          vectors: [B, L, E], used instead of those of tokens; only positions are added
             to them. None: those of tokens.
         """
         token, embedding = self.embeddings()
@@ -227,7 +227,7 @@ class Transformer(nn.Module):
           states: [B, L, D].
           number: of the block, from 0.
           cache: with it the result is a pair of the states and the next cache.
-          scored: [B, P] positions; the result then is the states of these alone.
+          scored: [B, P] positions; the result is then only their states.
           pattern: that of the group's attention; None: the network's.
         """
         if self.future_tokens:
@@ -260,7 +260,7 @@ class Transformer(nn.Module):
         return x if scored is None else gather_positions(x, scored)
 
     def layers(self, group: Mapping) -> Layers:
-        """What all layers compute of a group of arrays [B, L]."""
+        """What all layers compute for a group of arrays [B, L]."""
         x = self.embed(group)
         stack = self.stack if self.shared_stack is None else self.shared_stack
         x, inputs, own = stack(x, group, with_inputs=True, with_projections=True)

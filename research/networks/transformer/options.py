@@ -43,73 +43,73 @@ class TransformerOptions(networks.Network):
     heads: int = dim(4, least=1)  # divides width, if head_width is 0
     head_width: int = dim(0, least=0)  # of one head; 0: width / heads
     num_kv_heads: int = dim(0, least=0)  # heads of keys and values, each of which
-    # serves heads / num_kv_heads queries (Ainslie et al. 2023); 0: heads
-    qkv_bias: bool = False  # biases of queries, keys and values without model.bias, too
+    # serves heads / num_kv_heads query heads (Ainslie et al. 2023); 0: heads
+    qkv_bias: bool = False  # biases of queries, keys and values even without model.bias
     # (Qwen; Bai et al. 2023, section 2.3)
     qk_norm: bool = False  # a norm of each head's queries and of its keys (Henry et al.
-    # 2020; of rmsnorm as in Qwen3, of layernorm as in Dehghani et al. 2023)
+    # 2020; with rmsnorm as in Qwen3, with layernorm as in Dehghani et al. 2023)
     parallel_residual: bool = False  # a block adds its attention and its feed-forward
     # layer to the same states (GPT-J; Black et al. 2022, section 2.1.2)
     feedforward: int = dim(1024, least=1)  # width inside the feed-forward layer
     shared_embeddings: bool = True  # encoder and decoder have one token table
-    shared_stacks: bool = False  # encoder and decoder have the same parameters, but for
-    # the decoder's cross-attention
+    shared_stacks: bool = False  # encoder and decoder have the same parameters, except
+    # for the decoder's cross-attention
     shared_layers: bool = False  # one block's parameters serve all layers
     max_length: int = dim(512, least=1)  # rows of a table of learned positions
     token_types: int = dim(0, least=0)  # sentence A or B, language, ...; 0: none
     token_type_encoding: str = choice("absolute", ("absolute", "relative"))  # absolute:
-    # an embedding; relative: attention knows if two positions have the same type
+    # an embedding; relative: a term of attention logits if two types are the same
     norm_placement: str = choice("pre", ("pre", "post"))
-    embedding_norm: str = choice("auto", ("auto", "always", "never"))  # auto: where
+    embedding_norm: str = choice("auto", ("auto", "always", "never"))  # auto: if
     # norm_placement is post
     feature_layers: str = choice("linear", feature_layers.FOLDER.lines())  # before what
     # a position reads beside its token, as of a patch, is added to it
-    sublayer_norm: bool = False  # also before the last layer of attention and of the
-    # feed-forward layer (Magneto, Wang et al. 2022; LTG-BERT, Samuel et al. 2023)
-    attention_gate: bool = False  # what the heads give is multiplied by gelu of a
+    sublayer_norm: bool = False  # also a norm before the last layer of attention and of
+    # the feed-forward layer (Magneto, Wang et al. 2022; LTG-BERT, Samuel et al. 2023)
+    attention_gate: bool = False  # the output of the heads is multiplied by gelu of a
     # projection of the query's state (GPT-BERT, Charpentier and Samuel 2024)
-    feedforward_bias: bool = True  # with model.bias, biases in feed-forward layers, too
-    layer_mixing: str = choice("none", ("none", "layers", "sublayers"))  # after which
-    # the state is a learned sum of all states so far, the embeddings included: layers
-    # (DenseFormer, Pagliardini et al. 2024), or attention and feed-forward layer, too
+    feedforward_bias: bool = True  # with model.bias, feed-forward layers have biases
+    layer_mixing: str = choice("none", ("none", "layers", "sublayers"))  # the state is
+    # a learned sum of all states so far, including the embeddings, after each layer
+    # (DenseFormer, Pagliardini et al. 2024) or each attention and feed-forward layer
     # (GPT-BERT); layers are then not scanned
-    mask_decoder: int = depth(0, least=0)  # how often the last layer is run to predict
-    # masked tokens: its queries read absolute positions, too, and its keys are the
+    mask_decoder: int = depth(0, least=0)  # how often the last layer runs to predict
+    # masked tokens: its queries also read absolute positions, and its keys are the
     # states before it (enhanced mask decoder of DeBERTa, He et al. 2021, section 3.2;
-    # 2 in the released code); heads read the layer as it is without; 0: as all layers
-    first_attention_norm: bool = True  # a norm before the first block's attention, too;
-    # False: none there (ModernBERT, whose embeddings have one)
+    # 2 in the released code); heads read the ordinary layer; 0: no mask decoder
+    first_attention_norm: bool = True  # whether a norm precedes the first block's
+    # attention (not in ModernBERT, whose embeddings have one)
     position: str = choice("learned", positions.FOLDER.lines())
     position_bias: str = choice("auto", positions.biases())  # of attention logits,
-    # beside any position (t5: MPNet, Song et al. 2020)
+    # in addition to `position` (t5: MPNet, Song et al. 2020)
     window: int = dim(0, least=0)  # positions to each side to which a query attends, in
-    # rows that are full or causal; 0: all. Of ModernBERT 64, of its width of 128
+    # rows that are full or causal; 0: all. ModernBERT: 64, for its width of 128
     global_every: int = depth(0, least=0)  # layers 0, n, 2n, ... have no window; 0: all
     # layers have it
-    shared_relative_biases: bool = False  # all layers have the same biases u and v of
+    shared_relative_biases: bool = False  # all layers have the same biases u and v for
     # relative positions and token types
-    cross_output: str = choice("shared", ("shared", "token_type"))  # the last layer of
-    # attention to an encoder; token_type: one for each token type of the decoder (MASS)
+    cross_output: str = choice("shared", ("shared", "token_type"))  # output projection
+    # of cross-attention; token_type: one per token type of the decoder (MASS)
     attention_dropout: float = dropout_rate(-1.0)  # of attention weights
     feedforward_dropout: float = dropout_rate(0.0)  # inside a feed-forward layer
     residual_dropout: float = dropout_rate(-1.0)  # of what a block adds to its input
     layer_dropout: float = dropout_rate(0.0)  # of whole layers, which a step skips for
-    # all rows (LayerDrop, Fan et al. 2020), so that fewer layers do later
+    # all rows, so that fewer layers suffice later (LayerDrop, Fan et al. 2020)
     attention: str = choice("dense", kernels.lines())
     quantization: str = choice("none", QUANTIZATIONS)  # int8: dense layers multiply
-    # 8-bit integers, in training too (Q8BERT), and the token table has their values;
-    # attention itself, norms and softmaxes are as without. ternary (TernaryBERT),
-    # binary (BinaryBERT): the same, but weights have three or two values; split: a
-    # kernel is the sum of two binary ones (BinaryBERT's ternary weight splitting)
-    quantization_scale: str = choice("channel", SCALES)  # what of a kernel has a scale
-    # of its own: each output, or the matrix
-    quantization_range: str = choice("token", RANGES)  # of what a dense layer reads:
-    # of each token; or ema: one for the layer, measured by palimpsest shrink
-    quantization_clip: float = number(0.0, least=0)  # of weights and of what a dense
-    # layer reads: those beyond count as the limit, and have no gradient; 0: none.
-    # TernaryBERT and BinaryBERT, released: 2.5
+    # 8-bit integers, also in training (Q8BERT), and the token table has their values;
+    # attention itself, norms and softmaxes are unchanged. ternary (TernaryBERT), binary
+    # (BinaryBERT): the same, but weights have three or two values; split: a kernel is
+    # the sum of two binary ones (BinaryBERT's ternary weight splitting)
+    quantization_scale: str = choice("channel", SCALES)  # what shares a scale in a
+    # kernel: each output, or the whole matrix
+    quantization_range: str = choice("token", RANGES)  # of the inputs of a dense layer:
+    # per token; or ema: one per layer, measured by palimpsest shrink
+    quantization_clip: float = number(0.0, least=0)  # weights and inputs of dense
+    # layers are clipped to this and have no gradient beyond; 0: never. Released code of
+    # TernaryBERT and BinaryBERT: 2.5
     remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
-    scan_unroll: int = depth(4, least=1)  # layers a scan step; layers or more: no scan
+    scan_unroll: int = depth(4, least=1)  # layers per scan step; >= layers: no scan
 
     dropout_places: ClassVar[tuple[str, ...]] = (
         "embedding",
@@ -247,7 +247,7 @@ class TransformerOptions(networks.Network):
 
     @property
     def bias_scheme(self) -> positions.Scheme | None:
-        """The scheme whose bias attention logits have; None: they have none."""
+        """The scheme of the bias of attention logits; None: no bias."""
         if self.position_bias != "auto":
             return positions.FOLDER.make(vars(self), "position_bias")
         return self.scheme if self.scheme.has_bias else None
@@ -259,14 +259,14 @@ class TransformerOptions(networks.Network):
 
     @property
     def logit_features(self) -> set[str]:
-        """Those of `kernels.FEATURES` that are added to products of query and key."""
+        """The `kernels.FEATURES` that are added to products of query and key."""
         schemes = filter(None, (self.scheme, self.bias_scheme))
         features = {name for scheme in schemes for name in scheme.features(self)}
         return features | {"relative"} if self.has_relative_types else features
 
     @property
     def attention_features(self) -> set[str]:
-        """Those of `kernels.FEATURES` that attention needs, whatever its inputs."""
+        """The `kernels.FEATURES` that attention needs, whatever its inputs."""
         drops = self.dropout_rate("attention") > 0
         return self.logit_features | {"dropout"} if drops else self.logit_features
 

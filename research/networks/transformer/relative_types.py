@@ -27,7 +27,7 @@ def one_hot_types(
 ) -> tuple[jax.Array, jax.Array]:
     """One-hot types of queries [B, L, C], and of mems and keys [B, N + M, C].
 
-    Those of mems are 0.
+    Types of mems are 0.
     """
     query_BL, key_BM = inputs.query["token_type"], inputs.key["token_type"]
     if (mems := inputs.mems_segment) is not None:
@@ -51,7 +51,7 @@ def add_types(
 
     Args:
       terms: has the vectors s.
-      scaled_BLHK: the layer's queries, with what is added to them.
+      scaled_BLHK: the layer's queries, including what is added to them.
     """
     options = terms.options
     query_BLHK = layer.query + layer.biases[QUERY_BIAS]
