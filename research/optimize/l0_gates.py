@@ -3,8 +3,8 @@
 Louizos et al. 2018, sections 2.2 and 2.3; huggingface/transformers-research-projects,
 movement-pruning/emmental/modules/masked_nn.py (l0) and masked_run_glue.py
 (regularization). Between steps the parameters are the weights times the gates without
-noise, many of which are 0: whatever reads them sees the pruned network. A step draws
-gates, and computes the gradient of the weights times these.
+noise, many of which are 0: all code that reads them sees the pruned network. A step
+draws gates and computes the gradient for the weights times these gates.
 """
 
 import math
@@ -18,21 +18,21 @@ import optax
 from research.optimize.pruning import SCORE_BETAS, merge, select, select_like
 
 LOW, HIGH, TEMPERATURE = -0.1, 1.1, 2 / 3
-"""Of the hard concrete distribution: gates are stretched to these, then clipped."""
+"""Of the hard concrete distribution: gates are stretched to LOW..HIGH, then clipped."""
 INITIAL_SCORE = 2.197
-"""With it a gate without noise is .98 (mask_scale of the released code)."""
+"""The initial score: a gate without noise is .98 (mask_scale of the released code)."""
 NOISE_RANGE = 1e-4, 1 - 1e-4
 
 
 class Gated(NamedTuple):
-    """The state of an optimizer of gated weights. Others than kernels have none."""
+    """The state of an optimizer with gates, which only kernels have."""
 
-    score: Any  # log alpha, of each weight
-    score_moments: Any  # Adam's
+    score: Any  # log alpha of each weight
+    score_moments: Any  # Adam's moments of scores
     weight: Any  # without gates
-    noise: jax.Array  # data of the key of the gates that the step has drawn
+    noise: jax.Array  # data of the key of the gates drawn in this step
     count: jax.Array  # type: ignore[assignment]  # [] int32, number of updates
-    inner: Any  # the optimizer's
+    inner: Any  # state of the optimizer
 
 
 def gate(score: jax.Array, noise: jax.Array | None = None) -> jax.Array:
@@ -59,12 +59,12 @@ def with_gates(
     score_rate: Callable[[jax.Array], Any],
     is_frozen: Callable[[Any], Any] | None = None,
 ) -> optax.GradientTransformation:
-    """The optimizer, which trains weights and gates; `draw` is called before a step.
+    """The optimizer, extended to train weights and gates; call `draw` before each step.
 
     Args:
       factor: of the mean of `penalty` over all matrices, which is added to the loss.
       score_rate: the learning rate of scores by step.
-      is_frozen: as of `research.optimize.pruning.select`, which its `init` calls.
+      is_frozen: as in `research.optimize.pruning.select`, which its `init` calls.
     """
     moments = optax.scale_by_adam(*SCORE_BETAS)
 
@@ -116,8 +116,8 @@ def with_gates(
 def draw(opt_state: Any, params: Any, key: jax.Array) -> tuple[Any, Any]:
     """Draws the gates of a step.
 
-    Returns the optimizer's state, which then has their noise, and the parameters with
-    the weights times these gates.
+    Returns the optimizer's state with their noise, and the parameters with the weights
+    times these gates.
     """
     data, states = jax.random.key_data(key), []
 

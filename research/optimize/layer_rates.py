@@ -17,7 +17,7 @@ def scale_by_depth(decay: float, updates: Any, params: Any) -> Any:
 
     Heads have the full learning rate, the last block decay^2 of it, the first of n
     blocks decay^(n + 1), embeddings decay^(n + 2) (Clark et al. 2020, the released
-    code). An encoder and a decoder count their layers from the top of their own.
+    code). An encoder and a decoder each count their layers from their own top.
     """
     depths, top = depths_and_top(updates)
     factors = jax.tree.map(lambda depth: decay ** (top - depth), depths)
@@ -25,12 +25,12 @@ def scale_by_depth(decay: float, updates: Any, params: Any) -> Any:
 
 
 def scale_by_layer(rates: Sequence[float], updates: Any, params: Any) -> Any:
-    """Updates x a given factor for each layer.
+    """Updates x a given factor per layer.
 
     Args:
       rates: factors of embeddings, of each of n blocks from the lowest on, and of
-        readouts and heads. What follows the last block (a final norm) has that of the
-        last block, and a token table that is also the readout that of embeddings.
+        readouts and heads. What follows the last block (a final norm) has the factor of
+        the last block; a token table that is also the readout has that of embeddings.
 
     Raises:
       UserError: there are not n + 2 factors.
@@ -51,13 +51,13 @@ def unfreeze_gradually(every: int, steps: int) -> optax.GradientTransformation:
 
     Heads learn from step 0, the last block (with a final norm) from step `every`, each
     block below `every` steps later, embeddings last (Howard and Ruder 2018, section
-    3.3: a layer an epoch; fastai, imdb_scripts/train_clas.py, by freeze_to). The last
-    blocks of an encoder and a decoder begin together. A layer that does not learn yet
-    does not decay either. Unlike in fastai it has moments, and its gradient counts in
+    3.3: one layer per epoch; fastai, imdb_scripts/train_clas.py, freeze_to). The last
+    blocks of an encoder and a decoder start together. A layer that does not learn yet
+    does not decay either. Unlike in fastai, it has moments and its gradient counts in
     the norm.
 
     Raises:
-      UserError: raised by `init`: the run ends before the embeddings learn.
+      UserError: by `init`, if the run ends before the embeddings learn.
     """
 
     def first_steps(params: Any) -> Any:
@@ -86,7 +86,7 @@ def unfreeze_gradually(every: int, steps: int) -> optax.GradientTransformation:
 
 
 def depths_and_top(params: Any) -> tuple[Any, int]:
-    """`networks.layer_depths`, and the depth of heads."""
+    """`networks.layer_depths` and the depth of heads."""
     return networks.layer_depths(params), networks.count_layers(params) + 2
 
 

@@ -14,8 +14,8 @@ sgd_updates_adadelta)."""
 def limit_norms(most: float) -> optax.GradientTransformation:
     """Changes updates so that heads' weights have at most this norm after the step.
 
-    The norm is of the weights of each output of a head, a column of its kernels. Biases
-    are not limited.
+    The norm is that of the weights of each output of a head, a column of its kernels.
+    Biases are not limited.
     """
 
     def limit(

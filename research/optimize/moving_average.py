@@ -14,7 +14,7 @@ from research.contract.state import State
 class MovingAverage(NamedTuple):
     """The last part of the optimizer's state.
 
-    So checkpoints and shardings of that state are the average's, too.
+    So the average is checkpointed and sharded with that state.
     """
 
     count: jax.Array  # type: ignore[assignment]  # [] int32, number of updates in the average
@@ -24,12 +24,12 @@ class MovingAverage(NamedTuple):
 def with_moving_average(
     optimizer: optax.GradientTransformation, decay: float
 ) -> optax.GradientTransformation:
-    """The optimizer, which also averages the parameters that its updates give.
+    """The optimizer, extended to average the parameters after its updates.
 
     After update t the average is the sum over i <= t of decay^(t - i) params_i, divided
     by the sum of these weights: the initial parameters are not in it (Kingma and Ba
-    2015, section 7.2, with the bias corrected; optax.ema with debias). fairseq
-    (models/ema/ema.py) and timm (utils/model_ema.py) begin with the initial parameters.
+    2015, section 7.2, with bias correction; optax.ema with debias). fairseq
+    (models/ema/ema.py) and timm (utils/model_ema.py) start with the initial parameters.
     """
 
     def weight(count: jax.Array) -> jax.Array:
@@ -41,10 +41,10 @@ def with_moving_average(
 def with_average_of_steps(
     optimizer: optax.GradientTransformation, start: int
 ) -> optax.GradientTransformation:
-    """The optimizer, which also averages the parameters after update `start` + 1.
+    """The optimizer, extended to average the parameters after update `start` + 1.
 
-    Before, the average is the parameters. The first ones after `start` are left out, as
-    in PyTorch's ASGD with t0 = 0 (torch/optim/asgd.py), by which AWD-LSTM is trained.
+    Until then the average is the parameters. The first ones after `start` are left out,
+    as in PyTorch's ASGD with t0 = 0 (torch/optim/asgd.py), which trains AWD-LSTM.
     """
 
     def weight(count: jax.Array) -> jax.Array:
@@ -56,7 +56,7 @@ def with_average_of_steps(
 def _with_average(
     optimizer: optax.GradientTransformation, weight: Callable[[jax.Array], jax.Array]
 ) -> optax.GradientTransformation:
-    """The optimizer, whose last state is an average of the parameters.
+    """The optimizer, with an average of the parameters as the last part of its state.
 
     Args:
       weight: number of an update, from 1 -> the weight of its parameters.
@@ -82,9 +82,9 @@ def exchange_average(state: State) -> State:
 
     Without an average it is the state itself.
 
-    So it is evaluated (`Evaluations`) and so it is saved (`Checkpoints`): whoever reads
-    the parameters of a checkpoint reads the average, and the run itself goes on from
-    those that it trains.
+    The exchanged state is evaluated (`Evaluations`) and saved (`Checkpoints`): whoever
+    reads the parameters of a checkpoint gets the average, and the run itself continues
+    with the trained parameters.
     """
     *rest, last = state.opt_state
     if not isinstance(last, MovingAverage):

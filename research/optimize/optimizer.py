@@ -33,7 +33,7 @@ def is_frozen(params: Any, parts: str) -> Any:
     """True for each parameter below one of the paths in `parts`, as in "a,b/c".
 
     Args:
-      parts: "network": all parameters but those of readouts and heads.
+      parts: "network": all parameters except those of readouts and heads.
 
     Raises:
       UserError: no parameter is below one of the paths.
@@ -76,7 +76,7 @@ def make_optimizer(
     Args:
       model: the network, whose width scales rates with base_width.
 
-    Frozen parameters are left out of norms and of pruning, do not decay and have no
+    Frozen parameters do not count in norms, are not pruned, do not decay and have no
     moments.
 
     Raises:
@@ -151,7 +151,7 @@ def _without_frozen(
 ) -> optax.GradientTransformation:
     """The transformation, applied only to parameters that are not frozen.
 
-    Updates of frozen parameters stay zero. Its state has the same structure as without
+    Updates of frozen parameters stay zero. The state has the same structure as without
     frozen parameters, but no arrays for these, so checkpoints with moments for all
     parameters can be restored.
     """

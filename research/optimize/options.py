@@ -16,7 +16,7 @@ class OptimizerOptions:
     """The keys that all optimizers share; each rule and schedule adds its own."""
 
     name: str = part("adamw", OPTIMIZERS)
-    learning_rate: float = number(1e-3, least=0)  # peak
+    learning_rate: float = number(1e-3, least=0)  # the peak
     schedule: str = part("linear", SCHEDULES)  # how the rate decays
     warmup_steps: int = number(100, least=0)  # fewer than train.steps; if the given
     # train.steps leaves no room for the default, it is a tenth of them
@@ -39,33 +39,34 @@ class OptimizerOptions:
     unfreeze_every: int = number(0, least=0)  # steps after which the next layer is
     # unfrozen: first heads, then the last block, ..., embeddings (gradual unfreezing,
     # ULMFiT); 0: all train from the start
-    clip_norm: float = number(1.0, least=0)  # global norm of the gradient; 0: none
-    max_norm: float = number(0.0, least=0)  # of the weights of each output of a head,
-    # which are scaled down to it after each step (Kim 2014, section 2.1); 0: none
+    clip_norm: float = number(1.0, least=0)  # global norm to which the gradient is
+    # clipped; 0: none
+    max_norm: float = number(0.0, least=0)  # limit of the norm of the weights of each
+    # output of a head after each step (Kim 2014, section 2.1); 0: none
     frozen: str = free_text("")  # paths of parameters that do not change and get no
     # gradient, as in token,embeddings,stack/blocks/attention; network: all but heads
-    prune: str = choice("none", pruning.METHODS)  # which weights of the blocks' kernels
-    # that are not frozen become 0: small ones, for good; those that training moves
-    # towards 0; or those whose gate closes (l0, which reads none of the next four keys)
+    prune: str = choice("none", pruning.METHODS)  # which weights of unfrozen kernels of
+    # blocks become 0: small ones, permanently; those that training moves towards 0; or
+    # those whose gate closes (l0, which reads none of the next four keys)
     prune_scope: str = choice("matrix", pruning.SCOPES)  # what prune_kept is a fraction
     # of: each matrix, or all together
     prune_kept: float = number(0.15, above=0, most=1)  # fraction of these weights that
     # remains at the end
-    prune_begin: float = fraction(0.1)  # of the steps, after which pruning begins
-    prune_end: float = fraction(0.8)  # of the steps, after which prune_kept remains
+    prune_begin: float = fraction(0.1)  # fraction of steps after which pruning begins
+    prune_end: float = fraction(0.8)  # fraction of steps after which prune_kept remains
     prune_score_rate: float = number(1e-2, above=0)  # peak learning rate of scores and
-    # gates, on the schedule of the others (for l0, 0.1 in the released code)
-    prune_threshold: float = number(0.1, above=0, below=1)  # for soft_movement, which
-    # does not read prune_kept and prune_scope: of the sigmoids of scores, at the end
-    prune_penalty: float = number(400.0, least=0)  # for soft_movement the coefficient,
-    # at the end, of the mean of these sigmoids in the loss; for l0 that of the mean
+    # gates, with the same schedule (for l0, 0.1 in the released code)
+    prune_threshold: float = number(0.1, above=0, below=1)  # final threshold of the
+    # sigmoids of scores for soft_movement, which ignores prune_kept and prune_scope
+    prune_penalty: float = number(400.0, least=0)  # for soft_movement the final
+    # coefficient of the mean of these sigmoids in the loss; for l0 that of the mean
     # probability that a gate is not 0, in all steps (125 in the released code). A
     # larger one prunes more
-    ema_decay: float = number(0.0, least=0, below=1)  # of an exponential moving average
-    # of the parameters, per step, as in 0.999, which is evaluated and opens a run; 0:
-    # none
-    average_from: float = fraction(1.0)  # of the steps, from which on parameters are
-    # averaged with equal weights; the average is evaluated and opens a run (ASGD,
+    ema_decay: float = number(0.0, least=0, below=1)  # decay per step, such as 0.999,
+    # of a moving average of the parameters, which is evaluated and saved as the run's
+    # parameters; 0: none
+    average_from: float = fraction(1.0)  # fraction of steps after which parameters are
+    # averaged with equal weights; the average is evaluated and saved likewise (ASGD,
     # Polyak and Juditsky 1992); 1: none
     rule: Rule = chosen("name")  # the part of research/optimize/rules
     decay: Any = chosen("schedule")  # the part of research/optimize/schedules

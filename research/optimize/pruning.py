@@ -1,9 +1,9 @@
-"""Pruning while a network trains: the weights that are left, by a schedule, and masks.
+"""Pruning while a network trains: the schedule of the remaining weights, and masks.
 
-Pruned weights are zeros in the parameters, so that whatever reads these sees the pruned
-network: evaluations, exports, other runs. Arrays keep their sizes, and dense products
-of zeros take as long as before: fewer weights are not more speed. The masks are part of
-the optimizer's state, and so of checkpoints.
+Pruned weights are zeros in the parameters, so that all code that reads them sees the
+pruned network: evaluations, exports, other runs. Arrays keep their sizes, and dense
+products with zeros take as long as before: pruning does not save time. The masks are
+part of the optimizer's state, and so of checkpoints.
 """
 
 import operator
@@ -19,41 +19,41 @@ import optax
 from research.contract.errors import UserError
 
 METHODS = ("none", "magnitude", "movement", "soft_movement", "l0")
-"""How weights are chosen.
+"""Which weights are pruned.
 
-magnitude  those with the smallest absolute values are pruned, for good (Zhu and Gupta
-           2017).
-movement   those with the smallest scores, which add up minus gradient x weight: weights
-           that training moves towards 0. One may come back (Sanh et al. 2020, section
-           4; huggingface/transformers-research-projects, movement-pruning/emmental/
-           modules/masked_nn.py, topK).
+magnitude  those with the smallest absolute values, permanently (Zhu and Gupta 2017).
+movement   those with the smallest scores, which accumulate minus gradient x weight:
+           weights that training moves towards 0. They may return (Sanh et al. 2020,
+           section 4; huggingface/transformers-research-projects, movement-pruning/
+           emmental/modules/masked_nn.py, topK).
 soft_movement  those whose score has a sigmoid below a threshold, which rises; a penalty
-           of the mean sigmoid draws scores down, so that training itself finds how many
-           are left, in each matrix (the same section and code, sigmoied_threshold).
-l0         those whose gate is 0: weights are multiplied by gates, which each step draws
-           and a penalty draws towards 0 (Louizos et al. 2018; l0_gates.py).
+           on the mean sigmoid lowers scores, so that training itself determines how
+           many remain in each matrix (the same section and code, sigmoied_threshold).
+l0         those whose gate is 0: weights are multiplied by gates, which are drawn in
+           each step and pushed towards 0 by a penalty (Louizos et al. 2018;
+           l0_gates.py).
 """
 
 MIN_KEPT = 0.005
-"""The fraction of a matrix that soft movement leaves at least (emmental's
-binarizer.py, ThresholdBinarizer)."""
+"""The smallest fraction of a matrix that soft movement keeps (emmental's binarizer.py,
+ThresholdBinarizer)."""
 
 SCOPES = ("matrix", "global")
-"""Of what the fraction that is left is the same: of each matrix, or of all together."""
+"""What the remaining fraction applies to: each matrix, or all together."""
 
 SCORE_BETAS = 0.9, 0.999
-"""Adam's decays of the moments of scores."""
+"""Adam's decay rates of the moments of scores."""
 
 
 class Pruning(NamedTuple):
     """The state of a pruning optimizer. Leaves that are not pruned have none."""
 
     count: jax.Array  # type: ignore[assignment]  # [] int32, number of updates
-    mask: Any  # bool: weights that are left
-    score: Any  # of both movements, likewise; () of magnitude
-    score_moments: Any  # Adam's, of the scores; () of magnitude
-    weight: Any  # of these: the weights also where they are pruned; () of magnitude
-    inner: Any  # the optimizer's
+    mask: Any  # bool: weights that remain
+    score: Any  # of weights, for both movements; () for magnitude
+    score_moments: Any  # Adam's moments of scores; () for magnitude
+    weight: Any  # weights including pruned ones, for both movements; () for magnitude
+    inner: Any  # state of the optimizer
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Pruner:
     """What is pruned, and when.
 
     Attributes:
-      method, scope: of METHODS and SCOPES.
-      kept: the fraction of weights that is left at the end.
+      method, scope: one of METHODS, one of SCOPES.
+      kept: the fraction of weights that remains at the end.
       begin, end: the steps between which weights are pruned.
       score_rate: the learning rate of scores by step.
-      threshold, penalty: of soft movement, at the end: that of sigmoids of scores, and
-        the factor of the mean of these over the elements of a matrix, and over
+      threshold, penalty: final values for soft movement: the threshold of sigmoids of
+        scores, and the factor of their mean over the elements of a matrix and over
         matrices. Both rise from 0.
     """
 
@@ -80,7 +80,7 @@ class Pruner:
     penalty: float = 400.0
 
     def fraction_kept(self, step: jax.Array) -> jax.Array:
-        """The fraction of weights that is left after a step, counted from 1.
+        """The fraction of weights that remains after a step, counted from 1.
 
         It falls from 1 to `kept` as a cubic that is flat at its end (Zhu and Gupta
         2017, equation 1; Sanh et al. 2020, equation 3; emmental's schedule_threshold
@@ -98,10 +98,10 @@ class Pruner:
         optimizer: optax.GradientTransformation,
         is_frozen: Callable[[Any], Any] | None = None,
     ) -> optax.GradientTransformation:
-        """The optimizer, after whose updates pruned weights are 0.
+        """The optimizer, extended so that pruned weights are 0 after its updates.
 
         Args:
-          is_frozen: as of `select`, which its `init` calls.
+          is_frozen: as in `select`, which its `init` calls.
         """
         moves = self.method != "magnitude"
         moments = optax.scale_by_adam(*SCORE_BETAS)
@@ -123,7 +123,7 @@ class Pruner:
             pick = partial(select_like, selected=state.mask)
             dense, score, score_moments = params, (), ()
             if moves:
-                # To scores gradients pass as if they were the mask's (straight through)
+                # Gradients of scores are those of the mask (straight through)
                 gradient = jax.tree.map(jnp.multiply, pick(grads), state.weight)
                 if self.method == "soft_movement":
                     gradient = self._penalize(gradient, state.score, count)
@@ -151,7 +151,7 @@ class Pruner:
         return optax.GradientTransformation(init, update)
 
     def _penalize(self, gradient: Any, score: Any, count: jax.Array) -> Any:
-        """Adds the gradient of the penalty of soft movement to that of scores."""
+        """Adds the gradient of soft movement's penalty to that of scores."""
         num_matrices = sum(len(leaf) for leaf in jax.tree.leaves(score))
         factor = self.penalty * (1 - self._left(count)) / num_matrices
 
@@ -174,9 +174,9 @@ class Pruner:
         return jax.tree.map(jnp.logical_and, largest, before)
 
     def _largest(self, values: Any, fraction: jax.Array) -> Any:
-        """Bool: the largest values, of each matrix or of all.
+        """Bool: the largest values of each matrix, or of all.
 
-        Equal ones are all or none above the last of them.
+        Equal values are all among them, or none.
         """
         if self.scope == "matrix":
             return jax.tree.map(
@@ -202,14 +202,14 @@ def _quantile(values: jax.Array, fraction: jax.Array) -> jax.Array:
 
 
 def kth_largest(values: jax.Array, k: jax.Array) -> jax.Array:
-    """The kth largest of float32 values, found bit by bit, from the highest.
+    """The kth largest of float32 values, found bit by bit from the highest bit.
 
-    32 passes that compare and count, where a sort of millions of weights would take
-    most of a step (on a CPU), and all of them in one place (on a mesh).
+    It takes 32 passes that compare and count. Sorting millions of weights would take
+    most of a step (on a CPU) and need all of them in one place (on a mesh).
     """
     bits = jax.lax.bitcast_convert_type(values.astype(jnp.float32), jnp.uint32)
     sign = jnp.uint32(1 << 31)
-    # Ordered as the values are: those below 0 are turned round, below the others.
+    # Integers in the order of the values: negative ones are reversed.
     keys = jnp.where(bits >= sign, ~bits, bits | sign)
 
     def add_bit(index: jax.Array, found: jax.Array) -> jax.Array:
@@ -222,7 +222,7 @@ def kth_largest(values: jax.Array, k: jax.Array) -> jax.Array:
 
 
 def is_pruned(params: Any) -> Any:
-    """True for the kernels of blocks: no embeddings, heads, biases and norms.
+    """True for kernels of blocks, not for embeddings, heads, biases or norms.
 
     Their first dim is the layer.
     """
@@ -239,10 +239,10 @@ def check_prunable(options: Any, params: Any, what: str) -> None:
 
     Args:
       options: of the network.
-      what: leaves weights of 0, for the error.
+      what: what sets weights to 0, for the error.
 
     Raises:
-      UserError: it has no blocks, or two values of a weight, neither of which is 0.
+      UserError: it has no blocks, or weights with two values, neither of which is 0.
     """
     if not any(jax.tree.leaves(is_pruned(params))):
         raise UserError(
@@ -257,10 +257,10 @@ def check_prunable(options: Any, params: Any, what: str) -> None:
 
 
 def select(params: Any, is_frozen: Callable[[Any], Any] | None = None) -> Any:
-    """The leaves that are pruned; the others are no leaves.
+    """The leaves that are pruned, without the others.
 
     Args:
-      is_frozen: parameters -> True for each that does not change, and so is not pruned;
+      is_frozen: parameters -> True for each that does not change and so is not pruned;
         None: all change.
 
     Raises:
@@ -296,7 +296,7 @@ def select_like(tree: Any, selected: Any) -> Any:
 
 
 def merge(tree: Any, selected: Any) -> Any:
-    """The tree with those leaves replaced that the result of `select` has."""
+    """The tree, in which the leaves of the result of `select` are replaced."""
     return jax.tree.map(
         lambda own, leaf: leaf if _is_left_out(own) else own,
         selected,
@@ -310,11 +310,11 @@ def _is_left_out(leaf: Any) -> bool:
 
 
 def prune_smallest(params: Any, kept: float, scope: str) -> Any:
-    """The parameters, with the smallest weights of the kernels of blocks as zeros.
+    """The parameters with the smallest weights of the kernels of blocks set to 0.
 
     Args:
-      kept: the fraction that is left.
-      scope: of SCOPES.
+      kept: the fraction that remains.
+      scope: one of SCOPES.
     """
     pruned = select(params)
     sizes = jax.tree.map(jnp.abs, pruned)

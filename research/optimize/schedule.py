@@ -35,8 +35,8 @@ def make_schedule(config: OptimizerOptions, steps: int) -> optax.Schedule:
       steps: steps of the whole run, at whose end the decay ends if it has an end.
 
     Raises:
-      UserError: the warm-up is as long as the run, or is slanted and the schedule has
-        no end.
+      UserError: the warm-up is as long as the run, or it is slanted and the schedule
+        has no end.
     """
     peak, warmup = config.learning_rate, config.warmup_steps
     if warmup >= steps:
@@ -79,7 +79,7 @@ def logged_rates(config: OptimizerOptions, steps: int, log_every: int) -> np.nda
 
     Args:
       config: the config's optimizer section.
-      steps: steps of the whole run; the last one is logged, too.
+      steps: steps of the whole run; the last one is also logged.
     """
     logged = np.append(np.arange(log_every, steps, log_every), steps)
     schedule = jax.jit(jax.vmap(make_schedule(config, steps)))

@@ -1,8 +1,8 @@
 """Initial values and learning rates by width: maximal update parametrisation (muP).
 
 Yang et al. 2022, arXiv:2203.03466, table 3: the form without multipliers, so that a
-trained network is computed as any other. With it, the learning rate that is best at one
-width is about best at others. m is model.width / optimizer.base_width:
+trained network is computed like any other. With it, the best learning rate at one width
+is about the best at others. m is model.width / optimizer.base_width:
 
 parameter                        initial values x    rate x
 kernels of blocks and heads      m^-1/2              1 / m
@@ -10,8 +10,8 @@ output table, last layer of a    1 / m               1 / m
 head
 embeddings, biases, norms        1                   1
 
-Attention's logits have 1 / key width in place of its square root, from the base width
-on: where heads become wider, kernels and biases of queries have a further m^-1/2.
+Attention logits are scaled by 1 / key width instead of its square root, from the base
+width on: if heads become wider, kernels and biases of queries have another m^-1/2.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ def initial_values(params: Any, model: networks.Network, base_width: int) -> Any
 
 
 def scale_rates(model: networks.Network, base_width: int) -> Callable[[Any, Any], Any]:
-    """A function of updates, which are multiplied by those of the third."""
+    """A function of updates that multiplies them by the factors of the third."""
     ratio, of_query = _ratios(model, base_width)
 
     def scale(updates: Any, params: Any) -> Any:

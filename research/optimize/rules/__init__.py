@@ -1,8 +1,8 @@
 """Optimizers: one file each; schedules/ has the decays of the learning rate.
 
-Each module has a frozen dataclass `Optimizer(rules.Rule)`; what all of them share is
-added by `research.optimize.optimizer`: clipping before the rule, the learning rate and
-its factors after it.
+Each module has a frozen dataclass `Optimizer(rules.Rule)`. What all share is added by
+`research.optimize.optimizer`: clipping before the rule, the learning rate and its
+factors after it.
 """
 
 import abc
@@ -21,12 +21,11 @@ class Rule(abc.ABC):
 
     step_is_rate: ClassVar[bool] = False
     """Whether an update has the size of the learning rate, whatever the gradient's, so
-    that optimizer.base_width scales it by width."""
+    that optimizer.base_width can scale it."""
 
     takes_scale_rate: ClassVar[bool] = False
-    """Whether its learning rate is that of a sweep's scale; False: that of its
-    experiment stays."""
+    """Whether a sweep's scale sets its learning rate; if not, its experiment does."""
 
     @abc.abstractmethod
     def transforms(self) -> "list[optax.GradientTransformation]":
-        """What makes updates of gradients, one after the other, without the rate."""
+        """Transformations of gradients to updates, in order, without the rate."""

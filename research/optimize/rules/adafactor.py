@@ -15,9 +15,8 @@ from research.optimize.rules.shared.weight_decay import WeightDecay
 class Optimizer(WeightDecay, rules.Rule):
     """The second moment has decay 1 - t^-0.8; there is no first moment.
 
-    It is factored where both dims are at least 128. Updates are clipped to a root mean
-    square (RMS) of 1 and multiplied by the RMS of the parameter, or 0.001 if that is
-    larger.
+    It is factored if both dims are at least 128. Updates are clipped to a root mean
+    square (RMS) of 1 and multiplied by the RMS of the parameter, at least 0.001.
     """
 
     def transforms(self) -> list[optax.GradientTransformation]:

@@ -1,4 +1,4 @@
-"""AdaGrad (Duchi et al. 2011): each entry has the rate 1 / sqrt(sum of its squares)."""
+"""AdaGrad (Duchi et al. 2011): gradients over the root of the sum of their squares."""
 
 import dataclasses
 from typing import NamedTuple
@@ -18,9 +18,8 @@ class State(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Optimizer(rules.Rule):
     initial_sum: float = number(0.0, least=0)  # of squares, before the first step
-    sum_includes: str = choice("step", ("step", "past"))  # by what the gradient of a
-    # step is divided; past: by the sum before it (GloVe's tool), which is above 0 at
-    # first
+    sum_includes: str = choice("step", ("step", "past"))  # the sum that divides a
+    # step's gradient; past: that before the step (GloVe's code), initially above 0
     epsilon: float = number(1e-6, least=0)  # added to the root
 
     def __post_init__(self) -> None:
@@ -47,7 +46,7 @@ class Optimizer(rules.Rule):
         return [optax.GradientTransformation(init, update)]
 
     def _scaled(self, grad: jax.Array, total: jax.Array) -> jax.Array:
-        """The gradient over the root of its sum; 0 where that is 0."""
+        """The gradient over the root of its sum; 0 if that is 0."""
         is_zero = total == 0
         root = jnp.sqrt(jnp.where(is_zero, 1.0, total)) + self.epsilon
         return jnp.where(is_zero, 0.0, grad / root)

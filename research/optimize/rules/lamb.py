@@ -1,4 +1,4 @@
-"""LAMB (You et al. 2020): AdamW's updates, each as long as its parameter."""
+"""LAMB (You et al. 2020): AdamW's updates, scaled to the norm of their parameter."""
 
 import dataclasses
 from typing import Any
@@ -16,16 +16,16 @@ from research.optimize.rules.shared.weight_decay import WeightDecay
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer(AdamMoments, WeightDecay, rules.Rule):
-    trust_ratio: str = choice("decayed", ("decayed", "all"))  # whose updates are as
-    # long as they are; decayed: those that decay, as in ALBERT's released code; all:
-    # biases and norms, too (ymcui/LAMB_Optimizer_TF)
+    trust_ratio: str = choice("decayed", ("decayed", "all"))  # parameters whose updates
+    # are scaled to their norm; decayed: those that decay (ALBERT's released code); all:
+    # also biases and norms (ymcui/LAMB_Optimizer_TF)
 
     def transforms(self) -> list[optax.GradientTransformation]:
         trust_ratio = optax.stateless(self._scale_by_trust_ratio)
         return [self.scale_by_adam(), self.add_decay(), trust_ratio]
 
     def _scale_by_trust_ratio(self, updates: Any, params: Any) -> Any:
-        """Updates, each as long as its parameter; those without a ratio are Adam's."""
+        """Scales updates to the norms of their parameters; others stay Adam's."""
 
         def scale(update: jax.Array, param: jax.Array) -> jax.Array:
             ratio = rms(param) / jnp.where(rms(update) > 0, rms(update), 1.0)

@@ -1,8 +1,8 @@
 """Rules of optax by their names, such as lion, adan or ademamix.
 
 Each is optax's own function (optax or optax.contrib), whose docstring has its source;
-its learning rate is that of the run. Rules whose steps depend on the rate itself
-(prodigy, dog, schedule_free) are not among them.
+the learning rate is that of the run. Rules whose steps depend on the rate itself
+(prodigy, dog, schedule_free) are not included.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ RULES = {
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer(WeightDecay, rules.Rule):
-    """The rule without its own weight decay: that of the run is added, decoupled."""
+    """The rule without its own weight decay; the run's decoupled decay is added."""
 
     rule: str = choice("lion", tuple(RULES))
     arguments: str = free_text("")  # of the rule, as in b1=0.95,b2=0.98
@@ -52,5 +52,5 @@ class Optimizer(WeightDecay, rules.Rule):
                     f"{', '.join(legal)}; got {item!r}"
                 )
             given[name] = value
-        # optax steps by minus the rate, which the run does after this.
+        # optax multiplies by minus the rate, which the run does after this.
         return [function(learning_rate=-1.0, **given), self.add_decay()]

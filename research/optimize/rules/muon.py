@@ -16,30 +16,29 @@ from research.optimize.rules.shared.adam_moments import AdamMoments
 from research.optimize.rules.shared.weight_decay import WeightDecay
 
 DIMS = optax.contrib.MuonDimensionNumbers(reduction_axis=1, output_axis=2)
-"""A stack of kernels [layers, input, output]: each layer's is a matrix by itself."""
+"""A stack of kernels [layers, input, output]: each layer has its own matrix."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer(AdamMoments, WeightDecay, rules.Rule):
-    """Muon takes the kernels of blocks alone.
+    """Applies Muon only to the kernels of blocks.
 
-    These are attention's, the feed-forward layers', and an LSTM's, whose gates are one
-    matrix, with its projection.
+    These are the kernels of attention, feed-forward layers and an LSTM (whose gates are
+    one matrix) with its projection.
 
-    The embeddings, the output table, heads, biases and norms are Adam's, whose keys are
-    AdamMoments' (KellerJordan/Muon, muon.py: hidden matrices alone). The momentum is
-    Nesterov's with its bias corrected, as in optax.contrib.muon; five steps of
-    Newton-Schulz, with the coefficients of the released code, bring its singular values
-    near 1.
+    Adam updates the embeddings, the output table, heads, biases and norms, with the
+    keys of AdamMoments (KellerJordan/Muon, muon.py: only hidden matrices). The momentum
+    is Nesterov's with bias correction, as in optax.contrib.muon; five Newton-Schulz
+    steps, with the coefficients of the released code, bring its singular values near 1.
     """
 
     momentum: float = number(0.95, least=0, below=1)  # of Muon's matrices
     update_rms: float = number(0.2, least=0)  # root mean square of a matrix's update,
-    # which is AdamW's: one learning rate and weight decay fit both (Liu et al. 2025,
-    # arXiv:2502.16982, section 2.2); 0: the update's singular values are near
+    # equal to AdamW's, so that one learning rate and weight decay fit both (Liu et al.
+    # 2025, arXiv:2502.16982, section 2.2); 0: the update's singular values are near
     # sqrt(max(1, output / input)) instead (the released code)
-    adam_rate: float = number(1.0, above=0)  # factor of the learning rate where Adam
-    # learns, which with an update_rms of 0 is usually below 1
+    adam_rate: float = number(1.0, above=0)  # factor of the learning rate of Adam's
+    # parameters, usually below 1 with an update_rms of 0
 
     def transforms(self) -> list[optax.GradientTransformation]:
         matrices = optax.chain(
@@ -55,7 +54,7 @@ class Optimizer(AdamMoments, WeightDecay, rules.Rule):
         return [optax.partition({"muon": matrices, "adam": rest}, _labels)]
 
     def _scale_by_shape(self, updates: Any, params: Any) -> Any:
-        """Updates x a factor of the shape of each matrix, see `update_rms`."""
+        """Updates x a factor that depends on a matrix's shape, see `update_rms`."""
 
         def scale(update: jax.Array) -> jax.Array:
             _, size_in, size_out = update.shape

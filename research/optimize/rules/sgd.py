@@ -15,8 +15,8 @@ from research.optimize.rules.shared.weight_decay import decayed_params
 class Optimizer(rules.Rule):
     beta1: float = number(0.9, least=0, below=1)  # factor of the sum of earlier
     # gradients; 0: no momentum
-    l2_penalty: float = number(0.0, least=0)  # added to the gradient after clipping,
-    # times the parameters: those of all tables, kernels and biases
+    l2_penalty: float = number(0.0, least=0)  # times the parameters (all tables,
+    # kernels and biases), added to the gradient after clipping
 
     def transforms(self) -> list[optax.GradientTransformation]:
         decay = optax.stateless(self._add_penalty)

@@ -15,11 +15,11 @@ from research.optimize.rules.shared.weight_decay import WeightDecay
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer(AdamMoments, WeightDecay, rules.Rule):
-    """AdamW whose rate is lower where the second moment lags behind the gradient.
+    """AdamW with a lower rate where the second moment lags behind the gradient.
 
-    The rate of each matrix or vector, weight decay included, is divided by max(1, rms
-    of g / max(sqrt(v), epsilon)), v with its bias corrected. A stack has a factor for
-    each layer. It takes the place of a clipped norm (optimizer.clip_norm=0).
+    The rate of each matrix or vector, including weight decay, is divided by max(1, rms
+    of g / max(sqrt(v), epsilon)), with bias-corrected v. A stack has a factor per
+    layer. This replaces clipping by norm (optimizer.clip_norm=0).
     """
 
     step_is_rate = True

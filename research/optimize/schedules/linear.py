@@ -1,4 +1,4 @@
-"""A decay by the same amount each step."""
+"""A linear decay: by the same amount in each step."""
 
 import dataclasses
 

@@ -1,7 +1,7 @@
 """A decay by the square root of the fraction of its steps that are done.
 
 Hägele et al. 2024, arXiv:2405.18392, the cooldown "1-sqrt": with a decay_fraction of
-0.2, say, the rate first stays at its peak (epfml/schedules-and-scaling,
+0.2, for example, the rate first stays at its peak (epfml/schedules-and-scaling,
 src/optim/utils.py, wsd_schedule with decay_type "sqrt").
 """
 

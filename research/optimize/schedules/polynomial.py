@@ -1,4 +1,4 @@
-"""A decay by a power of the fraction of steps that are left."""
+"""A decay by a power of the fraction of steps that remain."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Layers of features: from a vector beside a token, as of a patch, to an embedding.
+"""Layers of features: from a position's vector, such as a patch's, to an embedding.
 
 A module here defines a frozen dataclass `Projection(feature_layers.Projection)`. It is
 found by listing the folder: its name is a value of model.feature_layers, and its fields
@@ -36,7 +36,7 @@ class Projection(abc.ABC):
 
         It is 0 where a vector is 0: that position has none. The layers are those of
         `shared.dense`, made where they are called, as in a compact method of Flax; each
-        has a name of its own, which is that of its parameters below `embeddings`.
+        has its own name, which its parameters have below `embeddings`.
 
         Args:
           group: the arrays [B, L] of the input, such as token_type.
@@ -44,7 +44,7 @@ class Projection(abc.ABC):
           width: E.
 
         Raises:
-          UserError: F is not what the layers read.
+          UserError: the layers cannot read F values.
         """
 
 

@@ -17,15 +17,15 @@ from research.networks.transformer import feature_layers
 
 @dataclass(frozen=True)
 class Projection(feature_layers.Projection):
-    """Each has 3 x 3 windows in steps of 2, then a norm of channels and relu.
+    """Convolutions of 3 x 3 with stride 2, each with a norm of channels and relu.
 
     The last one has as many channels as the embedding is wide, each other one half of
-    those of the next (early convolutions in place of a patch's linear layer, Xiao et
-    al. 2021; theirs run over the whole image, and their norm is that of batches).
+    the next (early convolutions instead of a patch's linear layer, Xiao et al. 2021;
+    theirs run over the whole image, with batch norm).
     """
 
-    convolutions: int = number(3, least=1)  # of feature_layers=convolutions: layers,
-    # each of which halves the side of a patch
+    convolutions: int = number(3, least=1)  # for feature_layers=convolutions: number of
+    # layers, each of which halves the side of a patch
 
     def project(
         self, feature_BLF: jax.Array, group: Mapping, options: Options, width: int
@@ -48,7 +48,7 @@ class Projection(feature_layers.Projection):
 def windows(x: jax.Array) -> jax.Array:
     """[..., ceil(S / 2), ceil(S / 2), 9 C]: the windows of maps [..., S, S, C].
 
-    A window is 3 x 3 pixels around every other pixel; those beyond the map are 0.
+    A window is 3 x 3 pixels around every other pixel; pixels beyond the map are 0.
     """
     side = x.shape[-3]
     padding = [(0, 0)] * (x.ndim - 3) + [(1, 1), (1, 1), (0, 0)]

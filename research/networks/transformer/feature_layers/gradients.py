@@ -1,4 +1,4 @@
-"""Fixed colours and histograms of gradients of a patch's cells, then a linear layer.
+"""Colours and histograms of gradients of a patch's cells, then a linear layer.
 
 Little is learned, so that a thousand pictures suffice.
 """
@@ -22,14 +22,14 @@ ANGLES = 9
 
 @dataclass(frozen=True)
 class Projection(feature_layers.Projection):
-    """Reads colours as they are, and histograms whose values are 1 in the mean square.
+    """Reads unscaled colours, and histograms scaled to a mean square of 1.
 
     A patch as large as the picture has weights for each cell; smaller ones share them.
     """
 
-    colour_cells: int = number(12, least=1)  # of feature_layers=gradients: cells of a
-    # patch's side, of whose pixels colours are the mean
-    gradient_cells: int = number(8, least=1)  # the same, of histograms of gradients
+    colour_cells: int = number(12, least=1)  # for feature_layers=gradients: cells per
+    # side of a patch over which colours are averaged
+    gradient_cells: int = number(8, least=1)  # the same for histograms of gradients
 
     def project(
         self, feature_BLF: jax.Array, group: Mapping, options: Options, width: int
@@ -43,7 +43,7 @@ class Projection(feature_layers.Projection):
 def features(x: jax.Array, colour_cells: int, gradient_cells: int) -> jax.Array:
     """[..., 3 colour_cells^2 + A gradient_cells^2] of patches [..., P, P, 3]."""
     leading = x.shape[:-3]
-    # Nothing before them is learned, and they have no derivative at even colours.
+    # Nothing before them is learned, and they have no derivative at uniform colours.
     counts = jax.lax.stop_gradient(histograms(x, gradient_cells))
     flat = [each.reshape(*leading, -1) for each in (pooled(x, colour_cells), counts)]
     return jnp.concatenate(flat, axis=-1)
@@ -52,8 +52,9 @@ def features(x: jax.Array, colour_cells: int, gradient_cells: int) -> jax.Array:
 def histograms(x: jax.Array, cells: int) -> jax.Array:
     """[..., G, G, A]: roots of histograms of gradients of patches [..., P, P, 3].
 
-    Of each pixel the colour of the largest gradient counts, by its length, for the two
-    angles beside its own (Dalal and Triggs 2005; theirs have overlapping blocks).
+    The gradient of each pixel is that of the colour with the largest one; its length is
+    shared between the two nearest angles (Dalal and Triggs 2005; theirs have
+    overlapping blocks).
     """
     padding = [(0, 0)] * (x.ndim - 3) + [(1, 1), (1, 1), (0, 0)]
     edged = jnp.pad(x, padding, mode="edge")
@@ -75,7 +76,7 @@ def histograms(x: jax.Array, cells: int) -> jax.Array:
 def pooled(x: jax.Array, cells: int) -> jax.Array:
     """[..., G, G, C]: means of patches [..., P, P, C] over the cells of a grid.
 
-    A pixel on the border of cells belongs to each by its part.
+    A pixel on the border of cells belongs to each in proportion.
     """
     side = x.shape[-2]
     edge = jnp.linspace(0, side, cells + 1)[:, None]

@@ -13,7 +13,7 @@ from research.networks.transformer import feature_layers
 
 @dataclass(frozen=True)
 class Projection(feature_layers.Projection):
-    """An image's region reads one token beside its features, whose embedding is a bias.
+    """An image region also reads one token, whose embedding serves as a bias.
 
     VisualBERT (Li et al. 2019, section 3.2) adds embeddings of features, segments and
     positions; ViT and ViLT have the linear projection of patches.

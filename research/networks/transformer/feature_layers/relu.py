@@ -1,4 +1,4 @@
-"""A linear layer, relu and a norm, of texts or of pictures (VL-BERT, Su 2020)."""
+"""A linear layer, relu and a norm for each of texts and pictures (VL-BERT, Su 2020)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from research.networks.transformer import feature_layers
 
 @dataclass(frozen=True)
 class Projection(feature_layers.Projection):
-    """The norms have a scale that is 0 at first: the network begins as without vectors.
+    """The norms' scale is initially 0: the network starts as if without vectors.
 
-    Texts (token type 0) have one and images another (Su et al. 2020;
+    Texts (token type 0) have one norm and images another (Su et al. 2020;
     jackroos/VL-BERT at 4373674, common/visual_linguistic_bert.py).
     """
 

@@ -3,7 +3,7 @@
 A module here defines a frozen dataclass `Kernel(kernels.Kernel)` without fields, which
 is found by listing the folder. `model.attention` is a kernel's `attention`, which
 kernels of several platforms may share. A module imports Pallas, which takes a second,
-where it makes a mask.
+only when it makes a mask.
 """
 
 import abc
@@ -30,7 +30,7 @@ FEATURES = {
     "bias": "bias of relative positions (model.position, model.position_bias)",
     "clamp_len": "largest distance (objective.eval_clamp_len)",
 }
-"""What only some kernels support -> its words in errors."""
+"""What only some kernels support -> its description in errors."""
 
 
 class Kernel(abc.ABC):
@@ -40,25 +40,25 @@ class Kernel(abc.ABC):
     """The value of `model.attention` that chooses it."""
 
     platforms: ClassVar[tuple[str, ...]] = ()
-    """Those that it is compiled for: cpu, tpu, cuda or rocm; (): every platform."""
+    """Platforms that it is compiled for: cpu, tpu, cuda or rocm; (): every platform."""
 
     is_interpreted: ClassVar[bool] = False
     """Whether it runs, slowly, on platforms without a kernel of its `attention`."""
 
     features: ClassVar[tuple[str, ...]] = ()
-    """Those of FEATURES that it supports."""
+    """The FEATURES that it supports."""
 
     preference: ClassVar[int] = 0
-    """`model.attention` "auto" is the usable kernel for the platform that has the
-    highest; 0: never."""
+    """`model.attention` "auto" is the usable kernel of the platform with the highest
+    preference; 0: never."""
 
     products: ClassVar[Mapping[str, int]] = types.MappingProxyType({})
-    """Primitive of JAX that computes it, whose first operands are queries [B, L, H, K]
-    and keys [B, M, H, K] -> how many matrix products dense attention has in its place.
-    Not of Pallas, whose kernels state their FLOPs in `cost_estimate`."""
+    """JAX primitive that computes it, whose first operands are queries [B, L, H, K] and
+    keys [B, M, H, K] -> number of matrix products that dense attention has instead.
+    Without Pallas, whose kernels state their FLOPs in `cost_estimate`."""
 
     def is_usable(self, inputs: AttentionInputs, head_width: int, dtype: str) -> bool:
-        """Whether "auto" may be this kernel, on one of its platforms."""
+        """Whether "auto" may choose this kernel on one of its platforms."""
         return True
 
     @abc.abstractmethod
@@ -87,14 +87,14 @@ def _products() -> Mapping[str, int]:
 
 
 def num_products(primitive: str) -> int:
-    """Matrix products of dense attention in place of a primitive; 0: it is of none."""
+    """Matrix products of dense attention that a primitive replaces; 0: none."""
     return _products().get(primitive, 0)
 
 
 def names(platform: str = "") -> tuple[str, ...]:
     """The values of `model.attention`.
 
-    They are all, or "dense" and those that a platform has a kernel of its own for.
+    They are all, or "dense" and those for which a platform has its own kernel.
     """
     has = (k for k in all_kernels() if not platform or platform in k.platforms)
     return tuple(sorted({"dense", *(kernel.attention for kernel in has)}))
@@ -111,9 +111,9 @@ def lines() -> dict[str, str]:
 
 
 def platform() -> str:
-    """The platform of the mesh, whose devices need not be present; else JAX's.
+    """The platform of the mesh, whose devices need not be present, else JAX's.
 
-    JAX calls each GPU "gpu"; here one of AMD is "rocm" and any other "cuda".
+    JAX calls every GPU "gpu"; here AMD's are "rocm" and all others "cuda".
     """
     device = jax.sharding.get_abstract_mesh().abstract_device or jax.devices()[0]
     if device.platform != "gpu":
@@ -122,13 +122,13 @@ def platform() -> str:
 
 
 def kernel_for(attention: str, platform: str, *, interpret: bool = True) -> Kernel:
-    """The kernel that a value of `model.attention` means on a platform.
+    """The kernel for a value of `model.attention` on a platform.
 
     Args:
-      interpret: it may be one that is interpreted there.
+      interpret: whether the kernel may be interpreted there.
 
     Raises:
-      UserError: it has none there.
+      UserError: there is no such kernel.
     """
     of_name = [kernel for kernel in all_kernels() if kernel.attention == attention]
     compiled = [kernel for kernel in of_name if platform in kernel.platforms]
@@ -175,7 +175,7 @@ def check_features(
     kernels: Collection[Kernel] | None = None,
     where: str = "",
 ) -> None:
-    """Checks that one of some kernels, by default all of a name, supports features.
+    """Checks that one of the kernels, by default all of a name, supports the features.
 
     Raises:
       UserError: none does.

@@ -10,7 +10,7 @@ from research.networks.transformer.library_attention import library_mask
 
 @dataclass(frozen=True)
 class Kernel(kernels.Kernel):
-    """Supports bfloat16 and, everywhere, head widths up to 128 that 8 divides."""
+    """Supports bfloat16 and, on all GPUs, head widths up to 128 divisible by 8."""
 
     attention = "library"
     platforms = ("cuda",)

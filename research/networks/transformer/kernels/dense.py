@@ -1,4 +1,4 @@
-"""All logits at once, by XLA: the reference for the others."""
+"""All logits at once with XLA: the reference for the others."""
 
 from dataclasses import dataclass
 

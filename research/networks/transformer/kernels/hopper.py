@@ -13,7 +13,7 @@ HOPPER = "9."
 
 @dataclass(frozen=True)
 class Kernel(kernels.Kernel):
-    """Has no relative terms.
+    """Supports no relative terms.
 
     The gradient of a tile of them does not fit into the registers of a warpgroup.
     """
@@ -24,9 +24,9 @@ class Kernel(kernels.Kernel):
     preference = 2
 
     def is_usable(self, inputs, head_width, dtype):
-        """What it needs is there, and one GPU, of its kind.
+        """Whether its requirements are met and there is exactly one GPU, a Hopper.
 
-        There is no other, since it has not run on several.
+        It has not been run on several.
         """
         mesh = jax.sharding.get_abstract_mesh()
         return (
@@ -56,7 +56,7 @@ class Kernel(kernels.Kernel):
 
 
 def _needed(inputs: kernels.AttentionInputs, head_width: int, dtype: str) -> str:
-    """What the kernel needs and is not there, else ""."""
+    """What the kernel needs but lacks; "": nothing."""
     from research.kernels.hopper.attention import DTYPES, TILES
 
     if "reach2" in inputs.query and inputs.pattern == "general":

@@ -1,4 +1,4 @@
-"""JAX's function by XLA's products, where no library has a kernel."""
+"""JAX's attention function with XLA's products, where no library has a kernel."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Schemes of positions: what a transformer knows of where its tokens are.
+"""Schemes of positions: how a transformer knows where its tokens are.
 
 A module here defines a frozen dataclass `Scheme(positions.Scheme)`. It is found by
 listing the folder: its name is a value of model.position, and its fields are keys of
@@ -31,11 +31,11 @@ FOLDER = Folder(
 
 
 class Prepared(NamedTuple):
-    """What all layers of a stack share of a scheme: any trees of arrays."""
+    """What all layers of a stack share for a scheme: any trees of arrays."""
 
     query: Any = None  # leaves [B, L, ...]
     key: Any = None  # leaves [B, M, ...]
-    table: Any = None  # of neither
+    table: Any = None  # without batch axis
 
 
 class Layer(NamedTuple):
@@ -51,22 +51,22 @@ class Layer(NamedTuple):
 
 
 class Scheme:
-    """The base of all schemes: says that a network does not know its positions.
+    """The base of all schemes, in which a network does not know positions.
 
-    Methods that make parameters (`self.param`) or layers get the Flax module that has
-    them, within a compact method of it.
+    Methods that make parameters (`self.param`) or layers get the Flax module that owns
+    them, inside a compact method of it.
     """
 
     query_biases: ClassVar[tuple[str, ...]] = ()
     """Names of vectors [heads x head width] that it adds to queries: parameters of each
-    layer, or of the stack with model.shared_relative_biases. Attention has no other
-    biases where there are some (Dai et al. 2019, section 3.3)."""
+    layer, or of the stack with model.shared_relative_biases. With them attention has no
+    other biases (Dai et al. 2019, section 3.3)."""
 
     def check(self, options: Options) -> None:
-        """Raises UserError: it does not go with other keys of the network."""
+        """Raises UserError: it is incompatible with other keys of the network."""
 
     def check_needs(self, options: Options, needs: Needs) -> None:
-        """Raises UserError: it does not go with what an objective needs.
+        """Raises UserError: it is incompatible with what an objective needs.
 
         By default it has no distances to mems, whose positions are not in the batch.
         """
@@ -81,20 +81,20 @@ class Scheme:
         return None
 
     def features(self, options: Options) -> tuple[str, ...]:
-        """Those of `kernels.FEATURES` that attention needs for it."""
+        """The `kernels.FEATURES` that attention needs for it."""
         return ()
 
     def embed(
         self, embedding: Module, x_BLE: jax.Array, position_BL: jax.Array, length: int
     ) -> jax.Array:
-        """[B, L, E]: embeddings x with those of their positions.
+        """[B, L, E]: embeddings x plus those of their positions.
 
         Args:
-          embedding: has its parameters.
+          embedding: owns its parameters.
           length: number of positions that the network reads.
 
         Raises:
-          UserError: they are too many.
+          UserError: there are too many positions.
         """
         return x_BLE
 
@@ -105,17 +105,17 @@ class Scheme:
     def prepare(
         self, stack: Module, options: Options, inputs: AttentionInputs
     ) -> Prepared:
-        """What its layers read, of all queries and keys of self-attention.
+        """What its layers read for all queries and keys of self-attention.
 
         Args:
-          stack: has the parameters that all layers share.
+          stack: owns the parameters that all layers share.
         """
         return Prepared()
 
     def in_window(
         self, prepared: Prepared, options: Options, inputs: AttentionInputs
     ) -> Prepared:
-        """The same for layers with `model.window`; it differs in arrays alone."""
+        """The same for layers with `model.window`; only arrays differ."""
         return prepared
 
     def at(self, prepared: Prepared, scored_BP: jax.Array) -> Prepared:
@@ -126,7 +126,7 @@ class Scheme:
     def rotate(
         self, query_BLHK: jax.Array, key_BMHK: jax.Array, prepared: Prepared
     ) -> tuple[jax.Array, jax.Array]:
-        """Queries and keys of a layer, in which caches and teachers see positions."""
+        """Queries and keys of a layer with positions, as caches and teachers read."""
         return query_BLHK, key_BMHK
 
     def logits(
@@ -135,42 +135,42 @@ class Scheme:
         """The scaled queries [B, L, H, K] of a layer, and what is added to its logits.
 
         Args:
-          terms: has the parameters of the layer's terms.
+          terms: owns the parameters of the layer's terms.
 
         Returns:
-          the queries; and None, logits [B, H, L, M], or their factors q [B, L, H, F]
+          The queries; and None, logits [B, H, L, M], or their factors q [B, L, H, F]
           and k [B, M, F] of q @ k, where no gradient flows to k.
         """
         return layer.query * layer.scale, None
 
     @property
     def has_bias(self) -> bool:
-        """Whether there is a bias of the logits, one for all layers."""
+        """Whether there is a bias of the logits, the same for all layers."""
         return type(self).bias is not Scheme.bias
 
     @property
     def is_in_attention(self) -> bool:
-        """Whether attention reads positions, and not embeddings alone."""
+        """Whether attention reads positions, not only embeddings."""
         return self.has_bias or type(self).prepare is not Scheme.prepare
 
 
 class Bias(Protocol):
-    """A bias of the logits, one for all layers."""
+    """A bias of the logits, the same for all layers."""
 
     def between(self, query_BL: jax.Array, key_BM: jax.Array) -> jax.Array:
-        """[B, H, L, M], of the positions of queries and keys."""
+        """[B, H, L, M]: the bias for positions of queries and keys."""
 
     def steps(self) -> tuple[tuple[int, ...], jax.Array]:
         """The bias as a step function of key - query, if it has the feature "bias".
 
         Returns:
-          the distances at which the next step begins, ascending; the bias of each step
-          and head, one step more [steps, H], float32.
+          The distances at which the next step begins, ascending; the bias of each step
+          and head [steps, H], one step more, float32.
         """
 
 
 def biases() -> dict[str, str]:
-    """Value of `model.position_bias` -> what it is."""
+    """Value of `model.position_bias` -> its meaning."""
     has = (name for name, scheme in _defaults().items() if scheme.has_bias)
     lines = {name: FOLDER.lines()[name] for name in has}
     return {"auto": "that of model.position, if it has one"} | lines

@@ -1,4 +1,4 @@
-"""Disentangled attention (DeBERTa, He et al. 2021): contents beside distances.
+"""Disentangled attention to contents and distances (DeBERTa, He et al. 2021).
 
 The logit of a query at position i and a key at position j is
 (q . k + q . K r + Q r . k) / sqrt(3 x head width), where r is the row of a table for
@@ -27,13 +27,14 @@ from research.networks.transformer import positions
 
 @dataclass(frozen=True)
 class Scheme(positions.Scheme):
-    """DeBERTa's: projections are those of the states, one table serves all layers."""
+    """Distances share the states' projections and one table for all layers."""
 
     position_dropout: float = dropout_rate(0.0)  # of the table
     distance_buckets: int = number(32, least=4, most=2**16)  # to each side of a query,
-    # even: one a distance up to half of them, then ever larger ones, the last up to the
-    # largest distance
-    largest_distance: int = number(512, least=4)  # that these tell apart, plus one
+    # an even number: one per distance up to half of them, then ever larger ones up to
+    # the largest distance
+    largest_distance: int = number(512, least=4)  # the largest that buckets distinguish
+    # is one less
 
     def check(self, options):
         buckets, most = self.distance_buckets, self.largest_distance
@@ -87,8 +88,8 @@ def disentangled_logits(
     """[B, H, L, M] float32: the terms of distances.
 
     Args:
-      query_BLHK, key_BMHK: of the states, scaled.
-      query_RHK, key_RHK: of the table.
+      query_BLHK, key_BMHK: from the states, scaled.
+      query_RHK, key_RHK: from the table.
       dtype: of the operands of products.
     """
     states = (query_BLHK, key_BMHK, query_RHK, key_RHK)
@@ -107,9 +108,9 @@ def disentangled_logits(
 def log_bucket(distance: Any, num_buckets: int, largest: int) -> Any:
     """DeBERTa's bucket of each distance, int32 of the same shape.
 
-    Distances up to half of the buckets have one each, larger ones share buckets that
-    grow logarithmically up to `largest` - 1, which is in the last one, `num_buckets` -
-    1; those to the other side are negative (He et al. 2021, the released da_utils.py,
+    Distances up to half of the buckets have one each; larger ones share buckets that
+    grow logarithmically up to `largest` - 1, which is in the last, `num_buckets` - 1;
+    buckets to the other side are negative (He et al. 2021, the released da_utils.py,
     make_log_bucket_position). Bounds are integers, as in `relative_bucket`.
     """
     middle, absolute = num_buckets // 2, jnp.abs(distance)

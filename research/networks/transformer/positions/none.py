@@ -1,4 +1,4 @@
-"""No positions: a text is a set of tokens, but for what its attention pattern tells."""
+"""No positions: a text is a set of tokens, except for its attention pattern."""
 
 from dataclasses import dataclass
 
@@ -7,4 +7,4 @@ from research.networks.transformer import positions
 
 @dataclass(frozen=True)
 class Scheme(positions.Scheme):
-    """Causal attention still tells how many tokens precede one (Haviv et al. 2022)."""
+    """Causal attention still shows how many tokens precede one (Haviv et al. 2022)."""

@@ -5,17 +5,16 @@ The logit of a query q at position i and a key k at position j is
 2019, section 3.3). The projection W is a parameter of each layer; so are the biases u
 and v, unless all layers share them (`model.shared_relative_biases`).
 
-Since sin(i - j) = sin i cos j - cos i sin j, and likewise for cosines, the second term
-is the product of a function of the query with a function of the position j alone. So it
+Since sin(i - j) = sin i cos j - cos i sin j, and similarly for cosines, the second term
+is the product of a function of the query with a function of only the position j. So it
 is exact for any positions and needs neither a table of distances nor a gather. Dropout
-of r (`model.position_dropout`) is that of the function of the position j, once for a
-stack: a sine or cosine that is dropped is missing at all distances from j, where the
-released code of XLNet drops those of one distance in a row.
+of r (`model.position_dropout`) applies to the function of the position j, once per
+stack: a dropped sine or cosine is missing at all distances from j, whereas XLNet's
+released code drops those of one distance in a row.
 
 With a table of distances the second term is a product with r(i - j) itself, whose rows
-are then shifted (Dai et al. 2019, appendix B). Dropout is that of r, which all rows and
-layers share, and distances may have a largest value (released mem_transformer.py,
-`clamp_len`).
+are then shifted (Dai et al. 2019, appendix B). Dropout applies to r, which all rows and
+layers share, and distances may be clamped (released mem_transformer.py, `clamp_len`).
 """
 
 # B batch, L queries, M keys, N mems, H heads, K head width, D width, R distances,
@@ -41,9 +40,9 @@ class Scheme(positions.Scheme):
     """It has distances to mems."""
 
     position_dropout: float = dropout_rate(0.0)  # of sines and cosines
-    position_dropout_unit: str = choice("position", ("position", "distance"))  # whose
-    # sines and cosines are dropped: those of a key's position, in a row; those of a
-    # distance, in all rows (Transformer-XL)
+    position_dropout_unit: str = choice("position", ("position", "distance"))  # what
+    # sines and cosines are dropped of: a key's position, in one row; a distance, in all
+    # rows (Transformer-XL)
 
     query_biases = ("position_bias", "content_bias")
 
@@ -66,10 +65,10 @@ class Scheme(positions.Scheme):
         return ("relative", *["distance_dropout"] * self._drops_distances(options))
 
     def prepare(self, stack, options, inputs):
-        """Functions of all positions, or with a table of distances that [R, D].
+        """Functions of all positions, or the table [R, D] if there is one of distances.
 
-        Mems precede the first position at the distance of the first two positions from
-        each other, so that in rows with decreasing positions they have larger ones.
+        Mems precede the first position in steps of the difference of the first two, so
+        that they have larger positions in rows with decreasing positions.
         """
         query_BL, key_BM = inputs.query["position"], inputs.key["position"]
         dtype, mems = jnp.dtype(options.dtype), inputs.mems_segment
@@ -124,7 +123,7 @@ class Scheme(positions.Scheme):
 def _distances(num_queries, num_keys, num_mems, inputs):
     """[R]: the distances of the last query from all keys, then those of future keys.
 
-    Query l has those of the last one but for the first L - 1 - l, so R = L + M.
+    Query l has those of the last one except the first L - 1 - l, so R = L + M.
     """
     assert inputs.pattern == "causal", "else indices are no positions"
     last = num_mems + num_queries - 1

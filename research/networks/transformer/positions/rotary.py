@@ -1,4 +1,4 @@
-"""Rotary positions: pairs of numbers of queries and keys, turned by angles.
+"""Rotary positions: rotates pairs of numbers of queries and keys.
 
 The product of a query and a key then depends on their distance (Su et al. 2021).
 """
@@ -28,8 +28,8 @@ class Scheme(positions.Scheme):
     rope_scaling: list = dataclasses.field(default_factory=list)  # [factor, low, high,
     # length]: wavelengths beyond length / low grow by a factor, those below length /
     # high stay (Llama 3.1, apply_scaling of the released code); []: all stay
-    rotary_fraction: float = number(1.0, above=0, most=1)  # of a head's width that is
-    # rotated, its first part (Black et al. 2022, section 2.1.1: 0.25)
+    rotary_fraction: float = number(1.0, above=0, most=1)  # first part of a head's
+    # width that is rotated (Black et al. 2022, section 2.1.1: 0.25)
     rope_theta_local: float = number(0.0, least=0)  # rope_theta of the layers that have
     # a window; 0: the same
 
@@ -107,10 +107,10 @@ def rotary_angles(
 def _llama3_factors(
     rate: np.ndarray, factor: float, low: float, high: float, length: float
 ) -> np.ndarray:
-    """What rates are multiplied by.
+    """The factors of rates.
 
-    That is 1 / factor where fewer than `low` wavelengths fit into the length, 1 where
-    more than `high` do, between them linear in their number.
+    They are 1 / factor if fewer than `low` wavelengths fit into the length, 1 if more
+    than `high` do, and linear in the number of wavelengths between.
     """
     num_waves = length * rate / (2 * math.pi)
     kept = np.clip((num_waves - low) / (high - low), 0, 1)
@@ -120,7 +120,7 @@ def _llama3_factors(
 def apply_rotary(state_BLHK: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
     """Rotates pairs of numbers of a head by their angle.
 
-    The pairs are (k, k + W / 2) of the first W numbers, twice as many as there are
+    The pairs are (k, k + W / 2) of the first W numbers, where W is twice the number of
     angles (Su et al. 2021, section 3.4.2).
     """
     width = cos.shape[-1]

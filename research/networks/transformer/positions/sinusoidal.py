@@ -8,7 +8,7 @@ from research.networks.transformer import positions
 
 @dataclass(frozen=True)
 class Scheme(positions.Scheme):
-    """It has no parameters."""
+    """A scheme without parameters."""
 
     def embed(self, embedding, x_BLE, position_BL, length):
         return x_BLE + sinusoids(position_BL, x_BLE.shape[-1])

@@ -1,4 +1,4 @@
-"""T5's bias of the logits: a number for each head and bucket of distances.
+"""T5's bias of the logits: a number per head and bucket of distances.
 
 All layers share it (Raffel et al. 2020, section 2.1).
 """
@@ -18,7 +18,7 @@ from research.networks.shared.dense import normal
 from research.networks.transformer import positions
 
 NUM_BUCKETS, MAX_DISTANCE = 32, 128
-"""The buckets, and the distance from which on all share the last one."""
+"""The number of buckets, and the distance from which all share the last one."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,14 @@ class Scheme(positions.Scheme):
     """A table of 32 buckets, in each stack."""
 
     position_buckets: str = choice("auto", ("auto", "one_way", "two_way"))  # one_way:
-    # all of keys before a query (t5x's decoder_only); two_way: half of keys after it;
-    # auto: one_way in causal stacks alone (Mesh TensorFlow's
-    # SelfAttention.compute_bias)
+    # all for keys before a query (t5x's decoder_only); two_way: half for keys after it;
+    # auto: one_way only in causal stacks (Mesh TensorFlow's SelfAttention.compute_bias)
 
     def features(self, options):
         return ("bias",)
 
     def buckets(self, pattern: str) -> str:
-        """Those of a stack of this attention pattern: one_way or two_way."""
+        """The buckets of a stack with this attention pattern: one_way or two_way."""
         if self.position_buckets == "auto":
             return "one_way" if pattern == "causal" else "two_way"
         return self.position_buckets
@@ -50,10 +49,10 @@ class Bias(NamedTuple):
     """A `positions.Bias`."""
 
     table: jax.Array  # [R, H]
-    one_way: bool  # the buckets are those of keys before a query
+    one_way: bool  # all buckets are for keys before a query
 
     def between(self, query_BL: jax.Array, key_BM: jax.Array) -> jax.Array:
-        """[B, H, L, M], of the positions of queries and keys."""
+        """[B, H, L, M]: the bias for positions of queries and keys."""
         distance_BLM = key_BM[:, None, :] - query_BL[:, :, None]
         bucket_BLM = relative_bucket(distance_BLM, one_way=self.one_way)
         bias_BLMH = jnp.take(self.table, bucket_BLM, axis=0, mode="clip")
@@ -68,14 +67,14 @@ class Bias(NamedTuple):
 def relative_bucket(distance: Any, *, one_way: bool, numpy: Any = jnp) -> Any:
     """T5's bucket of each distance (key - query), int32 of the same shape.
 
-    Half of the buckets of a direction are one distance each, the others grow
+    Half of the buckets of a direction have one distance each; the others grow
     logarithmically up to MAX_DISTANCE (Raffel et al. 2020, section 2.1, the released
     code). Bounds are integers, so no bucket depends on the rounding of a logarithm.
 
     Args:
-      one_way: all buckets are of keys before the query, and all keys from it on are in
-        the first; False: half of them are of keys after it.
-      numpy: the module whose arrays the distances are.
+      one_way: all buckets are for keys before the query, and all keys from it on are in
+        the first; False: half of them are for keys after it.
+      numpy: the module of the distances' arrays.
     """
     count = NUM_BUCKETS if one_way else NUM_BUCKETS // 2
     exact = count // 2
@@ -94,7 +93,7 @@ def bucket_steps(*, one_way: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """T5's buckets as a step function of the distance.
 
     Returns:
-      the distances at which the next step begins, ascending; the bucket of each step,
+      The distances at which the next step begins, ascending; the bucket of each step,
       one more.
     """
     distance = np.arange(-MAX_DISTANCE - 1, MAX_DISTANCE + 2)

@@ -1,1 +1,1 @@
-"""What several optimizers have."""
+"""Code that several optimizers share."""

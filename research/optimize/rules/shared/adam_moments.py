@@ -1,4 +1,4 @@
-"""Adam's moments, which AdamW and LAMB have, too."""
+"""Adam's moments, which AdamW and LAMB also have."""
 
 import dataclasses
 
@@ -26,8 +26,8 @@ class AdamMoments:
 
         Without it the first steps are larger: the first one by (1 - beta1) /
         sqrt(1 - beta2) (Devlin et al. 2019, the released code). With epsilon_place
-        "before" the correction is a factor of the rate: epsilon then counts
-        1 / sqrt(1 - beta2^t) times in step t (Kingma and Ba 2015, end of section 2:
+        "before" the correction is a factor of the rate: in step t epsilon then has the
+        effect of epsilon / sqrt(1 - beta2^t) (Kingma and Ba 2015, end of section 2:
         epsilon-hat; fairseq/optim/adam.py; xlm/optim.py;
         openai/finetune-transformer-lm, opt.py).
         """

@@ -1,4 +1,4 @@
-"""Functions of one matrix, mapped over parameters of which some are stacked layers."""
+"""Functions of one matrix, mapped over parameters, some of which are stacked layers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from research import networks
 
 
 def by_matrix(fn: Callable[..., jax.Array], updates: Any, *others: Any) -> Any:
-    """Maps `fn` over parameters; over each layer of those that are stacked (blocks)."""
+    """Maps `fn` over parameters, and over each layer of stacked ones (blocks)."""
 
     def apply(depth: int | np.ndarray, *leaves: jax.Array) -> jax.Array:
         return jax.vmap(fn)(*leaves) if np.ndim(depth) else fn(*leaves)

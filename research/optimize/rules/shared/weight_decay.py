@@ -16,14 +16,14 @@ BIAS = re.compile(r"(.*_)?bias(_\d+)?")
 
 
 SCALES = ("scale", "log_scale")
-"""Gains of norms, and CLIP's of similarities (Radford et al. 2021, section 2.5)."""
+"""Scales of norms, and CLIP's of similarities (Radford et al. 2021, section 2.5)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightDecay:
     """The keys of decoupled weight decay (Loshchilov and Hutter 2019)."""
 
-    weight_decay: float = number(0.01, least=0)  # x learning rate x parameter, a step
+    weight_decay: float = number(0.01, least=0)  # x learning rate x parameter, per step
     decay_params: str = choice("matrices", ("matrices", "query_biases", "all"))  # what
     # decays: no biases and norms; also the queries' biases (XLNet); all (fairseq)
 
@@ -43,10 +43,10 @@ def decayed_params(params: Any, which: str = "matrices") -> Any:
       al. 2019, the released code).
     - "query_biases": also the biases that relative attention adds to its queries, r_w,
       r_r and r_s (zihangdai/xlnet, model_utils.py, include_in_weight_decay).
-    - "all": every parameter (fairseq/optim/adam.py, to which the trainer hands all
+    - "all": every parameter (fairseq/optim/adam.py, to which the trainer passes all
       parameters as one group).
 
-    What is measured and not learned never decays: ranges of quantised inputs.
+    Measured values that are not learned never decay: ranges of quantised inputs.
 
     The parameters of blocks are stacked over layers, so a bias is recognised by its
     name, not by the number of its dims.

@@ -1,1 +1,1 @@
-"""What several schedules have."""
+"""Code that several schedules share."""

@@ -1,4 +1,4 @@
-"""Schedules that end with the run, after a stable phase if it is to have one."""
+"""Schedules that end with the run, after an optional stable phase."""
 
 import dataclasses
 from typing import Any
@@ -14,16 +14,15 @@ from research.contract.fields import fraction, number
 class EndingSchedule:
     """A schedule that ends with the run; a subclass says how it falls from the peak.
 
-    With decay_fraction below 1 the rate stays at its peak until so many steps are left
-    (Hu et al. 2024, MiniCPM, section 4.1: warm-up, stable, decay).
+    With decay_fraction below 1 the rate stays at its peak until that fraction of steps
+    remains (Hu et al. 2024, MiniCPM, section 4.1: warm-up, stable, decay).
     """
 
     decay_fraction: float = number(1.0, above=0, most=1)  # of the steps after the
-    # origin of the decay: the last ones, in which the rate decays; 1: all
+    # origin of the decay: the last part, in which the rate decays; 1: all
     final_fraction: float = fraction(0.0)  # of the peak, at which the decay ends
-    cooldown_steps: int = number(0, least=0)  # the last ones, in which the rate is no
-    # more that of the decay, but falls linearly from final_fraction of the peak to 0
-    # (LTG-BERT, GPT-BERT)
+    cooldown_steps: int = number(0, least=0)  # last steps, in which the rate falls
+    # linearly from final_fraction of the peak to 0 after the decay (LTG-BERT, GPT-BERT)
 
     def decay(self, shared: Any, steps: int) -> optax.Schedule:
         decay_steps = max(1, round(self.decay_fraction * steps))
