@@ -24,11 +24,10 @@ class BestEvaluation(NamedTuple):
 def find_best(lines: Sequence[Mapping[str, float]], config: Config) -> BestEvaluation:
     """The best evaluation in the lines of metrics.jsonl; the same in all processes.
 
-    Process 0, which has all lines, decides by these alone. They end at the step that a
-    run resumes from, so a run that was stopped decides as one that was not. A value is
-    better if it is strictly so, as in Hugging Face (trainer_callback.py,
-    EarlyStoppingCallback). One that is missing or not a number (a correlation with a
-    constant) is the worst.
+    Process 0, which has all lines, decides only from these. They end at the step that a
+    run resumes from, so a stopped run decides like an uninterrupted one. A value must
+    be strictly better, as in Hugging Face (trainer_callback.py, EarlyStoppingCallback).
+    One that is missing or not a number (a correlation with a constant) is the worst.
     """
     split, name = config.data.eval_split, config.train.best_metric
     sign = metrics.signs()[name]
@@ -58,7 +57,7 @@ def check_best_metric(
       of_pairs: the metrics of pairs that they also predict.
 
     Raises:
-      UserError: they have not; it names those that they have.
+      UserError: they do not; the line names the metrics that they have.
     """
     name = config.train.best_metric
     measured = {"loss", *program.abstract_state.sums, *of_pairs}

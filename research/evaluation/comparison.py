@@ -23,7 +23,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Comparison(NamedTuple):
-    """A difference to the baseline, as one of a family of comparisons."""
+    """A difference from the baseline, as one of a family of comparisons."""
 
     difference: Estimate  # over the shared seeds
     p: float  # of the paired test; nan for too few seeds
@@ -31,10 +31,10 @@ class Comparison(NamedTuple):
     seeds_needed: int | None = None  # if not decided; None: not known, or too many
 
     def verdict(self, direction: float = 0.0) -> str:
-        """What the difference says, in one or two words.
+        """The verdict in one or two words.
 
         Args:
-          direction: the sign that a paper's difference has; 0: no paper has one.
+          direction: the sign of a paper's difference; 0: no paper reports one.
         """
         if self.difference.count < MIN_SEEDS:
             return TOO_FEW
@@ -48,7 +48,7 @@ class Comparison(NamedTuple):
 def compare(
     family: Mapping[Key, tuple[Sequence[Any], Sequence[Any]]],
 ) -> dict[Key, Comparison]:
-    """The comparisons of a family, whose p-values are corrected together.
+    """The comparisons of a family, with their p-values corrected together.
 
     Two claims about the same scores are one hypothesis, which counts once.
 

@@ -24,25 +24,25 @@ def evaluate(
     writes_texts: bool = True,
     with_margins: bool = True,
 ) -> Scores:
-    """The whole split, each token with the same weight; each example once.
+    """Evaluates the whole split; each token has the same weight, each example once.
 
     Args:
-      zeros: what `setup.make_eval_zeros` makes.
-      before_batch: called before each batch, also of texts that are written; as often
-        in all processes.
-      writes_texts: an objective that predicts texts is to write them, which takes a
-        pass through the network for each of their tokens.
-      with_margins: the metrics of items get intervals, which takes twenty times as long
-        as the metrics.
+      zeros: the result of `setup.make_eval_zeros`.
+      before_batch: called before each batch, also of texts that are written; equally
+        often in all processes.
+      writes_texts: whether an objective that predicts texts writes them, which takes a
+        forward pass for each of their tokens.
+      with_margins: whether metrics of items get intervals, which takes twenty times as
+        long as the metrics.
 
     Returns:
-      the means of the objective's terms that scored something, and where it predicts
-      something, the metrics of that (`score_predictions`), and its items.
+      the means of the objective's terms that scored something and, if it predicts, the
+      metrics of the predictions (`score_predictions`) and their items.
     """
     (sums, carry), predictions = zeros, []
     for batch in eval_batches(program):
-        # One at a time: batches depend on each other by their sums alone, and with
-        # many in flight a CPU's collectives could find no free thread to meet on.
+        # One at a time: batches depend on each other only by their sums, and with many
+        # in flight a CPU's collectives could find no free thread to meet on.
         before_batch()
         jax.block_until_ready(sums)
         sums, carry, predicted = program.evaluate(params, carry, sums, batch)
@@ -80,7 +80,7 @@ def _in_text_order(
 
 
 def _join(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Arrays [B, ...] as one; those that are shorter in axis 1 end with zeros."""
+    """Concatenates arrays [B, ...]; those shorter in axis 1 are padded with zeros."""
     width = max(array.shape[1] for array in arrays) if arrays[0].ndim > 1 else 0
     padded = []
     for array in arrays:

@@ -1,4 +1,4 @@
-"""The evaluations of a run: of its evaluation split, and at its end of data.test."""
+"""The evaluations of a run: on its evaluation split, and at its end on data.test."""
 
 import dataclasses
 import math
@@ -25,31 +25,30 @@ from research.program.setup import Program, make_eval_zeros, open_run_data
 from research.record.metric_writer import BEST_STEP, MetricWriter
 
 NUM_SAMPLES = 8
-"""Predictions of an evaluation that are shown where metrics are."""
+"""Number of predictions of an evaluation that are shown with the metrics."""
 
 
 class Evaluations:
     """Evaluates a run's parameters, or their moving average if one is kept.
 
-    The test split is that of data.test or data.split, where one of them names it and
-    the objective predicts something: so a sweep can choose by one split and report
-    another.
+    The test split is that of data.test or data.split, if one of them names it and the
+    objective predicts: so a sweep can select by one split and report another.
 
-    The predictions of what a run results in are written to predictions/SPLIT.jsonl in
+    The predictions of the run's final state are written to predictions/SPLIT.jsonl in
     its workdir.
 
     Args:
       workdir: of the run.
       writer: writes the metrics, and has those of the evaluations so far.
-      before_batch: called before each batch, as often in all processes.
-      pairs: the program of `rated_pairs.rated_program`, whose correlations each
-        evaluation has.
+      before_batch: called before each batch, equally often in all processes.
+      pairs: the program of `rated_pairs.rated_program`; each evaluation includes its
+        correlations.
 
     Attributes:
       best: the best evaluation so far, by train.best_metric.
-      item_scores: of each split, the scores of its single items.
+      item_scores: split -> the scores of its single items.
       margins: half widths of the last metrics' intervals over items.
-      notes: how metrics were measured, where the text decides it.
+      notes: how metrics were measured, if that depends on the text.
       ranges: of metrics, see `metrics.ranges`.
       origin: where the test split comes from, for the provenance.
       last_step: the step that the run ends with.
@@ -89,10 +88,10 @@ class Evaluations:
             self.origin["rated_pairs"] = pairs.data.fingerprint
 
     def lacks(self, step: int) -> bool:
-        """Whether a step that is restored has still to be evaluated.
+        """Whether a restored step still has to be evaluated.
 
-        The run was stopped after it saved the step and before it evaluated it; or the
-        result needs the scores of single items, which are in no file.
+        Either the run was stopped after saving the step and before evaluating it, or
+        the result needs the scores of single items, which are in no file.
         """
         if self._predicts and self._is_last(step):
             return True
@@ -105,8 +104,7 @@ class Evaluations:
 
         Raises:
           NonFiniteError: a loss is not finite; nothing is written.
-          UserError: train.best_metric is to choose among evaluations that scored
-            nothing.
+          UserError: train.best_metric is set, but the evaluations scored nothing.
         """
         self._write(step, self._metrics(state, last=self._is_last(step)))
         self.best = self._find_best()
@@ -119,7 +117,7 @@ class Evaluations:
             )
 
     def run_best(self, state: State, step: int) -> None:
-        """Writes the metrics of the state after the best step, when no step follows."""
+        """Writes the metrics after the best step, at the end of the run."""
         name, best = self._config.train.best_metric, self.best.step
         processes.print_from_process_0(f"{name} is best after step {best} of {step}")
         metrics = self._metrics(state, last=True)
@@ -151,14 +149,14 @@ class Evaluations:
         return find_best(self._writer.lines, self._config)
 
     def _is_last(self, step: int) -> bool:
-        """Whether the state after this step is what the run results in."""
+        """Whether the state after this step is the run's final one."""
         return step == self.last_step and not self._config.train.best_metric
 
     def _metrics(self, state: State, *, last: bool) -> dict[str, float]:
         """Metrics by name, such as "valid/loss".
 
         Args:
-          last: the run results in this state: the test split is evaluated, too.
+          last: whether this is the final state: the test split is evaluated, too.
         """
         found = []
         for split, program in self._programs.items():
@@ -205,7 +203,7 @@ def _with_test_split(program: Program, tested: Config) -> Program:
     """The program with the data of a `with_test_split`.
 
     Raises:
-      UserError: it has labels that the other splits have not.
+      UserError: it has labels that the other splits do not have.
     """
     data = open_run_data(tested)
     labels, known = data.vocab.labels, program.data.vocab.labels

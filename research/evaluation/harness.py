@@ -4,8 +4,8 @@
     lm_eval.simple_evaluate(model=language_model(model), tasks=["blimp"])
     mteb.evaluate(text_encoder(model), mteb.get_tasks(["STSBenchmark"]))
 
-Requests are scored by the model's own objective: see `sentence_scores`. What the
-harness calls a log-likelihood is a pseudo-log-likelihood of mlm, dae and bart.
+Requests are scored by the model's own objective: see `sentence_scores`. For mlm, dae
+and bart, the harness's log-likelihood is a pseudo-log-likelihood.
 """
 
 import sys
@@ -21,13 +21,12 @@ from research.generation.text import all_or_error
 from research.interop.huggingface.generation_config import FIELDS
 
 MAX_NEW_TOKENS = 256
-"""Tokens of a generated text, unless the task says how many (lm_eval,
-huggingface.py)."""
+"""Tokens of a generated text, unless the task sets it (lm_eval, huggingface.py)."""
 LENGTH_KEYS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-"""Keys by which a task says how many; the first that it has counts (lm_eval, utils.py,
+"""Keys of a task for this number; the first that it has counts (lm_eval, utils.py,
 normalize_gen_kwargs)."""
 TOP_K = 50
-"""Samples are among so many best tokens, unless the task or the model says how many
+"""Sample from the k most likely tokens, unless the task or the model sets k
 (transformers, GenerationConfig)."""
 
 
@@ -35,8 +34,7 @@ def language_model(model: Any, method: str = "") -> Any:
     """The model as an `lm_eval.api.model.LM`.
 
     Args:
-      model: what `open_run` gives; `run` is read, and `generate` and `writing` to
-        write texts.
+      model: from `open_run`; `run` is used, and `generate` and `writing` for texts.
       method: one of the objective's `score_methods`; "": its first.
 
     Raises:
@@ -84,7 +82,7 @@ def text_encoder(model: Any, pool: str = "mean") -> Any:
     """The model as an `mteb.models.abs_encoder.AbsEncoder`, which compares by cosine.
 
     Args:
-      model: what `open_run` gives; `encode` is read.
+      model: from `open_run`; `encode` is used.
       pool: of `encode`.
 
     Raises:
@@ -102,7 +100,7 @@ def text_encoder(model: Any, pool: str = "mean") -> Any:
         mteb_model_meta = ModelMeta.create_empty({"name": "palimpsest/run"})
 
         def encode(self, inputs: Iterable[dict], **kwargs: Any) -> np.ndarray:
-            """[texts, D] float32 of batches of texts; tasks' prompts are not read."""
+            """[texts, D] float32 for batches of texts; tasks' prompts are ignored."""
             return model.encode(
                 [text for batch in inputs for text in batch["text"]], pool
             )
@@ -111,22 +109,22 @@ def text_encoder(model: Any, pool: str = "mean") -> Any:
 
 
 def _columns(requests: Sequence[Any], count: int) -> list[list[str]]:
-    """The first arguments of requests, one list for each."""
+    """The first arguments of the requests, one list per argument."""
     return [[request.args[n] for request in requests] for n in range(count)]
 
 
 def _generate(
     model: Any, contexts: Sequence[str], options: Mapping[str, Any]
 ) -> list[str]:
-    """The model's texts after contexts, each of which ends before the first stop.
+    """The model's continuations of contexts, each cut before its first stop string.
 
-    Of a context that leaves no room for the text in `data.length` the end is read, as
-    by lm_eval's HFLM. Where nothing can be written the text is empty; standard error
-    has the reason.
+    A context that leaves no room for the text in `data.length` is truncated to its end,
+    as in lm_eval's HFLM. If nothing can be written the text is empty, and standard
+    error has the reason.
 
     Raises:
-      UserError: the model writes no text, or none after any of these contexts, of
-        which one is not blank.
+      UserError: the model writes no text, or none for any of these contexts, although
+        one is not blank.
     """
     if not hasattr(model, "generate_each"):
         raise UserError("generate_until needs a model that writes text, from open_run")
@@ -150,15 +148,14 @@ def _generate(
 def _search(asked: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `research.generation.samplers` for a task's text.
 
-    They are what lm_eval's HFLM makes of the task's keys (utils.py,
-    normalize_gen_kwargs; huggingface.py, _model_generate): the temperature is 0 unless
-    the task has one, and a text is sampled if it is above 0 and do_sample is not False.
-    Every other text is the best by beam search, if the task or else the model has
-    several beams, and greedy if not.
+    They follow lm_eval's HFLM (utils.py, normalize_gen_kwargs; huggingface.py,
+    _model_generate): the temperature is 0 unless the task sets it, and texts are
+    sampled if it is above 0 and do_sample is not False. Otherwise they are written by
+    beam search if the task, or else the model, has several beams, or else greedily.
 
     Args:
-      asked: the task's keys, those of Hugging Face's `generate`.
-      own: the model's `writing`; `generate` takes from it what is not returned here.
+      asked: the task's keys, as of Hugging Face's `generate`.
+      own: the model's `writing`; `generate` reads from it what is not returned here.
     """
     found = {FIELDS[key]: value for key, value in asked.items() if key in FIELDS}
     lengths = (asked[key] for key in LENGTH_KEYS if asked.get(key) is not None)

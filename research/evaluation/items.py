@@ -15,7 +15,7 @@ from research.predictions import Rows, prediction_kind
 from research.predictions.text import text_item
 
 JACKKNIFE_GROUPS = 20
-"""Parts of the items of an evaluation, for the intervals of its metrics."""
+"""Number of groups of items, for the intervals of an evaluation's metrics."""
 
 
 def score_predictions(
@@ -26,8 +26,8 @@ def score_predictions(
     Args:
       batches: `predictions` of each batch of an evaluation, in the order of
         the text.
-      data: a `research.data.pipeline.Data` made from text, or from a seqio task that
-        has inputs and targets: then the task's own metrics are added, as TASK/METRIC.
+      data: a `research.data.pipeline.Data` from text, or from a seqio task with inputs
+        and targets, whose own metrics are then added as TASK/METRIC.
     """
     if data.task is not None:
         texts, own = data.task.score_texts(batches[0]["written"])
@@ -46,10 +46,10 @@ def score_predictions(
 def item_margins(items: Sequence[Item], objective: Any, data: Any) -> dict[str, float]:
     """Half the width of the 95 % interval of each metric over draws of the items.
 
-    The network is fixed. Of a mean of the items' scores it is Student's t on these, or
-    Wilson's where they are 0 and 1. Other metrics need not be means: Student's t on the
-    pseudo-values of a jackknife that leaves out a twentieth of the items at a time,
-    taken at random; those that are not defined on some of these parts are left out.
+    The network is fixed. For a mean of item scores it is Student's t on these, or
+    Wilson's if they are 0 and 1. For other metrics it is Student's t on the
+    pseudo-values of a jackknife that leaves out a random twentieth of the items at a
+    time; metrics that are undefined on some of these parts have none.
     """
     known = [item for item in items if item.gold is not None]
     groups = min(JACKKNIFE_GROUPS, len(known))
@@ -63,7 +63,7 @@ def item_margins(items: Sequence[Item], objective: Any, data: Any) -> dict[str, 
         found = _measure_known(part, objective, data)
         return np.array([found.get(name, math.nan) for name in names])
 
-    with warnings.catch_warnings():  # a part may have one label alone
+    with warnings.catch_warnings():  # a part may have only one label
         warnings.simplefilter("ignore", UserWarning)
         values = pseudo_values(metric, len(known), num_groups=groups)
     margins = {

@@ -1,7 +1,7 @@
-"""The jackknife, which makes a mean over items of a metric that is none.
+"""The jackknife, which expresses a metric that is no mean as a mean over items.
 
-Such metrics are F1, Matthews and correlations; the mean is for the t interval of
-`research.evaluation.statistics`.
+Such metrics are F1, Matthews and correlations; `research.evaluation.statistics` has the
+t interval of the mean.
 """
 
 # S seeds, I items, G groups of items
@@ -19,11 +19,11 @@ def pseudo_values(
 ) -> np.ndarray:
     """The jackknife's pseudo-values [S, G] of a metric (Tukey 1958).
 
-    G * metric(all) - (G - 1) * metric(all but group g): of a mean they are the groups'
-    own means, of another smooth metric they behave like scores whose mean it is.
+    G * metric(all) - (G - 1) * metric(all but group g): for a mean they are the groups'
+    means; for another smooth metric they behave like scores whose mean it is.
 
     Args:
-      num_groups: G, of equal size but for one item; None: a group for each item.
+      num_groups: G, of sizes that differ by at most one; None: one group per item.
     """
     items = np.arange(num_items)
     groups = np.array_split(items, num_groups or num_items)

@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of each label, and which labels are taken for which."""
+"""Precision, recall and F1 of each label, and the confusion of labels."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ class LabelScore(NamedTuple):
 def label_scores(
     items: Sequence[Item], kind: str, labels: Sequence[str]
 ) -> list[LabelScore]:
-    """The scores of each label that is predicted or right, sorted by its name.
+    """The scores of each label that is predicted or gold, sorted by name.
 
-    Of tags of a scheme a label is a type of chunk, which counts if its words are right,
-    too. Items without gold are left out.
+    For tags of a scheme a label is a chunk type, and a chunk is right only if its words
+    are, too. Items without gold are left out.
 
     Args:
-      kind: of predictions; of one without labels there is no score.
+      kind: of predictions; a kind without labels has no scores.
       labels: all labels of the training text.
     """
     part = prediction_kind(kind)
@@ -61,7 +61,7 @@ def _score(label: str, right: int, predicted: int, gold: int) -> LabelScore:
 
 
 def confusion(items: Sequence[Item], kind: str) -> dict[str, dict[str, int]]:
-    """Right label -> predicted label -> number of items; of a kind of one label."""
+    """Gold label -> predicted label -> number of items, for single-label kinds."""
     if not kind or not prediction_kind(kind).is_one_label:
         return {}
     found: dict[str, Counter[str]] = {}
@@ -74,7 +74,7 @@ def confusion(items: Sequence[Item], kind: str) -> dict[str, dict[str, int]]:
 def report_lines(
     scores: Sequence[LabelScore], confused: dict[str, dict[str, int]]
 ) -> list[str]:
-    """A table of the labels; then for each class those that it is taken for."""
+    """A table of the labels, then the confusions of each class."""
     if not scores:
         return []
     width = max(5, *(len(score.label) for score in scores))
@@ -97,7 +97,7 @@ def report_lines(
 def as_json(
     scores: Sequence[LabelScore], confused: dict[str, dict[str, int]]
 ) -> dict[str, Any]:
-    """The content of metrics.json: `labels`, and `confusion` of classes."""
+    """The content of metrics.json: `labels`, and for classes `confusion`."""
     content: dict[str, Any] = {
         "labels": {score.label: score._asdict() for score in scores}
     }

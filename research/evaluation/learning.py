@@ -1,4 +1,4 @@
-"""Signs in the metrics of a run that it learnt too little for a comparison."""
+"""Warnings that a run has learnt too little for a comparison, from its metrics."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,15 +6,14 @@ from typing import Any
 from research.objectives import Objective
 
 SMALL_GAIN = 0.05
-"""A loss that is nearer than this to the entropy of token frequencies, which it should
-be below, shows little learning."""
+"""A loss must be this much below the entropy of token frequencies to show learning."""
 
 LITTLE_SENSE = 0.75
-"""Of that entropy: what a network with a larger loss writes has no sense. On novels GPT
-of width 64 repeated "the" at 0.88, and a few words at 0.76 (greedily)."""
+"""Fraction of that entropy above which a network writes nonsense. On novels, GPT of
+width 64 repeated "the" at 0.88, and a few words at 0.76 (greedily)."""
 
 FEW_TOKENS = 10_000
-"""A run that has scored fewer is a trial, which nobody expects to have learnt."""
+"""A run that has scored fewer tokens is a trial, which is not expected to learn."""
 
 
 def knows_no_context(
@@ -23,10 +22,10 @@ def knows_no_context(
     split: str,
     token_entropy: float,
 ) -> bool:
-    """Whether all losses over tokens are about what frequencies of tokens alone give.
+    """Whether all losses over tokens are about those of token frequencies.
 
     Args:
-      metrics: "SPLIT/NAME" -> value; of parts NAME is as in "PART/mlm".
+      metrics: "SPLIT/NAME" -> value; for parts NAME is as in "PART/mlm".
       token_entropy: of the training text's tokens, in nats; 0: unknown.
     """
     least = _least_token_loss(metrics, objective, split)
@@ -36,7 +35,7 @@ def knows_no_context(
 def _least_token_loss(
     metrics: Mapping[str, float], objective: Objective, split: str
 ) -> float:
-    """The least of the losses over tokens in a split; 0: it has none."""
+    """The smallest loss over tokens in a split; 0 if it has none."""
     losses = [
         value
         for name, value in metrics.items()
@@ -47,7 +46,7 @@ def _least_token_loss(
 
 
 def writing_note(result: Mapping[str, Any], objective: Objective) -> str:
-    """A line for who lets a run write that has learnt little; "": it has learnt more.
+    """A line to print when a run writes that has learnt little; "" for other runs.
 
     Args:
       result: the content of result.json.
@@ -68,9 +67,9 @@ def writing_note(result: Mapping[str, Any], objective: Objective) -> str:
 
 
 def predicts_one_class(metrics: Mapping[str, float]) -> bool:
-    """Whether Matthews' correlation is 0: one class, or one tag of all words.
+    """Whether Matthews' correlation is 0: one class, or one tag for all words.
 
-    The test split says so, if it was scored.
+    It is read from the test split if that was scored.
     """
     return metrics.get("test/matthews", metrics.get("valid/matthews")) == 0
 
@@ -84,7 +83,7 @@ def learning_warnings(
     """A line for each sign that a run learnt too little.
 
     Args:
-      metrics, split, token_entropy: as of `knows_no_context`, and `tokens_scored` of
+      metrics, split, token_entropy: as in `knows_no_context`, with `tokens_scored` of
         training.
     """
     remedy = "; try more train.steps or another optimizer.learning_rate"

@@ -1,7 +1,7 @@
-"""Where a loss is least along a number that was varied: a rate, or a network's size.
+"""The value of a varied number (a rate, a network's size) with the lowest loss.
 
-A parabola in the number's logarithm is fitted around the least mean, as Hoffmann et al.
-(2022, section 3.2) do for losses of one budget over sizes of the network.
+A parabola in the number's logarithm is fitted around the lowest mean, as Hoffmann et
+al. (2022, section 3.2) do for losses of one budget over sizes of the network.
 """
 
 import math
@@ -12,14 +12,14 @@ import numpy as np
 
 LEVEL = 0.95
 SIDE = 2
-"""How many numbers on either side of the best one a fit takes."""
+"""Number of points on either side of the best one that a fit uses."""
 
 
 class Optimum(NamedTuple):
-    """Where a parabola is least, with its interval, and its value there."""
+    """The minimum of a parabola, with its interval, and the value there."""
 
     place: float
-    low: float  # 0 and infinity: the data do not bound it
+    low: float  # 0 and infinity if the data do not bound it
     high: float
     value: float
     coefficients: tuple[float, float, float]  # in log(place), the highest power first
@@ -31,17 +31,17 @@ class Optimum(NamedTuple):
 
 
 def find_optimum(points: Mapping[float, Sequence[float]]) -> Optimum | None:
-    """The least point of the parabola through values at some places.
+    """The minimum of the parabola fitted to values at some places.
 
-    It takes the place of the least mean and two on either side. The interval is
-    Fieller's, of the ratio of two coefficients.
+    The fit uses the place of the lowest mean and two on either side. The interval is
+    Fieller's, for the ratio of two coefficients.
 
     Args:
-      points: place above 0 -> its values, one for each seed.
+      points: place above 0 -> its values, one per seed.
 
     Returns:
-      None where there is no least point within the places: the least mean is that of
-      the first or the last one, or the parabola is not open above.
+      None if there is no minimum within the places: the lowest mean is at the first or
+      the last one, or the parabola opens downwards.
     """
     from scipy import stats  # imported when needed: it takes a second
 
@@ -94,12 +94,12 @@ def find_optimum(points: Mapping[float, Sequence[float]]) -> Optimum | None:
 
 
 def exponent(found: Mapping[float, Optimum]) -> tuple[float, float] | None:
-    """To which power of their lines' numbers, such as budgets, the best places go.
+    """The exponent of the power law from lines' numbers, e.g. budgets, to best places.
 
-    A straight line by logarithms; the interval is what the errors of the places bring.
+    A straight line in logarithms; the interval follows from the errors of the places.
 
     Returns:
-      The power, and half of its 95 % interval; None with fewer than three lines, or
+      The exponent and half of its 95 % interval; None with fewer than three lines, or
       if a place has no error.
     """
     errors = np.array([optimum.error for optimum in found.values()])

@@ -1,4 +1,4 @@
-"""Power of the paired test: what seeds and items can show, and how many it takes."""
+"""Power of the paired test: what seeds and items can show, and how many are needed."""
 
 # S seeds, I items, D simulated data sets
 
@@ -57,7 +57,7 @@ def power(
 
     Args:
       num_seeds: S >= MIN_SEEDS.
-      num_items: I; with 1, only the seeds vary and `components.seed` alone counts.
+      num_items: I; with 1, only the seeds vary and only `components.seed` counts.
     """
     rng = np.random.default_rng(0)
     num_scores = num_seeds * num_items
@@ -91,10 +91,10 @@ def seeds_needed(
     level: float = 0.05,
     target: float = 0.8,
 ) -> int | None:
-    """The fewest seeds of a test by which this difference has the target power.
+    """The fewest seeds with which a test of this difference has the target power.
 
-    An observed difference is a noisy guess of the true one, and so is this number.
-    None: more than MAX_SEEDS, as for a difference of 0, or where items are too few.
+    An observed difference is a noisy estimate of the true one, and so is this number.
+    None: more than MAX_SEEDS, as for a difference of 0 or too few items.
     """
     keys = {"num_items": num_items, "level": level}
     if power(difference, components, num_seeds=MAX_SEEDS, **keys) < target:
@@ -115,7 +115,7 @@ def detectable_difference(
     level: float = 0.05,
     target: float = 0.8,
 ) -> float:
-    """The smallest difference that has the target power, to a thousandth of itself."""
+    """The smallest difference with the target power, to a relative 1/1000."""
     sizes = {"num_seeds": num_seeds, "num_items": num_items, "level": level}
     high = float(np.sqrt(sum(components)))
     if high == 0:

@@ -1,4 +1,4 @@
-"""Files of predictions: a line of JSON for each example of an evaluation."""
+"""Files of predictions: one JSON line per example of an evaluation."""
 
 import json
 from collections.abc import Sequence
@@ -9,19 +9,19 @@ from research.files.output_files import replace_text
 from research.metrics import Item
 
 MAX_CHARS = 20_000
-"""Characters of a text that are written; what is longer ends with an ellipsis."""
+"""Most characters of a text that are written; a longer one ends with an ellipsis."""
 
 
 def write_predictions(path: epath.Path, items: Sequence[Item]) -> None:
-    """Writes the items, one a line; the file appears whole.
+    """Writes the items, one per line; the file is written atomically.
 
-    A line has `id`, `prediction`, `gold` and `score` (null where the gold answer is
-    unknown), `texts` (the parts of the example, in the order of data.fields), and what
-    a prediction has of these: `probabilities` of classes by name, of tags one for each
-    word; `answer_score` and `no_answer_score` of a span.
+    A line has `id`, `prediction`, `gold` and `score` (null if the gold answer is
+    unknown), `texts` (the parts of the example, in the order of data.fields), and if
+    available `probabilities` (of classes by name, of tags one per word), and
+    `answer_score` and `no_answer_score` of a span.
 
     Raises:
-      OSError: it cannot be written; what was there stays.
+      OSError: it cannot be written; an existing file is kept.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_text(path, "".join(f"{line(item)}\n" for item in items))

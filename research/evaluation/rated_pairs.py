@@ -20,8 +20,8 @@ def read_pairs(data: DataOptions, objective: Objective) -> list[Document]:
     """The pairs of data.test.
 
     Raises:
-      UserError: the file has no pairs, one is not two texts, a label is no number, or
-        data.label is given and no pair has one.
+      UserError: the file has no pairs, one is not two texts, a label is not a number,
+        or data.label is given and no pair has one.
     """
     (corpus,) = split_corpora(data, objective, "test")
     pairs = [*corpus.documents("test")]
@@ -82,7 +82,7 @@ def rated_program(program: Program, config: Config) -> Program | None:
 
 
 def correlations(scores: Scores) -> Scores:
-    """What an evaluation of pairs tells: the correlations, and their margins."""
+    """The metrics of an evaluation of pairs: correlations, and their margins."""
     found, margins = (
         {name: value for name, value in each.items() if name in CORRELATIONS}
         for each in (scores.metrics, scores.margins)

@@ -1,4 +1,4 @@
-"""From the scores of a task's texts to its table, with 95 % intervals.
+"""Makes a task's table, with 95 % intervals, from the scores of its texts.
 
 Scores within TIE of the best one are equal: with n of them, each counts 1/n. Equal
 scores thus give exactly 50 % on pairs and 1/n on n choices.
@@ -21,14 +21,14 @@ TIE = 1e-5
 a hundred tokens, which differs between batches of another size."""
 
 MIN_TEXTS = 5
-"""Texts of a label from which on an area under a curve has an interval."""
+"""Fewest texts of a label for an interval of the area under a curve."""
 
 PREFIXES = {LIKELIHOOD: "", PSEUDO_LIKELIHOOD: "pseudo-", BOUND: "bound on "}
-"""Meaning of scores -> what perplexities and bits of these are called."""
+"""Meaning of scores -> prefix of the names of their perplexities and bits."""
 
 MONTE_CARLO = "Monte Carlo margin"
-"""The column of the half width of the 95 % interval of a bound's bits a byte over its
-draws alone, which are independent between texts."""
+"""The column of the half width of the 95 % interval of a bound's bits per byte, only
+over its draws, which are independent between texts."""
 
 ALL = "all"
 """The row of all items."""
@@ -45,14 +45,14 @@ class Item(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A number with its 95 % interval, nan where there is none."""
+    """A number with its 95 % interval, which is nan if there is none."""
 
     value: float
     low: float = float("nan")
     high: float = float("nan")
 
     def to_json(self) -> dict[str, float | None]:
-        """Its numbers by name; what is nan, which JSON does not have, is null."""
+        """Its numbers by name; nan, which JSON does not have, becomes null."""
         return {k: None if np.isnan(v) else v for k, v in self._asdict().items()}
 
 
@@ -65,12 +65,12 @@ NORMALISED: dict[str, Callable[["Score"], float]] = {
     "per byte": lambda score: score.per_byte,
     "length alone": lambda score: -float(score.num_tokens),
 }
-"""By what texts are compared; summed log-probabilities prefer the one of fewer tokens,
-so the last says how far its length alone gets."""
+"""Quantities to compare texts by. Summed log-probabilities prefer fewer tokens; the
+last one shows what length alone achieves."""
 
 
 EQUAL_LENGTHS = "accuracy, equal lengths"
-"""The column of items whose texts have equally many tokens, which no length decides."""
+"""The column of items whose texts have equally many tokens, so length is no cue."""
 
 
 def has_equal_lengths(scores: Sequence["Score"]) -> bool:
@@ -79,7 +79,7 @@ def has_equal_lengths(scores: Sequence["Score"]) -> bool:
 
 
 def credit(values: Sequence[float], gold: int) -> float:
-    """1 if the right value is the largest, 1/n if it is one of n equal ones, else 0."""
+    """1 if the gold value is the largest, 1/n if it is one of n equal ones, else 0."""
     best = max(values)
     tied = [abs(best - v) <= TIE * max(abs(best), abs(v)) for v in values]
     return tied[gold] / sum(tied)
@@ -119,8 +119,8 @@ def last_word_table(
 ) -> Table:
     """Whether all tokens of the word are the most likely ones, and its perplexity.
 
-    A pseudo-likelihood is given how many tokens a word has; a detector is asked only
-    whether the word there is the original. A bound is right where all its draws are.
+    A pseudo-likelihood knows how many tokens the word has; a detector only judges
+    whether the given word is the original. A bound is right if all its draws are.
     """
     right = [float(bool(score.all_best)) for score, *_ in scores]
     names = {
@@ -140,7 +140,7 @@ def last_word_table(
 def text_table(
     items: Sequence[Item], scores: Sequence[Sequence["Score"]], meaning: str
 ) -> Table:
-    """Means a token, word and byte over all texts, and how well scores tell labels."""
+    """Means per token, word and byte over all texts, and how scores separate labels."""
     return {ALL: _texts(items, [first for first, *_ in scores], meaning)}
 
 
@@ -224,15 +224,14 @@ def _exp_of_minus(cell: Cell) -> Cell:
 def _area(gold: np.ndarray, values: np.ndarray) -> Cell:
     """The area under the ROC curve, ties half, with its interval over texts.
 
-    It is the mean placement of the texts of a label: the fraction of the others that a
-    text is above. Its variance is that of the mean placements of both labels (DeLong
-    et al. 1988), its interval Student's t with Satterthwaite's degrees of freedom
-    (Brunner and Munzel 2000), on the logit scale, so that it lies between 0 and 1
-    (Pepe 2003).
+    It is the mean placement of the texts of a label: the fraction of the other label's
+    texts that a text is above. Its variance is that of the mean placements of both
+    labels (DeLong et al. 1988), its interval Student's t with Satterthwaite's degrees
+    of freedom (Brunner and Munzel 2000), on the logit scale, so that it lies between 0
+    and 1 (Pepe 2003).
 
-    There is none of fewer than MIN_TEXTS texts of a label, which say too little of how
-    much such texts differ; nor where placements do not vary, as where scores tell all
-    texts apart.
+    There is no interval for fewer than MIN_TEXTS texts of a label, whose variance is
+    too uncertain; nor if placements do not vary, as when scores separate the labels.
     """
     from scipy import special, stats  # imported when needed: it takes a second
 
@@ -256,10 +255,10 @@ def _area(gold: np.ndarray, values: np.ndarray) -> Cell:
 
 
 def _tied(values: np.ndarray) -> np.ndarray:
-    """[n]: the values, those within TIE of the lowest of a group that one.
+    """[n]: the values, each within TIE of a group's lowest replaced by that.
 
-    A group begins with the lowest value that is in none. Were neighbours equal that
-    are within TIE, many texts, whose scores are dense, would be one group.
+    A group begins with the lowest value not yet in a group. If all neighbours within
+    TIE were equal, many texts, whose scores are dense, would be one group.
     """
 
     def lowest(first: float, value: float) -> float:

@@ -1,4 +1,4 @@
-"""Tasks that are judged by the scores of texts: minimal pairs, choices, last words."""
+"""Tasks judged by the scores of texts: minimal pairs, choices, last words."""
 
 import collections
 import fnmatch
@@ -156,11 +156,11 @@ def chosen_items(
     """The first items of each group.
 
     Args:
-      groups: patterns of the groups' names, as in *agreement*; (): all groups.
-      limit: the most items of a group; 0: all.
+      groups: patterns of the groups' names, e.g. *agreement*; (): all groups.
+      limit: most items per group; 0: all.
 
     Raises:
-      UserError: a pattern fits no group.
+      UserError: a pattern matches no group.
     """
     names = list(dict.fromkeys(item.group for item in items))
     for pattern in groups:
@@ -178,10 +178,10 @@ def chosen_items(
 
 
 def check_labels(name: str, items: Sequence[Item]) -> None:
-    """Checks, before they are scored, that a task's texts are of both labels or none.
+    """Checks before scoring that a task's texts have both labels or none.
 
     Raises:
-      UserError: all texts that have a label have the same one.
+      UserError: all labelled texts have the same label.
     """
     labels = {item.gold for item in items if item.gold >= 0}
     if TASKS[name].judge.both_labels and len(labels) == 1:

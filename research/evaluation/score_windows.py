@@ -1,4 +1,4 @@
-"""Texts as windows of tokens, and rows that score them as batches of one size."""
+"""Splits texts into windows of tokens, and rows into batches of one size."""
 
 # n windows, L length of a row
 
@@ -15,22 +15,22 @@ from research.objectives.noise.scoring import ScoreRows
 
 
 class Window(NamedTuple):
-    """Tokens of a text that are read together, and which of them are scored."""
+    """Tokens of a text that are read together, and which of these are scored."""
 
     text: int
     token: np.ndarray  # [n] int32
     flags: np.ndarray  # [n] uint8
     scored: np.ndarray  # [n] bool
-    draws: int = 0  # what draws depend on, beside the number of the window
-    number: int = 0  # of the text's windows
+    draws: int = 0  # key of the draws, together with the number of the window
+    number: int = 0  # index of the window in the text
 
 
 def encode(
     vocabulary: Vocabulary, text: str, context: str, separator: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tokens and flags of a context and a text, and which tokens are the text's.
+    """Tokens and flags of a context and a text, and which tokens belong to the text.
 
-    separator: between the two, if there is no white space.
+    separator: put between the two if there is no white space.
     """
     if not context:
         token, starts = vocabulary.encode(text)
@@ -43,10 +43,10 @@ def encode(
 
 
 def num_bytes(vocabulary: Vocabulary, text: str) -> int:
-    """The bytes in UTF-8 of a text as the vocabulary reads it.
+    """The number of UTF-8 bytes of a text as the vocabulary reads it.
 
-    Where white space is not kept, a run of it is one space, and that at the ends of a
-    text, such as the end of a line, does not count.
+    If white space is not kept, a run of it is one space, and white space at the ends of
+    a text, such as a line end, does not count.
     """
     read = text if vocabulary.keep_whitespace else " ".join(text.split())
     return len(read.encode("utf-8", "replace"))
@@ -55,8 +55,8 @@ def num_bytes(vocabulary: Vocabulary, text: str) -> int:
 def make_windows(scored: np.ndarray, room: int) -> Iterator[tuple[int, int, int]]:
     """(begin, end, first token to score) of windows of at most `room` tokens.
 
-    Each scored token is in one window. The first window begins with the text if what is
-    scored fits; a later one has all the context that fits (lm-evaluation-harness,
+    Each token is scored in one window. The first window begins with the text if its
+    scored tokens fit; later ones have as much context as fits (lm-evaluation-harness,
     utils.py, get_rolling_token_windows with the largest context).
     """
     num_tokens, first = len(scored), int(scored.argmax())
@@ -72,7 +72,7 @@ def raw_text(
 ) -> tuple[Example, np.ndarray]:
     """The windows as raw text [n, L], and which tokens are scored.
 
-    Their documents are what draws depend on.
+    Draws depend on their documents.
     """
     shape = len(windows), length
     token, flags = np.full(shape, pad_id, np.int32), np.zeros(shape, np.uint8)
@@ -104,7 +104,7 @@ def raw_text(
 def row_batches(
     rows: Iterator[ScoreRows], size: int
 ) -> Iterator[tuple[ScoreRows, dict[str, np.ndarray]]]:
-    """Rows, at most `size` at a time, and their batches, filled by empty rows."""
+    """Rows, at most `size` at a time, and their batches, padded with empty rows."""
     left = None
     for more in rows:
         if left is not None:

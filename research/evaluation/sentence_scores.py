@@ -1,9 +1,9 @@
-"""One score for any objective: log p(text), by the rows that the objective makes of it.
+"""One score for any objective: log p(text), from the rows that it makes of the text.
 
 The score is minus the objective's own loss on the rows of its `score_rows`, so networks
-and losses are those of training. A loss is linear in its weights: its derivative by a
-weight is the loss of that position. Losses of positions are float32; they are added on
-the host, in float64.
+and losses are those of training. A loss is linear in its weights, so its derivative
+with respect to a weight is the loss of that position. Losses of positions are float32;
+they are summed on the host in float64.
 """
 
 # N rows, L length of a row
@@ -32,27 +32,27 @@ from research.objectives.noise.scoring import ScoreRows
 from research.program.constants import Constants
 
 NUM_SPECIALS = 3
-"""Positions of a row that are kept free for specials."""
+"""Positions of a row that are reserved for special tokens."""
 
 MIN_LENGTH = 16
 """Rows have this length, doubled until the text fits, and at most data.length."""
 
 BATCH_POSITIONS = 8192
-"""The most tokens of a batch: rows times their length."""
+"""Most tokens of a batch: rows times their length."""
 
 WINDOWS_PER_CALL = 64
-"""Windows of which rows are made at once, on the host."""
+"""Number of windows whose rows are made at once, on the host."""
 
 
 class Score(NamedTuple):
     """The score of a text, or of a text given its context."""
 
-    log_prob: float  # nats; the objective's `score_methods` say of what
+    log_prob: float  # nats; the objective's `score_methods` define it
     num_tokens: int  # of the text
     num_bytes: int  # of the text as it is read, see `score_windows.num_bytes`
-    num_windows: int  # 1, unless it is longer than a row
-    all_best: bool | None  # whether each token was the most likely one; None: not asked
-    std_error: float = 0.0  # of log_prob, which is an estimate by draws; 0: it is not
+    num_windows: int  # 1, unless the text is longer than a row
+    all_best: bool | None  # whether all tokens were the most likely; None: not computed
+    std_error: float = 0.0  # of log_prob, if it is estimated from draws; else 0
 
     @property
     def per_token(self) -> float:
@@ -64,13 +64,13 @@ class Score(NamedTuple):
 
 
 class RowScorer:
-    """Gives rows their losses; compiles once for each shape of a batch.
+    """Computes the losses of rows; compiles once per batch shape.
 
     Args:
       run: has network, params, vocabulary and mesh, such as a
         `research.run.restored.RestoredRun`.
       objective: its loss is computed, and its constants are read.
-      best: whether to find out if all that a row scores is most likely.
+      best: whether to compute if all tokens scored in a row are the most likely.
     """
 
     def __init__(self, run: Any, objective: Any, *, best: bool = False):
@@ -82,7 +82,7 @@ class RowScorer:
         )
 
     def __call__(self, rows: Iterator[ScoreRows], length: int) -> Iterator[tuple]:
-        """(rows, loss [n] float64, all_best [n]) of each batch; n of the rows.
+        """(rows, loss [n] float64, all_best [n]) of each batch of n rows.
 
         Args:
           length: of a row; a batch has as many rows as fit in BATCH_POSITIONS.
@@ -103,16 +103,16 @@ class RowScorer:
 
 
 class Scorer:
-    """Gives texts their scores; compiles once for each length of rows.
+    """Computes the scores of texts; compiles once per row length.
 
     Args:
       run: has config, objective, network, params, vocabulary and mesh, such as a
         `research.program.restored.RestoredRun`.
       method: one of the objective's `score_methods`; "": its first.
-      best: whether to find out if each scored token is the most likely one.
+      best: whether to compute if all scored tokens are the most likely.
 
     Raises:
-      UserError: the objective gives no score, or not by this method.
+      UserError: the objective has no score, or not by this method.
     """
 
     def __init__(self, run: Any, method: str = "", *, best: bool = False):
@@ -128,7 +128,7 @@ class Scorer:
 
     @property
     def params(self) -> Any:
-        """The network's; those of another checkpoint may take their place."""
+        """The network's parameters; may be replaced by another checkpoint's."""
         return self._rows.params
 
     @params.setter
@@ -148,13 +148,13 @@ class Scorer:
 
         A text follows its context after the separator, unless there is white space. A
         score does not depend on the other texts. A text that is longer than a row is
-        read in windows, each as long as a row, and each of its tokens is scored once:
-        see `make_windows`.
+        read in windows of a row's length, and each of its tokens is scored once: see
+        `make_windows`.
 
         Args:
-          draws: of a score that is an estimate by draws: texts of one length with the
-            same string have the same draws; by default the texts.
-          blank: texts may be blank, whose log p is 0.
+          draws: for scores estimated from draws: texts of one length with the same
+            string here share their draws; by default the texts themselves.
+          blank: whether texts may be blank; their log p is 0.
 
         Raises:
           UserError: a text is blank.
@@ -211,7 +211,7 @@ class Scorer:
         ]
 
     def _row_length(self, num_tokens: int) -> int:
-        """The length of a window's row, which depends on the window alone."""
+        """The length of a window's row, which depends only on the window."""
         length = MIN_LENGTH
         while length < num_tokens + NUM_SPECIALS:
             length *= 2
@@ -234,7 +234,7 @@ class Scorer:
 
 
 def _hash(text: str) -> int:
-    """A number of 56 bits."""
+    """A 56-bit hash."""
     return int.from_bytes(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:7])
 
 
@@ -245,7 +245,7 @@ def score(
     *,
     method: str = "",
 ) -> list[Score]:
-    """The scores of some texts; see `Scorer`, which does not compile again."""
+    """The scores of texts; use `Scorer` to score repeatedly without recompiling."""
     return Scorer(run, method)(texts, contexts)
 
 
@@ -271,11 +271,10 @@ def check_method(objective: Any, method: str) -> str:
 
 
 def make_score_batch(objective: Any, network: Any, *, best: bool) -> Any:
-    """The function that gives the losses of all weights, by their names.
+    """The function that computes the losses of all weights, by name.
 
-    Its arguments are (params, batch, constants).
-
-    And, if `best`, to the weight of what is right in each row [N], else None.
+    Its arguments are (params, batch, constants). If `best`, it also returns the weight
+    of what is right in each row [N], else None.
     """
 
     def terms_of(params: Any, batch: dict) -> dict:

@@ -1,7 +1,7 @@
 """Means over seeds and items with t intervals, paired tests, and Holm's correction.
 
-Scores are one number for each seed, or a matrix seeds x items. Both seeds and items are
-taken as draws: the interval is for the mean over further seeds and further items.
+Scores are one number per seed, or a matrix seeds x items. Both seeds and items are
+random draws: the interval is for the mean over new seeds and new items.
 docs/statistics.md has the coverage of the intervals and the level of the tests.
 """
 
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ROUNDING = 1e-12
-"""Differences below this fraction of the values are taken for rounding."""
+"""Differences below this fraction of the values count as rounding errors."""
 
 MIN_SEEDS = 3
-"""The fewest seeds of a test, and of an interval over seeds and items. With two the
-test errs too often (docs/statistics.md), and of scores that are counts, such as exact
+"""The fewest seeds for a test, and for an interval over seeds and items. With two, the
+test errs too often (docs/statistics.md), and with scores that are counts, such as exact
 matches, two gaps are often equal, so that there is no variance.
 """
 
@@ -34,19 +34,19 @@ class Estimate(NamedTuple):
 class MeanVariance(NamedTuple):
     """The estimated variance of a mean over seeds and items, in its two parts."""
 
-    seeds: np.ndarray  # [...]; what seeds and the interaction bring
-    items: np.ndarray  # [...]; what items bring beside that; 0 if they are fixed
+    seeds: np.ndarray  # [...]; the part of seeds and the interaction
+    items: np.ndarray  # [...]; the further part of items; 0 if they are fixed
     seed_df: float  # degrees of freedom, S - 1
     item_df: float  # I - 1; infinite if items are fixed
 
     def p_value(self, deviation: np.ndarray) -> np.ndarray:
         """The two-sided p-value of a mean that lies `deviation` from its hypothesis.
 
-        With t = deviation / sqrt(seeds + items), it is the mean of the p-values that
-        Student's t has with the degrees of freedom of either part, weighted by the
-        parts: Cochran's approximation (1964, Biometrics 20) with p-values averaged
-        instead of critical values. Satterthwaite's (1946) is too liberal for few
-        seeds, above all at the small levels that Holm's correction asks for.
+        With t = deviation / sqrt(seeds + items), it is the mean of the p-values of
+        Student's t with the degrees of freedom of either part, weighted by the parts:
+        Cochran's approximation (1964, Biometrics 20) with p-values averaged instead of
+        critical values. Satterthwaite's (1946) is too liberal for few seeds, especially
+        at the small levels that Holm's correction requires.
         """
         from scipy import stats  # imported when needed: it takes a second
 
@@ -58,9 +58,9 @@ class MeanVariance(NamedTuple):
         return 2 * (weight * by_seeds + (1 - weight) * by_items)
 
     def margin(self, level: float) -> float:
-        """The deviation whose p-value is 1 - level; of a single data set.
+        """The deviation whose p-value is 1 - level, for a single data set.
 
-        nan where a score is.
+        nan if a score is.
         """
         from scipy import optimize, stats
 
@@ -84,8 +84,8 @@ def mean_variance(scores: np.ndarray) -> MeanVariance:
     items' part (MS_item - MS_interaction) / (S I), at least 0, which estimates
     var(item) / I (Searle, Casella and McCulloch 1992, section 4.3).
 
-    Where the seeds have one mean to rounding, as counts of few items can have,
-    MS_interaction stands in for MS_seed, whose expectation is not below its own: a
+    If all seeds have the same mean up to rounding, as can happen with counts of few
+    items, MS_interaction replaces MS_seed, whose expectation is not below its own: a
     variance of 0 would make any mean certain.
 
     Args:
@@ -113,7 +113,7 @@ def mean_squares(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     seeds = num_items * np.square(centred.mean(-1)).sum(-1)
     items = num_seeds * np.square(centred.mean(-2)).sum(-1)
     total = np.square(centred).sum((-2, -1))
-    interaction = np.maximum(total - seeds - items, 0)  # below 0 by rounding alone
+    interaction = np.maximum(total - seeds - items, 0)  # below 0 only by rounding
     df_seeds, df_items = num_seeds - 1, num_items - 1
     return seeds / df_seeds, items / df_items, interaction / (df_seeds * df_items)
 
@@ -122,8 +122,8 @@ def estimate(scores: Sequence[Any], *, level: float = 0.95) -> Estimate:
     """The mean of scores with a confidence interval.
 
     Args:
-      scores: [S], S >= 1, where only the seeds vary: Student's t (1908). Or [S, I],
-        where the items are draws too, with no interval below MIN_SEEDS.
+      scores: [S], S >= 1, if only the seeds vary: Student's t (1908). Or [S, I], if
+        items are random as well, with no interval below MIN_SEEDS.
       level: of confidence, the rate at which such intervals contain the true mean of
         normal draws.
     """
@@ -137,11 +137,11 @@ def estimate(scores: Sequence[Any], *, level: float = 0.95) -> Estimate:
 def wilson_interval(
     mean: float, count: int, *, level: float = 0.95
 ) -> tuple[float, float]:
-    """The interval of a rate of success (Wilson 1927), also where it is 0 or 1.
+    """The interval of a rate of success (Wilson 1927), valid also at 0 and 1.
 
     Args:
-      mean: of `count` scores between 0 and 1. Scores of a half vary less than those of
-        0 and 1 with the same mean, so that with them the interval is too wide.
+      mean: of `count` scores between 0 and 1. Scores of a half vary less than scores of
+        0 and 1 with the same mean; with these the interval is too wide.
     """
     from scipy import stats
 
@@ -155,12 +155,12 @@ def wilson_interval(
 def paired_test(scores: Sequence[Any], others: Sequence[Any]) -> float:
     """The two-sided p-value of a difference of means; nan below MIN_SEEDS.
 
-    Where all seeds have one gap t is not defined: p is 1 if the gap is 0, and nan if
-    not. Of continuous scores this does not happen, and of counts it is chance. A gap
-    of all seeds and items is no chance: its p is 0.
+    If all seeds have the same gap, t is undefined: p is 1 if the gap is 0, else nan.
+    This does not happen with continuous scores, and with counts it is chance. The same
+    gap in all seeds and items is not chance: its p is 0.
 
     Args:
-      scores: [S] or [S, I], as `estimate` takes them.
+      scores: [S] or [S, I], as for `estimate`.
       others: the same shape, of the same seeds and items in the same order.
     """
     values, baseline = np.asarray(scores, float), np.asarray(others, float)
@@ -192,8 +192,8 @@ def _has_items(values: np.ndarray) -> bool:
 def holm(p_values: Sequence[float]) -> np.ndarray:
     """Holm's adjusted p-values [n], which control the family-wise error (Holm 1979).
 
-    A hypothesis is rejected at level a iff its adjusted p-value is at most a. Those
-    that are nan are no part of the family.
+    A hypothesis is rejected at level a iff its adjusted p-value is at most a. nan
+    values are not part of the family.
     """
     p = np.asarray(p_values, np.float64)
     adjusted, known = np.full(p.shape, np.nan), np.flatnonzero(~np.isnan(p))
@@ -204,7 +204,7 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
 
 
 def signal_to_noise(means: Sequence[float], noise: Sequence[Sequence[float]]) -> float:
-    """How far a benchmark tells models apart, in units of its noise (Heineman 2025).
+    """How well a benchmark separates models, in units of its noise (Heineman 2025).
 
     The signal is the range of the models' scores over their mean, the noise the
     standard deviation of repeated scores over their mean (allenai/signal-and-noise,
@@ -212,9 +212,8 @@ def signal_to_noise(means: Sequence[float], noise: Sequence[Sequence[float]]) ->
     deviations. The range grows with the number of models.
 
     Args:
-      means: [M], one score for each model.
-      noise: for each of one or more models, its scores at its last checkpoints or of
-        its seeds.
+      means: [M], one score per model.
+      noise: for one or more models, the scores of its last checkpoints or its seeds.
     """
     signal = np.ptp(means) / np.mean(means)
     deviations = [np.square(np.subtract(row, np.mean(row))) for row in noise]

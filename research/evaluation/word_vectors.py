@@ -1,4 +1,4 @@
-"""Word vectors: neighbours, and the tasks of analogies and of similarities."""
+"""Word vectors: nearest neighbours, and the tasks of analogies and similarities."""
 
 # V words, D width, Q questions
 
@@ -17,9 +17,9 @@ from research.contract.errors import UserError, os_reason, unknown
 
 QUESTIONS_PER_CALL = 256
 SPACES = re.compile(r"[ \t]+")
-"""What separates the words and numbers of a line."""
+"""Separator of the words and numbers of a line."""
 SYNTACTIC = ("gram", "syntactic")
-"""What names of sections of syntactic questions begin with."""
+"""Prefixes of the names of sections of syntactic questions."""
 
 
 class Count(NamedTuple):
@@ -36,7 +36,7 @@ class Count(NamedTuple):
 
 
 class Similarity(NamedTuple):
-    """How a file of pairs agrees with the cosines of their vectors."""
+    """The agreement of a file of rated pairs with the cosines of their vectors."""
 
     spearman: float  # over the known pairs; NaN if there are fewer than three
     known: int
@@ -47,12 +47,12 @@ class Similarity(NamedTuple):
 class WordVectors:
     """Words with a vector each, the most frequent first.
 
-    Of a word that is there twice the first vector counts.
+    If a word occurs twice, its first vector counts.
 
     Attributes:
       words: [V].
       vectors: [V, D] float32.
-      compose: word -> vector [D] of a word that is not among these; None: it has none.
+      compose: word -> vector [D] of an unknown word; None: it has none.
     """
 
     words: Sequence[str]
@@ -72,10 +72,10 @@ class WordVectors:
         return word in self._index
 
     def __getitem__(self, word: str) -> np.ndarray:
-        """The vector [D] of a word; of another one by `compose`.
+        """The vector [D] of a word; of an unknown one by `compose`.
 
         Raises:
-          UserError: it has none; names near ones.
+          UserError: it has none; the line names similar words.
         """
         if word in self._index:
             return self.vectors[self._index[word]]
@@ -99,7 +99,7 @@ class WordVectors:
         return self.vectors / np.where(norm > 0, norm, 1)
 
     def nearest(self, word: str, count: int = 10) -> list[tuple[str, float]]:
-        """The words of the highest cosines, without `word`.
+        """The words with the highest cosines, except `word`.
 
         Raises:
           UserError: `word` has no vector.
@@ -111,7 +111,7 @@ class WordVectors:
         return [pair for pair in found if pair[0] != word][:count]
 
     def first(self, count: int) -> "WordVectors":
-        """The first `count` words alone, others have no vector; 0: all."""
+        """Only the first `count` words; others have no vector. 0: all."""
         if not count:
             return self
         return WordVectors(self.words[:count], self.vectors[:count])
@@ -120,10 +120,10 @@ class WordVectors:
         """Section -> its `Count`, as the tool of word2vec counts them.
 
         A question a b c d is answered by the word whose vector has the highest cosine
-        with b - a + c, other than a, b and c. Upper and lower case are the same; of
-        words that differ in them alone the first one is asked for. Questions with an
-        unknown word, also d, count for nothing (tmikolov/word2vec at 20c129a,
-        compute-accuracy.c, which asks the first 30,000 words: `first`).
+        with b - a + c, other than a, b and c. Case is ignored; of words that differ
+        only in case the first one is used. Questions with an unknown word, including d,
+        are skipped (tmikolov/word2vec at 20c129a, compute-accuracy.c, which uses the
+        first 30,000 words: `first`).
 
         Raises:
           UserError: the file has no questions, or a line without four words.
@@ -155,11 +155,11 @@ class WordVectors:
     def compare_similarities(self, path: Path) -> Similarity:
         """Spearman's correlation of cosines with the numbers of a file.
 
-        Its lines have two words and a number, between tabs or spaces. Upper and lower
-        case are the same.
+        Its lines have two words and a number, separated by tabs or spaces. Case is
+        ignored.
 
         Raises:
-          UserError: the file has no pairs, or a line is another.
+          UserError: the file has no pairs, or a line has another form.
         """
         index = _first_index([word.upper() for word in self.words])
         pairs = list(_pairs(path))
@@ -190,7 +190,7 @@ def sums(counts: dict[str, Count]) -> dict[str, Count]:
 
 
 def _first_index(words: Sequence[str]) -> dict[str, int]:
-    """Word -> the place where it is first."""
+    """Word -> the index of its first occurrence."""
     return {word: n for n, word in reversed([*enumerate(words)])}
 
 

@@ -1,4 +1,4 @@
-"""What a network writes for the examples of a task, from an evaluation split."""
+"""The texts that a network writes for a task's examples of an evaluation split."""
 
 # N examples, T new tokens
 
@@ -21,7 +21,7 @@ def write_texts(
     without a first part has no text.
 
     Args:
-      before_batch: called before each batch, as often in all processes.
+      before_batch: called before each batch, equally often in all processes.
     """
     objective, vocab = program.objective, program.data.vocab
     search = {"beams": objective.beams, "length_penalty": objective.length_penalty}

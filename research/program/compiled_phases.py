@@ -27,7 +27,7 @@ from research.program.setup import (
 )
 
 MAX_LABELS = 50
-"""The most names of classes that are printed."""
+"""Most class names that are printed."""
 
 
 def build_phases(
@@ -36,7 +36,7 @@ def build_phases(
     """The program of the config itself, for evaluations, and the phases of the run.
 
     Raises:
-      UserError: the config has a value with which no run is possible.
+      UserError: a value of the config makes a run impossible.
     """
     program = build_program(config, devices)
     if config.train.phases:
@@ -70,7 +70,7 @@ def _build_each(
 
 
 def _check_same_state(phase: Program, whole: Program) -> None:
-    """Raises UserError: the state of a phase is not one that all phases can have."""
+    """Raises UserError if the state of a phase differs from that of the run."""
     expected = _state_shapes(whole)
     for what, shapes in _state_shapes(phase).items():
         if differ := dict(shapes.items() ^ expected[what].items()):
@@ -82,7 +82,7 @@ def _check_same_state(phase: Program, whole: Program) -> None:
 
 
 def _state_shapes(program: Program) -> dict[str, dict[str, tuple[int, ...]]]:
-    """The path of each array of a state -> its shape, by what the array is of."""
+    """Part of the state -> path of each of its arrays -> the array's shape."""
     state = program.abstract_state
     trees = {
         "parameters": state.params,
@@ -102,7 +102,7 @@ def compile_step(
     """The compiled step of (state, batch), for data.length, and its cost.
 
     Args:
-      xla_options: XLA's flags and their values, for this step alone.
+      xla_options: XLA flags and their values, for this step only.
     """
     with sharding.context(program.mesh):
         lowered = program.step.lower(*program.step_shapes)
@@ -139,7 +139,7 @@ def _shapes(batch: Batch) -> frozenset[tuple[str, tuple[int, ...]]]:
 
 
 def _step_costs(phase: Phase, start: int, stop: int) -> list[tuple[int, Cost]]:
-    """(number of steps, their cost) by length of the batch, from `start` to `stop`."""
+    """(number of steps, cost of one) for each batch length, from `start` to `stop`."""
     if len(phase.costs) == 1:
         return [(stop - start, cost) for cost in phase.costs.values()]
     numbers = phase.program.data.train.buckets.count_steps(start, stop)
@@ -160,11 +160,11 @@ def tokens_seen(phases: Sequence[Phase], step: int) -> int:
 
 
 def cost_facts(phases: Sequence[Phase], last_step: int) -> dict[str, Any]:
-    """A run's costs as its result has them: means over its steps, and peak memory.
+    """A run's costs, as in its result: means over its steps, and peak memory.
 
     Tokens are counted in all batches, before corruption. `flops_to` has a pair for each
     phase: the step after which it ends, and the FLOPs of all steps up to there. FLOPs
-    have those that depend on values; `skippable_flops_per_step` says how many.
+    include those that depend on values, `skippable_flops_per_step`.
 
     Args:
       last_step: the step after which the run ends.
@@ -235,12 +235,12 @@ def run_lines(
 
 
 def _gflop(flops: float, skippable: float) -> str:
-    """FLOPs of a step in words: an upper bound, where some depend on values."""
+    """A step's FLOPs as text; an upper bound if some depend on values."""
     return f"{'at most ' if skippable else ''}{flops / 1e9:,.1f} GFLOP a step"
 
 
 def _processor_lines(program: Program) -> Iterator[str]:
-    """Says that products of bfloat16 are slow, where the processor has none."""
+    """Warns that bfloat16 products are slow if the processor does not support them."""
     platform = program.mesh.devices.flat[0].platform
     cpuinfo = Path("/proc/cpuinfo")
     if platform != "cpu" or not cpuinfo.exists():

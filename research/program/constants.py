@@ -1,8 +1,8 @@
-"""Constants: arrays beside the state, which a loss reads and training never changes.
+"""Constants: arrays outside the state, which a loss reads and training never changes.
 
 An objective names them (`Objective.constants`): a frozen teacher, vectors of words or
-entities. They are sharded as parameters are, have no moments, and are in no checkpoint,
-which has their source and a checksum instead.
+entities. They are sharded like parameters and have no moments. Checkpoints contain
+their source and a checksum instead of the arrays.
 """
 
 import functools
@@ -35,8 +35,8 @@ class Constants:
     Args:
       specs: by name, as the objective has them.
       mesh: of the program.
-      vocabulary: `vocabulary_facts` of the run's data, with which those of a run that
-        is read must agree; not needed for shapes.
+      vocabulary: `vocabulary_facts` of the run's data, which must equal those of a run
+        that is read; not needed for shapes.
 
     Attributes:
       abstract: shapes with shardings, {"constants": {name: tree}}, as batches have
@@ -55,7 +55,7 @@ class Constants:
 
     @property
     def arrays(self) -> dict[str, Any]:
-        """What batches have besides their rows: `abstract`, on the devices."""
+        """The arrays of `abstract`, on the devices, which batches contain as well."""
         return {CONSTANTS: self._loaded[0]} if self.abstract else {}
 
     @property
@@ -113,9 +113,9 @@ def _abstract(boxed: Any, mesh: Mesh) -> Any:
 def _read_words(
     spec: ConstantSpec, like: Any, flag: str
 ) -> dict[str, np.ndarray] | None:
-    """The table of vectors that are drawn, or are in a file of words.
+    """The table of random vectors, or of those in a file of word vectors.
 
-    None: the source is neither.
+    None: the source is neither of these.
 
     Raises:
       UserError: the vocabulary has no words, or the file's vectors another width.
@@ -156,7 +156,7 @@ def _read(
     """The arrays of a source by name, on the host.
 
     Raises:
-      UserError: there is none, or it is a model with another vocabulary.
+      UserError: the source does not exist, or has another vocabulary.
     """
     if not source:
         raise UserError(f"{flag} is not set; it is a run's workdir, or hf:DIR")
@@ -179,16 +179,16 @@ def _read(
 
 
 _UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
-"""What NumPy raises of a file that is no .npz file, or a damaged one."""
+"""What NumPy raises for a damaged .npz file, or one of another format."""
 
 
 def _with_word_table(
     spec: ConstantSpec, found: Mapping[str, np.ndarray]
 ) -> Mapping[str, np.ndarray]:
-    """The arrays of a source; those of a run have its vectors of words.
+    """The arrays of a source; for a run, with its word vectors.
 
-    They are as `palimpsest vectors` writes them: fastText's with their n-grams, GloVe's
-    sums of two.
+    They are as `palimpsest vectors` writes them: with n-grams for fastText, sums of the
+    two tables for GloVe.
 
     Raises:
       UserError: the run has no config.json.
@@ -213,10 +213,10 @@ def _is_arrays(source: str) -> bool:
 
 
 def _select(like: Any, found: Mapping[str, np.ndarray], flag: str) -> Any:
-    """The tree of arrays that are wanted, among those that are found.
+    """The tree of the wanted arrays, selected from those found.
 
     Raises:
-      UserError: one is missing or has another shape; names it.
+      UserError: one is missing or has another shape; the line names it.
     """
     from research.checkpoints.checkpoint import path_name  # imports Orbax
 
@@ -238,7 +238,7 @@ def _select(like: Any, found: Mapping[str, np.ndarray], flag: str) -> Any:
 
 
 def _checksum(host: Any) -> str:
-    """A hash, 16 hex digits, of the names, shapes, types and values of a tree."""
+    """A hash (16 hex digits) of the names, shapes, types and values of a tree."""
     total = hashlib.sha256()
     for path, leaf in jax.tree_util.tree_leaves_with_path(host):
         name = jax.tree_util.keystr(path)

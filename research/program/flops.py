@@ -13,7 +13,7 @@ from research.networks.transformer import kernels
 from research.networks.transformer.drawn_branch import drawn_probability
 
 KERNELS = ("pallas_call", "mpmd_map")
-"""Primitives of Pallas kernels, for TPUs and for GPUs, which state their FLOPs."""
+"""Primitives of Pallas kernels for TPUs and GPUs, which state their own FLOPs."""
 
 # fmt: off
 ARITHMETIC = {
@@ -23,12 +23,12 @@ ARITHMETIC = {
     "square", "sub", "tanh",
 }
 # fmt: on
-"""Primitives that count as one FLOP for each element of their largest operand."""
+"""Primitives that count as one FLOP per element of their largest operand."""
 PRODUCTS = " products"
-"""Suffix of the kinds of `flops_by_kind` that are matrix products."""
+"""Suffix of the kinds in `flops_by_kind` that are matrix products."""
 SKIPPABLE = "skippable"
-"""Kind of those FLOPs of products, among the others, that depend on values: chunks of a
-cluster without words, for example, are skipped."""
+"""Kind of the product FLOPs (also counted elsewhere) that depend on values: for example
+chunks of a cluster without words are skipped."""
 
 
 class Cost(NamedTuple):
@@ -58,7 +58,7 @@ def step_cost(program: Any, compiled: Any) -> Cost:
 
 
 def step_flops(program: Any) -> tuple[float, float]:
-    """FLOPs of a step without rematerialisation, and those that this adds."""
+    """FLOPs of a step without rematerialisation, and those that remat adds."""
     needed, computed = map(product_flops, step_flops_by_kind(program))
     return needed, computed - needed
 
@@ -74,7 +74,7 @@ def step_flops_by_kind(program: Any) -> tuple[Counter[str], Counter[str]]:
 
 
 def peak_bytes(compiled: Any, *, on_cpu: bool = False) -> int:
-    """The most bytes that one device needs while a compiled step runs."""
+    """Peak memory of one device while a compiled step runs, in bytes."""
     sizes = compiled.memory_analysis()
     if not on_cpu:
         return int(sizes.peak_memory_in_bytes)
@@ -96,12 +96,12 @@ def product_flops(flops: Counter[str]) -> float:
 def flops_by_kind(function: Any, *arguments: Any) -> Counter[str]:
     """FLOPs of a function by kind: "bfloat16 products" (and other dtypes), "other".
 
-    Of two branches each counts by its probability, where `drawn_branch` gives it, else
-    the more expensive one, and `SKIPPABLE` is how many products fewer there may be. The
-    dtype is that of a product's first operand. XLA counts the body of a scan once;
-    this counts it as often as it runs. Equations on which the result does not depend
-    are removed first. A kernel says its FLOPs (`Kernel.products`); what `shard_map`
-    maps counts once for each device. "other" is elementwise floating-point arithmetic
+    Branches are weighted by their probability if `drawn_branch` gives it. Otherwise the
+    more expensive branch counts, and `SKIPPABLE` is how much less the products may be.
+    The dtype is that of a product's first operand. XLA counts the body of a scan once;
+    this counts every iteration. Equations that do not affect the result are removed
+    first. A kernel states its FLOPs (`Kernel.products`); the body of a `shard_map`
+    counts once per device. "other" is elementwise floating-point arithmetic
     (`ARITHMETIC`).
 
     Args:

@@ -1,4 +1,4 @@
-"""Keeps memory that a train step on a CPU has freed for the next step."""
+"""Keeps memory freed by a train step on a CPU for the next step."""
 
 import ctypes
 import importlib.metadata
@@ -13,10 +13,10 @@ UNLIMITED = 2**31 - 1
 def keep_freed_memory() -> None:
     """Lets glibc keep up to 2 GiB of freed memory, for steps that run on a CPU.
 
-    XLA:CPU allocates the temporary buffers of every step anew. glibc gets buffers of
-    this size by mmap and unmaps them when they are freed, so the kernel has to zero
-    their pages at every step: a third of the time at scale smoke. A thread's heap holds
-    at most 64 MiB, so all threads share one heap.
+    XLA:CPU allocates temporary buffers again at every step. glibc gets buffers of this
+    size by mmap and unmaps them when they are freed, so the kernel has to zero their
+    pages at every step: a third of the time at scale smoke. A thread's heap holds at
+    most 64 MiB, so all threads share one heap.
 
     Call it before XLA starts its threads. With other C libraries it does nothing.
     """
@@ -26,7 +26,7 @@ def keep_freed_memory() -> None:
     if mallopt is None:
         return
     if not mallopt(M_MMAP_THRESHOLD, UNLIMITED):
-        return  # an older glibc refuses this; its adaptive thresholds stay
+        return  # an older glibc rejects this and keeps its adaptive thresholds
     mallopt(M_TRIM_THRESHOLD, UNLIMITED)
     mallopt(M_ARENA_MAX, 1)
 

@@ -1,4 +1,4 @@
-"""T5's buckets of distances: a run has those of what it starts or learns from."""
+"""T5's distance buckets: a run has those of its start and its teacher."""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from research.program.setup import Program
 
 
 class Biases(NamedTuple):
-    """T5's biases of a network."""
+    """The T5 position biases of a network."""
 
     options: Any
     pattern: str  # of a network of one stack
@@ -31,22 +31,22 @@ class Biases(NamedTuple):
 
     @property
     def tables(self) -> list[str]:
-        """The names of the tables, a row for each bucket."""
+        """The names of the tables, which have one row per bucket."""
         scheme = getattr(self.options, "bias_scheme", None)
         is_t5 = isinstance(scheme, t5.Scheme)
         return [n for n in self.names if is_t5 and n.endswith("/relative")]
 
     def buckets(self, table: str) -> str:
-        """The value of `model.position_buckets` that a table has."""
+        """The value of `model.position_buckets` for a table."""
         pattern = STACK_PATTERNS.get(table.split("/")[-2], self.pattern)
         return self.options.bias_scheme.buckets(pattern)
 
 
 def check_buckets(program: Program, config: Config) -> None:
-    """Checks the tables of T5's bias that come from other runs or models.
+    """Checks the T5 bias tables that come from other runs or models.
 
     Raises:
-      UserError: the buckets of a table are of other distances there.
+      UserError: the buckets of a table have other distances there.
     """
     pattern = program.objective.pattern
     names = _names(program.abstract_state.params)
@@ -76,7 +76,7 @@ def _check(source: str, scope: str, own: Biases, key: str) -> None:
 
 
 def _biases_of(source: str, scope: str, key: str) -> Biases | None:
-    """Those of a run or model; None: the source is none of those that have them."""
+    """The T5 biases of a run or hf: model; None if it has none."""
     if source.startswith(SOURCE):
         folder = restore.find_folder(source)
         if (folder / restore.DISCRIMINATOR).is_dir():  # ELECTRA

@@ -32,7 +32,7 @@ from research.record.workdir import config_digest
 
 
 class RestoredRun(NamedTuple):
-    """What scores and predictions need of a run; its text is not opened."""
+    """What scoring and prediction need from a run; its text is not opened."""
 
     config: Config
     objective: objectives.Objective
@@ -46,12 +46,12 @@ class RestoredRun(NamedTuple):
     def input_constants(
         self, objective: objectives.Objective, needs: networks.Needs
     ) -> dict[str, Any]:
-        """What `Objective.read_constants` needs.
+        """The argument of `Objective.read_constants`.
 
-        That is the constants, if positions have vectors beside their tokens, else {}.
+        That is the constants if positions have vectors in addition to tokens, else {}.
 
         Args:
-          objective: that of the run, or one of its parts.
+          objective: the run's, or one of its parts.
           needs: its `networks.Needs`.
         """
         if not needs.input_features:
@@ -61,7 +61,7 @@ class RestoredRun(NamedTuple):
 
 
 def restore_run(config: Config, workdir: epath.PathLike, step: int = 0) -> RestoredRun:
-    """The run of a workdir at a step, by default that of `find_checkpoint`.
+    """Restores the run of a workdir at a step, by default that of `find_checkpoint`.
 
     Args:
       config: the run's config, from its config.json.
@@ -90,11 +90,11 @@ def restore_run(config: Config, workdir: epath.PathLike, step: int = 0) -> Resto
 def run_vocabulary(workdir: epath.Path, data: Mapping[str, Any]) -> Vocabulary:
     """The vocabulary that a run saved; `data` is that section of its config.
 
-    It has the entries of data.lexicon if that file is still there. Objectives need them
-    whose heads or negatives are entries (wklm; sentences with task discourse).
+    It has the entries of data.lexicon if that file still exists. Objectives whose heads
+    or negatives are entries need them (wklm; sentences with task discourse).
 
     Raises:
-      UserError: there is none, as of a user's seqio task or saved batches.
+      UserError: there is none, as for a user's seqio task or saved batches.
     """
     if data["task"] and not any(is_file(workdir / name) for name in MODEL_FILES):
         raise UserError(
@@ -121,10 +121,10 @@ def run_checkpoint(
       step: the checkpoint's; 0: that of `find_checkpoint`.
 
     Raises:
-      UserError: there is none that can be read, or config.json has changed since.
+      UserError: none can be read, or config.json has changed since.
     """
     workdir = epath.Path(user_path(workdir))
-    read_run_config(workdir)  # before its checkpoints: the folder may be no run
+    read_run_config(workdir)  # before the checkpoints: the folder may not be a run
     source = workdir / FOLDER / str(step) if step else workdir
     if step and step not in (steps := [*finished_steps(workdir / FOLDER)]):
         raise UserError(
@@ -136,7 +136,7 @@ def run_checkpoint(
 
 
 def check_unchanged(workdir: epath.Path, folder: epath.Path) -> dict[str, Any]:
-    """The facts of a checkpoint, whose config has to be that of its run.
+    """The facts of a checkpoint, after checking that its config is its run's.
 
     Raises:
       UserError: config.json has changed since, or is damaged.

@@ -38,16 +38,16 @@ class Program(NamedTuple):
     data: Any  # `Data`; None without text
     mesh: Mesh
     init: Callable[[jax.Array], State]
-    init_optimizer: Callable[[Any], Any]  # the optimizer's state of parameters, jitted
+    init_optimizer: Callable[[Any], Any]  # parameters -> the optimizer's state, jitted
     step: Any  # jitted: (State, batch, key data) -> State
     step_without_remat: Any  # the same, for counting FLOPs
     evaluate: Callable[..., Any]
     abstract_state: State  # shapes with shardings
-    abstract_batches: dict[int, Batch]  # length -> the global batch, likewise, for
-    # data.length, which is the longest, and each of data.length_buckets
-    abstract_key: jax.ShapeDtypeStruct  # what `key_data` returns, likewise
-    abstract_eval_carry: Any  # the carry of an evaluation, likewise
-    abstract_eval_sums: Any  # the sums of its terms, which training may not have
+    abstract_batches: dict[int, Batch]  # length -> shapes of the global batch, for
+    # data.length, the longest, and each of data.length_buckets
+    abstract_key: jax.ShapeDtypeStruct  # the shape of `key_data`
+    abstract_eval_carry: Any  # the shapes of an evaluation's carry
+    abstract_eval_sums: Any  # of the sums of its terms, which training may not have
     constants: Constants  # the objective's constants, not read yet
     replicated_dims: list[str]  # dims that the mesh does not divide
     of_vocabulary: frozenset[str]  # names of parameters that have a row for each token
@@ -75,7 +75,7 @@ def build_program(
     devices: Sequence[jax.Device] | None = None,
     vocab: VocabInfo | None = None,
 ) -> Program:
-    """Everything a run needs, from shapes alone.
+    """Builds everything a run needs, from shapes only.
 
     Args:
       config: the run's config.
@@ -83,7 +83,7 @@ def build_program(
       vocab: if given, no text is opened: the program can be compiled but not run.
 
     Raises:
-      UserError: the config has a value with which no run is possible.
+      UserError: a value of the config makes a run impossible.
     """
     objective, model = config.objective, config.model
     mesh = sharding.make_mesh(config.mesh, devices)
@@ -160,11 +160,11 @@ def build_program(
 def with_evaluation(
     program: Program, objective: objectives.Objective, data: Data
 ) -> Program:
-    """The program that evaluates other predictions by the same network.
+    """The program that evaluates other predictions of the same network.
 
     Args:
-      objective: has no terms, and one length of rows.
-      data: whose evaluation split is read.
+      objective: without terms, and with one length of rows.
+      data: its evaluation split is read.
     """
     length, size = max(program.abstract_batches), data.eval.batch_size
     specs = _batch_specs(objective, (length,))
@@ -212,7 +212,7 @@ def open_run_data(config: Config) -> Data:
 
 
 def _of_vocabulary(boxed: Any) -> frozenset[str]:
-    """Names of the parameters, of which one dim is the vocabulary."""
+    """Names of the parameters that have a vocabulary dim."""
     axes = jax.tree_util.tree_leaves_with_path(
         networks.logical_axes(boxed), is_leaf=sharding.is_logical_axes
     )
@@ -233,7 +233,7 @@ def _with_shardings(shapes: Any, shardings: Any) -> Any:
 
 
 def _check_batch(config: Config, mesh: Mesh) -> None:
-    """Raises UserError: the batch cannot be divided among devices or micro-batches."""
+    """Raises UserError if devices or micro-batches cannot divide the batch."""
     sharding.check_batch_divides(mesh, config.train.batch, config.train.accumulate)
     objective = config.objective
     splits = objective.supports_accumulation or objective.caches_vectors
@@ -286,7 +286,7 @@ def make_init(
     logical axes: `networks.unbox` gives the arrays, `state_shardings` reads the axes.
 
     Args:
-      scale: changes initial values; None: they are as the network draws them.
+      scale: changes initial values; None: as the network draws them.
     """
 
     def loss_fn(net: networks.BoundNetwork) -> tuple[dict[str, Term], Any]:
@@ -312,7 +312,7 @@ def make_init(
 
 
 def _check_loss(name: str, found: Any) -> None:
-    """Raises UserError: the loss of the objective `name` is not (terms, carry)."""
+    """Raises UserError if the loss of the objective `name` is not (terms, carry)."""
     if not isinstance(found, tuple) or isinstance(found, Term) or len(found) != 2:
         raise UserError(
             f"objective {name}: loss returns a {type(found).__name__}; it returns the "
@@ -344,9 +344,9 @@ def zero_batch(
 def state_shardings(boxed: State, optimizer: Any, mesh: Mesh) -> State:
     """The sharding of each leaf of the state; `boxed` is the abstract state.
 
-    A leaf of the optimizer's state has its parameter's sharding where their shapes
-    agree, else it is replicated (AdaFactor's rows and columns). Parameters without
-    moments have no leaf in it.
+    A leaf of the optimizer's state has its parameter's sharding if their shapes agree,
+    else it is replicated (AdaFactor's rows and columns). Parameters without moments
+    have no leaf in it.
     """
 
     def opt_sharding(
@@ -395,7 +395,7 @@ def initial_state(program: Program, seed: int) -> State:
 def first_state(program: Program, config: Config) -> State:
     """`initial_state`, with the parameters of train.init_from if it is set.
 
-    The optimizer's state is then that of these parameters: pruning keeps weights there.
+    The optimizer's state is then initialized from these: pruning keeps weights in it.
     """
     state = initial_state(program, config.seed)
     if not config.train.init_from:
@@ -418,9 +418,9 @@ def first_state(program: Program, config: Config) -> State:
 
 
 def label_facts(program: Program) -> dict[str, list[str]]:
-    """What a checkpoint says of a task's labels.
+    """What a checkpoint records about a task's labels.
 
-    labels: `label_names`; text_labels: those with which new text is read.
+    labels: `label_names`; text_labels: the labels for reading new text.
     """
     name, found = program.objective.predicts, program.data.vocab.labels
     read = prediction_kind(name).text_labels(found) if name else ()
@@ -428,7 +428,7 @@ def label_facts(program: Program) -> dict[str, list[str]]:
 
 
 def label_names(program: Program) -> list[str]:
-    """The names of the values of a task's head: classes or tags; [] of another."""
+    """The names of a task head's values: classes or tags; [] for other heads."""
     name, labels = program.objective.predicts, program.data.vocab.labels
     return [*prediction_kind(name).output_names(labels)] if name else []
 
@@ -446,7 +446,7 @@ def train_batches(program: Program, start: int, stop: int) -> Generator[Batch]:
 
 
 def eval_batches(program: Program) -> Iterator[Batch]:
-    """Each example of the evaluation split once; the last batch is padded."""
+    """Batches with each example of the evaluation split once; the last is padded."""
     rows = sharding.rows_of_process(program.abstract_batch)
     return _prefetch_to_devices(program, program.data.eval.evaluation(rows))
 
@@ -462,7 +462,7 @@ def _prefetch_to_devices(
 
 
 def make_eval_zeros(program: Program) -> Callable[[], tuple[Any, Any]]:
-    """A function that makes the sums and the carry with which an evaluation starts."""
+    """A function that makes the initial sums and carry of an evaluation."""
     start = program.abstract_eval_sums, program.abstract_eval_carry
 
     def zeros() -> tuple[Any, Any]:

@@ -21,9 +21,9 @@ def check_start(program: Program, config: Config, workdir: epath.Path) -> None:
     It starts from train.init_from, and learns from a teacher.
 
     Raises:
-      UserError: there is no such run or model, its vocabulary or the shape of a
-        parameter is another, or its config.json was changed; names the keys of `model`
-        that differ. Also what `check_buckets` raises.
+      UserError: the run or model does not exist, its vocabulary or the shape of a
+        parameter differs, or its config.json was changed; the line names the `model`
+        keys that differ. Also what `check_buckets` raises.
     """
     if any(finished_steps(workdir / FOLDER)):
         return
@@ -33,7 +33,7 @@ def check_start(program: Program, config: Config, workdir: epath.Path) -> None:
 
 
 def _check_source(program: Program, config: Config) -> None:
-    """`check_start` of the parameters and the config of train.init_from."""
+    """`check_start` for the parameters and the config of train.init_from."""
     source, scope = config.train.init_from, config.train.init_scope
     params, facts = program.abstract_state.params, program.data.vocabulary_facts
     try:
@@ -53,7 +53,7 @@ def _check_source(program: Program, config: Config) -> None:
 
 
 def _different_keys(source: str, config: Config) -> str:
-    """The keys of the network that another run has not, for the end of an error."""
+    """The network's keys that differ from another run's, for the end of an error."""
     path = epath.Path(user_path(source))
     runs = [p for p in (path, path.parent.parent) if exists(p / CONFIG_FILE)]
     if source.startswith(SOURCE) or not runs:

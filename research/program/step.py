@@ -26,8 +26,8 @@ def weighted_loss(
     """sum(coef * total / weight) over the terms; a term of weight 0 adds 0.
 
     Args:
-      weights: by term name, of the whole global batch; `Term.weight` may be that of a
-        micro-batch.
+      weights: term name -> weight of the whole global batch; `Term.weight` may be that
+        of a micro-batch.
       xp: jnp in the step, np on the host.
     """
     return sum(
@@ -41,7 +41,7 @@ def _mean(total: Any, weight: Any, xp: Any) -> Any:
 
 
 def term_sums(terms: Mapping[str, Term]) -> dict[str, tuple[jax.Array, ...]]:
-    """The `TermSums` of one batch; those of several batches are added leaf by leaf."""
+    """The `TermSums` of one batch; sums of several batches are added leaf by leaf."""
     return {
         name: (term.total, term.weight, term.coef * term.weight)
         for name, term in terms.items()
@@ -67,7 +67,7 @@ def host_means(sums: TermSums) -> dict[str, float]:
 
 
 def num_scored(sums: TermSums) -> float:
-    """Scored tokens: the largest weight among the terms whose coef is not 0."""
+    """Number of scored tokens: the largest weight of the terms with coef not 0."""
     weights = [float(weight) for _, weight, coef_weight in sums.values() if coef_weight]
     return max(weights, default=0.0)
 
@@ -103,16 +103,16 @@ def gradient(
 ) -> tuple[Any, dict[str, tuple[jax.Array, ...]], Any]:
     """The gradient of the whole batch's loss, exact for any number of micro-batches.
 
-    Weights do not depend on parameters, so with accumulation a first pass computes the
-    weights alone (the network is dead code there); the second adds up one gradient.
+    Weights do not depend on parameters, so with accumulation a first pass computes only
+    the weights (the network is dead code there); the second adds up one gradient.
 
     Args:
       batch: arrays [B, ...], `carry`, and `constants` if the objective has some.
-      key: of what the loss samples; the same for every micro-batch.
+      key: for what the loss samples; the same for every micro-batch.
       dropout_key: None without dropout.
       accumulate: A, the number of micro-batches.
-      stop_frozen: the parameters with `stop_gradient` at those that do not learn, so
-        that no gradient is computed for these.
+      stop_frozen: applies `stop_gradient` to the frozen parameters, so that no gradient
+        is computed for these.
 
     Returns:
       the gradient, the `term_sums` of the batch, and the carry.
@@ -189,9 +189,9 @@ def _cached_gradient(
 ) -> tuple[Any, dict[str, tuple[jax.Array, ...]], Any]:
     """`gradient` of a loss that compares the vectors of all micro-batches.
 
-    Each micro-batch is read twice: once for its vectors, of which the whole batch's
-    loss has a gradient, and once to carry that to the parameters (GradCache, Gao et al.
-    2021, section 3.2). Both times dropout is the same.
+    Each micro-batch is read twice: once for its vectors, to get the gradient of the
+    whole batch's loss by these, and once to backpropagate it to the parameters
+    (GradCache, Gao et al. 2021, section 3.2). Dropout is the same both times.
 
     Args:
       parts: the rows of `batch` as micro-batches [A, B / A, ...].
@@ -236,12 +236,12 @@ def make_step(
 ) -> Callable[[State, Batch, jax.Array], State]:
     """The function of one update; `State.sums` restarts every `log_every` steps.
 
-    Its last argument is the data of the run's key: as a constant it would make the
-    compiled step that of one seed alone.
+    Its last argument is the data of the run's key: as a constant it would restrict the
+    compiled step to one seed.
 
     Args:
-      draw: a function (opt_state, params, key) -> opt_state, and the parameters of
-        which the gradient is computed; None: they are the state's.
+      draw: a function (opt_state, params, key) -> opt_state, and the parameters at
+        which the gradient is computed; None: those of the state.
     """
 
     def step(state: State, batch: Batch, key_data: jax.Array) -> State:
@@ -282,9 +282,8 @@ def make_evaluate(
     """The function that evaluates one batch, without dropout.
 
     It returns the batch's `term_sums` added to those so far, the carry, and the arrays
-    [B, ...] that the objective predicts, if it does. XLA computes what loss and
-    predictions share once. What a loss samples depends on the seed and the example
-    alone.
+    [B, ...] that the objective predicts, if any. XLA computes what loss and predictions
+    share only once. What a loss samples depends only on the seed and the example.
     """
 
     def evaluate(

@@ -29,8 +29,8 @@ class StepTrace:
     ) -> Any:
         """The state after a step, which is traced if `number` is one of `steps`.
 
-        The host waits for the device where a trace begins and ends, so that it has
-        whole steps.
+        The host waits for the device at the start and the end of a trace, so that it
+        contains whole steps.
         """
         if not self._first <= number <= self._last:
             return step(state, batch)

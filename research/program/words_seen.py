@@ -1,7 +1,7 @@
-"""Words that training has read by each step, and the checkpoints at some numbers.
+"""Counts the words read by each training step, for checkpoints at given numbers.
 
-A word is what `str.split` yields; a text that is read twice counts twice. All is a
-function of (data, seed, step), so a restart finds the same steps.
+A word is what `str.split` yields; a text that is read twice counts twice. Everything is
+a function of (data, seed, step), so a restart finds the same steps.
 """
 
 # S steps, n rows
@@ -16,21 +16,21 @@ from research.contract.errors import UserError
 from research.data.source.text_source import TextSource
 
 FILE = "words.json"
-"""In a run's workdir: the words that it sees, and its named checkpoints."""
+"""File in a run's workdir: the words that it sees, and its named checkpoints."""
 
 ROWS_PER_CALL = 2**14
 """Rows whose text is read at once."""
 
 CLOSE = 0.01
-"""Training that ends within this fraction before so many words has reached them: ten
-passes over a text of 9.99 million words are 100 million."""
+"""Training reaches a number of words if it ends within this fraction below it: ten
+passes over a text of 9.99 million words count as 100 million."""
 
 
 class WordPlan(NamedTuple):
     """The words of a run, and the steps at which its named checkpoints are saved."""
 
     seen: np.ndarray  # [S] int64: words read after each step; [0]: not counted
-    steps: Mapping[int, int]  # words -> the step that has read nearest to so many
+    steps: Mapping[int, int]  # words -> the step whose count is nearest to them
 
     def to_json(self) -> dict[str, Any]:
         """The content of FILE."""
@@ -41,7 +41,7 @@ class WordPlan(NamedTuple):
         return {"seen": int(self.seen[-1]), "checkpoints": checkpoints}
 
     def line(self, most: int) -> str:
-        """What is printed about a run before its first step.
+        """The line printed before a run's first step.
 
         Args:
           most: train.max_words.
@@ -54,7 +54,7 @@ class WordPlan(NamedTuple):
         return text
 
     def seen_by(self, step: int) -> int:
-        """The words read after a step, of which there is at least one."""
+        """The words read up to and including a step, from 1."""
         return int(self.seen[step - 1])
 
 
@@ -62,10 +62,10 @@ UNCOUNTED = WordPlan(np.zeros(0, np.int64), {})
 
 
 def make_plan(phases: Sequence[Phase], train: Any) -> WordPlan:
-    """The plan that a config's section `train` asks for; without steps if for none.
+    """The plan for a config's section `train`; without steps if it needs none.
 
     Raises:
-      UserError: words cannot be counted, or are more than train.max_words.
+      UserError: words cannot be counted, or exceed train.max_words.
     """
     if not (train.checkpoint_words or train.max_words):
         return UNCOUNTED
@@ -78,7 +78,7 @@ def words_seen(phases: Sequence[Phase]) -> np.ndarray:
     """[S] int64: the words read after each step.
 
     Raises:
-      UserError: the text is not the native reader's, or its words cannot be counted.
+      UserError: the text is not read natively, or its words cannot be counted.
     """
     counts = [count for phase in _with_starts(phases) for count in _of_phase(*phase)]
     return np.cumsum(np.concatenate(counts))
@@ -90,7 +90,7 @@ def _with_starts(phases: Sequence[Phase]) -> Iterator[tuple[Phase, int]]:
 
 
 def _of_phase(phase: Phase, start: int) -> Iterator[np.ndarray]:
-    """The words of the steps from `start`, some steps at a time."""
+    """The words of the steps from `start`, several steps at a time."""
     data = phase.program.data
     pipeline, vocabulary = data.train, data.vocabulary
     if not isinstance(pipeline.source, TextSource) or pipeline.buckets:
@@ -111,11 +111,11 @@ def _of_phase(phase: Phase, start: int) -> Iterator[np.ndarray]:
 
 
 def steps_of_words(seen: np.ndarray, wanted: Sequence[int]) -> dict[int, int]:
-    """Words -> the step after which training has read nearest to so many.
+    """Words -> the step after which the number of words read is nearest to it.
 
     Args:
-      seen: of `words_seen`.
-      wanted: ascending; those that training does not reach are left out.
+      seen: the result of `words_seen`.
+      wanted: increasing; numbers that training does not reach are left out.
     """
     reached = [words for words in wanted if seen[-1] >= words * (1 - CLOSE)]
     after = [int(np.abs(seen - words).argmin()) + 1 for words in reached]
@@ -123,10 +123,10 @@ def steps_of_words(seen: np.ndarray, wanted: Sequence[int]) -> dict[int, int]:
 
 
 def check_most(seen: np.ndarray, most: int) -> None:
-    """Checks that training reads at most so many words.
+    """Checks that training reads at most this number of words.
 
     Raises:
-      UserError: names the last step that it may have.
+      UserError: it reads more; the line names the last possible step.
     """
     if most and seen[-1] > most:
         last = int((seen <= most).sum())
