@@ -2,18 +2,18 @@
 
 palimpsest train --config=experiments/albert.py:tiny --workdir=runs/albert
 
-Masked are n-grams of whole words, n = 1, 2 or 3 with p(n) ~ 1/n, 80/10/10 token by
-token, at most 20 tokens of a row of 512 (README's command). Each text has 40 copies,
-each packed into pairs anew and masked once. A classifier predicts whether two adjacent
-segments were swapped; a pair of two documents, which occurs where one sentence alone
-was left, counts as swapped (create_pretraining_data.py). The token table is narrow, and
-all layers share their parameters.
+N-grams of whole words are masked, n = 1, 2 or 3 with p(n) ~ 1/n, 80/10/10 token by
+token, at most 20 tokens in a row of 512 (README's command). Each text has 40 copies,
+each packed into pairs separately and masked once. A classifier predicts whether two
+adjacent segments were swapped; a pair from two documents, which occurs if only one
+sentence was left, counts as swapped (create_pretraining_data.py). The token table is
+narrow, and all layers share their parameters.
 
 Look at: model.embedding_width=0 and model.shared_layers=False, the paper's Tables 3 and
-4; objective.sentence_task=none, nsp or sop. The last is the paper's sentence, which
-leaves pairs of two documents without a label.
+4; objective.sentence_task=none, nsp or sop. The last is the paper's definition, which
+leaves pairs from two documents without a label.
 
-GELU is the released modeling.py's, by tanh.
+GELU is the tanh approximation of the released modeling.py.
 
 The released version 1 has dropout, version 2 none; this is version 1.
 

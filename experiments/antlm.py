@@ -2,12 +2,12 @@
 
 palimpsest train --config=experiments/antlm.py:tiny --workdir=runs/antlm
 
-Of 24 epochs the first four and the last four are a causal model's, the 16 between are
-masked: the paper's best alternation of a decoder. Attention and loss change, all
-parameters stay. Here they are parts of the steps, which need not be epochs.
+Of 24 epochs the first four and the last four are causal, the 16 in between are masked:
+the paper's best alternation for a decoder. Attention and loss change; the parameters
+are the same. Here these are fractions of the steps, which need not be epochs.
 
-Look at: the masked rows alone, experiments/mlm.py, and the causal ones, lm.py, after as
-many steps. Other alternations are shares of --config.objective.parts, as in
+Look at: only masked rows, experiments/mlm.py, and only causal ones, lm.py, after as
+many steps. Other alternations are fractions in --config.objective.parts, as in
 docs/since_2020.md.
 """
 

@@ -2,14 +2,14 @@
 
 palimpsest train --config=experiments/awd_lstm.py:tiny --workdir=runs/awd_lstm
 
-Entries of recurrent kernels are dropped, and words of the table, and units with one
-mask for all positions; the squares of states and of their changes are penalised; the
-token table is the output table; SGD, whose steps from `average_from` on are averaged.
-Rows of a batch are contiguous streams, whose state goes on from batch to batch. At base
-the released command for the Penn Treebank, at large that for WikiText-2.
+Dropout is applied to entries of recurrent kernels, to words of the table, and to units
+with one mask for all positions; squares of states and of their changes are penalised;
+the token table is the output table; SGD averages its steps from `average_from` on. Rows
+of a batch are contiguous streams, whose state carries over from batch to batch. Base is
+the released command for the Penn Treebank, large that for WikiText-2.
 
-Averaging begins at half of the steps. NT-ASGD begins it where evaluations stop to
-improve: a run that ends there, and one that goes on from its best evaluation,
+Averaging begins at half of the steps. NT-ASGD begins it when evaluations stop
+improving: a run that ends there, and one that continues from its best evaluation,
 
     palimpsest train --config=experiments/awd_lstm.py:tiny --workdir=runs/sgd \
         --config.optimizer.average_from=1 --config.train.best_metric=loss \

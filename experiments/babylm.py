@@ -4,13 +4,13 @@
         --config.data.train='corpus/*.txt' --config.data.valid='dev/*.txt'
     palimpsest babylm --workdir=runs/lm --data=evaluation_data --to=results
 
-Causal by default; docs/howto/babylm.md has the commands of masked LM and GPT-BERT, and
-all from the corpus to the file that is handed in. Words are counted as the rules count
-them: checkpoints are saved at the words that the track names, and a run of more than
-ten times its words is refused, with the number of steps that is allowed.
+Causal by default; docs/howto/babylm.md has the commands for masked LM and GPT-BERT, and
+all steps from the corpus to the file that is submitted. Words are counted by the rules:
+checkpoints are saved at the track's numbers of words, and a run of more than ten times
+its words is rejected, with the number of steps that is allowed.
 
 Sizes: tiny is Strict-Small in two hours of one CPU core, small in a day of two cores,
-base on an accelerator; large is Strict on one. Each document begins after bos, as the
+base on an accelerator; large is Strict on one. Each document begins with bos, as the
 sentences of the tasks do.
 """
 

@@ -11,7 +11,7 @@ Look at: the six rows of Table 1, one of --config.objective.mask_rate, delete_ra
 infill_rate, rotate_rate or permute_rate at a time. The command of fairseq's issue 1899
 has random_fraction=0.1 and poisson_lambda=3.5.
 
-The optimizer is not in the paper, but that command's.
+The paper does not give the optimizer; that command's is used.
 
 Departs (docs/fidelity.md has the values): objective.poisson_lambda;
 objective.random_fraction; end of a sentence; random tokens; end of a line; rate of the

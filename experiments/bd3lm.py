@@ -1,15 +1,15 @@
-"""BD3-LM (Arriola et al. 2025): block diffusion, left to right by blocks of tokens.
+"""BD3-LM (Arriola et al. 2025): block diffusion, left to right in blocks of tokens.
 
 palimpsest train --config=experiments/bd3lm.py:tiny --workdir=runs/bd3lm
 
-A row is read twice: noised blocks, each of which attends to itself and to the clean
-blocks before it. Each block has a rate t of masks.
+A row is read twice, clean and noised; a noised block attends to itself and to the clean
+blocks before it. Each block has its own mask rate t.
 
 Look at: valid/diffusion with --config.objective.block_size=1, which is the loss of a
 language model (with min_t=1, max_t=1 and count=independent), 4 (its interval of rates
-is .45 to .95), 16 and data.length, which is MDLM's. Rates inside an interval lower the
-variance of the gradient; evaluations are of the bound over all rates. The published
-models start from MDLM's: --config.train.init_from=RUN, for 150,000 of the steps.
+is .45 to .95), 16 and data.length, which is MDLM's. Restricting rates to an interval
+lowers the variance of the gradient; evaluations use the bound over all rates. The
+published models start from MDLM's: --config.train.init_from=RUN, for 150,000 steps.
 
 Departs (docs/fidelity.md has the values): model.init; model.bias; objective.min_t;
 objective.max_t; logit of the mask token.

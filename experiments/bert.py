@@ -3,16 +3,16 @@
 palimpsest train --config=experiments/bert.py:tiny --workdir=runs/bert
 
 15 % of the tokens of two segments are chosen; of these 80 % become the mask token, 10 %
-any entry of the vocabulary, 10 % stay. In half of the pairs the second segment is from
-another document. Each text has ten copies, which are used in turn: each is packed into
-pairs anew, and masked once (static masking).
+any entry of the vocabulary, 10 % are kept. In half of the pairs the second segment is
+from another document. Each text has ten copies, used in turn: each is packed into pairs
+separately, and masked once (static masking).
 Nine tenths of the steps of base and large have rows of 128 tokens, the others of 512.
 
 Look at: valid/nsp_accuracy, which exceeds one half long before valid/mlm falls much;
 --config.objective.sentence_task=none, the paper's ablation, which keeps the pairs.
 
-GELU is the first release's, by erf (fe35475 of google-research/bert, October 2018, as
-the models of the paper); since February 2019 (bee6030) its modeling.py has tanh.
+GELU uses erf, as the first release (fe35475 of google-research/bert, October 2018) and
+the paper's models; since February 2019 (bee6030) its modeling.py uses tanh.
 
 Departs (docs/fidelity.md has the values): clipping; order of the copies.
 """

@@ -4,9 +4,9 @@
         --config.data.corpus=zh.jsonl --config.data.lexicon=words.tsv
 
 All characters of a word are masked together. Words are those of a lexicon (lines of a
-word, a tab and "word"), matched from left to right, the longest first; a character
-outside them is a word of its own. The rest is BERT: 80/10/10 character by character,
-and next sentence prediction.
+word, a tab and "word"), matched from left to right, the longest first; any other
+character is a word of its own. The rest is BERT: 80/10/10 character by character, and
+next sentence prediction.
 
 Look at: valid/mlm with objective.entry_types="" (single characters, Google's Chinese
 BERT), which is the easier task.

@@ -1,21 +1,21 @@
-r"""CLIP (Radford et al. 2021): images and captions, nearest to each other in a batch.
+r"""CLIP (Radford et al. 2021): contrasts images and captions within a batch.
 
     palimpsest images --pictures=pictures --captions=captions.tsv --to=images --size=72
     palimpsest train --config=experiments/clip.py:tiny --workdir=runs/clip \
         --config.data.train=images/train.captioned \
         --config.data.valid=images/valid.captioned --config.objective.images=images
 
-A tower reads the patches of a picture, another one the caption; each makes a vector,
-and every picture is to find its caption among those of the batch, and the reverse. A
-larger batch has more wrong answers: data-parallel devices share one, and
-train.accumulate reads it in parts, whose vectors are compared at once.
+One tower reads the patches of a picture, another the caption; each outputs a vector.
+Every picture has to find its caption among those of the batch, and every caption its
+picture. A larger batch has more negatives: data-parallel devices share one batch, and
+train.accumulate reads it in parts, whose vectors are compared together.
 
 Look at: valid/image_to_text_5 and text_to_image_5, the fraction of pictures (captions)
 whose caption (picture) is among the nearest five of the split; train/contrast, which
-begins near ln(train.batch) and stays there where nothing is learned; train/scale, which
+begins near ln(train.batch) and stays there if nothing is learned; train/scale, which
 grows from 14.
 
-At base ViT-B/32 of pictures of 224 pixels.
+Base is ViT-B/32 with pictures of 224 pixels.
 
 Departs (docs/fidelity.md has the values): model.init; size of the pictures;
 bias of a patch; bound of the scale.

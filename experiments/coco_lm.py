@@ -1,13 +1,13 @@
-"""COCO-LM (Meng et al. 2021): ELECTRA that also corrects, and contrasts texts.
+"""COCO-LM (Meng et al. 2021): ELECTRA that also corrects tokens and contrasts texts.
 
 palimpsest train --config=experiments/coco_lm.py:tiny --workdir=runs/coco_lm
 
-A generator of a third of the layers replaces 15 % of the tokens. The main network says
-which (weight 50), restores the original ones, and its vector of the corrupted text is
-to find that of a crop of nine tenths of the text among those of the batch.
+A generator with a third of the layers replaces 15 % of the tokens. The main network
+detects which (weight 50) and restores the original ones; its vector of the corrupted
+text has to match that of a crop of nine tenths of the text, among those of the batch.
 
 Look at: objective.contrast_coef=0, table 3 of the paper; objective.crop_rate; larger
-batches have more wrong answers, and cannot be split (train.accumulate is 1).
+batches have more negatives, and cannot be split (train.accumulate is 1).
 
 Departs (docs/fidelity.md has the values): dropout of the generator that samples; vector
 that is contrasted; bias of restored tokens.

@@ -1,14 +1,14 @@
-"""CoVe (McCann et al. 2017): an encoder that translates, and then lends its states.
+"""CoVe (McCann et al. 2017): a translation encoder whose states are features for tasks.
 
     palimpsest train --config=experiments/cove.py --workdir=runs/cove \\
         --config.data.train='train.*' --config.data.valid='val.*' \\
         --config.data.fields=en,de --config.objective.vectors=glove.6B.50d.txt \\
         --config.objective.vectors_width=50
 
-An LSTM for each direction, of two layers that read both, encodes the given vectors of
-words; a decoder of LSTMs, which attends to its states, writes the translation. Later a
-task reads the encoder's last states beside the same vectors, [GloVe; CoVe], and tunes
-nothing of it; its words may be others:
+A bidirectional LSTM of two layers encodes the given word vectors; an LSTM decoder with
+attention to its states writes the translation. Later a task reads the encoder's last
+states next to the same vectors, [GloVe; CoVe], without tuning them; its words may
+differ:
 
     palimpsest train --config=experiments/finetune.py --workdir=runs/chunks \\
         --config.train.init_from=runs/cove --config.train.init_scope=encoder \\
@@ -19,11 +19,11 @@ nothing of it; its words may be others:
         --config.objective.vectors_width=50 \\
         --config.data.train=train.txt --config.data.valid=dev.txt
 
-At base the sizes of the paper, of its largest text (WMT 2017), for GloVe's 300 numbers;
-vectors are random where objective.vectors names no file. Words are text between white
-space, so that marks are to be set apart before.
+Base has the paper's sizes for its largest text (WMT 2017), with GloVe's 300 dimensions;
+vectors are random if objective.vectors names no file. Words are separated by white
+space, so punctuation must be split off beforehand.
 
-Look at: valid/target, beside --config.objective.vectors=random.
+Look at: valid/target, compared with --config.objective.vectors=random.
 
 Departs (docs/fidelity.md has the values): objective.vectors; data.vocabulary_size;
 model.init; optimizer.learning_rate; optimizer.schedule; optimizer.clip_norm;

@@ -1,15 +1,15 @@
-"""CVT (Clark et al. 2018): a tagger that learns from texts without tags, too.
+"""CVT (Clark et al. 2018): a tagger that also learns from texts without tags.
 
     palimpsest train --config=experiments/cvt.py:tiny --workdir=runs/cvt \\
         --config.data.mixture='{"train.conll": 1, "texts.jsonl": 1}' \\
         --config.data.held_out=0 --config.data.valid=dev.conll
 
-Two LSTMs, one a direction, and layers upon them that read both. Batches of sentences
-with tags and of sentences without alternate; of the latter the tagger's own predictions
-are the targets of students, which see less. Without --config.data.mixture and with
+Two LSTMs, one per direction, and layers above that read both. Batches of sentences with
+and without tags alternate; in the latter, the tagger's own predictions are the targets
+of students with a restricted view. Without --config.data.mixture and with
 --config.data.train=train.conll --config.objective.labelled_fraction=0.1 the sentences
-are those of one file, of which a tenth keep their tags. The size base has the values
-of the released code.
+are from one file, a tenth of which keep their tags. Base has the values of the released
+code.
 
 Look at: valid/accuracy, with and without --config.objective.consistency=0.
 

@@ -2,11 +2,11 @@
 
 palimpsest train --config=experiments/deberta_v3.py:tiny --workdir=runs/deberta_v3
 
-A generator of half the layers predicts masked tokens, and its samples replace them; for
-every token the discriminator predicts whether it is the original. Attention tells
-distances by the states' projections, in logarithmic buckets. The discriminator's token
-embeddings are the generator's plus differences: its loss does not reach the
-generator's. The generator reads absolute positions in its last layer alone.
+A generator with half the layers predicts masked tokens, and its samples replace them;
+for every token the discriminator predicts whether it is the original. Attention has
+separate projections for relative positions, in logarithmic buckets. The discriminator's
+token embeddings are the generator's plus differences, so that its loss does not update
+the generator's. The generator reads absolute positions only in its last layer.
 
 Look at: objective.tie with embedding and none, the paper's table 3; model.position;
 model.mask_decoder.

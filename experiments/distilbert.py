@@ -6,12 +6,12 @@
         --config.train.init_from=runs/bert --config.model.token_types=0
 
 The student has half of the layers, and starts from six of the teacher's twelve. The
-loss is 5 KL + 2 masked LM + 1 cosine: the KL of the teacher's tokens at temperature 2,
-at all positions of the text, masked or not; the answers at the masked ones; and the
-cosine of the last states at all. Rare tokens are masked more often: the tokens of a row
-are drawn in proportion to their count to the power of -0.7.
+loss is 5 KL + 2 masked LM + 1 cosine: the KL to the teacher's distribution of tokens at
+temperature 2, at all positions of the text, masked or not; masked LM at the masked
+ones; and the cosine of the last states at all. Rare tokens are masked more often: the
+tokens of a row are drawn in proportion to their count to the power of -0.7.
 
-Look at: valid/mlm beside that of a student without a teacher, objective.soft=0 and
+Look at: valid/mlm compared with a student without a teacher, objective.soft=0 and
 objective.cosine=0; without train.init_from, which the paper finds worth more than any
 term (table 4).
 

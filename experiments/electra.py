@@ -2,8 +2,8 @@
 
 palimpsest train --config=experiments/electra.py:tiny --workdir=runs/electra
 
-15 % of the tokens (large: 25 %) are chosen, 85 % of them become the mask token. A
-generator of a quarter to a third of the width samples tokens at these positions, and
+15 % of the tokens (large: 25 %) are chosen, and 85 % of these become the mask token. A
+generator with a quarter to a third of the width samples tokens at these positions, and
 the discriminator predicts for every token whether it is the original. Positions are
 drawn with replacement, so that fewer are chosen (large: 22 %). A row is one or two
 segments of a document; short later sentences go to the first of them. electra_small is

@@ -1,10 +1,10 @@
-"""ELMo (Peters et al. 2018): two LSTMs, whose layers are features of other networks.
+"""ELMo (Peters et al. 2018): two LSTMs, whose layers are features for other networks.
 
 palimpsest train --config=experiments/elmo.py:tiny --workdir=runs/elmo
 
-Filters over the bytes of a word, an LSTM with projections for each direction, and one
-softmax over words for both, of which training compares a target with a sample. Later a
-task learns which mix of the layers it reads, and nothing else of them:
+Convolutions over the bytes of a word, an LSTM with projections for each direction, and
+one softmax over words for both, which is sampled in training. Later a task learns a
+weighted mix of the layers, without tuning them:
 
     palimpsest train --config=experiments/finetune.py --workdir=runs/chunks \
         --config.train.init_from=runs/elmo --config.optimizer.frozen=network \
@@ -12,7 +12,7 @@ task learns which mix of the layers it reads, and nothing else of them:
         --config.objective.lstm_layers=1 --config.data.train=train.txt \
         --config.data.valid=dev.txt
 
-At base the published model, of 93.6 M parameters without its softmax.
+Base is the published model, with 93.6 M parameters without its softmax.
 
 Look at: valid/forward/lm and valid/backward/lm, and softmax(features/layers) of the
 task.

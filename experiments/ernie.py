@@ -3,8 +3,9 @@
     palimpsest train --config=experiments/ernie.py:tiny --workdir=runs/ernie \
         --config.data.corpus=zh.jsonl --config.data.lexicon=phrases.tsv
 
-Each unit is masked with probability 0.15, in three stages of a third of the steps each:
-units are single tokens; phrases, and words outside all phrases; entities likewise.
+Each unit is masked with probability 0.15, in three stages of a third of the steps each.
+Units are single tokens; then phrases and words outside phrases; then the same of
+entities.
 Phrases and entities are those of a lexicon (lines of an entry, a tab, and "phrase" or
 "entity"). Next sentence prediction is part of all stages, as in the released code.
 

@@ -11,11 +11,11 @@ lexicon (lines of an entry, a tab and its type). Each task has token types of it
 Tasks join at sixths of the size's own train.steps: with other steps, give the weights
 of objective.parts, too.
 
-Look at: train/masked/mlm where tasks join, and the tasks' accuracies beside those of a
-run with objective.parts.TASK.weight=0.17 from the start (multi-task learning).
+Look at: train/masked/mlm when tasks join, and the tasks' accuracies compared with a run
+with objective.parts.TASK.weight=0.17 from the start (multi-task learning).
 
-In each step all tasks read a pair of segments; the fraction of a task's batches is its
-weight here. Its batch is 393,216 tokens.
+In each step all tasks read a pair of segments; a task's fraction of the batches is its
+weight here. A batch is 393,216 tokens.
 
 Departs (docs/fidelity.md has the values): data.normalizer; model.token_types; tasks of
 a step; stages; tasks that are left out; phrases and entities; warm-up.

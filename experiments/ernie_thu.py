@@ -6,14 +6,14 @@
         --config.data.corpus=linked/texts.linked \
         --config.objective.entities=linked/entities.npz
 
-The vectors of the entities that a text names, which TransE has learned and training
-does not change, are a second stream from layer 5 on, mixed with that of the tokens.
-Besides BERT's losses the states at entities predict these, where 5 % of the mentions
-read another one and 15 % none. A text of a task has its entities likewise:
+The vectors of the entities that a text names, trained by TransE and then frozen, are a
+second stream from layer 5 on, mixed with that of the tokens. In addition to BERT's
+losses, the states at entities predict these; 5 % of the mentions read another entity
+and 15 % none. Texts of a task have entities, too:
 objective.base_objective=sequence_classification on linked texts with a label.
 
 Look at: valid/entity_accuracy; and the paper's ablations, objective.coef=0 (-dEA) and
-experiments/bert.py on the same text (-entities), beside the control
+experiments/bert.py on the same text (-entities), and the control
 objective.graph=shuffled.
 
 Base starts from BERT's parameters (train.init_from), as in the paper; those of fusion

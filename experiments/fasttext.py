@@ -1,19 +1,19 @@
-"""fastText (Bojanowski et al. 2017): vectors of words from those of their n-grams.
+"""fastText (Bojanowski et al. 2017): word vectors from those of character n-grams.
 
 palimpsest train --config=experiments/fasttext.py:tiny --workdir=runs/fasttext
 
-Skip-gram as experiments/word2vec.py has it, but the vector of a word is the mean of one
-of its own and of one for each of its n-grams of three to six characters; so words that
-the text lacks have vectors, too, which `palimpsest vectors` and `open_run` give. At
-base the released tool's defaults, for text8 (17 M words); one pass of a text of N words
-is N / (data.length x train.batch) steps.
+Skip-gram as in experiments/word2vec.py, but the vector of a word is the mean of its own
+vector and those of its n-grams of three to six characters. So words that are not in the
+text also have vectors, which `palimpsest vectors` and `open_run` return. Base has the
+released tool's defaults, for text8 (17 M words); one pass over a text of N words is
+N / (data.length x train.batch) steps.
 
-N-grams are in many words, so that a step sums more for them than for words: small's
-steps have a quarter of skip-gram's rows, by which its vectors come nearer to those of
-gensim's FastText, and are still behind (docs/word_vectors.md). tiny and base have not
-been compared.
+N-grams occur in many words, so a step sums more gradients for them than for words:
+small's steps have a quarter of skip-gram's rows, which brings its vectors closer to
+those of gensim's FastText, though still behind (docs/word_vectors.md). tiny and base
+have not been compared.
 
-Look at: valid/skipgram, which begins at (negatives + 1) log 2, and at the neighbours of
+Look at: valid/skipgram, which begins at (negatives + 1) log 2, and the neighbours of
 a word that is not in the text: `palimpsest vectors --nearest=unreadably`.
 
 Departs (docs/fidelity.md has the values): optimizer.name; optimizer.learning_rate;

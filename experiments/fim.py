@@ -1,4 +1,4 @@
-"""Fill in the middle (Bavarian et al. 2022): in half of the texts the middle is last.
+"""Fill in the middle (Bavarian et al. 2022): half of the texts have their middle last.
 
 palimpsest train --config=experiments/fim.py:tiny --workdir=runs/fim
 

@@ -1,8 +1,8 @@
-"""GloVe (Pennington et al. 2014): vectors of words from how often they meet.
+"""GloVe (Pennington et al. 2014): word vectors from co-occurrence counts.
 
 palimpsest train --config=experiments/glove.py:tiny --workdir=runs/glove
 
-It learns a file of pairs, not a text; this one counts them:
+It is trained on a file of word pairs, not on text; this command counts them:
 
     palimpsest cooccurrences --texts=texts.txt --to=pairs.cooccurrences
 
@@ -11,8 +11,8 @@ pairs are learned, and --config.data.vocabulary_size their words and special ent
 One pass over C pairs is 2 C / (data.length x train.batch) steps. `palimpsest vectors`
 writes the sum of both vectors of each word.
 
-At base the model of the released code's demo.sh, whose text is text8: its 71,290 words
-that occur five times or more meet in 60,666,468 pairs, which are learned 15 times.
+Base is the model of the released code's demo.sh, whose text is text8: its 71,290 words
+that occur five times or more form 60,666,468 pairs, which are read 15 times.
 
 Look at: valid/glove, the mean of f(X) times half the squared error, which the released
 code prints, too: on text8 0.071 after its first pass and 0.036 after 15.

@@ -4,7 +4,7 @@ palimpsest train --config=experiments/gpt.py:tiny --workdir=runs/gpt
 
 Each token of a row is a target, predicted from the tokens before it.
 
-Look at: valid/lm beside that of experiments/gpt2.py, which differs in the placement of
+Look at: valid/lm compared with experiments/gpt2.py, which differs in the placement of
 norms, in the initialisation of residuals and in byte-level pieces; with warm-up the gap
 closes.
 

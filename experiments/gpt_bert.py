@@ -2,11 +2,11 @@
 
 palimpsest train --config=experiments/gpt_bert.py:tiny --workdir=runs/gpt_bert
 
-One row in sixteen is a causal language model's. Of the others 30 %, at the end 15 % of
-the tokens are masked in spans of one to three, and predicted from both sides by the
-state before them, as a causal model predicts; nothing tells the network which of both a
-row is. Base is the network of Strict-Small (10 million words), large that of Strict
-(100 million).
+One row in sixteen is for causal language modelling. In the others 30 % of the tokens,
+at the end 15 %, are masked in spans of one to three, and predicted with bidirectional
+attention from the state before them, as by a causal model; the network does not know
+which kind a row is. Base is the network of Strict-Small (10 million words), large that
+of Strict (100 million).
 
 Look at: valid/masked/mlm and valid/causal/lm at other shares, as in
 --config.objective.parts.causal.share=15 (causal-focus) or 0 (masked alone), and

@@ -8,14 +8,14 @@ r"""ImageBERT (Qi et al. 2020): BERT with four tasks on captions and regions of 
 
 A line of captions.jsonl has `file`, `caption`, and `boxes` with `classes`. Regions
 follow the caption in one row, with their boxes. Masked words, classes and pixels of
-hidden regions, and whether picture and caption belong together are predicted; the first
-three only where they do (the paper's conditional mask).
+hidden regions, and whether picture and caption match are predicted; the first three
+only if they match (the paper's conditional mask).
 
-Look at: valid/region_accuracy and valid/regression; valid/match_accuracy beside one
-half; --config.objective.mismatched=kept, which scores words and regions of other
-pictures, too.
+Look at: valid/region_accuracy and valid/regression; valid/match_accuracy against one
+half; --config.objective.mismatched=kept, which also scores words and regions of other
+pictures.
 
-At base the first of two stages; the second is a run on other captions
+Base is the first of two stages; the second is a run on other captions
 (train.init_from).
 
 Departs (docs/fidelity.md has the values): features of a region; token of a region;

@@ -4,14 +4,14 @@ palimpsest train --config=experiments/infoword.py:tiny --workdir=runs/infoword
 
 One n-gram of 1 to 5 tokens of each text is masked. The class token's state of the
 remaining text scores that n-gram, encoded on its own, against those of the other
-documents of the batch. Besides, 15 % of the tokens are masked and predicted. A batch
-cannot be split (train.accumulate is 1).
+documents of the batch. In addition, 15 % of the tokens are masked and predicted. A
+batch cannot be split (train.accumulate is 1).
 
-Look at: train/infonce beside log(batch), with a larger train.batch; objective.coef=0,
+Look at: train/infonce against log(batch), with a larger train.batch; objective.coef=0,
 the objective without n-grams; objective.negatives=1000, which scores masked tokens
 against others of the batch, as the paper scores them against samples (BERT-NCE).
 
-The paper gives no weights of the two losses; what is not in it is BERT's.
+The paper does not give the weights of the two losses; unspecified values are BERT's.
 
 Departs (docs/fidelity.md has the values): model.token_types; data.dupe_factor; masked
 tokens; passes; negatives of an n-gram.

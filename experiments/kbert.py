@@ -1,16 +1,16 @@
-"""K-BERT (Liu et al. 2020): a task's texts with triples beside their words.
+"""K-BERT (Liu et al. 2020): a task's texts with triples attached to their words.
 
     palimpsest train --config=experiments/kbert.py:tiny --workdir=runs/kbert \
         --config.data.train=train.tsv --config.data.valid=dev.tsv \
         --config.data.fields=text_a --config.data.label=label \
         --config.data.lexicon=HowNet.spo.gz --config.train.init_from=runs/bert
 
-Up to two triples of each word that a graph has are branches of the text: their
-positions go on from their word, and only their word sees them. There is no pretraining:
-parameters are BERT's. Any task or masked objective is objective.base_objective; named
-entities take objective.branch_text=tail.
+Up to two triples of each word in the graph are branches of the text: their positions
+continue from their word, and only their word attends to them. There is no pretraining:
+parameters are BERT's. objective.base_objective may be any task or masked objective;
+named entity recognition uses objective.branch_text=tail.
 
-Look at: the three controls under the same seeds: objective.branches=0 (no graph),
+Look at: the three controls with the same seeds: objective.branches=0 (no graph),
 objective.graph=shuffled (false triples of the same lengths), and objective.visible=all
 with objective.positions=flat (no visible matrix). Users found no gain over the first.
 

@@ -1,15 +1,15 @@
-"""KEPLER (Wang et al. 2021): masked tokens, and triples by descriptions of entities.
+"""KEPLER (Wang et al. 2021): masked tokens, and triples from entity descriptions.
 
     palimpsest train --config=experiments/kepler.py:tiny --workdir=runs/kepler \
         --config.data.corpus=wiki.jsonl --config.data.lexicon=train.triples \
         --config.data.lexicon_texts=texts.tsv
 
 texts.tsv has lines name<TAB>text of the graph's entities and relations. An entity is
-the state of bos of its text; TransE's distance of a triple is smaller than those of two
-negatives. Beside each row of text one triple is read.
+the state at bos of its text; TransE's distance of a triple is trained to be smaller
+than those of two negatives. One triple is read with each row of text.
 
-Look at: valid/ke_accuracy; valid/mlm beside experiments/roberta.py on the same text and
-steps, which is the honest baseline (the paper: TACRED 72.0 against 70.2). The paper's
+Look at: valid/ke_accuracy; valid/mlm against experiments/roberta.py on the same text
+and steps, which is the fair baseline (the paper: TACRED 72.0 against 70.2). The paper's
 KEPLER-KE is objective.mlm_coef=0. experiments/studies/kepler_links.py ranks links of
 entities that training has not seen.
 

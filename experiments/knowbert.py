@@ -10,12 +10,13 @@
         --config.train.init_from=runs/linker --config.data.corpus=linked/texts.linked \
         --config.objective.entities=linked/entities.npz
 
-The first run is stage one, the linker alone; the second trains all. A mention's vector
-scores its candidate entities, whose weighted sum the words of the text attend to. A
-mention with a masked token has the mask's candidates, so that none tells the word.
+The first run is stage one, which trains only the linker; the second trains all. A
+mention's vector scores its candidate entities; the words of the text attend to their
+weighted sum. A mention with a masked token has the mask's candidates, which do not
+reveal the word.
 
-Look at: valid/link_accuracy; valid/mlm beside that of experiments/bert.py on the same
-text, and of the control objective.graph=shuffled.
+Look at: valid/link_accuracy; valid/mlm against experiments/bert.py on the same text,
+and against the control objective.graph=shuffled.
 
 Base starts from BERT's parameters (train.init_from), as in the paper.
 

@@ -2,8 +2,8 @@
 
 palimpsest train --config=experiments/llada.py:tiny --workdir=runs/llada
 
-Each row has a uniform rate of masks; a hundredth of the rows is cut to a uniform
-length. The network is Llama's without its causal mask.
+Each row has a mask rate drawn uniformly; a hundredth of the rows is truncated to a
+uniformly drawn length. The network is Llama's without its causal mask.
 
 Look at: valid/diffusion, as with experiments/mdlm.py; palimpsest score, whose 128
 draws of fixed counts are this paper's estimate of the likelihood.

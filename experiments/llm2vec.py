@@ -3,12 +3,12 @@
 palimpsest train --config=experiments/llm2vec.py --workdir=runs/both \\
     --config.train.init_from=runs/lm
 
-A causal model reads both sides: a fifth of the tokens is masked, and the state before
-each predicts it, as its readout is used to. All parameters are trained, where LLM2Vec
-trains low-rank differences of them, and the mask is a token of its own, there "_". The
-second step is experiments/simcse.py.
+A causal model gets bidirectional attention: a fifth of the tokens is masked, and each
+is predicted from the state before it, as in pretraining. All parameters are trained,
+while LLM2Vec trains low-rank differences, and the mask is a special token, there "_".
+The second step is experiments/simcse.py.
 
-Look at: the tags and classes that both runs learn after the same steps of fine-tuning.
+Look at: accuracy on tags and classes of both runs after equally many tuning steps.
 """
 
 from research.config import base

@@ -2,8 +2,8 @@
 
 palimpsest train --config=experiments/lstm.py:tiny --workdir=runs/lstm
 
-Rows of a batch are contiguous streams: a row begins with the state after the row before
-it, through which no gradient flows (truncated backpropagation through time).
+Rows of a batch are contiguous streams: a row begins with the final state of the row
+before, without gradient through it (truncated backpropagation through time).
 
 Look at: valid/lm with --config.objective.mem_len=0, which is higher the shorter a row;
 and with --config.model.network=transformer --config.model.position=relative

@@ -1,4 +1,4 @@
-r"""LXMERT (Tan and Bansal 2019): encoders of language and of objects, then a cross one.
+r"""LXMERT (Tan and Bansal 2019): language, object and cross-modality encoders.
 
     palimpsest images --pictures=pictures --captions=captions.jsonl --to=images \
         --size=224 --label-column=answer
@@ -7,14 +7,14 @@ r"""LXMERT (Tan and Bansal 2019): encoders of language and of objects, then a cr
         --config.data.valid=images/valid.captioned --config.objective.images=images \
         --config.objective.answers=label
 
-A line of captions.jsonl has `file`, `caption`, `boxes` with `classes`, and, where the
-caption is a question, `answer`. The words and the regions are each read by layers of
-their own, then by layers that attend to the other as well. Five tasks: masked words,
-pixels of hidden regions, classes of regions, whether picture and caption belong
-together, and answers. Without answers leave --label-column and the last flag out.
+A line of captions.jsonl has `file`, `caption`, `boxes` with `classes`, and, if the
+caption is a question, `answer`. Words and regions are read by separate layers, then by
+layers that also attend to the other modality. Five tasks: masked words, pixels of
+hidden regions, classes of regions, whether picture and caption match, and answers.
+Without answers leave out --label-column and the last flag.
 
-Look at: valid/region_accuracy and valid/regression beside those of captions of other
-pictures; valid/answer_accuracy beside the most frequent answer; --config.objective.
+Look at: valid/region_accuracy and valid/regression against those with captions of other
+pictures; valid/answer_accuracy against the most frequent answer; --config.objective.
 region_regression=none or region_classes=none, the paper's ablation (table 5).
 
 Departs (docs/fidelity.md has the values): features of a region;

@@ -3,18 +3,18 @@
 palimpsest train --config=experiments/mass.py:tiny --workdir=runs/mass
 
 A row is a sentence of five tokens or more. A span of half its tokens is masked for the
-encoder (80 % masks, 10 % random, 10 % unchanged); the decoder reads the span alone, at
-its positions, and all of it is scored; it attends to the encoder's positions without a
-mask. One span in five begins the text, one in five ends it with eos (released code,
-trainer.py, EncDecTrainer). The two corpora of data.mixture are languages, one a batch:
-token types, each with its own output layer of attention to the encoder (released:
-attention_setting v1). Encoder and decoder have a token table each; the decoder's is
-also the softmax's, with a bias.
+encoder (80 % masks, 10 % random, 10 % unchanged); the decoder reads only the span, at
+its positions, and all of it is scored; it attends to the encoder's unmasked positions.
+One span in five begins the text, one in five ends it with eos (released code,
+trainer.py, EncDecTrainer). The two corpora of data.mixture are languages, one per
+batch: token types, each with its own output layer of attention to the encoder
+(released: attention_setting v1). Encoder and decoder have separate token tables; the
+decoder's is also the softmax's, with a bias.
 
 Look at: --config.objective.rate from 0.1 to 0.9 (the paper's Figure 5: half is best).
 
-The released command has 3,000 tokens a device, some 110 sentences, on a number of
-devices that it does not give; base has those of one.
+The released command has 3,000 tokens per device, about 110 sentences, on an unspecified
+number of devices; base has those of one.
 
 Departs (docs/fidelity.md has the values): rate of the first step, in parts of peak /
 warm-up; clipping; first token of a sentence.

@@ -1,13 +1,13 @@
-"""MDLM (Sahoo et al. 2024): masked diffusion, tokens hidden at rates from 0 to 1.
+"""MDLM (Sahoo et al. 2024): masked diffusion, with mask rates from 0 to 1.
 
 palimpsest train --config=experiments/mdlm.py:tiny --workdir=runs/mdlm
 
-Each row has a rate t, those of a batch spread evenly; its masked tokens are predicted
-from all others, each loss counted 1 / t, so that the mean is a bound on -log p.
+Each row has a mask rate t, spread evenly over a batch; its masked tokens are predicted
+from all others, with losses weighted by 1 / t, so that the mean is a bound on -log p.
 
-Look at: valid/diffusion, the bound a token by exact counts, beside valid/lm of
+Look at: valid/diffusion, the bound per token with exact counts, against valid/lm of
 experiments/gpt2.py; --config.objective.probability=t, which is the bound and not .999
-of it; palimpsest score, which says how much of the figure is the luck of its draws.
+of it; palimpsest score, which gives the Monte Carlo error of the figure.
 
 Schedules of babylm-diffusion: --config.objective.schedule=cosine, or bimodal with
 --config.objective.derivative_power=0.1; its rates by frequency

@@ -4,22 +4,21 @@
     palimpsest train --config=experiments/minilm.py:tiny --workdir=runs/minilm \
         --config.objective.teacher=runs/bert
 
-The last layer of the student learns, by KL, how similar the queries of two positions
-are in one layer of the teacher, likewise the keys and the values: vectors of all heads,
-joined and cut into relation heads, so that width and heads of the student are free. No
-token is masked and none is predicted.
+The last layer of the student learns, by KL, the similarities of queries at two
+positions in one layer of the teacher, and the same for keys and values. The vectors of
+all heads are joined and split into relation heads, so that the student may have any
+width and number of heads. No token is masked or predicted.
 
 MiniLM (Wang et al. 2020) learns attention and relations of values, of equal heads:
 --config.objective.attention=1 --config.objective.attention_error=divergence
 --config.objective.relations=value --config.objective.relation_heads=0.
 
 Look at: valid/relation, and the accuracy on a task after experiments/finetune.py with
-train.init_from=runs/minilm, beside that of the network without pretraining. The layer
-of a large teacher is not the last: 21 of 24 in the paper, objective.layer_map.
+train.init_from=runs/minilm, against the network without pretraining. The layer of a
+large teacher is not the last: 21 of 24 in the paper, objective.layer_map.
 
-There is no released code for training; values are the paper's, and those of a
-reimplementation (Bloomberg's), whose own results are 0.9 below the paper's on five
-tasks of GLUE.
+There is no released training code; values are from the paper and a reimplementation
+(Bloomberg's), whose results are 0.9 below the paper's on five tasks of GLUE.
 
 Departs (docs/fidelity.md has the values): objective.base.format; weight of a short row.
 """

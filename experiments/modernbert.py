@@ -2,9 +2,9 @@
 
 palimpsest train --config=experiments/modernbert.py:tiny --workdir=runs/modernbert
 
-30 % of the tokens are masked. Two of three layers see 128 positions around a token,
-each third one all. The rate warms up, is constant, and falls by a square root at the
-end; rows become eight times longer for the last 15 % of the steps.
+30 % of the tokens are masked. Two of three layers attend to 128 positions around a
+token, every third layer to all. The rate warms up, is constant, and falls by a square
+root at the end; rows become eight times longer for the last 15 % of the steps.
 
 Look at: valid losses are at 30 % masks, not at BERT's 15 %; optimizer.name with adamw
 and clip_norm=1; model.window=0.

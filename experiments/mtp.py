@@ -2,19 +2,19 @@
 
 palimpsest train --config=experiments/mtp.py:tiny --workdir=runs/mtp
 
-The next token has the last layer; each of three more tokens has a block of its own on
-what that layer reads. All share the readout, and their losses are added.
+The next token is predicted by the last layer; each of three further tokens has its own
+block with the same input. All share the readout, and their losses are added.
 
-Look at: valid/lm, the loss of the next token, beside that of experiments/lm.py (the
+Look at: valid/lm, the loss of the next token, against that of experiments/lm.py (the
 paper gains from about a billion parameters up, and loses below); valid/next2_accuracy,
-of the drafts of palimpsest generate --method=speculative, which writes the text of
-greedy decoding in fewer passes.
+the accuracy of drafts in palimpsest generate --method=speculative, which writes the
+text of greedy decoding in fewer passes.
 
 DeepSeek-V3's blocks: --config.objective.heads=sequential, num_future=1,
 future_coef=0.3. Without parameters: heads=none, future_coef=0.5, decay=0.5.
 
-Sizes are ours: the paper's trunk has as many layers fewer as there are further blocks,
-and its code does not train.
+Sizes are ours: the paper's trunk has one layer less per further block, and its code
+does not train.
 """
 
 from research.config import base

@@ -2,14 +2,14 @@
 
 palimpsest train --config=experiments/nnlm.py:tiny --workdir=runs/nnlm
 
-The first language model that learns vectors of words: those of the last four are
-joined, and a hidden layer of them, or at base also the vectors themselves, give the
-logits. Rows are contiguous streams, whose windows go on from batch to batch. At base
-the paper's best network without a mixture on the Brown corpus (table 1: n 5, h 50, m
-60, direct connections), whose test perplexity there is 268.
+The first language model that learns word vectors: those of the last four words are
+concatenated, and a hidden layer, at base also the vectors themselves, gives the logits.
+Rows are contiguous streams, whose windows continue from batch to batch. Base is the
+paper's best network without a mixture on the Brown corpus (table 1: n 5, h 50, m 60,
+direct connections), whose test perplexity there is 268.
 
-Look at: valid/lm with other values of --config.model.context, of which the paper has 2
-and 4; and against experiments/lstm.py, whose state has no such limit.
+Look at: valid/lm with other values of --config.model.context (the paper: 2 and 4); and
+against experiments/lstm.py, whose state has no such limit.
 
 Departs (docs/fidelity.md has the values): data.vocabulary_size; train.batch;
 optimizer.learning_rate; decay of biases.

@@ -1,4 +1,4 @@
-"""PKD (Sun et al. 2019): the first half of BERT learns a task from tuned BERT's layers.
+"""PKD (Sun et al. 2019): half of BERT learns a task from a fine-tuned BERT's layers.
 
     palimpsest train --config=experiments/bert.py:tiny --workdir=runs/bert
     palimpsest train --config=experiments/finetune.py --workdir=runs/teacher \
@@ -6,19 +6,19 @@
     palimpsest train --config=experiments/pkd.py:tiny --workdir=runs/pkd \
         --config.train.init_from=runs/bert --config.objective.teacher=runs/teacher
 
-The student starts from the first layers of pretrained BERT, not of the teacher. Beside
+The student starts from the first layers of pretrained BERT, not of the teacher. Besides
 labels and the teacher's classes at temperature 10, the first token's state in each
-layer but the last learns that of every second layer of the teacher, both of length 1
+layer but the last matches that in every second layer of the teacher, both of length 1
 (PKD-skip; PKD-last learns those before the last: objective.layer_map=[6,7,8,9,10,-1]).
 base is RTE, of the released code; its files are --config.data.train and data.valid.
 
-Look at: valid/accuracy beside that without the teacher's layers, objective.hidden=0,
+Look at: valid/accuracy against that without the teacher's layers, objective.hidden=0,
 and without a teacher, experiments/finetune.py with train.init_layers.
 
 The loss is .3 labels + .7 KL + 500 of states. In the released code the KL is a mean
-over rows and classes, and that of states over rows, layers and elements; here it is
-summed over classes and over layers, so that factors are .7 / 2 classes and 500 / 5
-layers.
+over rows and classes, and the loss of states one over rows, layers and elements; here
+they are summed over classes and over layers, so that factors are .7 / 2 classes and
+500 / 5 layers.
 
 Departs (docs/fidelity.md has the values): clipping; order of texts.
 """

@@ -4,10 +4,10 @@ r"""RetroMAE (Xiao et al. 2022): an encoder whose sentence vector restores its t
         --config.train.init_from=hf:DIR
 
 30 % of the words are masked for the encoder. A decoder of one layer predicts every
-token from the encoder's state at bos; half of the tokens are hidden from each of its
-queries, others from each. The published run starts from BERT-base (init_from).
+token from the encoder's state at bos; half of the tokens are hidden from each query, a
+different half for each. The published run starts from BERT-base (init_from).
 
-Look at: train/decoder beside train/mlm; objective.decoder_rate, the paper's table 4;
+Look at: train/decoder and train/mlm; objective.decoder_rate, the paper's table 4;
 similarity of vectors (--config.objective.name=sentence_vectors from this run).
 
 Departs (docs/fidelity.md has the values): words hidden from a query.

@@ -2,10 +2,10 @@
 
 palimpsest train --config=experiments/roberta.py:tiny --workdir=runs/roberta
 
-Of a row's n tokens floor(0.15 n + u) are masked, u uniform, 80/10/10, drawn anew each
-time a text recurs; specials count and are masked as others are (fairseq,
+Of a row's n tokens floor(0.15 n + u) are masked, u uniform, 80/10/10, drawn again each
+time a text recurs; special tokens count and are masked like others (fairseq,
 mask_tokens_dataset.py). A row is whole sentences up to its length, across documents,
-which a separator divides; there are no segments and no sentence loss.
+with a separator between them; there are no segments and no sentence loss.
 
 Look at: the paper's Tables 1 and 2: data.dupe_factor=10 (static masking),
 objective.format with doc_sentences, segment_pair, sentence_pair, and

@@ -5,12 +5,12 @@
 
 polarity.tsv has lines word<TAB>positive and word<TAB>negative; a review has its stars
 as label. Words with a polarity are masked twice as often. Each position reads its
-word's polarity and, in four of five reviews, the label, which the others predict. Tasks
-read polarities likewise, without a label:
+word's polarity and, in four of five reviews, the label; the other reviews predict it.
+Tasks also read polarities, without a label:
 objective.base_objective=sequence_classification.
 
-The paper's polarities are of SentiWordNet, by part of speech and glosses; here they are
-a lexicon's, and parts of speech are read where texts have tags (objective.pos=tags).
+The paper's polarities are from SentiWordNet, by part of speech and glosses; here they
+are a lexicon's, and parts of speech are read if texts have tags (objective.pos=tags).
 
 Look at: valid/polarity_accuracy and valid/sentence_accuracy; experiments/roberta.py on
 the same text and steps.

@@ -1,4 +1,4 @@
-r"""Vectors of sentences: SimCSE (Gao et al. 2021), and tuning on pairs and triples.
+r"""Sentence vectors: SimCSE (Gao et al. 2021), and tuning on pairs and triples.
 
     palimpsest train --config=experiments/simcse.py --workdir=runs/simcse \
         --config.train.init_from=runs/mlm --config.data.corpus=sentences.txt \
@@ -13,8 +13,8 @@ then --config.objective.head=none, and --config.objective.pool=mean
 objective.widths=[256,128,64] as sentence-transformers tunes. A published encoder is
 --config.train.init_from=hf:DIR.
 
-Look at: train/contrast_accuracy; larger batches have more negatives (train.batch),
-also where train.accumulate splits them. Steps are few: the best checkpoint on STS-B
+Look at: train/contrast_accuracy; larger batches have more negatives (train.batch), even
+if train.accumulate splits them. Few steps are needed: the best checkpoint on STS-B
 comes early. --config.objective.similarity=sts/dev.csv measures it at each evaluation
 (valid/spearman), and --config.train.best_metric=spearman keeps the best.
 

@@ -3,12 +3,13 @@
 palimpsest train --config=experiments/spanbert.py:tiny --workdir=runs/spanbert
 
 Spans that begin with the word of a random token are masked up to 15 % of the tokens;
-the number of words is geometric (p = 0.2), up to 10; spans that touch are one; mask,
-random or stay is drawn once for a span. Each of the first 15 tokens of a span is also
-predicted from the states of the two unmasked tokens around the span with its offset in
-the span, unless one of these is a special. A row is whole sentences of one document.
+the number of words is geometric (p = 0.2), up to 10; adjacent spans are merged; mask,
+random or keep is drawn once per span. Each of the first 15 tokens of a span is also
+predicted from the states of the two unmasked tokens around the span and its offset in
+the span, unless one of these is a special token. A row is whole sentences of one
+document.
 
-Look at: valid/sbo beside valid/mlm; objective.boundary_targets=0, and
+Look at: valid/sbo and valid/mlm; objective.boundary_targets=0, and
 objective.unit=token with draw_unit=token, are the rows of the paper's Tables 6 and 7.
 
 Sizes are the released models'.

@@ -3,8 +3,8 @@
 palimpsest train --config=experiments/t5.py:tiny --workdir=runs/t5
 
 15 % of the tokens are hidden in spans of 3 on average, which the decoder writes. The
-model is v1.0: RMS norms, no biases, 32 relative position buckets for each stack,
-unscaled logits, one token table, of which all 32,128 rows are in the softmax. Adafactor
+model is v1.0: RMS norms, no biases, 32 relative position buckets per stack, unscaled
+logits, and one token table, all 32,128 rows of which are in the softmax. Adafactor
 scales each parameter's update by the parameter's own size; its learning rate is
 1 / sqrt(step) from step 10,000 on.
 

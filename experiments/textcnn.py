@@ -17,7 +17,7 @@ each of the last three with --config.objective.vectors_width=W and
 --config.model.embedding_width=W. FILE is of word vectors (GloVe's .txt, word2vec's
 .bin, ...), a run of experiments/word2vec.py with the same data.vocabulary, or random.
 
-Look at: eval_accuracy of rand beside non-static: 76.1 and 81.5 % on movie reviews.
+Look at: eval_accuracy of rand and non-static: 76.1 and 81.5 % on movie reviews.
 
 Departs (docs/fidelity.md has the values): objective.format; model.init; what dropout
 leaves; windows of a text.

@@ -1,4 +1,4 @@
-"""BERT-of-Theseus (Xu et al. 2020): half of tuned BERT's layers, put in one by one.
+"""BERT-of-Theseus (Xu et al. 2020): half the layers gradually replace a tuned BERT's.
 
     palimpsest train --config=experiments/bert.py:tiny --workdir=runs/bert
     palimpsest train --config=experiments/finetune.py --workdir=runs/teacher \
@@ -6,15 +6,15 @@
     palimpsest train --config=experiments/theseus.py:tiny --workdir=runs/theseus \
         --config.train.init_from=runs/teacher --config.objective.teacher=runs/teacher
 
-Each step runs the teacher, in which a layer of the student stands for each module of
-two layers with a probability that rises from .3 to 1 within 1,167 steps. From there on
-the student is tuned alone. It starts from the teacher's first layers, and its layers
-alone learn, from the labels: there is no other loss. base is MRPC, whose files are
+Each step runs the teacher, in which each module of two layers is replaced by a layer of
+the student with a probability that rises from .3 to 1 within 1,167 steps. After that
+only the student runs. It starts from the teacher's first layers. Only its layers are
+trained, and only on the labels. base is MRPC, whose files are
 --config.data.train and data.valid.
 
-Look at: valid/accuracy, which is that of the student, beside that of a student that is
-tuned from the same layers, experiments/finetune.py with train.init_layers; and a
-constant rate and then tuning, objective.replacing_rate=[[0,0.5],[2499,0.5],[2500,1]].
+Look at: valid/accuracy of the student, against a student that is tuned from the same
+layers, experiments/finetune.py with train.init_layers; and a constant rate followed by
+tuning, objective.replacing_rate=[[0,0.5],[2499,0.5],[2500,1]].
 
 Departs (docs/fidelity.md has the values): clipping.
 """

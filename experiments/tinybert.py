@@ -1,12 +1,12 @@
-"""TinyBERT (Jiao et al. 2020): a thin BERT learns the states and attention of another.
+"""TinyBERT (Jiao et al. 2020): a thin BERT learns a teacher's states and attention.
 
     palimpsest train --config=experiments/bert.py:tiny --workdir=runs/bert
     palimpsest train --config=experiments/tinybert.py:tiny \
         --workdir=runs/tinybert --config.objective.teacher=runs/bert
 
-General distillation, the first of its stages. Nothing is predicted: each layer of the
-student learns the attention logits and the states of every third layer of the teacher,
-and its embeddings those of the teacher, by one dense layer to the teacher's width. The
+This is general distillation, the first stage. Nothing is predicted: each layer of the
+student learns the attention logits and states of every third layer of the teacher, and
+its embeddings those of the teacher, through one dense layer to the teacher's width. The
 next stages are the same on a task, then the teacher's classes:
 
     palimpsest train --config=experiments/finetune.py --workdir=runs/teacher \

@@ -5,9 +5,9 @@ palimpsest train --config=experiments/ul2.py:tiny --workdir=runs/ul2
 R hides 15 % in spans of 3 or 8; X hides 50 % in spans of 3, 8 or 64, or 15 % in spans
 of 64; S hides a suffix, a quarter of the text on average. Each denoiser has a seventh
 of the rows, and its mode token is the first that the encoder reads. With
---config.objective.parts.s.mixing_rate=6 half of the rows are of S.
+--config.objective.parts.s.mixing_rate=6 half of the rows belong to S.
 
-Look at: what mixing costs each denoiser: the mixture beside experiments/t5.py.
+Look at: what mixing costs each denoiser: the mixture against experiments/t5.py.
 
 Base is the size of the paper's ablations, not its 20B model.
 

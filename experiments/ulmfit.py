@@ -1,15 +1,15 @@
-"""ULMFiT (Howard and Ruder 2018): a language model that is tuned to classify texts.
+"""ULMFiT (Howard and Ruder 2018): a language model fine-tuned to classify texts.
 
     palimpsest train --config=experiments/ulmfit.py:tiny --workdir=runs/ulmfit
 
-is its third stage: a classifier on top of the last state, the largest values and the
-mean of all states, whose layers begin to learn one after the other from the top, lower
-ones at lower rates, by slanted triangular rates. The two stages before it, a language
-model of general text and its tuning to the task's texts, are in
-experiments/sweeps/ulmfit.py, with the runs that lack them; by hand a run of
-experiments/awd_lstm.py is --config.train.init_from.
+is its third stage: a classifier on the last state, the maximum and the mean of all
+states. Layers are unfrozen one after the other from the top, lower ones with lower
+rates, on a slanted triangular schedule. The two stages before it, a language model of
+general text and its tuning on the task's texts, are in experiments/sweeps/ulmfit.py,
+with the runs that lack them; by hand, --config.train.init_from is a run of
+experiments/awd_lstm.py.
 
-Look at: accuracy beside that without --config.train.init_from, and without stage two.
+Look at: accuracy without --config.train.init_from, and without stage two.
 
 Departs (docs/fidelity.md has the values): data.length; objective.tail; train.steps;
 objective.format; model.init; gradient of a long text; layers of the head; penalties of

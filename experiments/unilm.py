@@ -7,7 +7,7 @@ bidirectional (1/3), source and target (1/3), left-to-right or right-to-left (1/
 token types tell the modes apart. Bidirectional pairs also have next sentence
 prediction, and they alone are pairs of two documents.
 
-Look at: valid/unilm with one mode alone (--config.objective.bidirectional=1 and the
+Look at: valid/unilm with only one mode (--config.objective.bidirectional=1 and the
 others 0), which is lower the more a mode attends to.
 
 A batch of 330 is divisible by 2, 3, 5, 6, 10, 11, ... devices. The pretraining code is

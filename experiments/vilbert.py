@@ -1,4 +1,4 @@
-r"""ViLBERT (Lu et al. 2019): a stream for words, one for regions, and co-attention.
+r"""ViLBERT (Lu et al. 2019): a stream of words, one of regions, and co-attention.
 
     palimpsest images --pictures=pictures --captions=captions.jsonl --to=images \
         --size=224
@@ -10,10 +10,10 @@ A line of captions.jsonl has `file`, `caption`, and `boxes` with `classes`, each
 or, as a detector has it, an object of names and probabilities. The whole
 picture and the crops of its boxes are a stream of their own; in the upper layers each
 stream attends to the other. Masked words, the classes of regions whose pixels are
-hidden, and whether picture and caption belong together are predicted.
+hidden, and whether picture and caption match are predicted.
 
-Look at: valid/region_accuracy beside that of captions of other pictures; and
-valid/match_accuracy beside one half.
+Look at: valid/region_accuracy against that with captions of other pictures; and
+valid/match_accuracy against one half.
 
 The published text stream starts from BERT (train.init_from).
 

@@ -6,14 +6,14 @@ r"""ViLT (Kim et al. 2021): one transformer for words and patches, without a det
         --config.data.valid=images/valid.captioned --config.objective.images=images
 
 A row is a caption, then a class token and the patches of its picture. Masked words are
-predicted with the picture; in a pass of its own the whole text is read with its picture
-or with another one, and the pooled state says which. The transport between the states
-of words and patches is to be short where they match.
+predicted with the picture; in a separate pass the whole text is read with its picture
+or with another one, and the pooled state predicts which. For matching pairs, the
+optimal transport between the states of words and patches is minimized.
 
-Look at: valid/match_accuracy beside one half; valid/mlm beside that of
+Look at: valid/match_accuracy against one half; valid/mlm against that of
 experiments/mlm.py on the same captions.
 
-At base as ViT-B/32; the published one starts from a ViT of ImageNet.
+Base is like ViT-B/32; the published one starts from a ViT of ImageNet.
 
 Departs (docs/fidelity.md has the values): norm of the text's embeddings;
 size of the pictures; half of a batch; token of a patch.

@@ -7,11 +7,11 @@ r"""VisualBERT (Li et al. 2019): BERT that reads regions of a picture after its 
         --config.data.valid=images/valid.captioned --config.objective.images=images
 
 A line of captions.jsonl has `file`, `caption` and `boxes`. Each box is a region, whose
-pixels are embedded in place of a detector's features; all regions have one position and
-no box. Words are masked, regions are not, and the state at bos says whether picture and
-caption belong together.
+pixels are embedded instead of a detector's features; all regions have one position and
+no box. Words are masked, regions are not, and the state at bos predicts whether picture
+and caption match.
 
-Look at: valid/match_accuracy beside one half; ImageBERT's losses besides are
+Look at: valid/match_accuracy against one half; ImageBERT's further losses are
 --config.objective.region_rate=0.15 objective.box=corners objective.mismatched=dropped,
 for captions.jsonl with `classes`.
 

@@ -1,4 +1,4 @@
-r"""VL-BERT (Su et al. 2020): BERT whose positions all have a picture's features beside.
+r"""VL-BERT (Su et al. 2020): BERT that adds picture features at every position.
 
     palimpsest images --pictures=pictures --captions=captions.jsonl --to=images \
         --size=224
@@ -7,15 +7,15 @@ r"""VL-BERT (Su et al. 2020): BERT whose positions all have a picture's features
         --config.data.valid=images/valid.captioned --config.objective.images=images
 
 A line of captions.jsonl has `file`, `caption`, and `boxes` with `classes`. Regions
-follow the caption in one row. Every token reads the whole picture besides, and every
-region its crop and its box. Masked words are predicted with visual clues, and classes
-of regions, whose pixels are hidden before anything is cropped. Whether picture and
-caption belong together is not asked.
+follow the caption in one row. Every token also reads the whole picture, and every
+region its crop and its box. Masked words are predicted with visual clues, and so are
+classes of regions, whose pixels are hidden before cropping. Whether picture and caption
+match is not predicted.
 
-Look at: valid/mlm beside that of experiments/mlm.py on the same captions, and
+Look at: valid/mlm against that of experiments/mlm.py on the same captions, and
 valid/region_accuracy; --config.objective.match=joint adds what the paper found harmful.
 
-At base from new parameters; the published one starts from BERT (train.init_from).
+Base starts from new parameters; the published one from BERT (train.init_from).
 
 Departs (docs/fidelity.md has the values): train.batch; model.token_types;
 features of a region; position of a region; end of a row; token of a region;

@@ -1,15 +1,15 @@
-"""WKLM (Xiong et al. 2020): detects which entities of a text were replaced by others.
+"""WKLM (Xiong et al. 2020): detects which entities of a text were replaced.
 
     palimpsest train --config=experiments/wklm.py:tiny --workdir=runs/wklm \
         --config.data.corpus=wiki.jsonl --config.data.lexicon=entities.tsv
 
 A mention is an entry of the lexicon (lines of an entity, a tab and its type). A third
 of them, never two in succession, become another entity of the same type, and the states
-before and after each mention predict whether it is the original. Besides, 5 % of the
-tokens are masked, but for those in mentions, and predicted. Each text has ten such
+before and after each mention predict whether it is the original. In addition, 5 % of
+the tokens outside mentions are masked and predicted. Each text has ten such
 corruptions. The network and the optimizer are those of the first author's code.
 
-Look at: valid/entity_accuracy beside 1 - valid/replaced, the accuracy of always
+Look at: valid/entity_accuracy against 1 - valid/replaced, the accuracy of always
 answering "original".
 
 Base starts from BERT's parameters (train.init_from), as in the paper.

@@ -1,18 +1,18 @@
-"""word2vec (Mikolov et al. 2013a, 2013b): vectors of words from the words around them.
+"""word2vec (Mikolov et al. 2013a, 2013b): word vectors from the words around them.
 
 palimpsest train --config=experiments/word2vec.py:tiny --workdir=runs/word2vec
 
-Skip-gram, whose contexts of a word share its negatives; at base CBOW, by the released
-tool's demo-word.sh, whose text is text8 (17 M words). One pass of a text of N words is
-N / (data.length x train.batch) steps. `palimpsest vectors` writes the vectors, and asks
-them for neighbours, analogies and similarities.
+Skip-gram, where the contexts of a word share its negatives; at base CBOW, as in the
+released tool's demo-word.sh, whose text is text8 (17 M words). One pass over a text of
+N words is N / (data.length x train.batch) steps. `palimpsest vectors` writes the
+vectors, and computes neighbours, analogies and similarities.
 
 A step sums the gradients of thousands of pairs, with which the tool's own rate diverges
-for frequent words. AdaGrad's does not; by `initial_sum` rare words learn at about the
-tool's rate at base, and at four times that else. The fewer pairs a step sums, the
-nearer are the vectors to the tool's (docs/word_vectors.md).
+for frequent words. AdaGrad does not diverge; with `initial_sum`, rare words learn at
+about the tool's rate at base, and at four times that at other sizes. The fewer pairs a
+step sums, the closer the vectors are to the tool's (docs/word_vectors.md).
 
-Look at: valid/skipgram, which begins at (negatives + 1) log 2, where outputs are 0.
+Look at: valid/skipgram, which begins at (negatives + 1) log 2, as outputs are 0.
 
 Departs (docs/fidelity.md has the values): optimizer.name; train.batch; sigmoid; words
 of a sentence.

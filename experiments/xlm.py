@@ -6,10 +6,10 @@
 15 % of the tokens are masked, 80/10/10, rare ones more often (section 3.3: weights are
 the inverse square root of the frequency). A corpus is parallel text, a file of two
 columns or, with --config.data.fields=en,fr, files *.en and *.fr, or text in one
-language. Of parallel text a row is a sentence and its translation, in either order,
+language. A row of parallel text is a sentence and its translation, in either order,
 whose positions restart at 0, so that a masked word may be inferred from the other
 language; text in one language is read in streams of 256 tokens. The token type is the
-language, and a batch is of one corpus. Both kinds of text are sampled equally often,
+language, and a batch is from one corpus. Both kinds of text are sampled equally often,
 corpora of one kind in proportion to (their tokens) ** 0.7 (section 3.5):
 
     --config.data.mixture='{"1.tsv": 1, "2-en.txt": 1, "2-fr.txt": 1}' \
@@ -20,7 +20,7 @@ names the languages of each corpus, in order of the corpora's names. With
 optimizer are those of the released command for the 15 languages of XNLI.
 
 Look at: valid/tlm against --config.objective.side=one: how much a translation reveals
-of a masked word.
+about a masked word.
 
 The README's commands leave sample_alpha at 0, which masks each token, separators too,
 with probability 0.15.

@@ -10,8 +10,8 @@ that train the SentencePiece vocabulary; no input tells the languages apart, and
 is parallel.
 
 Look at: what a small language gains as others join the mixture (transfer, then
-dilution), and against data.alpha=0.7: the first valid/loss of a run on that language
-alone, with train.init_from and data.vocabulary naming this one.
+dilution), and against data.alpha=0.7: the first valid/loss of a run on only that
+language, with train.init_from and data.vocabulary naming this one.
 
 The paper does not give its peak learning rate; RoBERTa's is used.
 

@@ -3,9 +3,9 @@
 palimpsest train --config=experiments/xlnet.py:tiny --workdir=runs/xlnet
 
 Targets are spans of 1 to 5 tokens, predicted from the tokens that precede them in a
-random order, which is drawn for each half of a row. A row is a reused half, two
-segments and the class token; half of the rows are backward; mems are of the 3/4 of a
-row before it.
+random order, drawn for each half of a row. A row is a reused half, two segments and the
+class token; half of the rows are backward; mems are those of the 3/4 of a row before
+it.
 
 Look at: valid/plm with --config.objective.mem_len=0, or max_span=0, or
 direction=forward: rows 5 to 7 of the paper's table 6.

@@ -6,12 +6,12 @@
         --config.data.mixture='{"1.tsv": 1, "2-en.txt": 1, "2-fr.txt": 1}' \\
         --config.objective.languages='0:1 0 1'
 
-is the second stage; the first is experiments/xlm.py. The encoder has the first layers
-of that network, as many as model.layers says, and is frozen, but for its dropout; the
-decoder starts from them, too, and learns to translate, in both directions, and to
-restore text from noise: pieces are moved, dropped and masked, in this order. Then a
-task in one language tunes the encoder's layers alone, so that the decoder keeps its
-other languages (zero-shot), in which it then writes:
+is the second stage; the first is experiments/xlm.py. The encoder has the first
+model.layers layers of that network and is frozen, except for its dropout; the decoder
+starts from them, too, and learns to translate, in both directions, and to restore text
+from noise: pieces are moved, dropped and masked, in this order. Then a task in one
+language tunes only the encoder's layers, so that the decoder keeps its other languages,
+in which it then writes (zero-shot):
 
     palimpsest train --config=experiments/finetune.py --workdir=runs/task \\
         --config.train.init_from=runs/xnlg --config.data.train=train.jsonl \\
@@ -21,7 +21,7 @@ other languages (zero-shot), in which it then writes:
         encoder_embeddings,decoder,decoder_embeddings,decoder_token,output'
     palimpsest generate --workdir=runs/task --languages=1 "A text."
 
-Look at: valid/xae beside a run without --config.train.init_from; and in which language
+Look at: valid/xae against a run without --config.train.init_from; and in which language
 a tuned network writes (experiments/studies/output_language.py). Size and optimizer are
 those of the released command for English, French and Chinese, with the 15
 languages of its XLM.
