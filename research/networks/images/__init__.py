@@ -1,1 +1,1 @@
-"""Networks with a part for images beside that for texts."""
+"""Networks with one part for texts and one for images."""

@@ -1,4 +1,4 @@
-"""Two streams, of a text and an image, with co-attention: ViLBERT, LXMERT."""
+"""Two streams, for text and image, with co-attention: ViLBERT, LXMERT."""
 
 # B batch, L length of a text, N positions of an image, P scored positions, D width
 # F values of a position's vector
@@ -40,32 +40,32 @@ from research.networks.transformer.input_embeddings import InputEmbedding
 class Network(transformer.Network):
     """BERT for the text, and a second stack for the image at the end of its row.
 
-    The lower layers read the text alone. Before each of the upper ones both streams
-    attend to each other, from the states that they had, and then the image has a layer
-    of its own (ViLBERT, Lu et al. 2019; jiasenlu/vilbert_beta at f0c9a2b,
-    vilbert/vilbert.py, BertEncoder). Both streams have model.width.
+    The lower layers read only the text. Before each of the upper ones both streams
+    attend to each other's states as they were, and then the image has its own layer
+    (ViLBERT, Lu et al. 2019; jiasenlu/vilbert_beta at f0c9a2b, vilbert/vilbert.py,
+    BertEncoder). Both streams have model.width.
 
     LXMERT (Tan and Bansal 2019; airsplay/lxmert at 0db1182, src/lxrt/modeling.py) has
-    `image_layers` of the image alone before, one attention for both directions
+    `image_layers` for only the image before these, one attention for both directions
     (`cross` shared), and `image_embedding` mean.
 
-    Of rows without an image it is BERT, and the parameters of the text's layers have
-    the names of BERT's.
+    For rows without an image it is BERT, and the parameters of the text's layers have
+    BERT's names.
     """
 
-    norm_placement: str = choice("post", ("pre", "post"))  # pre is refused
-    co_layers: int = depth(2, least=1)  # upper layers, of model.layers, before which
-    # the streams attend to each other; the image has as many layers
+    norm_placement: str = choice("post", ("pre", "post"))  # pre is rejected
+    co_layers: int = depth(2, least=1)  # number of upper layers before which the
+    # streams attend to each other; the image has as many layers
     image_heads: int = dim(0, least=0)  # of the image's layers and of co-attention; 0:
     # heads
     image_feedforward: int = dim(0, least=0)  # of the image; 0: feedforward
-    image_layers: int = depth(0, least=0)  # layers of the image alone, before those
+    image_layers: int = depth(0, least=0)  # layers for only the image, before those
     cross: str = choice("separate", ("separate", "shared"))  # attention to the other
-    # stream: separate: each stream has its own, and a feed-forward layer after it;
+    # stream. separate: each stream has its own, and a feed-forward layer after it;
     # shared: one for both
-    image_embedding: str = choice("sum", ("sum", "mean"))  # of what a region reads:
-    # sum: token, position, token type, pixels and box, then a norm; mean: of the normed
-    # projections of pixels and of the box, without the others
+    image_embedding: str = choice("sum", ("sum", "mean"))  # of a region. sum: token,
+    # position, token type, pixels and box, then a norm; mean: of the normed projections
+    # of pixels and of the box, without the others
 
     scales_with_width = False
     abilities: ClassVar = (
@@ -142,7 +142,7 @@ class MeanEmbedding(Module):
 
     @nn.compact
     def __call__(self, x_BND: jax.Array, group: Mapping, *, length: int) -> jax.Array:
-        """[B, N, D] from the vectors [B, N, F] alone."""
+        """[B, N, D] from only the vectors [B, N, F]."""
         options, vectors = self.options, group[FEATURE]
         if not self.num_box:
             raise UserError(
@@ -161,7 +161,7 @@ class MeanEmbedding(Module):
 
 
 def split(group: Mapping, count: int) -> tuple[dict, dict]:
-    """The arrays of the text, and those of the image, its last `count` positions."""
+    """The arrays of the text and of the image, the last `count` positions."""
     names = (*input_names(group), *({FEATURE} & group.keys()))
     text = {name: group[name][:, :-count] for name in names}
     return text, {name: group[name][:, -count:] for name in names}
@@ -253,7 +253,7 @@ def _stacked(init: Any, key: jax.Array, count: int) -> Any:
 
 
 class CoBlock(nn.Module):
-    """Both streams attend to the old states of the other; then the image's block."""
+    """Both streams attend to the other's old states; then the image's block follows."""
 
     options: Network
     image_options: Network
@@ -269,7 +269,7 @@ class CoBlock(nn.Module):
         """The states of the text and of the image.
 
         Args:
-          across: of the text's queries and the image's keys, and the reverse.
+          across: inputs for the text's queries and the image's keys, and vice versa.
           inputs: of the image.
         """
         options, of_image = self.options, self.image_options
@@ -285,7 +285,7 @@ class CoBlock(nn.Module):
 
 
 class CrossBlock(nn.Module):
-    """Attention to another stream, then maybe a feed-forward layer."""
+    """Attention to another stream, then an optional feed-forward layer."""
 
     options: Network
     has_feedforward: bool = True

@@ -1,4 +1,4 @@
-"""Two towers, of images and of texts, that meet in vectors alone (CLIP, ALIGN)."""
+"""Two towers, for images and texts, that are joined only by vectors (CLIP, ALIGN)."""
 
 import dataclasses
 from typing import Any, ClassVar
@@ -15,22 +15,22 @@ from research.networks.transformer.one_stack import Transformer
 from research.networks.transformer.options import TransformerOptions
 
 IMAGE_TOKENS = 4
-"""What positions of an image may read beside pixels (`Needs.image_positions`)."""
+"""Number of tokens that positions of an image may read in addition to pixels."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network(transformer.Network):
     """A transformer for texts, and one for images whose keys begin with `image_`.
 
-    For an objective that reads texts alone it is the transformer of texts.
-    The other keys, such as `init` and `activation`, are those of both. The embeddings
-    of images have a norm (CLIP's ln_pre; openai/CLIP at d05afc4, clip/model.py).
+    For an objective that reads only texts it is the transformer for texts. The other
+    keys, such as `init` and `activation`, apply to both. The embeddings of images have
+    a norm (CLIP's ln_pre; openai/CLIP at d05afc4, clip/model.py).
     """
 
     image_layers: int = depth(0, least=0)  # blocks of the image's tower; 0: layers
-    image_width: int = dim(0, least=0)  # 0: width
-    image_heads: int = dim(0, least=0)  # 0: heads
-    image_feedforward: int = dim(0, least=0)  # 0: feedforward
+    image_width: int = dim(0, least=0)  # its width; 0: width
+    image_heads: int = dim(0, least=0)  # its heads; 0: heads
+    image_feedforward: int = dim(0, least=0)  # its feed-forward width; 0: feedforward
 
     scales_with_width = False
     abilities: ClassVar = (
@@ -66,7 +66,7 @@ class Network(transformer.Network):
 
 
 class TwoTowers(Module):
-    """Bound, `text` and `image` are `networks.BoundNetwork`, with heads of one name.
+    """When bound, `text` and `image` are `networks.BoundNetwork` with the same heads.
 
     Attributes:
       size: entries of the vocabulary of texts.
@@ -87,7 +87,7 @@ class TwoTowers(Module):
         self.scale = self.param("log_scale", constant(0.0), ())
 
     def log_scale(self) -> jax.Array:
-        """Float32 []: a learned number, at first 0, for logits of pairs."""
+        """Float32 []: a learned number, initially 0, for logits of pairs."""
         return self.scale.astype(jnp.float32)
 
     def states(self, group: Any, scored: Any = None, **options: Any) -> jax.Array:

@@ -1,1 +1,1 @@
-"""Networks that read entities beside the tokens of a text."""
+"""Networks that read entities in addition to the tokens of a text."""

@@ -32,11 +32,11 @@ PLAIN = {
     "parallel_residual": False,
     **ONLY_BESIDE_AN_ENCODER,
 }
-"""Keys of `model` that have this value alone in encoders with entities."""
+"""Keys of `model` -> the only value that encoders with entities support."""
 
 
 def check_options(options: Any) -> None:
-    """Raises UserError: a key of `model` has a value that is not BERT's."""
+    """Raises UserError: a key of `model` does not have BERT's value."""
     for key, value in PLAIN.items():
         if getattr(options, key) != value:
             raise UserError(
@@ -59,7 +59,7 @@ def entity_options(options: TransformerOptions, **changes: Any) -> TransformerOp
 
 
 class Encoder(nn.Module):
-    """The base of modules that are `networks.BoundNetwork` once they are bound.
+    """The base of modules that are `networks.BoundNetwork` when bound.
 
     Attributes:
       size: entries of the vocabulary.
@@ -104,7 +104,7 @@ class Encoder(nn.Module):
 
 
 def encoder_fields(needs: networks.Needs, size: int, entity_width: int) -> dict:
-    """The attributes of an `Encoder` that serves an objective, but its options."""
+    """The attributes of an `Encoder` that meets these needs, except its options."""
     return {
         "size": size,
         "pattern": needs.pattern,

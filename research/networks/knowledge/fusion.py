@@ -43,19 +43,19 @@ from research.networks.transformer.options import TransformerOptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network(TransformerOptions):
-    """BERT, whose upper layers mix a second stream, of vectors beside tokens.
+    """BERT with a second stream, of entity vectors, mixed in by the upper layers.
 
     A position without a vector (`batch.FEATURE` is 0) has no entity. The layers below
-    the fusion do not read entities; the first layer of fusion reads their vectors as
-    they are, the others after attention between entities (thunlp/ERNIE at 514cbe4,
+    the fusion do not read entities; the first layer of fusion reads their vectors
+    directly, the others after attention between entities (thunlp/ERNIE at 514cbe4,
     knowledge_bert/modeling.py: layers "sim", "mix" and "norm").
 
-    The parameters of tokens are those of BERT, by the same names.
+    The parameters of tokens are those of BERT, with the same names.
     """
 
-    norm_placement: str = choice("post", ("pre", "post"))  # pre is refused
-    plain_layers: int = depth(0, least=0)  # layers below the fusion, of model.layers (5
-    # of 12 in the released configuration)
+    norm_placement: str = choice("post", ("pre", "post"))  # pre is rejected
+    plain_layers: int = depth(0, least=0)  # number of layers below the fusion (5 of 12
+    # in the released configuration)
     entity_heads: int = dim(4, least=1)  # of attention between entities
 
     abilities: ClassVar = (
@@ -85,7 +85,7 @@ class Network(TransformerOptions):
 
 
 class Fusion(Encoder):
-    """An `Encoder` of tokens and entities; without vectors beside tokens it is BERT."""
+    """An `Encoder` of tokens and entities; without entity vectors it is BERT."""
 
     def setup(self):
         super().setup()
@@ -176,9 +176,9 @@ class FusionBlock(nn.Module):
     """A block of both streams: attention in each, then a layer that mixes them.
 
     h = act(w W + e V + b); w' = norm(w + h W'), e' = norm(e + h V'), with w and e the
-    states after attention, e = 0 where there is no entity (the released code; equation
-    4 of the paper has act(h W') instead, without residuals). The parameters of tokens
-    have the names of `Block`.
+    states after attention, e = 0 without an entity (the released code; equation 4 of
+    the paper has act(h W') instead, without residuals). The parameters of tokens have
+    the names of `Block`.
     """
 
     options: Network
@@ -198,8 +198,8 @@ class FusionBlock(nn.Module):
         """The states of tokens, and of entities.
 
         Args:
-          raw: entities enter without attention between them, whose parameters then have
-            no effect.
+          raw: entities skip the attention between them, whose parameters then have no
+            effect.
         """
         options, of_entities = self.options, self.entity_options
         y = Attention(options, name="attention")(x_BLD, inputs)
@@ -226,7 +226,7 @@ _INNER, _OUTER = (None, "feedforward"), ("feedforward", None)
 
 
 class FusedFeedForward(nn.Module):
-    """A feed-forward layer whose hidden values another stream adds to."""
+    """A feed-forward layer to whose hidden values another stream adds."""
 
     options: Network
 

@@ -37,25 +37,26 @@ from research.networks.transformer.blocks import Block, Stack
 from research.networks.transformer.options import TransformerOptions
 
 SCORE_WIDTH = 100
-"""Of the layer that scores candidates (allenai/kb at 4c37bbc, entity_linking.py)."""
+"""Width of the layer that scores candidates (allenai/kb at 4c37bbc, entity_linking.py).
+"""
 
 ABSENT = -10_000.0
-"""The score of a candidate that a mention does not have."""
+"""The score of a missing candidate."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network(TransformerOptions):
     """BERT with a component that links mentions and lets words attend to entities.
 
-    It stands after layer `link_after`, starts near the identity, and has its parameters
-    in "kar"; the others are BERT's, by the same names. Step by step it is `Kar`.
+    It follows layer `link_after`, starts near the identity, and has its parameters in
+    "kar"; the others are BERT's, with the same names. `Kar` describes its steps.
     """
 
-    norm_placement: str = choice("post", ("pre", "post"))  # pre is refused
+    norm_placement: str = choice("post", ("pre", "post"))  # pre is rejected
     link_after: int = depth(1, least=1)  # layers below the component (10 of 12 for
-    # Wikipedia and for WordNet alone: after layer 9, counted from 0)
+    # Wikipedia and for only WordNet: after layer 9, counted from 0)
     weighting: str = choice("margin", ("margin", "softmax"))  # of candidates; margin:
-    # a softmax of those with a score above `threshold`; softmax: of all
+    # a softmax over those with a score above `threshold`; softmax: over all
     threshold: float = number(
         0.0, least=-1e6, most=1e6
     )  # of scores, with weighting margin
@@ -114,15 +115,15 @@ class Kar(Module):
     """The component, with the numbers of section 3.2 of Peters et al. 2019.
 
     1. H' = H W, of width E.
-    2. A mention's vector is the mean of its H' by a softmax of a learned score of each
-       token, then a norm.
+    2. A mention's vector is the mean of its H', weighted by a softmax of learned scores
+       of tokens, then a norm.
     3. One block of attention between the mentions of a text.
     4. A candidate's score is a layer of (s e / sqrt(E), prior).
     5. Its entity is the weighted sum of the candidates' vectors (`Network.weighting`),
-       or a learned vector where none is above the threshold.
+       or a learned vector if none is above the threshold.
     6. s' = norm(s + dropout(entity)).
-    7. Words attend to all s' of their text: a block whose keys and values are these.
-    8. norm(H + dropout(H'' V)), where V begins as the pseudo-inverse of W.
+    7. Words attend to all s' of their text: a block with these as keys and values.
+    8. norm(H + dropout(H'' V)), where V is initialised as the pseudo-inverse of W.
     """
 
     options: Network

@@ -1,4 +1,4 @@
-"""The LSTM: a recurrent network that reads a text from its start, or from both ends."""
+"""The LSTM: a recurrent network that reads a text in one direction or in both."""
 
 import dataclasses
 
@@ -79,7 +79,7 @@ class Network(LSTMOptions):
     def _check_encoder_decoder(self) -> None:
         """Raises UserError: a key is incompatible with a decoder.
 
-        Its layers begin with the last states of the encoder's.
+        Its layers start from the last states of the encoder's layers.
         """
         for key, value, is_legal in (
             ("residual", False, not self.residual),

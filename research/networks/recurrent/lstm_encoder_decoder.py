@@ -1,10 +1,10 @@
 """An encoder and a decoder of LSTMs (Luong et al. 2015; CoVe, McCann et al. 2017).
 
-A decoder's layer begins with the last states of the encoder's layer, of both directions
-side by side. With h its last layer's state and H those of the encoder, the attentional
-state is h~ = tanh(V sum_m a_m H_m + U h), where a = softmax(H W h); the decoder reads
-h~ of the position before beside its token (input feeding). V and U are the two halves
-of the paper's W2, without its biases, which the released code has not either
+A decoder layer starts from the last states of the encoder layer, with both directions
+concatenated. With h the state of its last layer and H those of the encoder, the
+attentional state is h~ = tanh(V sum_m a_m H_m + U h), where a = softmax(H W h); the
+decoder reads h~ of the previous position in addition to its token (input feeding). V
+and U are the two halves of the paper's W2, without biases, as in the released code
 (salesforce/cove at 9a0d90b, OpenNMT-py/onmt/modules/GlobalAttention.py and Models.py).
 """
 
@@ -55,14 +55,14 @@ class Attended(NamedTuple):
 
 
 class DecoderState(NamedTuple):
-    """What the decoder keeps of the positions so far; it is also the cache."""
+    """The decoder's state after the positions so far; it is also the cache."""
 
     layers: State
     fed: jax.Array  # [B, W]: h~ of the last position
     attended: Attended | None = None  # None: no text has been encoded yet
 
     def select_rows(self, row: jax.Array) -> "DecoderState":
-        """The state of the rows with these indices [B]; their encoded text is one."""
+        """The state of the rows with these indices [B], which share an encoded text."""
         fed = jnp.take(self.fed, row, 0, mode="clip")
         return DecoderState(self.layers.select_rows(row), fed, self.attended)
 
@@ -72,10 +72,10 @@ class DecoderState(NamedTuple):
 
 
 class LSTMEncoderDecoder(nn.Module):
-    """A `networks.BoundNetwork` once it is bound.
+    """A `networks.BoundNetwork` when bound.
 
-    Encoder and decoder have token tables of their own. Attributes are those of
-    `modules.lstm.LSTM`.
+    Encoder and decoder have their own token tables. Attributes are those of
+    `lstm_stack.LSTM`.
     """
 
     options: LSTMOptions
@@ -114,7 +114,7 @@ class LSTMEncoderDecoder(nn.Module):
         """The decoder's states h~ [B, L, W], or [B, P, W] at the positions `scored`.
 
         With a cache the result is a pair of the states and the next cache, which also
-        holds what is read of the encoder's text: later calls omit `encoded`.
+        holds what is read of the encoder's text, so that later calls omit `encoded`.
         """
         state = self.empty_cache(len(group["segment"]), 0) if cache is None else cache
         x = self.decoder_token(group["token"])
@@ -195,7 +195,7 @@ class Decoder(Module):
         return states, DecoderState(after, fed, attended)
 
     def _kept(self, x_BLE: jax.Array, place: str) -> jax.Array | None:
-        """[L, B, W]: factors of dropout at a place; None: there is none."""
+        """[L, B, W]: factors of dropout at a place; None: no dropout."""
         ones = jnp.ones((*x_BLE.shape[:2], self.options.width), x_BLE.dtype)
         kept = drop(self, ones, place)
         return None if kept is ones else _time_major(kept)
@@ -204,7 +204,7 @@ class Decoder(Module):
 class Inputs(NamedTuple):
     """What a step of the decoder reads; all have a leading L."""
 
-    gates: jax.Array  # [L, B, 4 C] of the first layer, from the token alone
+    gates: jax.Array  # [L, B, 4 C] of the first layer, from only the token
     is_text: jax.Array  # [L, B, 1], as `Steps`
     continues: jax.Array  # [L, B, 1]
     begin: tuple[jax.Array, jax.Array] | None  # hidden [L, N, B, W] and cell [L, N, B,
@@ -227,7 +227,7 @@ class Attention(Module):
         self.state = self.param("state", draw, shape)
 
     def read(self, encoded: EncodedText) -> Attended:
-        """Keys and values of a text: those products that no step has to compute."""
+        """Keys and values of a text: products that are computed before all steps."""
         both = (
             dense_matmul(encoded.states, kernel, self.options.operand_dtype)
             for kernel in (self.bilinear, self.context)
@@ -235,7 +235,7 @@ class Attention(Module):
         return Attended(*both, encoded.segment)
 
     def state_kernel(self) -> jax.Array:
-        """U, transposed, in the type of products."""
+        """U, transposed, in the dtype of products."""
         kernel = self.state.astype(self.options.operand_dtype)
         return nn.with_logical_constraint(kernel, (None, None))
 
@@ -310,7 +310,7 @@ def make_step(
 
 
 def _own_gates(block: dict, x_BLE: jax.Array, options: LSTMOptions) -> jax.Array:
-    """[L, B, G]: what the tokens alone give to the gates of the first layer."""
+    """[L, B, G]: the tokens' part of the gates of the first layer."""
     kernel = block["input_kernel"][: x_BLE.shape[-1]]
     gates = dense_matmul(x_BLE, kernel, options.operand_dtype)
     return _time_major(gates + _biases(block, gates.dtype)[None])
@@ -328,8 +328,8 @@ def first_states(
 ) -> tuple[jax.Array, jax.Array] | None:
     """hidden [L, N, B, W] and cell [L, N, B, C].
 
-    They are the last states of the encoded text of each position's segment, of both
-    directions; 0 if there is none.
+    They are the last states, in both directions, of the encoded text of each position's
+    segment; 0 if there is none.
     """
     if encoded is None:
         return None

@@ -27,15 +27,15 @@ class Steps(NamedTuple):
 
 
 class LayerResult(NamedTuple):
-    """What a layer gives of a text."""
+    """What a layer computes for a text."""
 
-    states: jax.Array  # [B, L, D]; padding has that of the position before it
-    cell: jax.Array | None  # [B, L, C] float32 likewise, where it is asked for
+    states: jax.Array  # [B, L, D]; padding has the state of the position before it
+    cell: jax.Array | None  # [B, L, C] float32, in the same way, if requested
     after: tuple[jax.Array, jax.Array]  # hidden [B, D] and cell [B, C] after the last
 
 
 class Blocks(Module):
-    """The parameters of layers of equal widths, stacked over them.
+    """The parameters of layers of equal widths, stacked over the layers.
 
     Attributes:
       count: number of layers.
@@ -173,5 +173,5 @@ def run_cell(
 
 
 def _cut(x: jax.Array, bound: float) -> jax.Array:
-    """x within a bound; 0: x itself."""
+    """Clips x to a bound; 0: x itself."""
     return jnp.clip(x, -bound, bound) if bound else x

@@ -44,8 +44,8 @@ from research.networks.shared.protocol import Undropped
 class State(NamedTuple):
     """The recurrent state after the positions so far; it is also the cache."""
 
-    hidden: jax.Array  # [B, N, largest D], zeros behind that of a layer
-    cell: jax.Array  # [B, N, largest C] float32
+    hidden: jax.Array  # [B, N, largest D], padded with zeros
+    cell: jax.Array  # [B, N, largest C] float32, also padded
     segment: jax.Array  # [B] segment of the last position outside padding; 0: none
 
     def select_rows(self, row: jax.Array) -> "State":
@@ -58,17 +58,17 @@ class State(NamedTuple):
 
 
 class LSTM(nn.Module):
-    """A `networks.BoundNetwork` once it is bound.
+    """A `networks.BoundNetwork` when bound.
 
     Attributes:
       size: entries of the vocabulary.
       transform: the readout has BERT's layers before the table.
       heads: the layers of each named head.
-      characters: of the entries, if `model.input` reads these.
+      characters: of the entries, if `model.input` reads them.
       feature_states, lstm_layers: `Needs.features` and `Needs.feature_lstm_layers`.
-      has_vectors: positions have vectors beside their words, to which the token table,
-        at first 0, is added.
-      shared_token, shared_output: of a network of which this is one direction.
+      has_vectors: positions have vectors, to which the token table, initially 0, is
+        added.
+      shared_token, shared_output: modules of a network with this as one direction.
     """
 
     options: LSTMOptions
@@ -135,7 +135,7 @@ class LSTM(nn.Module):
         return x, state._replace(segment=state.segment[:, None])._asdict()
 
     def features(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
-        """The inputs of fine-tuning heads: the states, or what `Needs` asks for."""
+        """The inputs of fine-tuning heads: the states, or what `Needs` requires."""
         if self.feature_states == "last" and not self.lstm_layers:
             return self.states(group, scored)
         read = ()
@@ -181,7 +181,7 @@ def zero_state(options: LSTMOptions, rows: int) -> State:
 def make_token(
     options: LSTMOptions, size: int, characters: Characters | None, has_vectors: bool
 ) -> nn.Module:
-    """The embeddings of a vocabulary of `size` entries, to be made in a `setup`."""
+    """The embeddings of a vocabulary of `size` entries, for use in a `setup`."""
     if options.cutoffs:
         init = range_init(options, has_vectors=has_vectors)
         return AdaptiveEmbedding(options, size, init, name="token")
@@ -197,7 +197,7 @@ def make_token(
 def make_output(
     options: LSTMOptions, size: int, token: nn.Module, transform: bool
 ) -> AdaptiveHead | VocabHead:
-    """The readout over the vocabulary of these embeddings, to be made in a `setup`."""
+    """The readout over the vocabulary of these embeddings, for use in a `setup`."""
     if options.cutoffs:
         return AdaptiveHead(options, size, token)
     return VocabHead(options, size, transform)
@@ -217,7 +217,7 @@ def _of_characters(
 
 
 class TableAndCharacters(Module):
-    """The vector of a word in a table, then that of its characters (CVT's input)."""
+    """The vector of a word from a table, then that of its characters (CVT's input)."""
 
     options: LSTMOptions
     size: int
@@ -238,7 +238,7 @@ class TableAndCharacters(Module):
 
 
 class GivenVectors(Module):
-    """In place of embeddings: the vectors beside tokens are those of the words."""
+    """Given vectors of words instead of embeddings."""
 
     options: LSTMOptions
     size: int
@@ -247,7 +247,7 @@ class GivenVectors(Module):
     def table_VE(self) -> jax.ShapeDtypeStruct:  # noqa: N802 (an array, by its dims)
         """The shape of a table of all entries.
 
-        It is for a readout with a table of its own.
+        It is for a readout with its own table.
         """
         shape = (padded_rows(self.size), self.options.table_width)
         return jax.ShapeDtypeStruct(shape, jnp.float32)
@@ -257,11 +257,11 @@ class Words(NamedTuple):
     """What a stack reads."""
 
     token: jax.Array  # [B, L, E] embeddings
-    feature: jax.Array | None  # [B, L, F] vectors beside the tokens, if there are any
+    feature: jax.Array | None  # [B, L, F] vectors of positions, if there are any
 
 
 def read_words(token: nn.Module, group: Mapping) -> Words:
-    """The embeddings of a group's tokens, and the vectors beside them."""
+    """The embeddings of a group's tokens, and the vectors of its positions."""
     if isinstance(token, GivenVectors):
         if FEATURE not in group:
             raise UserError(
@@ -275,13 +275,13 @@ def read_words(token: nn.Module, group: Mapping) -> Words:
 def inputs_of_layers(inputs: Sequence[jax.Array], features: str) -> jax.Array | None:
     """[N, B, L, D]: what all layers read, for `FeatureLayers`.
 
-    None if it reads the last states alone, since there may be no such array.
+    None if it reads only the last states, since such an array may not exist.
     """
     return jnp.stack(inputs) if features in OF_SEVERAL_LAYERS else None
 
 
 class StackResult(NamedTuple):
-    """What all layers give."""
+    """What all layers compute."""
 
     states: jax.Array  # [B, L, D]
     raw: jax.Array  # the states without dropout of the output
@@ -336,7 +336,7 @@ class Stack(Module):
         """The parameters of each layer; those of equal widths are stacked.
 
         Args:
-          read: width of what the first one reads.
+          read: input width of the first one.
         """
         options = self.options
         before = (read, *options.widths[:-1])
@@ -351,13 +351,13 @@ class Stack(Module):
 
 
 def drop_words(module: Module, x: jax.Array, token_BL: jax.Array) -> jax.Array:
-    """x [B, L, E] of tokens, without those of some words."""
+    """x [B, L, E] of tokens, with some words dropped."""
     zero = jnp.zeros((1, 1, 1), jnp.int32)
     return _hashed(module, x, "word", (), token_BL[..., None], zero)
 
 
 def drop_weights(module: Module, params: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    """The parameters of a layer without some entries of its recurrent kernel [D, G]."""
+    """The parameters of a layer with dropout of its recurrent kernel [D, G]."""
     kernel = params["recurrent_kernel"]
     row, column = (lax.broadcasted_iota(jnp.int32, kernel.shape, n) for n in (0, 1))
     return params | {
@@ -398,7 +398,7 @@ class JoinedLayers(Module):
     def __call__(
         self, x_BLR: jax.Array, segment_BL: jax.Array, with_cells: bool = False
     ) -> tuple[Undropped, LayerResult]:
-        """The states [B, L, D] of what both directions of the layer before give."""
+        """The states [B, L, D] from both directions of the layer before."""
         options, width = self.options, self.options.width
         own = dataclasses.replace(
             options,
@@ -423,5 +423,5 @@ class JoinedLayers(Module):
 
 
 def _pad(x: jax.Array, width: int) -> jax.Array:
-    """x [B, D] with zeros behind."""
+    """x [B, D] padded with zeros."""
     return jnp.pad(x, ((0, 0), (0, width - x.shape[-1])))

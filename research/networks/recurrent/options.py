@@ -1,4 +1,4 @@
-"""The options of an LSTM, which reads a text from its start, or from both ends.
+"""The options of an LSTM, which reads a text in one direction or in both.
 
 z = W x + U h + b has the gates i, f, g and o of each cell; then
 c' = sigmoid(f + 1) c + sigmoid(i) tanh(g) and h' = P (sigmoid(o) tanh(c'))
@@ -20,47 +20,47 @@ class LSTMOptions(networks.Network):
     """A stack of LSTM layers.
 
     The state is reset where a segment begins. Dropout is applied to embeddings, between
-    layers and to the output, never to the recurrent state (Zaremba et al. 2014), and to
-    recurrent kernels and words of the table where it is asked for. `init` applies to
-    tables, readouts and heads, but a token table that given vectors are added to begins
-    with 0; kernels of layers are uniform within 1 / sqrt(cells).
+    layers and to the output, never to the recurrent state (Zaremba et al. 2014), and
+    optionally to recurrent kernels and words of the table. `init` applies to tables,
+    readouts and heads, but a token table to which given vectors are added is initially
+    0; kernels of layers are uniform within 1 / sqrt(cells).
     """
 
-    cell_width: int = dim(0, least=0)  # cells of a layer, which are projected to width;
-    # 0: width, without a projection
+    cell_width: int = dim(0, least=0)  # cells of a layer, projected to width; 0: width,
+    # without a projection
     inner_width: int = dim(0, least=0)  # width of all layers but the last (AWD-LSTM);
     # 0: width
     cell: str = choice("standard", ("standard", "pytorch"))  # pytorch: the forget gate
-    # has no 1 of its own; two biases are added, which begin uniform as kernels do
-    table_range: float = number(0.0, least=0)  # the token table begins uniform within
-    # it; 0: as model.init says
-    dropout_mask: str = choice("each", ("each", "locked"))  # what a mask of dropout is
-    # of; locked: a unit of a row, at all positions (Gal and Ghahramani 2016)
+    # has no constant 1; two biases are added, which are uniform initially, as kernels
+    table_range: float = number(0.0, least=0)  # the token table is initially uniform
+    # within it; 0: as model.init says
+    dropout_mask: str = choice("each", ("each", "locked"))  # each: a mask per position;
+    # locked: a mask per row for all positions (Gal and Ghahramani 2016)
     hidden_dropout: float = dropout_rate(-1.0)  # of the output of a layer to the next
-    weight_dropout: float = dropout_rate(0.0)  # of entries of recurrent kernels, in all
-    # steps of a batch alike (Merity et al. 2018, section 2)
-    word_dropout: float = dropout_rate(0.0)  # of whole rows of the token table where it
+    weight_dropout: float = dropout_rate(0.0)  # of entries of recurrent kernels, the
+    # same in all steps of a batch (Merity et al. 2018, section 2)
+    word_dropout: float = dropout_rate(0.0)  # of whole rows of the token table when it
     # is read (section 4.3)
-    residual: bool = False  # a layer after the first adds its input to its output
-    # (ELMo; what the next position reads is without it); joined layers do not, since
-    # they read twice as many numbers as they give
-    joined_layers: int = number(0, least=0, most=64)  # layers upon these, each an LSTM
-    # a direction that reads both directions of the layer before (CVT), where a text is
-    # read from both ends
+    residual: bool = False  # layers after the first add their input to their output
+    # (ELMo; the next position reads the output without it); joined layers do not, since
+    # their input is twice as wide as their output
+    joined_layers: int = number(0, least=0, most=64)  # layers on top of these, one LSTM
+    # per direction, each of which reads both directions of the layer before (CVT), if a
+    # text is read from both ends
     joined_cell_width: int = dim(0, least=0)  # cells of those; 0: cell_width
-    cell_clip: float = number(0.0, least=0)  # values of cells beyond it are cut (ELMo:
-    # 3); 0: none
-    projection_clip: float = number(0.0, least=0)  # likewise of projected outputs
+    cell_clip: float = number(0.0, least=0)  # cells are clipped to this (ELMo: 3); 0:
+    # never
+    projection_clip: float = number(0.0, least=0)  # the same for projected outputs
     input: str = choice("table", ("table", "characters", "both", "vectors"))  # the
     # vectors of words; characters: a convolution over the bytes of each word (ELMo),
-    # which needs data.vocabulary=words; both: the two, one behind the other (CVT);
-    # vectors: objective.vectors alone, as they are (CoVe)
+    # which needs data.vocabulary=words; both: the two concatenated (CVT); vectors: only
+    # objective.vectors, unchanged (CoVe)
     character_filters: list = dataclasses.field(
         default_factory=lambda: [32, 32, 64, 128, 256, 512, 1024]
     )  # numbers of filters of 1, 2, 3, ... bytes; 0: none
     character_width: int = dim(16, least=1)  # of the vector of a byte
-    word_bytes: int = number(50, least=4, most=1024)  # that are read of a word, with a
-    # mark at each end
+    word_bytes: int = number(50, least=4, most=1024)  # bytes that are read of a word,
+    # including a mark at each end
     highways: int = number(2, least=0, most=16)  # layers between filters and projection
 
     dropout_places: ClassVar = (

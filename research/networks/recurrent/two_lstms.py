@@ -2,7 +2,7 @@
 
 The layers of one direction do not read those of the other, so that each is a language
 model (ELMo, Peters et al. 2018, section 3.1); both share embeddings and readout. Layers
-that read both directions may be upon them (CVT, Clark et al. 2018).
+that read both directions may follow (CVT, Clark et al. 2018).
 """
 
 # B batch, L length, P scored positions, D width of a direction
@@ -36,10 +36,10 @@ from research.networks.shared.protocol import Undropped
 
 
 class TwoLSTMs(nn.Module):
-    """A `networks.BoundNetwork` once it is bound.
+    """A `networks.BoundNetwork` when bound.
 
-    Its patterns are full and, by its two directions, causal. Attributes are those of
-    `LSTM`.
+    Its patterns are full and, for each of its directions, causal. Attributes are those
+    of `LSTM`.
     """
 
     options: LSTMOptions
@@ -86,10 +86,10 @@ class TwoLSTMs(nn.Module):
         return x if undropped else x.states
 
     def features(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
-        """The inputs of fine-tuning heads: the states, or what `Needs` asks for.
+        """The inputs of fine-tuning heads: the states, or what `Needs` requires.
 
         The first layer of each direction reads the same vectors, so that a mix of
-        layers has them twice, as ELMo's.
+        layers has them twice, as in ELMo.
         """
         if self.feature_states == "last" and not self.lstm_layers:
             return self.states(group, scored)
@@ -127,7 +127,7 @@ class TwoLSTMs(nn.Module):
         return self.named_heads[name](states)
 
     def encode(self, group: Mapping) -> "EncodedText":
-        """All states of a text [B, L] that another network decodes."""
+        """All states of a text [B, L], for a decoder."""
         first, back = both = self._read(group, with_cells=True)
         x = Undropped(*map(_join, *(each[:2] for each in both)))
         x, joined = self._join_layers(x, group["segment"], with_cells=True)
@@ -137,11 +137,11 @@ class TwoLSTMs(nn.Module):
     def _join_layers(
         self, x: Undropped, segment_BL: jax.Array, with_cells: bool = False
     ) -> tuple[Undropped, list[tuple[LayerResult, LayerResult]]]:
-        """What the layers that read both directions give of [B, L, 2 D].
+        """The states after the layers that read both directions, from x [B, L, 2 D].
 
-        It is x if there are none. With it comes what each layer gives, in the order of
-        the text. They read states with dropout between layers, one mask for both
-        directions, in place of that of the output.
+        They are x if there are no such layers. Also returns the results of each layer,
+        in the order of the text. The layers read states with dropout between layers,
+        one mask for both directions, instead of that of the output.
         """
         backward, layers = _turn(segment_BL), []
         for first, last in zip(self.joined_forward, self.joined_backward, strict=True):
@@ -155,7 +155,7 @@ class TwoLSTMs(nn.Module):
     def _read(
         self, group: Mapping, with_cells: bool = False
     ) -> tuple[StackResult, StackResult]:
-        """What the layers of both directions give, each in the order of the text."""
+        """The results of both directions, each in the order of the text."""
         words = read_words(self.token, group)
         state = self.forward.empty_cache(len(group["segment"]), 0)
         own = {name: group[name] for name in ("token", "segment")}
@@ -172,7 +172,7 @@ class TwoLSTMs(nn.Module):
 
 
 class EncodedText(NamedTuple):
-    """The states of a text, as `networks.modules.protocol.Encoded`."""
+    """The states of a text, as `networks.shared.protocol.Encoded`."""
 
     states: jax.Array  # [B, L, 2 D] of the last layer
     segment: jax.Array  # [B, L]
@@ -181,9 +181,9 @@ class EncodedText(NamedTuple):
 
 
 def _turn(x: Any) -> jax.Array:
-    """An array [B, L, ...] from its end.
+    """An array [B, L, ...] in reverse order.
 
-    Padding comes first then, and leaves a state as it is.
+    Padding then comes first and leaves a state unchanged.
     """
     return jnp.flip(x, axis=1)
 

@@ -16,9 +16,9 @@ def run_layers(options: Options, run_block: Callable, x, layers: Any, scored):
     """Runs all blocks, the last one only at the scored positions, if there are any.
 
     Args:
-      run_block: (x, layer, scored) -> x, and further outputs of the layer. x may be
-        any tree of arrays.
-      layers: (params, ...), stacked over the layers, but params if layers share them.
+      run_block: (x, layer, scored) -> x, and other outputs of the layer. x may be any
+        tree of arrays.
+      layers: (params, ...), stacked over the layers, except params that layers share.
 
     Returns:
       x, and the other outputs stacked over the layers.
@@ -33,7 +33,7 @@ def run_layers(options: Options, run_block: Callable, x, layers: Any, scored):
         return run_block(x, layer, scored)
 
     count, unroll, remat = options.layers, options.scan_unroll, REMAT[options.remat]
-    if options.mixes_layers:  # what is passed on grows from layer to layer
+    if options.mixes_layers:  # the carried outputs grow from layer to layer
         unroll = count
     is_scanned = unroll < count - (scored is not None)
     run_all = remat(run, prevent_cse=not is_scanned)
@@ -47,7 +47,7 @@ def run_layers(options: Options, run_block: Callable, x, layers: Any, scored):
 
 
 def _scan_or_unroll(run, x, layers, count, unroll):
-    """Feeds x through `count` layers, `unroll` of them in one step of a scan.
+    """Feeds x through `count` layers, `unroll` layers per step of a scan.
 
     Returns:
       x, and the other outputs stacked over the layers, None if there are none.
@@ -91,4 +91,4 @@ REMAT: Mapping[str, Callable] = {
     ),
     "full": jax.checkpoint,
 }
-"""What a block saves for its gradient: all, the products of dense layers, its input."""
+"""What a block saves for its gradient: all, products of dense layers, or its input."""

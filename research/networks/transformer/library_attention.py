@@ -67,9 +67,9 @@ class LibraryMask(NamedTuple):
 
 
 def _make_even(x: jax.Array, *axes: int) -> jax.Array:
-    """x with a zero more at the end of axes of odd length.
+    """x with one more zero at the end of axes of odd length.
 
-    cuDNN's gradient with a mask refuses odd lengths.
+    cuDNN's gradient with a mask does not support odd lengths.
     """
     return jnp.pad(x, [(0, x.shape[n] % 2 * (n in axes)) for n in range(x.ndim)])
 

@@ -1,9 +1,9 @@
 """The neural probabilistic language model of Bengio et al. 2003: a window of words.
 
-x joins the vectors of the last words, the latest first; y = b + W x + U tanh(d + H x)
-are the logits of the next word (section 2, equation 1). W, the direct connections, is
-optional. The output table has U and W side by side, so that a state is tanh(d + H x),
-with x behind it.
+x concatenates the vectors of the last words, latest first. The logits of the next word
+are y = b + W x + U tanh(d + H x) (section 2, equation 1). W, the direct connections, is
+optional. The output table is U and W concatenated, so that a state is tanh(d + H x)
+followed by x.
 """
 
 # B batch, L length, P scored positions, C words of a context, E width of the vectors,
@@ -31,12 +31,12 @@ class Network(networks.Network):
     """Hidden layers of `width` units on top of the vectors of a window of words.
 
     A window ends where its segment begins: words before that have the vector 0. The
-    paper has one layer, and an output table of its own (`tie_embeddings` False); with
-    the token table a projection of the state is before it.
+    paper has one layer and a separate output table (`tie_embeddings` False); before a
+    shared token table the state is projected.
     """
 
-    context: int = number(4, least=2, most=2**10)  # words that a position reads, its
-    # own among them; n - 1 of an n-gram
+    context: int = number(4, least=2, most=2**10)  # words that a position reads,
+    # including its own; n - 1 for an n-gram
     direct: bool = False  # logits also have a linear term in the vectors
 
     abilities: ClassVar = (networks.Ability.CAUSAL, networks.Ability.MEMS)
@@ -59,7 +59,7 @@ class Words(NamedTuple):
     """The vectors of the last words before a position; it is also the cache."""
 
     vector: jax.Array  # [B, M, E]
-    segment: jax.Array  # [B, M] of each; 0: there is none
+    segment: jax.Array  # [B, M] of each; 0: no word
 
     def select_rows(self, row: jax.Array) -> "Words":
         """The words of the rows with these indices [B]."""
@@ -71,7 +71,7 @@ class Words(NamedTuple):
 
 
 class NNLM(nn.Module):
-    """A `networks.BoundNetwork` once it is bound.
+    """A `networks.BoundNetwork` when bound.
 
     Attributes:
       size: entries of the vocabulary.
@@ -152,13 +152,13 @@ class NNLM(nn.Module):
 
 
 class Hidden(Module):
-    """The hidden layers; `direct` puts their input behind their output."""
+    """The hidden layers; `direct` appends their input to their output."""
 
     options: Network
 
     @nn.compact
     def __call__(self, x_BLX: jax.Array) -> jax.Array:
-        """[B, L, D] of the joined vectors [B, L, C E]."""
+        """[B, L, D] from the concatenated vectors [B, L, C E]."""
         options, hidden, axes = self.options, x_BLX, ("embed", "feedforward")
         for layer in range(options.layers):
             dense = Dense(options, options.width, axes, name=f"block_{layer}")
@@ -170,9 +170,9 @@ class Hidden(Module):
 def _windows(
     x_BLE: jax.Array, segment_BL: jax.Array, before: Words, context: int
 ) -> tuple[jax.Array, Words]:
-    """The vectors [B, L, C E] of the words up to each position, the latest first.
+    """The vectors [B, L, C E] of the words up to each position, latest first.
 
-    The last words come with them. Padding is no word, wherever it is.
+    Also returns the last words. Padding is not a word, wherever it is.
     """
     x_BNE = jnp.concatenate([before.vector, x_BLE], 1)
     segment_BN = jnp.concatenate([before.segment, segment_BL], 1)
@@ -182,7 +182,7 @@ def _windows(
     number_BL = number_BN[:, before.segment.shape[1] :]
 
     def find(number, segment):
-        """The vectors of words by number, 0 where they are of another segment."""
+        """The vectors of words by number, 0 for words of another segment."""
         found = gather_positions(of_word_BN, jnp.maximum(number, 0))
         is_same = (number >= 0) & (found == segment) & (segment > 0)
         vector = gather_positions(word_BNE, jnp.maximum(number, 0))

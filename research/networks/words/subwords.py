@@ -1,9 +1,9 @@
 """Vectors of words from their character n-grams (fastText, Bojanowski et al. 2017).
 
 Rules are those of facebookresearch/fastText at 1142dc4, src/dictionary.cc: a word w is
-spelled <w>; its n-grams are numbered by a hash, and share a vector if their numbers are
-equal. Numbers that no n-gram of the vocabulary has take no row here: fastText never
-trains theirs.
+spelled <w>; its n-grams are numbered by a hash and share a vector if their numbers are
+equal. Numbers that no n-gram of the vocabulary has have no row here, since fastText
+never trains theirs.
 """
 
 # V words, U numbers of n-grams that are in use, P n-grams of all words, E width
@@ -23,17 +23,17 @@ from research.networks.shared.embeddings import VOCAB_MULTIPLE, TokenEmbedding
 
 
 class Ngrams(NamedTuple):
-    """Which n-grams words have."""
+    """The n-grams that words have."""
 
     least: int  # characters
     most: int
-    buckets: int  # the numbers that a hash may have
+    buckets: int  # number of values of the hash
 
     def of(self, word: str) -> list[int]:
         """The numbers of a word's n-grams, which may repeat.
 
-        All of `least` to `most` characters of <word> are, but < and > alone. The empty
-        word has none.
+        These are all of `least` to `most` characters of <word>, except single < and >.
+        The empty word has none.
         """
         text, end = f"<{word}>", len(word) + 2
         return [
@@ -46,7 +46,7 @@ class Ngrams(NamedTuple):
 
 @functools.lru_cache(2**20)
 def ngram_hash(text: str) -> int:
-    """FNV-1a of 32 bits over UTF-8, whose bytes are read with a sign (fastText)."""
+    """32-bit FNV-1a over UTF-8 with signed bytes, as in fastText."""
     number = 2166136261
     for byte in text.encode():
         signed = byte - 256 if byte > 127 else byte
@@ -56,7 +56,7 @@ def ngram_hash(text: str) -> int:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WordNgrams:
-    """The n-grams of a vocabulary's words, all of one word after those of another."""
+    """The n-grams of a vocabulary's words, word by word."""
 
     ngram: np.ndarray  # [P] int32: index of its number in `numbers`
     word: np.ndarray  # [P] int32, ascending
@@ -69,7 +69,7 @@ class WordNgrams:
         return 1 + np.bincount(self.word, minlength=self.size)
 
     def known(self, numbers: list[int]) -> np.ndarray:
-        """The indices of n-grams' numbers, without those that no word has."""
+        """The indices of n-grams' numbers, without numbers that no word has."""
         at = np.searchsorted(self.numbers, numbers)
         found = at < len(self.numbers)
         found[found] = self.numbers[at[found]] == np.array(numbers)[found]
@@ -94,13 +94,12 @@ def find_ngrams(spelling: Sequence[str], ngrams: Ngrams) -> WordNgrams:
 class SubwordEmbedding(TokenEmbedding):
     """A `TokenEmbedding` that adds vectors of n-grams to a word's own.
 
-    The sum is divided by the number of all.
+    The sum is divided by the number of vectors.
 
     Attributes:
       ngrams: of each entry of the vocabulary.
-      gradient: what each piece gets of the gradient of the mean of n; sum: all of it
-        (the released code for vectors of words); mean: an n-th, which is its
-        derivative.
+      gradient: the gradient of each of the n pieces; sum: that of their mean, undivided
+        (the released code for word vectors); mean: divided by n, the true derivative.
     """
 
     ngrams: WordNgrams | None = None
@@ -126,7 +125,7 @@ class SubwordEmbedding(TokenEmbedding):
 
 
 class WordRows:
-    """Vectors of words, in the vocabulary or not, by trained tables."""
+    """Vectors of words, in the vocabulary or not, from trained tables."""
 
     def __init__(self, tables: Mapping, spelling: Sequence[str], ngrams: Ngrams):
         """Reads the tables to the host.
@@ -148,8 +147,7 @@ class WordRows:
     def __call__(self, word: str) -> np.ndarray:
         """[E]: the vector of a word that the vocabulary lacks.
 
-        It is the mean of its n-grams that words of the vocabulary have; 0 if there are
-        none.
+        It is the mean of those of its n-grams that occur in the vocabulary; 0 if none.
         """
         known = self._found.known(self._ngrams.of(word))
         return self._table[known].sum(axis=0) / np.float32(max(1, len(known)))

@@ -1,10 +1,10 @@
-"""Tables: a vector for each word as input, another one as output, and nothing else.
+"""Tables: each word has a vector as input and another as output, and nothing else.
 
-The networks of word2vec (Mikolov et al. 2013a, 2013b), of GloVe (Pennington et al.
-2014), which has biases of words, too, and of fastText (Bojanowski et al. 2017), whose
-vectors of words are means of those of their n-grams: the state of a position is the
-vector of its token. What is predicted from which state, and whether states are
-averaged, is the objective's.
+These are the networks of word2vec (Mikolov et al. 2013a, 2013b), of GloVe (Pennington
+et al. 2014), which also has biases of words, and of fastText (Bojanowski et al. 2017),
+whose word vectors are means of those of n-grams. The state of a position is the vector
+of its token. The objective decides what is predicted from which state, and whether
+states are averaged.
 """
 
 # B batch, L length, P scored positions, D width
@@ -45,16 +45,16 @@ class Network(networks.Network):
     table_init: str = choice(
         "init", ("init", "word2vec", "glove", "fasttext", "xavier")
     )  # initial vectors; init: by model.init; word2vec: inputs are uniform within
-    # 1 / (2 width), outputs 0; glove: both are uniform so, and biases; fasttext: as
+    # 1 / (2 width), outputs 0; glove: both and biases are uniform so; fasttext: as
     # word2vec, but within 1 / width; xavier: within sqrt(6 / (entries + width))
-    buckets: int = number(0, least=0, most=2**31)  # numbers of n-grams of characters,
+    buckets: int = number(0, least=0, most=2**31)  # hash values of character n-grams,
     # whose vectors are part of those of words (fastText); 0: n-grams are not read
-    min_ngram: int = number(3, least=1, most=64)  # characters, < and > at a word's ends
-    # included
+    min_ngram: int = number(3, least=1, most=64)  # characters, including < and > at the
+    # ends of a word
     max_ngram: int = number(6, least=1, most=64)
-    piece_gradient: str = choice("sum", ("sum", "mean"))  # what each of n pieces, the
-    # word and its n-grams, gets of the gradient of their mean; sum: all of it
-    # (fastText's vectors); mean: an n-th, which is its derivative
+    piece_gradient: str = choice("sum", ("sum", "mean"))  # gradient of each of n pieces
+    # (the word and its n-grams). sum: that of their mean, undivided (fastText's
+    # vectors); mean: divided by n, the true derivative
 
     abilities: ClassVar = (networks.Ability.SELF, networks.Ability.TOKEN_BIAS)
 
@@ -76,7 +76,7 @@ class Network(networks.Network):
 
     @property
     def ngrams(self) -> Ngrams:
-        """Which n-grams words have, if `buckets`."""
+        """The n-grams that words have, if `buckets` is above 0."""
         return Ngrams(self.min_ngram, self.max_ngram, self.buckets)
 
     @property
@@ -102,13 +102,13 @@ class Network(networks.Network):
 
 
 class Tables(nn.Module):
-    """A `networks.BoundNetwork` once it is bound.
+    """A `networks.BoundNetwork` when bound.
 
     Attributes:
       size: entries of the vocabulary.
       transform: the readout has BERT's layers before the table.
       heads: the layers of each named head.
-      ngrams: of words, if these are read.
+      ngrams: of words, if they are read.
       output_bias: the readout has a bias, unless `model.output_head` says otherwise.
     """
 
@@ -169,7 +169,7 @@ class Tables(nn.Module):
 
 
 class TokenBias(Module):
-    """A number for each entry of a vocabulary.
+    """A number per entry of a vocabulary.
 
     Attributes:
       token: the `TokenEmbedding` whose rows it has.

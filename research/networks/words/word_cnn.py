@@ -1,10 +1,10 @@
 """The convolutional network of Kim 2014: filters over the vectors of a text's words.
 
-A filter of width w has a value for each w words in a row: relu(b + sum_k K_k x_(i+k)),
-with the vector 0 for words before and after the text, so that a text of one word has
-windows, too (section 2; yoonkim/CNN_sentence at 23e0e1f). A state has, for each filter,
-the largest value among the windows that its word is in; so the maximum of a text's
-states is its maximum over time (`objective.pool=max`).
+A filter of width w has a value for each w consecutive words: relu(b + sum_k K_k
+x_(i+k)), with the vector 0 for words before and after the text, so that a text of one
+word also has windows (section 2; yoonkim/CNN_sentence at 23e0e1f). A state has, for
+each filter, the largest value among the windows that contain its word, so the maximum
+of a text's states is its maximum over time (`objective.pool=max`).
 """
 
 # B batch, L length, P scored positions, E width of the vectors, W width of a filter,
@@ -37,25 +37,25 @@ from research.networks.shared.products import dense_matmul
 MAX_FILTER = 64
 """The widest filter, in words."""
 UNROLLED_FILTER = 5
-"""The widest filter of which the program has a copy for each of its columns."""
+"""The widest filter that the program unrolls, with a copy for each column."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network(networks.Network):
-    """Filters of several widths, `width` of them in all; there is one layer of them.
+    """One layer of filters of several widths, `width` filters in all.
 
     The vectors of an objective (`objective.vectors`) are added to those of the token
-    table, which then begins with 0: the table is what training adds to them. With
-    optimizer.frozen=token the network reads the given vectors alone (the paper's
-    CNN-static), else it tunes them (CNN-non-static).
+    table, which is then initially 0: the table is what training adds to them. With
+    optimizer.frozen=token the network reads only the given vectors (the paper's
+    CNN-static), otherwise it tunes them (CNN-non-static).
     """
 
     filter_widths: list = dataclasses.field(default_factory=lambda: [3, 4, 5])  # words
-    filter_range: float = number(0.01, above=0)  # filters begin uniform within it
-    table_range: float = number(0.0, least=0)  # likewise the token table,
-    # where it is not added to given vectors; 0: as model.init says
-    channels: str = choice("one", ("one", "two"))  # two: the given vectors are read a
-    # second time, as they are, by the same filters (CNN-multichannel)
+    filter_range: float = number(0.01, above=0)  # filters are initially uniform in it
+    table_range: float = number(0.0, least=0)  # the same for the token table, if it is
+    # not added to given vectors; 0: as model.init says
+    channels: str = choice("one", ("one", "two"))  # two: the same filters also read the
+    # given vectors unchanged (CNN-multichannel)
 
     abilities: ClassVar = (networks.Ability.FULL, networks.Ability.INPUT_FEATURES)
 
@@ -95,13 +95,13 @@ class Network(networks.Network):
 
 
 class WordCNN(nn.Module):
-    """A `networks.BoundNetwork` once it is bound.
+    """A `networks.BoundNetwork` when bound.
 
     Attributes:
       size: entries of the vocabulary.
       transform: the readout has BERT's layers before the table.
       heads: the layers of each named head.
-      has_vectors: positions have vectors beside their words.
+      has_vectors: positions have given vectors in addition to words.
     """
 
     options: Network
@@ -148,7 +148,7 @@ class Filters(Module):
 
     @nn.compact
     def __call__(self, x_BLE: jax.Array, segment_BL: jax.Array) -> jax.Array:
-        """States [B, L, D] of the vectors of words."""
+        """States [B, L, D] from the vectors of words."""
         options, found = self.options, []
         count = options.width // len(options.filter_widths)
         draw = uniform(options.filter_range, None, "embed", "feedforward")
@@ -166,10 +166,10 @@ class Filters(Module):
 def _best_windows(
     options: Network, kernel_WEF: jax.Array, x_BLE: jax.Array, segment_BL: jax.Array
 ) -> jax.Array:
-    """[B, L, F]: the largest value among the windows that a position is in.
+    """[B, L, F]: the largest value among the windows that contain a position.
 
-    Each word is multiplied by each of the filter's W columns once; a window is a sum of
-    such products, of words of its position's segment alone.
+    Each word is multiplied once by each of the filter's W columns; a window is a sum of
+    such products, only over words of its position's segment.
     """
     width, read, count = kernel_WEF.shape
     kernel = jnp.moveaxis(kernel_WEF, 0, 1).reshape(read, width * count)
