@@ -31,38 +31,38 @@ truth ([experiments/studies/simulations.py](simulations.py)):
 {simulations.NUM_SIMULATIONS:,} in each cell, so that a rate of 95 % has a standard
 error of 0.2, with {simulations.NUM_ITEMS} items. All numbers are per cent.
 
-"Is objective A better than B?" asks about further pretraining seeds and further items
-(test examples), not about the few at hand. A difference A - B is taken seed by seed
-and item by item, since runs of one seed share text, order and noise. Its score at seed
-s and item i is modelled as mean + seed[s] + item[i] + interaction[s, i].
+"Is objective A better than B?" asks about new pretraining seeds and new items (test
+examples), not only about those at hand. The difference A - B is paired by seed and
+item, since runs with the same seed share text, order and noise. At seed s and item i
+it is modelled as mean + seed[s] + item[i] + interaction[s, i].
 
 ## The rule
 
-* **One or two seeds**: the numbers are shown; differences are points of a report's
-  figure alone, without intervals or verdicts. Numbers of one seed with several
-  fine-tunings are marked.
+* **One or two seeds**: the numbers are shown; differences appear only as points of a
+  report's figure, without intervals or verdicts. Numbers of one seed with several
+  fine-tuning runs are marked.
 * **Three seeds and more**: a t interval on the components of variance
-  ([statistics.py](../research/evaluation/statistics.py), *ours* below), for every
-  number of seeds. Its p-value is the mean of those of Student's t with the degrees of
-  freedom of seeds and of items, weighted by their parts of the variance. Where all
-  seeds have the same mean, as counts of few items can have, the interaction stands in
-  for the variance that they do not show.
+  ([statistics.py](../research/evaluation/statistics.py), *ours* below). Its p-value is
+  the mean of two p-values of Student's t, with the degrees of freedom of seeds and of
+  items, weighted by their parts of the variance. If all seeds have the same mean, which
+  can happen with counts of few items, the interaction replaces the missing variance.
 * **Results without scores of single items**: Student's t over seeds. The verdict is
-  about these items alone, and the table's note says of which columns. Such are metrics
-  that are not the mean of the scores which a run keeps of its items (F1 of classes and
-  chunks, Matthews, correlations, exact match, the accuracy of words), losses and
-  perplexities, and means of several columns. Where all seeds have the same difference,
-  and it is not 0, nothing is left to test it by: *not decided, p not defined*.
+  about these items only, and the table's note names the columns. These are metrics
+  that are not the mean of the item scores that a run keeps (F1 of classes and chunks,
+  Matthews, correlations, exact match, word accuracy), losses and perplexities, and
+  means of several columns. If all seeds have the same difference, and it is not 0, it
+  cannot be tested: *not decided, p not defined*.
 * **Several comparisons**: the p-values of all tested cells of a table are corrected
   together (Holm 1979). Claims about the same scores are one hypothesis, which counts
   once.
-* **The interval of a single run** is over its items. Where the metric is no mean of
-  theirs (F1, Matthews), the jackknife's pseudo-values make it one
-  ([jackknife.py](../research/evaluation/jackknife.py)); that of an area under a curve
-  is Brunner and Munzel's ([score_tables.py](../research/evaluation/score_tables.py)).
-* Fine-tunings of one pretraining are averaged first: they are no further seeds. If no
-  run of the sweep made the checkpoint (`train.init_from=hf:DIR`) there are no others: ±
-  and verdicts are on further seeds of what is trained from it, and cells are marked.
+* **The interval of a single run** is over its items. If the metric is not a mean over
+  items (F1, Matthews), jackknife pseudo-values are used
+  ([jackknife.py](../research/evaluation/jackknife.py)); the interval of an area under
+  a curve is Brunner and Munzel's
+  ([score_tables.py](../research/evaluation/score_tables.py)).
+* Fine-tuning runs of one pretraining run are averaged first: they are not new seeds. If
+  the checkpoint is from outside the sweep (`train.init_from=hf:DIR`), ± and verdicts
+  are on new seeds of the training that starts from it, and cells are marked.
 """
 
 
@@ -122,14 +122,14 @@ intervals of {simulations.NUM_DRAWS} draws.
         yield line([str(seeds), *ends])
     yield """
 ✓: 95 ± 1 at every ratio. A bootstrap of few seeds is too narrow: it draws from too few
-values and has no t tails. The multi-bootstrap shares this where seeds dominate, and is
-too wide where the interaction does, which it counts three times (Owen 2007). Student's
-t over seeds forgets the items. Satterthwaite's degrees of freedom are too many when few
-seeds happen to lie close together, and its error is worst at the small levels that
-Holm's correction asks for, as the next table shows. Ours does not fall short; with
-three or five seeds it is up to one and a half points too careful where items dominate.
-That is the price of the family-wise error: a rule that gives the items' degrees of
-freedom more weight errs too often at small levels.
+values and has no t tails. The multi-bootstrap is also too narrow if seeds dominate, and
+too wide if the interaction does, which it counts three times (Owen 2007). Student's t
+over seeds ignores the items. Satterthwaite's degrees of freedom are too many when few
+seeds happen to be close together, and its error is worst at the small levels that
+Holm's correction needs, as the next table shows. Ours never covers too little; with
+three or five seeds it is up to one and a half points too conservative if items
+dominate. That is the price of controlling the family-wise error: a rule that gives the
+items' degrees of freedom more weight errs too often at small levels.
 """
 
 
@@ -145,7 +145,7 @@ any difference where there is none, at 5 %.
 """
     yield from rows(results, ["seeds", "seed : item : interaction"])
     yield """
-Two seeds have no verdict, since by the same rule they would err too often:
+Two seeds have no verdict, since with the same rule they would err too often:
 """
     results = {
         (TOO_FEW_SEEDS, shares): simulations.family_errors(TOO_FEW_SEEDS, shares)
@@ -153,9 +153,9 @@ Two seeds have no verdict, since by the same rule they would err too often:
     }
     yield from rows(results, ["seeds", "seed : item : interaction"])
     yield """
-Where scores are counts, the two gaps are often equal: of arms that answer 30 % of 100
-questions rightly both are the same number, and not 0, in 4 % of cases. Then there is no
-variance of seeds to test by.
+If scores are counts, the differences of the two seeds are often equal: for arms that
+answer 30 % of 100 questions correctly, both are the same nonzero number in 4 % of
+cases. Then there is no variance over seeds for a test.
 """
 
 
@@ -166,13 +166,13 @@ def power_section() -> Iterator[str]:
     }
     yield """## Power
 
-How often one comparison finds a difference at 5 %, which is given in standard
-deviations of a seed's difference; items bring a standard error of a half. The arms
-share three quarters of the variance of their seeds. *paired*: ours. *unpaired*: Welch's
-test of the seeds' means, which forgets pairs and items: few seeds find less, and many
-find what is not there. *predicted*: by [power.py](../research/evaluation/power.py),
-which also gives the number of seeds that a difference needs (80 % power) and the
-difference that a plan can show.
+How often one comparison detects a difference at 5 %. The difference is given in
+standard deviations of a seed's difference; items add a standard error of a half. The
+arms share three quarters of the variance of their seeds. *paired*: ours. *unpaired*:
+Welch's test of the seeds' means, which ignores pairs and items: with few seeds it
+detects less, and with many it finds differences that do not exist. *predicted*: by
+[power.py](../research/evaluation/power.py), which also gives the number of seeds that a
+difference needs (80 % power) and the difference that a plan can detect.
 """
     yield from rows(results, ["seeds", "difference"])
     yield ""
@@ -185,8 +185,8 @@ def accuracy_section() -> Iterator[str]:
     }
     yield """## Accuracies
 
-Coverage of our interval where scores are 0 or 1: two arms of some 70 and 75 %. The
-seeds' standard deviation is that of a latent score (0.1: some 2.4 points of accuracy).
+Coverage of our interval if scores are 0 or 1: two arms of about 70 and 75 %. The
+seeds' standard deviation is that of a latent score (0.1: about 2.4 points of accuracy).
 """
     yield from rows(results, ["seeds", "standard deviation of seeds"])
     yield ""
@@ -200,12 +200,12 @@ def population_section() -> Iterator[str]:
     yield f"""## Two populations
 
 Some seeds of a masked LM stay on the plateau of token frequencies, here
-{simulations.PLATEAU:g} standard deviations of the others' scores below these; the rate
-is that of a seed to stay there. *covers the mean*: how often the interval over all
-seeds contains the mean of all seeds that could be drawn. *no interval*: how often seeds
-of both kinds are drawn, and tables show no interval and no verdict. *covers its
-population*: of the intervals that are shown, those that contain the mean of the kind
-of seeds that was drawn, which the number on the plateau says.
+{simulations.PLATEAU:g} standard deviations below the others' scores; the rate
+is the probability that a seed stays there. *covers the mean*: how often the interval
+over all seeds contains the mean of all possible seeds. *no interval*: how often both
+kinds of seeds are drawn, so that tables show no interval and no verdict. *covers its
+population*: the fraction of the intervals shown that contain the mean of the kind of
+seeds that was drawn, which the number on the plateau says.
 """
     yield from rows(results, ["seeds", "rate"])
 
