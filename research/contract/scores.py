@@ -1,4 +1,4 @@
-"""What exp(score) of a text is: the values of `Objective.score_methods`."""
+"""Meanings of exp(score) of a text: the values of `Objective.score_methods`."""
 
 LIKELIHOOD = "likelihood"
 """p(text), by the chain rule."""
@@ -7,5 +7,5 @@ PSEUDO_LIKELIHOOD = "pseudo-likelihood"
 ENERGY = "energy"
 """exp(-energy) of a discriminator, which is not a probability of the text."""
 BOUND = "lower bound of the likelihood"
-"""At most p(text) (Ou et al. 2024), an estimate by draws."""
+"""At most p(text) (Ou et al. 2024), estimated by sampling."""
 MEANINGS = (LIKELIHOOD, PSEUDO_LIKELIHOOD, ENERGY, BOUND)

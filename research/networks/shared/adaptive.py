@@ -132,7 +132,7 @@ class AdaptiveHead(Module):
             x, prefix = states, f"tail_{number}_" if number else ""
             if self.token.projections:
                 projection = self.token.projections[number]
-                if not number:  # tied but for the first (train.py, tie_projs)
+                if not number:  # all but the first are tied (train.py, tie_projs)
                     init = normal(options, PROJECTION_STD, None, "embed")
                     projection = self.param("project", init, projection.shape)
                 x = dense_matmul(x, projection.T, options.operand_dtype)

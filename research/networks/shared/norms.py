@@ -24,7 +24,7 @@ class Normalisation(NamedTuple):
     line: str  # what it is, for users
     apply: Callable[[jax.Array, float], jax.Array]  # float32 [..., D] and
     # model.norm_epsilon -> float32 [..., D], over the last dimension
-    has_bias: bool = True  # with model.bias, beside the scale
+    has_bias: bool = True  # with model.bias, after the scale
 
 
 NORMS = {

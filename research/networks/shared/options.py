@@ -117,7 +117,7 @@ class Options:
     quantization: ClassVar[str] = "none"
     sublayer_norm: ClassVar[bool] = False
     feedforward_bias: ClassVar[bool] = True
-    """Networks that can omit these biases make it a key."""
+    """Networks that support these three make them keys."""
 
     computation_keys: ClassVar[tuple[str, ...]] = ("dtype", "product_dtype")
     """Keys that say how the network is computed."""

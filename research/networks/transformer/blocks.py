@@ -80,7 +80,7 @@ class Block(nn.Module):
 
         Args:
           self_inputs: the prepared inputs of self-attention, for all L queries.
-          num_keys: only the first so many positions serve as keys; None: all.
+          num_keys: only this many first positions serve as keys; None: all.
           mems: [B, N, D] earlier inputs of this block, which precede the other keys.
           cross: the encoder's states [B, M, D], or their keys and values, and the
             prepared inputs of cross-attention.
@@ -222,7 +222,7 @@ class Stack(Module):
         Args:
           encoded: output of the encoder, for cross-attention; None: that of the cache.
           scored: [B, P].
-          num_keys: only the first so many positions serve as keys; None: all.
+          num_keys: only this many first positions serve as keys; None: all.
           mems: earlier inputs of all blocks, which also serve as keys.
           memorize: first position to memorize, and the one after the last.
           cache: keys and values of the preceding tokens, which also serve as keys.

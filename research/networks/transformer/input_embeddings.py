@@ -1,6 +1,6 @@
 """The input embeddings of a transformer: tokens or queries, positions, token types."""
 
-# B batch, L length, E embedding width, F width of vectors beside tokens
+# B batch, L length, E embedding width, F width of given vectors
 
 from collections.abc import Mapping
 

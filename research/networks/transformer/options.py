@@ -62,8 +62,8 @@ class TransformerOptions(networks.Network):
     norm_placement: str = choice("pre", ("pre", "post"))
     embedding_norm: str = choice("auto", ("auto", "always", "never"))  # auto: if
     # norm_placement is post
-    feature_layers: str = choice("linear", feature_layers.FOLDER.lines())  # before what
-    # a position reads beside its token, as of a patch, is added to it
+    feature_layers: str = choice("linear", feature_layers.FOLDER.lines())  # project
+    # the vector that a position reads in addition to its token, such as a patch's
     sublayer_norm: bool = False  # also a norm before the last layer of attention and of
     # the feed-forward layer (Magneto, Wang et al. 2022; LTG-BERT, Samuel et al. 2023)
     attention_gate: bool = False  # the output of the heads is multiplied by gelu of a

@@ -63,7 +63,7 @@ class Objective(objectives.Objective):
     # stratified over (min_t, max_t) (MDLM's code: the batch); 1: independent (LLaDA)
     count: str = choice("independent", ("independent", "inside", "exact"))  # of masks
     # in a block. independent: each token is masked independently; inside: the same,
-    # given that the fraction is in (min_t, max_t), where 1e-3 and 1 are no bounds;
+    # given that the fraction is in (min_t, max_t), where 1e-3 and 1 do not count;
     # exact: uniform from 1 to all tokens, the loss times tokens / count
     weighting: str = choice("bound", ("bound", "none"))  # none: all masked tokens have
     # weight 1 (block diffusion's code if min_t is above .5)

@@ -45,8 +45,8 @@ class PictureRows(objectives.Objective):
     images: str = free_text("", source="folder", needed=pictures.FOLDER)
     regions: str = choice("patches", readers.FOLDER.lines())  # what is read of a
     # picture after the whole
-    box: str = choice("none", image_regions.BOXES)  # what is read of its box beside
-    # pixels
+    box: str = choice("none", image_regions.BOXES)  # what is read of a region's box
+    # in addition to pixels
     text_reads: str = choice("words", ("words", "picture"))  # picture: each token also
     # reads the whole picture (VL-BERT)
     pool: str = choice("first", ("first", "product"))  # what a head of the whole row

@@ -86,13 +86,13 @@ class Objective(objectives.Objective):
     other_document_rate: float = fraction(0.5)  # fraction of pairs whose second span is
     # from another document
     other_documents: str = choice("any", ("any", "bidirectional"))  # rows that may be
-    # such pairs; any: those of the other modes then read the first span alone;
+    # such pairs; any: those of the other modes then read only the first span;
     # bidirectional: those of the other modes read both spans
     surplus: str = choice("last", ("last", "random"))  # which chosen tokens are dropped
     # if they exceed `rate`; last: the end of the last n-gram; random: any (released
     # code)
     last_separators: str = choice("target", ("target", "forward"))  # which rows' last
-    # eos may be chosen: those with a target; forward: left-to-right rows, too (released
+    # eos may be chosen: those with a target; forward: also left-to-right rows (released
     # code)
 
     pattern = "general"

@@ -222,7 +222,7 @@ class Objective(objectives.Objective):
         return self.format == SHIFTED
 
     def specials(self, vocab: VocabInfo) -> Specials:
-        """Those of BERT; bos alone with format shifted."""
+        """BERT's specials; only bos with format shifted."""
         if self.format == SHIFTED:
             return Specials((vocab.bos_id,))
         return super().specials(vocab)

@@ -49,7 +49,7 @@ class Objective(task_input.Task):
     head: str = choice("linear", heads.heads_of("token_classification"))
     features: str = choice("last", networks.FEATURES)  # states that the head reads: of
     # the last block; of the last four, joined; a learned mix of embeddings and blocks;
-    # vectors alone; vectors, then the states of the last block (CoVe)
+    # only vectors; vectors, then the states of the last block (CoVe)
     lstm_layers: int = number(0, least=0, most=8)  # of a BiLSTM between the features
     # and the head, with model.width units per direction; 0: none
     vectors: str = free_text("", source="vectors")  # word vectors that the network

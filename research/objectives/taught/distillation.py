@@ -61,7 +61,7 @@ def class_divergence(
         logit as probability; the result is the sum of their divergences.
     """
     logits_T = lax.stop_gradient(logits_T)
-    if independent:  # a sigmoid is a softmax beside a logit of 0
+    if independent:  # a sigmoid is a softmax with another logit of 0
         logits_S, logits_T = (
             jnp.stack([logits, 0 * logits], axis=-1) for logits in (logits_S, logits_T)
         )

@@ -94,7 +94,7 @@ def noise_law(vocab: VocabInfo, power: float) -> Alias:
         stay[large] -= 1 - stay[small]
         if stay[large] < 1:
             low.append(high.pop())
-    stay[[*low, *high]] = 1.0  # 1 but for rounding
+    stay[[*low, *high]] = 1.0  # 1 up to rounding
     return Alias(word, stay, other)
 
 

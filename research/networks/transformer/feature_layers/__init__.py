@@ -5,7 +5,7 @@ found by listing the folder: its name is a value of model.feature_layers, and it
 are keys of transformers.
 """
 
-# B batch, L length, E embedding width, F width of vectors beside tokens
+# B batch, L length, E embedding width, F width of given vectors
 # P side of a patch
 
 import abc
