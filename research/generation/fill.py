@@ -1,4 +1,4 @@
-"""What a masked model puts in the place of mask tokens."""
+"""Fills in mask tokens by a masked model."""
 
 # B batch, L length, P masks of a row, K candidates
 
@@ -38,27 +38,27 @@ def make_fill(
 ) -> Callable[..., list[list[list[Candidate]]]]:
     """A function that fills in the masks of texts.
 
-    It takes texts of token ids without bos and eos, where `vocab.mask_id` is to be
-    filled, and returns by text, by mask in order of the text, the `top_k` most probable
-    tokens, best first. Masks are predicted independently of each other, as in training;
-    a text is read with the objective's `specials`, as in BERT bos, text, eos, all of
-    one token type. It compiles once for each length of the longest text and largest
-    number of masks of a call.
+    It takes texts of token ids without bos and eos, with `vocab.mask_id` where tokens
+    are to be filled in. It returns, for each text and each of its masks in order, the
+    `top_k` most probable tokens, best first. Masks are predicted independently of each
+    other, as in training; a text is read with the objective's `specials`, in BERT bos,
+    text, eos, all of one token type. It compiles once per length of the longest text
+    and largest number of masks of a call.
 
     A text that is followed by another one, `beside`, is read as bos, text, eos, other
-    text, eos, the latter two of token type 1 (BERT's pairs); masks there stay. `width`
-    is the least length of rows.
+    text, eos, the latter two of token type 1 (BERT's pairs); masks in the other text
+    are kept. `width` is the minimum length of rows.
 
     Args:
       objective: of the run; one that predicts masked tokens (mlm, electra, unilm, ...).
-      network: that of the run, unbound; of ELECTRA the generator fills.
+      network: that of the run, unbound; for ELECTRA the generator is used.
       params: its parameters, on the mesh.
       mesh: `Program.mesh`.
-      batch: texts that are read at once.
+      batch: number of texts that are read together.
 
     Raises:
-      UserError: the objective predicts no masked tokens in place; of the function: a
-        text is too long for learned positions.
+      UserError: the objective does not predict masked tokens in place; from the
+        function: a text is too long for learned positions.
     """
     check_fills(objective)
     before, after, token_type, *_ = objective.specials(vocab)
@@ -107,7 +107,7 @@ def make_fill(
 
 
 def check_length(num_tokens: int, most: int | None) -> None:
-    """Raises UserError: the network has fewer positions than a row has tokens."""
+    """Raises UserError if the network has fewer positions than a row has tokens."""
     if most is not None and num_tokens > most:
         raise UserError(
             f"the text has {num_tokens} tokens, special ones included; the model reads "

@@ -44,14 +44,14 @@ def make_generate(
 ) -> Callable[..., list[list[Text]]]:
     """A function that continues prompts, each by the texts that a sampler writes.
 
-    It takes prompts of token ids without specials and returns by prompt the new texts,
-    the best first. What is read before a prompt and after it is the objective's choice;
-    of an encoder-decoder the prompt is the encoder's text. A prompt's texts depend
-    neither on the other prompts nor on `batch`, samples on its place among the prompts.
-    It compiles once for each length of the longest prompt of a call, or for `width`
-    alone. Its second argument, if it is given, is a `Sampling` of a row for each
-    prompt (of a sampler that `serves`), and the third their numbers [prompts], on which
-    samples depend.
+    It takes prompts of token ids without special tokens and returns the new texts of
+    each prompt, best first. The objective decides what is read before and after a
+    prompt; for an encoder-decoder the prompt is the encoder's text. A prompt's texts
+    depend neither on the other prompts nor on `batch`; samples depend on its index
+    among the prompts. It compiles once per length of the longest prompt of a call, or
+    only once with `width`. Its optional second argument is a `Sampling` with a row per
+    prompt (for a sampler that `serves`), and the third their numbers [prompts], on
+    which samples depend.
 
     Args:
       objective: of the run; one that has `prompt` (lm, dae, bart, unilm, plm, ...),
@@ -59,15 +59,15 @@ def make_generate(
       network: that of the run, unbound.
       params: its parameters, on the mesh.
       mesh: `Program.mesh`.
-      batch: prompts that are continued at once.
+      batch: number of prompts that are continued together.
       width: the length that rows of prompts are padded to; 0: that of the longest.
       constants: arrays on the mesh that `Objective.read_constants` needs.
-      before_batch: called before each batch, as often in all processes.
+      before_batch: called before each batch, equally often in all processes.
       shown: see `map_rows`.
 
     Raises:
-      UserError: as `find_writer` and `Sampler.check_writer`; of the function: as
-        `Sampler.prepare`.
+      UserError: as in `find_writer` and `Sampler.check_writer`; from the function: as
+        in `Sampler.prepare`.
     """
     objective = find_writer(objective, sampler)
     host = Writer(objective, vocab, network.options)
@@ -111,7 +111,7 @@ def _texts(row: Written) -> list[Text]:
 
 
 def check_written(texts: Sequence[Text]) -> None:
-    """Raises UserError: none of a prompt's texts has a probability above 0."""
+    """Raises UserError if no text of a prompt has a probability above 0."""
     if all(text.log_prob == -np.inf for text in texts):
         raise UserError(
             "no token may follow the prompt: no_repeat_ngram, min_tokens and suppress "
@@ -123,8 +123,8 @@ def find_writer(objective: Any, sampler: Sampler) -> Any:
     """The objective whose prompts are continued: itself, or the sampler's part of it.
 
     Raises:
-      UserError: the objective writes no text, not by this part or in another order; or
-        several parts do, and the sampler names none.
+      UserError: the objective does not write text, or not with this part or in this
+        order; or several parts do, and the sampler names none.
     """
     writers, name, part = objective.writers, objective.name, sampler.part
     able = {key: writer for key, writer in writers.items() if sampler.writes(writer)}

@@ -26,11 +26,11 @@ def map_rows(
     Args:
       run: a compiled function of arrays [B, ...] to arrays [B, ...], replicated.
       arrays: a tree of arrays [N, ...], the same in all processes.
-      batch: rows of a batch; rounded up to a number that the mesh divides. The last
-        batch is filled up with the last row.
+      batch: rows per batch; rounded up to a number that the mesh divides. The last
+        batch is padded with the last row.
       mesh: rows are sharded over it.
-      before_batch: called before each batch, as often in all processes.
-      shown: what the rows are; standard error has how many are done, of many.
+      before_batch: called before each batch, equally often in all processes.
+      shown: what the rows are, for the progress on standard error if there are many.
     """
     count = len(jax.tree.leaves(arrays)[0])
     num_shards = mesh.shape["data"] * mesh.shape["fsdp"]

@@ -35,7 +35,7 @@ def make_writer(
 ) -> Callable[[Sequence[str]], list[list[NewText] | UserError]]:
     """A function from prompts to new texts, the best of each prompt first.
 
-    Where nothing can be written after a prompt it gives the reason.
+    If nothing can be written after a prompt, it returns the reason.
 
     In prompts <extra_id_0>, <extra_id_1>, ... are sentinels and [MASK] or <mask> is the
     mask; new texts spell sentinels likewise. A new text that continues its prompt keeps

@@ -1,4 +1,4 @@
-"""Ancestral sampling of masked diffusion: masks are written at random times."""
+"""Ancestral sampling of masked diffusion: masks are filled at random times."""
 
 # B batch, S positions of a block
 
@@ -16,8 +16,8 @@ from research.generation.samplers.shared.unmasking import Unmasking
 class Sampler(Unmasking):
     """In the step from time t to s each mask is written with probability (t - s) / t.
 
-    The times of all masks are drawn first: they are independent of what is written, so
-    that a step without any needs no network (kuleshov-group/mdlm, diffusion.py,
+    The times of all masks are drawn first, since they are independent of the text; a
+    step without any needs no network (kuleshov-group/mdlm, diffusion.py,
     _ddpm_caching_update, keeps the last probabilities there).
     """
 

@@ -1,14 +1,15 @@
 """Beam search.
 
-Each step takes the K best continuations of a row's open texts. Those that end leave the
-beam (Sutskever et al. 2014, section 3.2) for the K best that have ended, by log p over
-the length penalty of Wu et al. (2016, equation 14). A row's search ends when no text is
-open, or when no open one can still be better than the worst of K that have ended: its
-log p only falls, so it is at best that of now over the largest penalty.
+Each step keeps the K best continuations of a row's open texts. Those that end leave the
+beam (Sutskever et al. 2014, section 3.2) and compete for the K best finished ones, by
+log p over the length penalty of Wu et al. (2016, equation 14). A row's search ends when
+no text is open, or when no open one can become better than the worst of K finished
+ones: its log p only falls, so its score is at most the current one over the largest
+penalty.
 
-With `beam_rule` huggingface a step looks at 2 K continuations, or at (n + 1) K where n
-tokens end a text: those of the first K that end or are the last token leave, and the
-best K others go on. The penalty is a power of the length, and `early_stopping` says
+With `beam_rule` huggingface a step considers 2 K continuations, or (n + 1) K if n
+tokens end a text: those of the first K that end or reach the limit leave, and the best
+K others continue. The penalty is a power of the length, and `early_stopping` determines
 when a row's search ends (huggingface/transformers, generation/utils.py,
 `_beam_search`).
 """
@@ -32,7 +33,7 @@ from research.generation.written import Written
 
 
 class Beams(NamedTuple):
-    """The open texts, and the best that have ended."""
+    """The open texts, and the best finished ones."""
 
     count: jax.Array  # type: ignore[assignment]  # [] int32, tokens of the open texts
     token: jax.Array  # [B, K, T]
@@ -79,7 +80,7 @@ class Sampler(LeftToRight):
         return self.beam_rule == "huggingface"
 
     def length_penalty_of(self, length: jax.Array) -> jax.Array:
-        """What log p of texts of this length, eos included, is divided by."""
+        """The divisor of log p for texts of this length, eos included."""
         if self.beam_rule == "huggingface":
             return jnp.float32(length + self.counted) ** self.length_penalty
         return ((5.0 + length) / 6.0) ** self.length_penalty

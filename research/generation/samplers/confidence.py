@@ -1,8 +1,8 @@
 """Sampling of masked diffusion by confidence: the most probable tokens first.
 
-In equal steps the masks are written whose drawn tokens are most probable; the others
-stay masks (ML-GSAI/LLaDA, generate.py, low-confidence remasking; Chang et al. 2022,
-MaskGIT).
+Each step fills an equal number of masks, those whose drawn tokens are most probable;
+the others stay masks (ML-GSAI/LLaDA, generate.py, low-confidence remasking; Chang et
+al. 2022, MaskGIT).
 """
 
 # B batch, S positions of a block

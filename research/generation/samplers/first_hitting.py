@@ -1,7 +1,7 @@
 """First-hitting sampling of masked diffusion: one random mask after another.
 
-The limit of ancestral sampling in many steps, in as many steps as there are masks
-(Zheng et al. 2024, section 4; kuleshov-group/bd3lms, diffusion.py, first_hitting).
+It equals the limit of ancestral sampling with many steps, in one step per mask (Zheng
+et al. 2024, section 4; kuleshov-group/bd3lms, diffusion.py, first_hitting).
 """
 
 # B batch, S positions of a block

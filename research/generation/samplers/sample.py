@@ -51,7 +51,7 @@ def draw(
     """[R] int32: a sample of each row, a function of (seed, row, count) and log p.
 
     Args:
-      row: [R] int32, the row's number among all that are asked for.
+      row: [R] int32, the row's number among all requested ones.
       count: [] int32, new tokens so far.
     """
     warm_RV = warm(log_p_RV, sampler.temperature)

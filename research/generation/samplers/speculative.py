@@ -1,7 +1,7 @@
-"""Greedy decoding that checks tokens which the model has drafted itself.
+"""Greedy decoding that verifies tokens which the model itself has drafted.
 
-A model of `multi_token` predicts further tokens, too. These are read together with the
-next one; those that are the most probable ones are kept, so that the text is that of
+A model of `multi_token` also predicts further tokens. These are read together with the
+next one, and kept if they are the most probable ones, so that the text equals that of
 `greedy`, in fewer passes (Stern et al. 2018, blockwise parallel decoding; Gloeckle et
 al. 2024, section 4.3).
 """
@@ -42,7 +42,7 @@ class Carry(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Sampler(samplers.Sampler):
-    """Rows go on together, each pass by as many tokens as are right in all of them."""
+    """Rows advance together, in each pass by the tokens that are right in all rows."""
 
     order = "left_to_right"
 

@@ -22,7 +22,7 @@ class Context(NamedTuple):
 
 
 class Continuation(NamedTuple):
-    """A network bound to its parameters, and how its texts go on: see `Prompt`."""
+    """A network bound to its parameters, and how its texts continue: see `Prompt`."""
 
     apply: Callable  # `networks.apply` of the network and its parameters
     vocab: VocabInfo

@@ -1,4 +1,4 @@
-"""Draws from distributions of tokens: temperature, noise, and tails that are cut."""
+"""Draws from distributions of tokens: temperature, noise, and truncation."""
 
 # R rows, V vocabulary
 
@@ -51,8 +51,8 @@ def gumbel(
 def cut_tail(log_p_RV: jax.Array, top_k: int, top_p: float) -> jax.Array:
     """Log p that is -inf outside the `top_k` best, and of these the best `top_p`.
 
-    A token is kept if those before it have less than `top_p` of the probability of the
-    `top_k`; so the first is always kept. Tokens as probable as the last are kept too.
+    A token is kept if more probable ones have less than `top_p` of the probability of
+    the `top_k`; so the first is always kept. So are tokens as probable as the last.
     """
     if top_k:
         least = jax.lax.top_k(log_p_RV, min(top_k, log_p_RV.shape[1]))[0][:, -1:]
@@ -63,7 +63,7 @@ def cut_tail(log_p_RV: jax.Array, top_k: int, top_p: float) -> jax.Array:
 def cut_nucleus(log_p_RV: jax.Array, top_p: Any) -> jax.Array:
     """Log p that is -inf outside the best `top_p`, a number or [R, 1]; see `cut_tail`.
 
-    Where it is 1 nothing is cut.
+    If it is 1, nothing is cut.
     """
     sorted_RV = -jnp.sort(-log_p_RV, axis=-1)
     p_RV = jax.nn.softmax(sorted_RV, axis=-1)

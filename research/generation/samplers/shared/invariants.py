@@ -1,6 +1,6 @@
-"""The body of a loop without what is the same in each pass.
+"""Moves loop invariants out of the body of a loop.
 
-XLA leaves slices of a network's weights, one for each layer, in the loop: a pass of one
+XLA leaves slices of a network's weights, one per layer, in the loop: a pass of one
 token then copies all weights before it reads them.
 """
 
@@ -20,7 +20,7 @@ MOVED = (
     "squeeze",
     "transpose",
 )
-"""Operations that cut, arrange or round an array: what they make is no larger."""
+"""Operations that slice, rearrange or round an array: their output is no larger."""
 
 
 def hoist(body: Callable[[Carry], Carry], carry: Carry) -> Callable[[Carry], Carry]:

@@ -48,12 +48,12 @@ class Network(NamedTuple):
 class LeftToRight(samplers.Sampler):
     """The base of samplers that write token after token.
 
-    Padding, bos and mask tokens are never written. The repetition penalty divides the
-    logit of each token that the text has so far by it if the logit is positive, and
-    multiplies it by it if not (Keskar et al. 2019, section 4.1, divide all logits,
-    which would favour tokens whose logit is negative); special tokens have none. With
-    beam_rule huggingface special tokens have it, too, and beam search multiplies log p
-    by it, which then add up to no probability of 1.
+    Padding, bos and mask tokens are never written. The logit of each token that the
+    text already has is divided by the repetition penalty if it is positive, and else
+    multiplied by it (Keskar et al. 2019, section 4.1, divide all logits, which would
+    favour tokens with a negative logit); special tokens are exempt. With beam_rule
+    huggingface special tokens are not exempt, and beam search multiplies log p by it,
+    so that probabilities no longer sum to 1.
     """
 
     order = "left_to_right"
@@ -110,7 +110,7 @@ class LeftToRight(samplers.Sampler):
 
     @abc.abstractmethod
     def extend(self, vocab: VocabInfo, state: Any, logits_RV: jax.Array) -> Any:
-        """One token more for each text that has not ended."""
+        """Appends one token to each text that has not ended."""
 
     @abc.abstractmethod
     def written(self, state: Any) -> Written:
@@ -170,8 +170,8 @@ class LeftToRight(samplers.Sampler):
         Args:
           logits_BV: of the first new token.
           context: after the prompt.
-          prompts: tokens [B, L] that penalties look back on, beside new ones, and how
-            many of them [B] int32 are no padding.
+          prompts: tokens [B, L] that penalties apply to, in addition to new ones, and
+            how many of them [B] int32 are not padding.
         """
         logits_RV, history = logits_BV, begin_history(self, *prompts)
         if self.rows_per_prompt > 1:

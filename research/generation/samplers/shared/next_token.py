@@ -1,4 +1,4 @@
-"""The distribution of the next token, without what may not be written."""
+"""The distribution of the next token, without forbidden tokens."""
 
 # R rows, N tokens of a prompt and new ones at most, V vocabulary
 
@@ -18,7 +18,7 @@ NO_TOKEN = -1
 
 
 class History(NamedTuple):
-    """The tokens that penalties look back on."""
+    """The tokens that penalties apply to."""
 
     token: jax.Array  # [R, N] int32
     length: jax.Array  # [R] int32: tokens behind it are not read yet
@@ -106,7 +106,7 @@ def _penalized(
 
 
 def _repeats(history: History, size: int, num_tokens: int) -> jax.Array:
-    """[R, V] bool: tokens that would end an n-gram of `size` that the history has."""
+    """[R, V] bool: tokens that would repeat an n-gram of `size` of the history."""
     token, length = history
     num_rows, num_places = token.shape
     found = jnp.zeros((num_rows, num_tokens), bool)

@@ -50,10 +50,10 @@ class Unmasking(DrawOptions, samplers.Sampler):
     """The base of samplers that fill in masks.
 
     A prompt is followed by `max_tokens` masks, and its new text ends before the first
-    eos; of a prompt that has masks these alone are written. Where the network reads
+    eos; in a prompt that has masks, only these are filled in. If the network reads
     blocks (`Prompt.block_size`), these are written from left to right, each after the
-    clean ones before it, of which a cache has the keys and values. Padding, bos and
-    mask tokens are never written, nor eos where a row ends with it.
+    clean ones before it, whose keys and values are cached. Padding, bos and mask tokens
+    are never written, nor eos if a row ends with it.
     """
 
     order = "masks"
@@ -71,10 +71,10 @@ class Unmasking(DrawOptions, samplers.Sampler):
 
     @abc.abstractmethod
     def num_steps(self, size: int, fraction: float) -> int:
-        """Steps in which a block of at most `size` masks is written.
+        """Number of steps in which a block of at most `size` masks is written.
 
         Args:
-          fraction: that the block has of `max_tokens`, at most 1.
+          fraction: of `max_tokens` in the block, at most 1.
         """
 
     @abc.abstractmethod
