@@ -164,7 +164,7 @@ def _compare(
     workdirs: Sequence[str],
 ) -> dict[str, Any]:
     """`compare` of one caption of each picture; groups [B] are of those held out."""
-    runs = [_hits(*_of_run(workdir, rows["valid"])) for workdir in workdirs]
+    runs = [_hits(*_of_run(workdir, folder, rows["valid"])) for workdir in workdirs]
     found = {each: _by_side(hits) for each, hits in zip(workdirs, runs, strict=True)}
     if runs:
         found["CLIP"] = _by_side(np.mean(runs, axis=0))
@@ -176,18 +176,15 @@ def _compare(
     return found
 
 
-def _of_run(workdir: str, rows: list[dict]) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of the pictures and of the captions of rows, by a run.
-
-    Its store may have other numbers, but has these captions.
-    """
+def _of_run(
+    workdir: str, folder: str, rows: list[dict]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of the pictures and of the captions of rows, by a run."""
     from research.use.inference.open_run import open_run
 
-    opened, texts = open_run(workdir), [row["text"] for row in rows]
-    own = rows_of(opened.objective.images, "valid")
-    number = {row["text"]: row["image"] for row in own}
-    image = opened.encode_stored([number[text] for text in texts])
-    return image, opened.encode(texts)
+    opened = open_run(workdir, images=folder)
+    image = opened.encode_stored([row["image"] for row in rows])
+    return image, opened.encode([row["text"] for row in rows])
 
 
 def _regressions(
