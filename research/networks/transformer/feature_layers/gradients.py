@@ -1,6 +1,6 @@
 """Colours and histograms of gradients of a patch's cells, then a linear layer.
 
-Little is learned, so that a thousand pictures suffice.
+Little is learned, for small sets of pictures.
 """
 
 # B batch, L length, P side of a patch, G cells of a side, A angles
