@@ -27,12 +27,12 @@ NO_ESTIMATE = Estimate(math.nan, math.nan, 0)
 
 
 class Number(NamedTuple):
-    """What one trial brings to a cell."""
+    """What one trial contributes to a cell."""
 
     trial: Trial
     scores: np.ndarray  # [], or [I] of single items
     margin: float = math.nan  # of its interval over items; nan: not known
-    others: tuple[Trial, ...] = ()  # of a mean of columns: the trials after the first
+    others: tuple[Trial, ...] = ()  # for a mean of columns: the trials after the first
     scoring: Scoring | None = None  # how its scores were made; None: not by
     # palimpsest score
 
@@ -55,22 +55,21 @@ class Number(NamedTuple):
 class Cell(NamedTuple):
     """The numbers of a cell, with their comparison and the paper's number.
 
-    A cell with runs that are missing or have diverged has no `numbers`, so that it is
-    not compared.
+    A cell with missing or diverged runs has no `numbers`, so that it is not compared.
     """
 
     numbers: tuple[Number, ...]
-    estimate: Estimate  # over pretraining seeds; of a single one, over its trials, and
-    # of a single trial over its items
+    estimate: Estimate  # over pretraining seeds; for a single one over its trials, and
+    # for a single trial over its items
     comparison: Comparison | None = None  # with the row's baseline
     paper: Paper | None = None
     direction: float = (
-        0.0  # the sign of the paper's difference to the baseline; 0: none
+        0.0  # the sign of the paper's difference from the baseline; 0: none
     )
-    missing: tuple[Trial, ...] = ()  # those that are still to be run
+    missing: tuple[Trial, ...] = ()  # trials that still have to be run
     diverged: tuple[Trial, ...] = ()
     num_trials: int = 0
-    finished: tuple[float, ...] = ()  # the values of those that are not missing
+    finished: tuple[float, ...] = ()  # the values of the others
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -78,9 +77,9 @@ class Cell(NamedTuple):
 
     @property
     def draws(self) -> tuple[float, ...]:
-        """What its estimate is over: the means of pretraining seeds, or trials.
+        """The values that its estimate averages: the means of pretraining seeds.
 
-        Of a single pretraining seed these are the numbers of its trials.
+        For a single pretraining seed these are the numbers of its trials.
         """
         means = [float(scores.mean()) for scores in by_seed(self.numbers).values()]
         return tuple(means) if len(means) > 1 else self.values
@@ -106,9 +105,9 @@ class Cell(NamedTuple):
 
     @property
     def shares_outside_start(self) -> bool:
-        """Whether seeds of it start from one checkpoint that no run of the sweep made.
+        """Whether its seeds start from one checkpoint that no run of the sweep made.
 
-        They are none of its pretraining.
+        Then they are not seeds of its pretraining.
         """
         trials = {n.trial.pretraining_seed: n.trial for n in self.numbers}
         starts = [start for t in trials.values() if (start := t.outside_start)]
@@ -116,9 +115,9 @@ class Cell(NamedTuple):
 
     @property
     def mixed_data(self) -> bool:
-        """Whether its runs read different data, or by different vocabularies.
+        """Whether its runs read different data, or use different vocabularies.
 
-        Where they are tested on further data counts if it was recorded.
+        Test data count, too, if they were recorded.
         """
         tested = [number.origins("test_data") for number in self.numbers]
         known = (set(filter(None, own)) for own in zip(*tested, strict=True))
@@ -136,9 +135,9 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
     """The cells of a table.
 
     Raises:
-      UserError: a result is not that of its run, a group of a row has no trials, or
-        scores of a column are of other files or other pairs, or of a row by other
-        methods.
+      UserError: a result does not belong to its run, a group of a row has no trials,
+        scores of a column come from different files or pairs, or scores of a row from
+        different methods.
     """
     rows = table_rows(table, trials)
     _check_rows(rows)
@@ -172,7 +171,7 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
             if not (t.diverged or (t.done and columns[name].ready(t)))
         )
         if missing or (diverged and not found):
-            # survivors of a divergence are no sample of the runs
+            # survivors of a divergence are not a random sample of the runs
             ended = () if diverged else _finished_values(columns[name], rows[row])
             facts = paper, direction, missing, diverged, len(members), ended
             grid[row][name] = Cell((), NO_ESTIMATE, None, *facts)
@@ -215,7 +214,7 @@ def _cell_numbers(column: Column, groups: Mapping[str, Sequence[Trial]]) -> Numb
     """The trials' numbers; None if no trial has one, or runs are missing or diverged.
 
     Raises:
-      UserError: the column is no number, or seeds are not told apart.
+      UserError: the column is not a number, or seeds cannot be distinguished.
     """
     trials = groups.get(column.group, ())
     ended = [trial for trial in trials if not trial.diverged]
@@ -255,8 +254,8 @@ def _finished_values(
 ) -> tuple[float, ...]:
     """The values of the trials that have ended.
 
-    () of a column that takes the best of several settings, or the mean of other
-    columns: these need all trials.
+    () for a column that takes the best of several settings or the mean of other
+    columns, since these need all trials.
     """
     if column.picked_by or column.mean_of:
         return ()
@@ -273,8 +272,8 @@ def _seeds(trial: Trial) -> tuple[int, int]:
 def _picked(column: Column, trials: Sequence[Trial]) -> Iterator[Trial]:
     """The trials of the best setting of each pretraining seed.
 
-    A setting of which a trial has diverged is the worst. Settings differ in a config
-    key besides the seed and what a trial starts from.
+    A setting with a diverged trial is the worst. Settings differ in a config key other
+    than the seed and the start of a trial.
     """
     if not column.picked_by:
         yield from trials

@@ -6,7 +6,7 @@ Tasks have these names in the file of `launch.sweep --tasks`.
 from collections.abc import Iterable
 
 PERPLEXITY = "perplexity"
-"""Name of the perplexity of a task's targets, which tables have beside the metrics."""
+"""Name of the perplexity of a task's targets, which tables show with the metrics."""
 
 COLUMNS = {
     "CoLA": ("CoLA", "matthews"),
@@ -80,7 +80,7 @@ MEANS = {
     "SC": ("SST-2", "MNLI", "QQP"),
     "SuperGLUE": ("BoolQ", "CB", "RTE", "WiC"),
 }
-"""Column -> the columns whose mean it is; of SuperGLUE those with one label."""
+"""Column -> the columns it is the mean of; for SuperGLUE those with one label."""
 
 AVERAGES = ("average", "mean of tasks")
 """Columns that are the mean of the table's other columns."""
@@ -89,9 +89,9 @@ PARTIAL = {
     "GLUE": "eight tasks, a metric each",
     "SuperGLUE": "the tasks that are one label",
 }
-"""Column -> what its mean is of, if a paper's is of more tasks or other metrics: GLUE
-has WNLI in DistilBERT's table, two metrics of MRPC, QQP and STS-B in T5's, and STS-B's
-Spearman in ELECTRA's."""
+"""Column -> what it averages, if a paper's mean has more tasks or other metrics: GLUE
+includes WNLI in DistilBERT's table, two metrics of MRPC, QQP and STS-B in T5's, and
+STS-B's Spearman in ELECTRA's."""
 
 
 def probes(names: Iterable[str]) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def probes(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def columns(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """The columns of a table that can be run -> the columns whose mean each is.
+    """Column of a table that can be run -> the columns it is the mean of.
 
     The columns that a mean needs come before it.
     """

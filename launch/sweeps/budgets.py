@@ -15,11 +15,11 @@ from research.config.config import Config
 from research.contract.errors import UserError
 
 ON_ONE_DEVICE = {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}
-"""Keys of the mesh on which FLOPs are counted; those of a batch do not depend on it."""
+"""Mesh on which FLOPs are counted; the FLOPs of a batch do not depend on it."""
 
 
 def steps_for_tokens(experiment: str, keys: Mapping[str, Any], tokens: float) -> int:
-    """The number of steps for some number of tokens, as `tokens_per_step` counts them.
+    """The number of steps for a number of tokens, counted by `tokens_per_step`.
 
     Args:
       experiment, keys: as a sweep yields them; keys whose value is another trial's
@@ -33,10 +33,10 @@ def steps_for_tokens(experiment: str, keys: Mapping[str, Any], tokens: float) ->
 
 
 def steps_for_flops(experiment: str, keys: Mapping[str, Any], flops: float) -> int:
-    """The number of steps for some number of FLOPs, as `step_flops` counts them.
+    """The number of steps for a number of FLOPs, counted by `step_flops`.
 
-    Args and Raises: as `steps_for_tokens`; also UserError if a step has no matrix
-    products, as GloVe's.
+    Args and Raises: as in `steps_for_tokens`; also UserError if a step has no matrix
+    products, e.g. GloVe's.
     """
     per_step = step_flops(experiment, keys)
     if not per_step:
@@ -54,9 +54,9 @@ def steps_for_seconds(
     *,
     tokens_per_second: float,
 ) -> int:
-    """The number of steps for some time, at a rate that the sweep file gives.
+    """The number of steps for a time, at a rate given by the sweep file.
 
-    Args and Raises: as `steps_for_tokens`. `palimpsest benchmark` measures the rate.
+    Args and Raises: as in `steps_for_tokens`. `palimpsest benchmark` measures the rate.
     """
     resolved = _load(experiment, keys)
     per_step = resolved.train.batch * resolved.data.length
@@ -64,9 +64,9 @@ def steps_for_seconds(
 
 
 def tokens_per_step(experiment: str, keys: Mapping[str, Any]) -> float:
-    """Tokens of a batch: a row has as many as positions, special ones included.
+    """Tokens of a batch: the positions of its rows, including special tokens.
 
-    It has as many as it reads of the text if noise makes that shorter.
+    If noise shortens the text, these are the tokens of the text that a row reads.
     """
     resolved = _load(experiment, keys)
     length = resolved.data.length
@@ -77,8 +77,8 @@ def tokens_per_step(experiment: str, keys: Mapping[str, Any]) -> float:
 def step_flops(experiment: str, keys: Mapping[str, Any]) -> float:
     """FLOPs of a train step's matrix products, without rematerialisation.
 
-    The vocabulary is made up, of `data.vocabulary_size` entries, since a model file
-    need not be present. It then is of the type that the experiment trains.
+    The vocabulary is a placeholder with `data.vocabulary_size` entries, since a model
+    file need not be present. It is of the type that the experiment trains.
     """
     import jax
 
@@ -93,7 +93,7 @@ def step_flops(experiment: str, keys: Mapping[str, Any]) -> float:
     has_words = vocabulary in WORD_TYPES
     made_up = {"data.vocabulary": vocabulary if has_words else "unigram"}
     resolved = _load(experiment, {**keys, **ON_ONE_DEVICE, **made_up})
-    # No accelerator: a driver that opens one keeps it from its trials.
+    # No accelerator: a driver that opens one would block it for its trials.
     jax.config.update("jax_platforms", "cpu")
     devices = jax.devices("cpu")[:1]
     program = build_program(resolved, devices, vocab=placeholder_vocab(resolved))

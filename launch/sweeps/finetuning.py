@@ -1,7 +1,7 @@
-"""Sweeps over the rows of a published table: each is pretrained, then tuned on tasks.
+"""Sweeps over the rows of a published table: pretraining, then tuning on tasks.
 
 A scale changes size, steps and data, not what differs between rows. "paper" is the
-base size of an experiment, or the size that its sweep asks for, with its own budget;
+base size of an experiment, or the size that its sweep requests, with its own budget;
 an experiment without sizes has the shape and budget of BERT-base.
 """
 
@@ -39,7 +39,7 @@ class Repeats(NamedTuple):
     learning_rates: tuple[float, ...]  # learning rates of fine-tuning
 
 
-# At smoke networks learn no task at 1e-3 from the state of one token.
+# At smoke, networks learn no task from the state of one token at a rate of 1e-3.
 REPEATS = {
     "smoke": Repeats(3, 1, (3e-4,)),
     "quick": Repeats(6, 1, (3e-4,)),
@@ -74,9 +74,9 @@ def sweep(
       keys: further keys of each row, given the config of the scale.
       tuning: keys of all fine-tunings.
       size: the experiments' size at scale "paper".
-      paper_mask_rate: masked LMs keep the paper's mask rate at each scale, in a table
-        that is about it.
-      fresh: a row whose network is fine-tuned from initial parameters.
+      paper_mask_rate: whether masked LMs keep the paper's mask rate at each scale, for
+        a table that is about it.
+      fresh: name of a row whose network is fine-tuned from initial parameters.
     """
     paper = read_published(name)
     chosen = table_tasks(name, tasks, scale)
@@ -97,7 +97,7 @@ def sweep(
 def pretrainings(
     name: str, scale: str, *, keys: RowKeys, sizes: Mapping[str, str]
 ) -> Iterator[tuple]:
-    """The trials of a table whose columns are of pretrainings alone; see `sweep`.
+    """The trials of a table whose columns only need pretrainings; see `sweep`.
 
     Args:
       sizes: row -> the size of its experiment, at scale "paper".
@@ -218,7 +218,7 @@ def pretraining(
 
 
 def taught_by(arm: Arm, scale: str) -> dict[str, Any]:
-    """Keys of a pretraining by distillation, whose teacher is another one."""
+    """Keys of a pretraining by distillation from another pretraining."""
     teacher = pretraining("", arm, scale)
     network = {
         key.removeprefix("model."): value
@@ -244,9 +244,9 @@ def _scale_keys(scale: Scale, default: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _masked_at(rate: float, arm: Arm) -> dict[str, Any]:
-    """Keys for the mask rate of an arm that predicts masked tokens, as a part, too.
+    """Keys for the mask rate of an arm that predicts masked tokens, also in a part.
 
-    Rates that the arm sets stay.
+    Rates that the arm sets are kept.
     """
     objective = _of_arm(arm).objective
     if objective.takes_mask_rate and "objective.rate" not in arm[1]:
@@ -308,11 +308,11 @@ def tunings(
 def form_keys(start: Arm, name: str) -> dict[str, Any]:
     """Keys for the input format of a task's objective that suits a pretraining.
 
-    It is gpt's also of prefix LMs, which score a text from left to right alone.
+    Prefix LMs also use gpt's, since they score a text only from left to right.
 
-    A decoder writes text if there is one. Else one stack writes it after the input, as
-    a prefix LM (Lewis et al. 2020, section 4.1), since the loss of layout "decoder"
-    includes the input's tokens.
+    A decoder, if there is one, writes text. Otherwise one stack writes it after the
+    input, as a prefix LM (Lewis et al. 2020, section 4.1), since the loss of layout
+    "decoder" includes the input's tokens.
     """
     config = _of_arm(start)
     objective = config.objective.unwrapped
@@ -336,8 +336,7 @@ def flat_config(arm: Arm) -> dict[str, Any]:
     """Dotted key -> value of an experiment with its overrides, at seed 0.
 
     A key that it does not set has the value of --config.KEY. One whose value comes from
-    another trial has the experiment's value; there are no chosen layers of a trial to
-    start from.
+    another trial has the experiment's value, and train.init_layers is empty.
     """
     return _of_arm(arm).flat
 

@@ -1,4 +1,4 @@
-"""A sweep from the command line: all combinations of some values of config keys."""
+"""A sweep from the command line: all combinations of values of config keys."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ def grid(
     """A sweep function whose rows are the combinations of values.
 
     Args:
-      keys: "objective.rate=.15,.3,.5" and the like; commas in brackets are of a value.
-      seeds: of each combination: 0, 1, ...
+      keys: e.g. "objective.rate=.15,.3,.5"; commas in brackets belong to a value.
+      seeds: number of seeds per combination: 0, 1, ...
 
     Raises:
       UserError: a key has no values, or is named twice.
@@ -49,7 +49,7 @@ def grid(
 
 
 def _names(key: str, texts: Sequence[str]) -> dict[str, str]:
-    """Value -> what rows call it: KEY=VALUE, or what phases change, and until when."""
+    """Value -> its name in rows: KEY=VALUE, or what phases change, and until when."""
     names = {text: f"{key.rpartition('.')[2]}={text}" for text in texts}
     if key != "train.phases":
         return names
@@ -62,7 +62,7 @@ def _changes(own: Mapping[str, Any]) -> str:
 
 
 def _phases_in_words(text: str) -> str:
-    """Phases as in "rate=0.4 to 50 % of steps"; "" of none, and of what is wrong."""
+    """Phases as text, e.g. "rate=0.4 to 50 % of steps"; "" for none or wrong ones."""
     try:
         return ", then ".join(
             (_changes(own) or "unchanged") + f" to {100 * end:g} % of steps"
@@ -73,7 +73,7 @@ def _phases_in_words(text: str) -> str:
 
 
 def split(text: str) -> list[str]:
-    """The parts between commas that are in no brackets."""
+    """Splits at commas outside brackets."""
     parts, open_brackets = [""], []
     for letter in text:
         if letter in CLOSING:

@@ -15,10 +15,10 @@ class Scale(NamedTuple):
     post_norm: Mapping[str, Any] = {}  # for experiments with norms after blocks, which
     # with a short warm-up learn only the frequencies of tokens
     post_norm_tuning: Mapping[str, Any] = {}
-    position: str = ""  # in place of learned positions; "": these
+    position: str = ""  # instead of learned positions; "": learned positions
     mask_rate: float = 0.0  # of objectives that predict masked tokens, in tables that
     # are not about it; 0: the experiment's
-    probes: bool = False  # tables have the columns `benchmarks.PROBES` in place of the
+    probes: bool = False  # tables have the columns `benchmarks.PROBES` instead of the
     # paper's tasks, of which networks of this size learn too little
 
 

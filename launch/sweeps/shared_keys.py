@@ -1,4 +1,4 @@
-"""The keys --config.KEY of a sweep, which its file does not see but computes from."""
+"""The --config.KEY flags of a sweep, which its file does not see but depends on."""
 
 import contextlib
 import contextvars
@@ -13,7 +13,7 @@ _SHARED: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def given(keys: Mapping[str, Any]) -> Iterator[None]:
-    """Makes these the shared keys of the trials that are computed in the context."""
+    """Sets the shared keys for trials that are computed within the context."""
     token = _SHARED.set(keys)
     try:
         yield
@@ -24,7 +24,7 @@ def given(keys: Mapping[str, Any]) -> Iterator[None]:
 def with_shared(own: Mapping[str, Any]) -> dict[str, Any]:
     """A trial's own overrides, and the shared keys that it does not set itself.
 
-    Where an override is another trial, its key is left out.
+    Keys whose value is another trial are left out.
     """
     keys = {**_SHARED.get(), **own}
     return {key: value for key, value in keys.items() if not isinstance(value, tuple)}

@@ -22,16 +22,16 @@ from research.files.json_files import check_object, digest, read_json, write_jso
 from research.files.paths import absolute_path
 
 KEYS_OUTSIDE_ID = ("data.cache_dir",)
-"""Keys of paths, on which results and so the ids of trials do not depend."""
+"""Keys of paths; results, and so the ids of trials, do not depend on them."""
 
 MAX_TRIALS = 10_000
-"""Trials of a sweep at most: a generator that never ends is refused."""
+"""Most trials of a sweep, so that an endless generator is rejected."""
 
 VOCABULARY_TEXT = (
     *("data.corpus", "data.train", "data.mixture"),
     *("data.vocabulary_size", "data.normalizer"),
 )
-"""Keys of the text that a vocabulary is trained on, and of how."""
+"""Keys of the text that a vocabulary is trained on, and of its training."""
 
 TRIAL_FIELDS = {
     **{name: str for name in ("id", "name", "experiment", "row", "group")},
@@ -52,8 +52,8 @@ OTHER_VERSION = "is of another version of this program, or was edited"
 
 
 Item = tuple[str, Mapping[str, Any]] | tuple[str, Mapping[str, Any], tuple[str, str]]
-"""What a sweep yields: an experiment, its overrides, and possibly (row, group), the row
-of its table and the group in it."""
+"""What a sweep yields: an experiment, its overrides, and optionally (row, group): the
+row of its table and the group in that row."""
 
 
 def make_plan(
@@ -69,15 +69,15 @@ def make_plan(
     """All trials of a sweep file, each once, parents before their children.
 
     Args:
-      sweep: the function, if no file defines it; `file` is its name in errors then.
-      shared: dotted key -> value, for trials whose overrides do not set the key; one
-        that starts from another trial has that one's network.
+      sweep: the function, if no file defines it; `file` then names it in errors.
+      shared: dotted key -> value, for trials whose overrides do not set the key; a
+        trial that starts from another one keeps that one's network.
       tasks: the tasks of --tasks, for a sweep that fine-tunes on them.
       first_seed: added to every seed, for a repeat with other seeds.
 
     Raises:
       UserError: the file, the scale or a config is wrong, or a shared key is set by
-        every trial, or by the pretrainings of some rows alone.
+        every trial, or by the pretrainings of only some rows.
     """
     sweep = sweep or getattr(user_code.module_at(file), "sweep", None)
     if sweep is None:
@@ -120,7 +120,7 @@ def make_plan(
 def _check_unset(
     file: str, shared: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Raises UserError: no trial takes a shared key."""
+    """Raises UserError if no trial takes a shared key."""
     for key in shared:
         if items and all(key in own for own in items):
             raise UserError(f"{key}: every trial of {file} sets this key itself")
@@ -131,12 +131,12 @@ def _check_rows(
     shared: Mapping[str, Any],
     pretrainings: Sequence[tuple[Trial, Mapping[str, Any]]],
 ) -> None:
-    """Checks that no shared key reaches the pretrainings of some rows alone.
+    """Checks that no shared key applies to the pretrainings of only some rows.
 
-    If all set it themselves, a line says that it reaches none.
+    If all set it themselves, prints that it applies to none.
 
     Args:
-      pretrainings: those of the rows, each with the overrides that it sets itself.
+      pretrainings: those of the rows, each with its own overrides.
 
     Raises:
       UserError: some rows set a shared key to another value, and others do not set it.
@@ -208,7 +208,7 @@ def _items(file: str, sweep: Any, scale: str, tasks: Mapping[str, Task]) -> list
 
 
 def _holds_itself(value: Any, holders: tuple[int, ...] = ()) -> bool:
-    """Whether a dict, list or tuple is one of those that it is in."""
+    """Whether a dict, list or tuple contains itself."""
     if not isinstance(value, (Mapping, list, tuple)):
         return False
     inner = value.values() if isinstance(value, Mapping) else value
@@ -223,7 +223,7 @@ def _reseeded(own: Mapping[str, Any], first_seed: int) -> dict[str, Any]:
         for key, value in own.items()
     }
     seed = own.get("seed", 0)
-    if isinstance(seed, int):  # else the config says what it has to be
+    if isinstance(seed, int):  # else the config's check reports it
         keys["seed"] = seed + first_seed
     return keys
 
@@ -382,9 +382,9 @@ def _takes_vocabulary(
     shared: Mapping[str, Any],
     parents: Mapping[str, Trial],
 ) -> bool:
-    """Whether a trial would train another vocabulary than the one it has.
+    """Whether a trial would train a vocabulary other than the one it has.
 
-    It has that of the trial that it starts from, as a run has, and reads other text.
+    It has that of the trial it starts from, like a run, but reads other text.
     """
     from research.data.tokenize.train_tokenizer import TRAINED_TYPES
 
@@ -421,8 +421,8 @@ def _is_pair(value: Any) -> bool:
 def _with_distinct_names(trials: list[Trial]) -> list[Trial]:
     """Appends to each name the overrides that differ among similar trials.
 
-    These have the same row and group or, if the sweep names none, the same experiment.
-    A key that the row names is not named again.
+    Similar trials have the same row and group or, if the sweep names none, the same
+    experiment. A key that the row names is not repeated.
     """
     renamed: dict[str, Trial] = {}
     for trial in trials:

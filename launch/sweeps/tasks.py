@@ -21,8 +21,8 @@ from research.files.paths import find_paths
 FILES = ("data.train", "data.valid", "data.test")
 
 PRETRAINING = ("seed", "train.init_from", "data.vocabulary", "data.sentinels")
-"""Keys that a fine-tuning has from its sweep or its pretraining, as it has those of
-`model` but for rates of dropout."""
+"""Keys that a fine-tuning takes from its sweep or its pretraining, in addition to those
+of `model` except dropout rates."""
 
 
 class Task(NamedTuple):
@@ -70,7 +70,7 @@ def _task(name: str, entry: Any, path: str) -> Task:
 
 
 def _flatten(entry: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Pairs of dotted config key and value; data.mixture and the like stay dicts."""
+    """Pairs of dotted config key and value; open sections (data.mixture) stay dicts."""
     for name, value in entry.items():
         if isinstance(value, dict) and not prefix:
             yield from _flatten(value, f"{name}.")

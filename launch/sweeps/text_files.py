@@ -1,4 +1,4 @@
-"""The files that trials read, looked for before any trial runs."""
+"""Checks that the files of trials exist before any trial runs."""
 
 import os
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ from research.files.paths import is_in_bucket
 def check_text_files(trials: Iterable[Trial]) -> None:
     """Checks that the files of data.corpus, train, valid and test can be read.
 
-    They are found, not opened. Data sets of the Hub and of TFDS, tasks of seqio and
-    files in buckets are not looked for.
+    They are located, not opened. Data sets of the Hub and of TFDS, tasks of seqio and
+    files in buckets are not checked.
 
     Raises:
       UserError: a file is missing or may not be read; names the first trial.

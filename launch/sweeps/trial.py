@@ -40,9 +40,9 @@ class Trial:
     def pretraining_seed(self) -> int:
         """The seed of the first run that the parameters come from.
 
-        For initial parameters, and those of a checkpoint from outside the sweep, it is
-        that of the vocabulary's run, or of this trial; of a pretraining its own,
-        whichever run's vocabulary it has.
+        For initial parameters, and for a checkpoint from outside the sweep, it is the
+        seed of the vocabulary's run, or of this trial. For a pretraining it is its own,
+        regardless of its vocabulary.
         """
         without_vocabulary = self.group == "pretraining"
         keys = ("train.init_from", "data.vocabulary")
@@ -53,9 +53,9 @@ class Trial:
 
     @property
     def outside_start(self) -> str:
-        """The checkpoint that its parameters come from, if no run of the sweep made it.
+        """The checkpoint outside the sweep that its parameters come from.
 
-        Else "".
+        "": a run of the sweep made it.
         """
         if start := self.parents.get("train.init_from"):
             return start.outside_start
