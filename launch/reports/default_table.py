@@ -17,13 +17,12 @@ SHORT = {"pretraining": ""}
 
 
 def default_table(trials: list[Trial]) -> Table:
-    """The table of a sweep that has none of its own.
+    """The table of a sweep that does not have its own.
 
-    Its rows are those that the sweep names, else those of trials that differ in seeds
-    alone; its columns are for the metrics of each group's evaluations. The first row is
-    the baseline. A loss, and what else is measured of predicted
-    tokens, has no verdict where rows differ in the objective or its text: it is of
-    other predictions then.
+    Its rows are those that the sweep names, or else one for trials that differ only in
+    seeds; its columns are the metrics of each group's evaluations. The first row is the
+    baseline. A loss, and other metrics of predicted tokens, have no verdict if rows
+    differ in the objective or its text, since they are about different predictions.
     """
     rows = default_rows(trials)
     groups: dict[str, list[Trial]] = {}

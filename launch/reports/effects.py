@@ -1,8 +1,8 @@
-"""How large the differences of a table are beside what seeds change.
+"""The size of a table's differences relative to the variation between seeds.
 
 A difference is paired by pretraining seed. Its size is the mean over the standard
-deviation of the seeds' differences (Cohen's d of pairs): n seeds find it the sooner,
-the larger that is (docs/statistics.md). A row is equivalent to its baseline if the 90 %
+deviation of the seeds' differences (Cohen's d of pairs): the larger it is, the fewer
+seeds find it (docs/statistics.md). A row is equivalent to its baseline if the 90 %
 interval of the difference lies within one standard deviation of the baseline's own
 seeds: two one-sided tests at 5 % (Schuirmann 1987), whose margin is itself estimated
 from these seeds.

@@ -16,8 +16,8 @@ claims = ["babylm2023"]       # of experiments/claims: what they say of these co
 [baselines]                   # rows that are compared with another one than `baseline`
 "No NSP, large" = "No NSP"    # "": with none
 
-title and note are needed. Rows are those that the sweep names; before the columns stand
-those of what a pretraining cost.
+title and note are required. Rows are those that the sweep names; the columns follow
+those of the cost of a pretraining.
 """
 
 import tomllib

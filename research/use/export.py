@@ -61,17 +61,17 @@ def export_run(
 ) -> list[str]:
     """Exports the checkpoint that opens a run to a folder.
 
-    A run of ELECTRA becomes two folders, one for each network, but where the generator
-    has a mask decoder: then the discriminator's alone.
+    A run of ELECTRA becomes two folders, one per network; if the generator has a mask
+    decoder, only the discriminator's.
 
     Args:
-      all_steps: every checkpoint is exported, each to a folder step_N in `to`.
-      revisions: the checkpoints of train.checkpoint_words are, each to a folder chck_NM
-        in `to`, and the one that opens the run to the folder main.
-      licence: of the model, in Hugging Face's spelling, as in apache-2.0.
-      languages: codes of the text's languages, as in en.
+      all_steps: whether to export every checkpoint, each to a folder step_N in `to`.
+      revisions: whether to export the checkpoints of train.checkpoint_words, each to a
+        folder chck_NM in `to`, and the one that opens the run to the folder main.
+      licence: of the model, in Hugging Face's spelling, e.g. apache-2.0.
+      languages: codes of the text's languages, e.g. en.
 
-    The folder appears once all is written.
+    The folder appears once everything is written.
 
     Returns:
       lines for the user: which class loads the model, and which parameters are left

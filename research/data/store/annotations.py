@@ -1,4 +1,4 @@
-"""What a stream stores beside text: flags of parts and answers, and formats' arrays."""
+"""A stream's data besides text: flags of parts and answers, and formats' arrays."""
 
 # T tokens, D documents of a batch
 

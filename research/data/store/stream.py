@@ -1,4 +1,4 @@
-"""A token stream on disk: tokens, flags, and where documents and sentences start."""
+"""A token stream on disk: tokens, flags, and starts of documents and sentences."""
 
 # B batch, R raw tokens an example, T tokens, D documents
 

@@ -1,9 +1,9 @@
 """Writes a vocabulary as the tokenizer files that Hugging Face's AutoTokenizer loads.
 
-The tokenizer has the rules by which `Vocabulary.encode` cuts a text into units, so both
-give the same ids, with two exceptions. Hugging Face reads text that spells a special
-piece as this piece, and does not cut text after a Chinese full stop of which a
-normalizer makes another character, as NFKC makes ! of ！.
+The tokenizer splits a text into units by the rules of `Vocabulary.encode`, so both give
+the same ids, with two exceptions. Hugging Face reads text that spells a special piece
+as this piece, and does not split after a Chinese full stop that a normalizer changes
+into another character, as NFKC changes ！ into !.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""TinyBERT's augmentation of a task's text: words replaced by what fits beside them.
+"""TinyBERT's augmentation of a task's text: words replaced by ones that fit.
 
 Jiao et al. 2020, section 3.2 and algorithm 1; huawei-noah/Pretrained-Language-Model,
-TinyBERT/data_augmentation.py. Departs from the released code: a word is of letters of
-any alphabet; what stands between words, and a capital at the head of a word, stay; a
-candidate is no special token.
+TinyBERT/data_augmentation.py. Departs from the released code: a word has letters of any
+alphabet; text between words, and a capital at the start of a word, are kept; a
+candidate is not a special token.
 """
 
 # M candidates of a word

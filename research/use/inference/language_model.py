@@ -57,13 +57,13 @@ class LanguageModel:
     Attributes:
       run: the objective, its network and parameters, and the vocabulary.
       needs: what the network was built for.
-      specials: the special tokens with which a text is read, but for those that the
+      specials: the special tokens with which a text is read, except those that the
         network does not have.
       missing: names of parameters that the model does not have: those of its readout.
-      writing: options of `research.generation.samplers` that `generate` has
-        unless it is told others; a folder of Hugging Face says them.
-      pool, normalize, max_length: what `encode` does unless it is told; a folder of
-        sentence-transformers says it. max_length 0: the model's length.
+      writing: default options of `generate` (`research.generation.samplers`), from a
+        folder of Hugging Face.
+      pool, normalize, max_length: defaults of `encode`, from a folder of
+        sentence-transformers. max_length 0: the model's length.
     """
 
     run: RestoredRun
@@ -122,28 +122,26 @@ class LanguageModel:
         max_length: int = 0,
         batch: int = 32,
     ) -> np.ndarray:
-        """A vector of each text, float32 [texts, D]: of the last layer.
+        """A vector of each text, float32 [texts, D], from the last layer.
 
-        A text is read with its special tokens, and cut where the row is full; a line on
-        stderr says how many are. Of ELECTRA the vector is the discriminator's, of an
-        encoder-decoder the encoder's. `Specials` says which the class token is.
+        A text is read with its special tokens, and truncated to the row; a line on
+        stderr says how many texts are. For ELECTRA the vector is the discriminator's,
+        for an encoder-decoder the encoder's. `Specials` defines the class token.
 
-        Of an objective that compares texts with pictures it is the vector that is
-        compared, and paths in place of texts are those of pictures.
+        For an objective that compares texts with pictures it is the vector that is
+        compared, and paths instead of texts are those of pictures.
 
         Args:
           texts: texts, or the paths of pictures.
-          pool: one of `POOLS`; the mean is over special tokens as well. "": the
-            model's.
-          normalize: whether vectors have length 1; None: as the model's.
-          max_length: tokens of a text that are read, with its special ones; 0: as many
-            as the model's.
-          batch: texts that are read at once, those of like lengths together.
+          pool: one of `POOLS`; the mean includes special tokens. "": the model's.
+          normalize: whether vectors have length 1; None: the model's.
+          max_length: most tokens of a text, with special ones; 0: the model's.
+          batch: number of texts read at once, grouped by similar length.
 
         Raises:
-          UserError: an unknown `pool`, or the network has no class token or is one that
-            reads backward; `max_length` has no room for a token or is beyond the
-            model's; `batch` is below 1; `texts` is no list of texts.
+          UserError: `pool` is unknown, or the network has no class token or reads
+            backward; `max_length` has no room for a token or exceeds the model's;
+            `batch` is below 1; `texts` is not a list of texts.
         """
         check_whole("batch", batch, 1)
         if normalize not in (None, True, False):
@@ -215,7 +213,7 @@ class LanguageModel:
         """A vector of each picture of the run's store, float32 [numbers, D].
 
         Raises:
-          UserError: the run gives pictures no vectors, or there is no such picture.
+          UserError: the run has no vectors of pictures, or a picture does not exist.
         """
         return self._normalized(encode_stored(self.run, numbers, batch), None)
 
@@ -357,16 +355,17 @@ class LanguageModel:
         return arrays | {"weight": np.broadcast_to(weight, shape).astype(np.float32)}
 
     def fill(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[Filled]]]:
-        """What a masked model puts in the place of each mask.
+        """The tokens that a masked model predicts for each mask.
 
-        By text and by mask these are the `top_k` most probable tokens, best first.
+        For each text and mask these are the `top_k` most probable ones, best first.
 
         Masks are spelled as the vocabulary's mask token, or as [MASK] or <mask>. They
-        are predicted independently of each other. Of ELECTRA the generator fills.
+        are predicted independently of each other. For ELECTRA the generator is used.
 
         Raises:
-          UserError: the objective predicts no masked tokens, the model has no readout,
-            a text is too long or has no mask, or `texts` is no list of texts.
+          UserError: the objective does not predict masked tokens, the model has no
+            readout, a text is too long or has no mask, or `texts` is not a list of
+            texts.
         """
         return all_or_error(self.fill_each(texts, top_k))
 
@@ -406,15 +405,15 @@ class LanguageModel:
     ) -> list[Score]:
         """The objective's own score of each text, given its context if there is one.
 
-        Of a causal model it is log p(text): see `sentence_scores.Scorer`.
+        For a causal model it is log p(text): see `sentence_scores.Scorer`.
 
         Args:
           method: one of the objective's `score_methods`; "": its first.
 
         Raises:
-          UserError: the objective gives texts no score, or not by this method; a text
-            is blank; the model has no readout; `texts` is no list of texts,
-            or `contexts` not one of as many.
+          UserError: the objective does not score texts, or not by this method; a text
+            is blank; the model has no readout; `texts` is not a list of texts, or
+            `contexts` not one of the same length.
         """
         texts = as_texts("texts", texts)
         if contexts is not None:
@@ -429,9 +428,9 @@ class LanguageModel:
         return scorer(texts, contexts)
 
     def generate(self, prompts: Sequence[str], **options: Any) -> list[list[NewText]]:
-        """New texts: by prompt one, or by beam search several, the best first.
+        """New texts for each prompt: one, or with beam search several, best first.
 
-        Of an encoder-decoder the prompt is the encoder's text. Prompts may spell
+        For an encoder-decoder the prompt is the encoder's text. Prompts may spell
         sentinels and masks: see `research.generation.text.make_writer`.
 
         Args:
@@ -439,8 +438,9 @@ class LanguageModel:
             max_tokens and seed.
 
         Raises:
-          UserError: a field or value is wrong, the objective writes no text, the model
-            has no readout, a prompt is empty, or `prompts` is no list of texts.
+          UserError: a field or value is wrong, the objective does not write text, the
+            model has no readout, a prompt is empty, or `prompts` is not a list of
+            texts.
         """
         prompts = as_texts("prompts", prompts)
         return all_or_error(self._writer(options)(prompts))
@@ -477,7 +477,7 @@ class LanguageModel:
             `research.use.inference.predict.Predictor.predict`.
 
         Raises:
-          UserError: the model predicts nothing, or an example is no text or lacks a
+          UserError: the model does not predict, or an example is not a text or lacks a
             part.
         """
         predictor = self._kept("predictor", functools.partial(Predictor, self))
@@ -527,8 +527,8 @@ def as_texts(name: str, texts: Sequence[str]) -> list[str]:
     """The texts.
 
     Raises:
-      UserError: they are a single text or no list, one of them is no text, or has half
-        of a surrogate pair, which is no Unicode.
+      UserError: they are a single text or not a list, one of them is not a text, or has
+        half of a surrogate pair, which is not valid Unicode.
     """
     if isinstance(texts, (str, bytes)):
         raise UserError(f"{name} is a list of texts; of one text write [{texts!r}]")

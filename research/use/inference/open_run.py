@@ -63,21 +63,22 @@ def open_run(
     any_start: bool = False,
     images: str = "",
 ) -> LanguageModel:
-    """A trained model, ready to be used on texts, on one device.
+    """Opens a trained model for use on texts, on one device.
 
     Args:
       source: the workdir of a run, whose newest or best checkpoint is opened, or
-        hf:DIR, a folder in Hugging Face's layout with its tokenizer (hf:ORG/NAME: of a
+        hf:DIR, a folder in Hugging Face's layout with its tokenizer (hf:ORG/NAME: on a
         hub).
-      product_dtype: in place of the run's model.product_dtype, "bfloat16" for products
-        that are twice as fast on some processors; "": the run's, and "dtype" of hf:DIR.
-      step: the checkpoint of a workdir that is opened; 0: its newest or best.
-      any_start: a decoder of hf:DIR may start with any token, for callers that give it
-        its tokens.
-      images: in place of objective.images of a run that reads pictures; "": the run's.
+      product_dtype: replaces the run's model.product_dtype, e.g. "bfloat16" for
+        products that are twice as fast on some processors; "": the run's, and "dtype"
+        for hf:DIR.
+      step: of the checkpoint in a workdir; 0: its newest or best.
+      any_start: whether a decoder of hf:DIR may start with any token, for callers that
+        give it its tokens.
+      images: replaces objective.images of a run that reads pictures; "": the run's.
 
     Raises:
-      UserError: there is no run or model, or it is not one that can be opened.
+      UserError: the run or model does not exist, or cannot be opened.
     """
     if product_dtype not in ("", *PRODUCT_DTYPES):
         raise unknown("product_dtype", product_dtype, PRODUCT_DTYPES)
@@ -335,10 +336,10 @@ def _language_model(
 
 
 def _resize(vocab: VocabInfo, rows: int) -> VocabInfo:
-    """The vocabulary of a table with so many rows.
+    """The vocabulary for a token table with this number of rows.
 
-    Ids behind them are of special tokens that the model does not have; rows behind the
-    vocabulary are of no token.
+    Higher ids are special tokens that the model does not have; rows beyond the
+    vocabulary belong to no token.
     """
     assert vocab.lowercase_ids is not None
     common = min(rows, vocab.size)
@@ -360,8 +361,7 @@ def _with_config_ends(
 ) -> VocabInfo:
     """The vocabulary of a causal model with bos and eos of config.json.
 
-    They are used where it has none of the spellings that are known; eos alone is both
-    (GPT-2).
+    They are used if it has none of the known spellings; a single eos is both (GPT-2).
     """
     special, ends = vocab.is_special.copy(), dict[str, Any]()
     for name in ("bos_id", "eos_id"):

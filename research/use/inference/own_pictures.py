@@ -1,4 +1,4 @@
-"""A run that reads pictures, opened with pictures of one's own in place of its own."""
+"""Opens a run that reads pictures with other pictures instead of its own."""
 
 import contextlib
 import tempfile

@@ -92,7 +92,7 @@ class Predictor:
         has `chunks`: type, text, first character and the one after the last.
 
         Raises:
-          UserError: an example is no text or texts, is blank, or lacks a part.
+          UserError: an example is not a text or texts, is blank, or lacks a part.
         """
         return all_or_error(self.predict_each(examples))
 

@@ -1,4 +1,4 @@
-"""Sources of texts: what a name such as tfds:NAME stands for, beside own files.
+"""Sources of texts: what a name such as tfds:NAME stands for, besides your files.
 
 A module here defines a class `Source(text_sources.Source)`. It is found by listing the
 folder: nothing else names it.

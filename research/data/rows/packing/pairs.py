@@ -1,8 +1,8 @@
 """Rows of two spans from all documents at once, and the truncation of long spans.
 
-Random choices are hashes of (document, turn) under a seed that is the number of the
-copy of the text, so the rows are a function of the text and the unit's fields, of which
-that number is one. In each turn every document that still has text makes one row.
+Random choices are hashes of (document, turn) with the number of the text's copy as the
+seed, so the rows are a function of the text and the unit's fields, which include that
+number. In each turn every document that still has text makes one row.
 """
 
 # D documents with text, N rows, A documents that still have text
