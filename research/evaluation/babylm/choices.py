@@ -11,7 +11,12 @@ import numpy as np
 from research.contract.errors import UserError
 from research.evaluation.babylm.backends import Candidate
 from research.evaluation.babylm.judge import Judge, LogProb
-from research.evaluation.babylm.result import Result, accuracy_result, rho_result
+from research.evaluation.babylm.result import (
+    SPLITS,
+    Result,
+    accuracy_result,
+    rho_result,
+)
 from research.evaluation.babylm.rules import RULES, Rules
 from research.evaluation.score_tables import credit
 from research.files.output_files import replace_text
@@ -42,7 +47,6 @@ class Choices:
       full, fast: the folders of its data; "": it is not in that set.
       rules: names of the rules that have it.
       normalised: scores are divided by the number of tokens.
-      collated: its name in the collated file, if it is not `official`.
     """
 
     official: ClassVar[str]
@@ -50,7 +54,15 @@ class Choices:
     fast: ClassVar[str]
     rules: ClassVar[tuple[str, ...]] = tuple(RULES)
     normalised: ClassVar[bool] = False
-    collated: ClassVar[str] = ""
+
+    def collated(self, rules: Rules) -> str:
+        """Its name in the collated file; "": it is not a task of that file."""
+        return self.official
+
+    def fast_scores(self, result: Mapping[str, Any]) -> dict[str, float]:
+        """The scores of a checkpoint in the collated file, as fractions."""
+        uids = result["groups"]["UID"]
+        return {uid: share for uid, share in uids.items() if uid not in SPLITS}
 
     def items(self, row: Mapping[str, Any], stem: str, rules: Rules) -> Iterator[Item]:
         """The item of a row of the file `stem`.jsonl, or none."""
@@ -136,6 +148,9 @@ class Odds(Choices):
     """
 
     metric, unit = "SPEARMAN'S RHO", 1.0
+
+    def fast_scores(self, result):
+        return {self.official: result["value"]}
 
     def predictions(self, items, scores, chosen):
         by_uid = super().predictions(items, scores, chosen)

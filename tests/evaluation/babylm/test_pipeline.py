@@ -10,7 +10,6 @@ from etils import epath
 from launch import glue
 from research.evaluation.babylm.acquisition import read_children, score_acquisition
 from research.evaluation.babylm.backends import Candidate
-from research.evaluation.babylm.collate import ORDER
 from research.evaluation.babylm.rules import (
     RULES,
     TRACKS,
@@ -49,11 +48,6 @@ def folder(tmp_path_factory):
 def case(request, folder):
     """(model, backend, judge)."""
     return *request.param, make_judge(folder, *request.param)
-
-
-def test_each_task_has_a_place_in_the_file_that_is_handed_in():
-    """Those of two parts of their own, surprisals and fine-tuning, stand after them."""
-    assert {*ORDER, "aoa", "glue"} == {*TASKS.names()}
 
 
 def tasks_of(rules):

@@ -53,7 +53,7 @@ def test_a_submission_is_the_pipelines_file(folder, tmp_path, capsys):
     fast = {k: v[:2] for k, v in expected.pop("fast_eval_results").items()}
     fast["ewok"] = [fast["ewok"][0] | {uid: 0.5 for uid in fast["ewok"][0]}] * 2
     own_fast = {k: v[:2] for k, v in ours.pop("fast_eval_results").items()}
-    assert [*ours] == [*expected]
+    assert ours.keys() == expected.keys()
     ties = ours["entity_tracking_filtered"]["ambiref_0_ops"]
     assert ties == expected["entity_tracking_filtered"]["ambiref_0_ops"]
     assert_equal(ours, expected)

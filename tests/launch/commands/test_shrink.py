@@ -570,7 +570,7 @@ def test_wrong_flags_are_one_line(folder, capsys, flags, says):
 def test_a_recipe_is_told_by_help_and_refuses_flags_that_it_does_not_read(name):
     recipe, values = recipes.RECIPES[name], {"layers": "1", "kept": "0.5"}
     actions = {action.dest: action for action in parser()._actions}
-    assert f"{name}, {recipe.says}" in actions["recipe"].help
+    assert f"{name}, {recipe.line}" in actions["recipe"].help
     assert {*recipe.reads} <= {*recipes.Request._fields}
     for field in recipes.Request._fields:
         value = next(iter(actions[field].choices or [values.get(field, "2")]))

@@ -25,7 +25,9 @@ class Task:
     fast: ClassVar[str] = ""
     of_checkpoints: ClassVar[str] = "aoa"  # the folder of its data, in the full set
     rules: ClassVar[tuple[str, ...]] = tuple(RULES)
-    collated: ClassVar[str] = ""
+
+    def collated(self, rules: Rules) -> str:
+        return ""
 
     def results_folder(self, backend: str, dataset: str) -> str:
         return f"zero_shot/{backend}/AoA_word"

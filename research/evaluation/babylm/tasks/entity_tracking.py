@@ -10,6 +10,9 @@ class Task(Choices):
     official = "entity_tracking"
     full, fast = "entity_tracking", "entity_tracking_fast"
 
+    def collated(self, rules):
+        return rules.entity_key
+
     def items(self, row, stem, rules):
         options, prefix = tuple(row["options"]), row["input_prefix"]
         if not rules.entity_nothing and any("nothing" in each for each in options):

@@ -9,6 +9,9 @@ class Task(Choices):
     full = fast = "global_piqa_parallel"
     normalised, solutions = True, 4
 
+    def fast_scores(self, result):
+        return {self.official: result["value"]}
+
     def items(self, row, stem, rules):
         prompt = row["prompt"]
         shown = tuple(f" {row[f'solution{n}']}" for n in range(self.solutions))

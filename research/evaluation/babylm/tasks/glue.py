@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from research.evaluation.babylm.rules import RULES
+from research.evaluation.babylm.rules import RULES, Rules
 
 
 class Finetuning(NamedTuple):
@@ -46,4 +46,6 @@ class Task:
     full: ClassVar[str] = "glue_filtered"
     fast: ClassVar[str] = ""
     rules: ClassVar[tuple[str, ...]] = tuple(RULES)
-    collated: ClassVar[str] = ""
+
+    def collated(self, rules: Rules) -> str:
+        return ""

@@ -45,7 +45,12 @@ class Task:
     full: ClassVar[str] = "reading"
     fast: ClassVar[str] = "reading"
     rules: ClassVar[tuple[str, ...]] = tuple(RULES)
-    collated: ClassVar[str] = ""
+
+    def collated(self, rules: Rules) -> str:
+        return self.official
+
+    def fast_scores(self, result: dict[str, Any]) -> dict[str, float]:
+        return {"spr": result["more"]["self-paced"], "rt": result["value"]}
 
     def results_folder(self, backend: str, dataset: str) -> str:
         return f"zero_shot/{backends.reading_backend(backend)}/reading"

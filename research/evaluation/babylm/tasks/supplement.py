@@ -6,8 +6,10 @@ from research.evaluation.babylm.tasks.blimp import pair
 
 class Task(Choices):
     official, full, fast = "blimp", "supplement_filtered", "supplement_fast"
-    collated = "blimp_supplement"
 
     def items(self, row, stem, rules):
         name = "supplement"
         yield pair(row, field=name, UID=stem, linguistics_term=name)
+
+    def collated(self, rules):
+        return "blimp_supplement"
