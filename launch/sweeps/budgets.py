@@ -78,7 +78,7 @@ def step_flops(experiment: str, keys: Mapping[str, Any]) -> float:
     """FLOPs of a train step's matrix products, without rematerialisation.
 
     The vocabulary is a placeholder with `data.vocabulary_size` entries, since a model
-    file need not be present. It is of the type that the experiment trains.
+    file need not be present. Its type is that of the experiment's vocabulary.
     """
     import jax
 

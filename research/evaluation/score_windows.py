@@ -72,7 +72,7 @@ def raw_text(
 ) -> tuple[Example, np.ndarray]:
     """The windows as raw text [n, L], and which tokens are scored.
 
-    Draws depend on their documents.
+    Random draws are keyed by the document of a window.
     """
     shape = len(windows), length
     token, flags = np.full(shape, pad_id, np.int32), np.zeros(shape, np.uint8)

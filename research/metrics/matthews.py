@@ -1,7 +1,8 @@
 """Matthews' correlation of classes, and of the tags of words (scikit-learn).
 
-0 where a side is constant: of a tagger that gives all words one tag it is 0, however
-often that tag is right. Words that were not read do not count.
+It is 0 if the predictions or the labels are constant: a tagger that gives every word
+the same tag has 0, however often that tag is right. Words that the model did not read
+are left out.
 """
 
 import dataclasses

@@ -18,7 +18,7 @@ from research.record.workdir import config_digest
 
 
 def stored_params(program: Program, params: Any) -> Any:
-    """The parameters as they are saved: of integers if the network has them."""
+    """The parameters as they are saved: integers if the network is quantized."""
     options = program.network.options
     if options.quantization == "none":
         return params

@@ -1,4 +1,4 @@
-"""Global PIQA, nonparallel: which of two solutions a prompt goes on with, per token."""
+"""Global PIQA, nonparallel: which of two solutions follows a prompt, per token."""
 
 from research.evaluation.babylm.tasks import global_piqa_parallel
 

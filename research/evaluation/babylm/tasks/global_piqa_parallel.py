@@ -1,4 +1,4 @@
-"""Global PIQA, parallel: which of four solutions a prompt goes on with, per token."""
+"""Global PIQA, parallel: which of four solutions follows a prompt, per token."""
 
 from research.evaluation.babylm.backends import Candidate
 from research.evaluation.babylm.choices import Choices, Item

@@ -8,7 +8,7 @@ from research.networks.transformer.library_attention import library_mask
 
 @dataclass(frozen=True)
 class Kernel(kernels.Kernel):
-    """Has the format of cuDNN's masks, for tests."""
+    """Attention by XLA, with masks in the format of cuDNN's; tests use it."""
 
     attention = "library"
 

@@ -1,7 +1,7 @@
 """Weights with a power of alpha's slope.
 
-As in the code of Kosmopoulou et al. 2025 (DespoinaKK/babylm-diffusion,
-noise_schedules.py).
+The formula is that of the code of Kosmopoulou et al. 2025
+(DespoinaKK/babylm-diffusion, noise_schedules.py).
 """
 
 # B batch, N blocks of a row
