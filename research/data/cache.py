@@ -75,10 +75,9 @@ def get_or_create(
       cache_key: everything that the content depends on, as JSON. HASH is its hash, so
         renaming a key recreates every cached folder.
       create: fills the empty folder that it is given, and returns what `meta.json`
-        holds beside `cache_key`.
+        holds in addition to `cache_key`.
       find_damage: returns the first file of a complete folder whose content is
-        impossible, and why; "" if there is none. It runs in each call, so it must be
-        fast.
+        invalid, and why; "" if there is none. It runs in each call, so it must be fast.
       wait: wait for another process that is creating the folder; False: the returned
         folder may be incomplete.
 
@@ -153,7 +152,7 @@ def _find_damage(path: Path, find_damage: Callable[[Path], str]) -> str:
                 return damage
             _record_check(path, states)
         return find_damage(path)
-    except FileNotFoundError:  # another process has begun to make it again
+    except FileNotFoundError:  # another process has begun to recreate it
         return _INCOMPLETE
 
 

@@ -1,13 +1,13 @@
-"""How often words meet in a text: the cells that GloVe learns (Pennington et al. 2014).
+"""Co-occurrence counts of words: the cells that GloVe learns (Pennington et al. 2014).
 
-Of a line's known words each one and the `window` before it meet, at distance k by
-1 / k; X(a, b) and X(b, a) both count it, so a word that meets itself counts it twice.
-Unknown words take no room (stanfordnlp/GloVe at 52f7dbc: src/vocab_count.c and
-src/cooccur.c).
+Each known word of a line co-occurs with the `window` known words before it; a pair at
+distance k adds 1 / k to both X(a, b) and X(b, a), so twice if the two words are equal.
+Unknown words do not count as distance (stanfordnlp/GloVe at 52f7dbc: src/vocab_count.c
+and src/cooccur.c).
 
-Memory is bounded, whatever the length of the text: pairs are counted in chunks, whose
-cells are sorted files on disk, which are merged (src/cooccur.c has such files, too);
-and the cells are put in a random order by files of a part of them (src/shuffle.c).
+Memory is bounded for any length of text: pairs are counted in chunks, whose cells are
+written to sorted files, which are then merged (as in src/cooccur.c); and the cells are
+shuffled in files that hold a part of them each (src/shuffle.c).
 """
 
 # T tokens of a chunk, V words, C cells
@@ -35,9 +35,9 @@ _SPACE = re.compile(r"\s")
 
 
 def count_words(lines: Iterable[str], min_count: int, most: int = 0) -> list[str]:
-    """The words of lines that occur `min_count` times; at most `most`, if not 0.
+    """The words that occur at least `min_count` times; at most `most`, if not 0.
 
-    By count, descending; of equal ones in alphabetical order.
+    Sorted by count, descending; ties are in alphabetical order.
     """
     counts: collections.Counter[str] = collections.Counter()
     for line in lines:
@@ -56,11 +56,11 @@ def count_cells(
     *,
     symmetric: bool = True,
 ) -> np.ndarray:
-    """The cells of lines that are not 0: CELL [C], sorted, in a file of the folder.
+    """The nonzero cells of the lines: CELL [C], sorted, in a file of the folder.
 
     Args:
-      folder: for files, of some 16 bytes for each cell of a chunk.
-      symmetric: False: a word meets those before it alone, as their second one.
+      folder: for temporary files, about 16 bytes for each cell of a chunk.
+      symmetric: False: a word only co-occurs with those before it, as the second one.
     """
     runs = _Runs(folder)
     pairs_per_token = window * (2 if symmetric else 1)
@@ -80,7 +80,7 @@ def count_cells(
 
 
 def shuffle_cells(cells: np.ndarray, seed: int, folder: Path) -> Iterator[np.ndarray]:
-    """The cells in a random order, in parts: each order is as likely as any other."""
+    """The cells in a random order, in parts; all orders are equally likely."""
     rng = np.random.default_rng(seed)
     num_files = -(-len(cells) // PAIRS_IN_MEMORY)
     files = [folder / f"shuffled{number}" for number in range(num_files)]
@@ -96,7 +96,7 @@ def shuffle_cells(cells: np.ndarray, seed: int, folder: Path) -> Iterator[np.nda
 
 
 class _Runs:
-    """Sorted files of cells. Those of a level are merged to one of the next level."""
+    """Sorted files of cells. Those of one level are merged into one of the next."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -136,12 +136,12 @@ class _Runs:
 
 
 def _mapped(path: Path) -> np.ndarray:
-    """The cells of a file that is not empty, read where they are needed."""
+    """The cells of a file that is not empty, memory-mapped."""
     return np.memmap(path, CELL, "r") if path.stat().st_size else np.zeros(0, CELL)
 
 
 def _merge(runs: list[Path]) -> Iterator[np.ndarray]:
-    """The cells of sorted files, sorted, in parts; those of one key are added up."""
+    """The cells of sorted files, sorted, in parts; counts of equal keys are added."""
     left = [cells for cells in map(_mapped, runs) if len(cells)]
     size = max(1, PAIRS_IN_MEMORY // len(runs))
     while left:
@@ -159,7 +159,7 @@ def _merge(runs: list[Path]) -> Iterator[np.ndarray]:
 
 
 def _add_up(key: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """The cells of keys, sorted; counts of one key are added up."""
+    """The cells, sorted by key; counts of equal keys are added."""
     found, place = np.unique(key, return_inverse=True)
     cells = np.empty(len(found), CELL)
     cells["key"], cells["count"] = found, np.bincount(place, count, len(found))
@@ -171,8 +171,8 @@ def _chunks(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
     """Numbers [T] int64 of the known words and of their lines, and a count.
 
-    The count is how many of them were in the chunk before: the last `window`, which the
-    next words meet.
+    The count says how many of them were already in the previous chunk: its last
+    `window`, with which the next words co-occur.
     """
     index = {word: number for number, word in enumerate(words)}
     token: list[int] = []

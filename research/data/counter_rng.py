@@ -92,14 +92,14 @@ def choose_subset(key: np.ndarray, role: str, candidate: np.ndarray, count):
 def choose_by_weight(
     key: np.ndarray, role: str, weight: np.ndarray, count: np.ndarray
 ) -> np.ndarray:
-    """[B, W] bool: `count` [B] drawn one after another, in proportion to their weights.
+    """[B, W] bool: `count` [B] drawn one by one, in proportion to their weights.
 
-    Rows with fewer positions of a weight above 0 choose all of them.
+    Rows with fewer positive weights choose all of these positions.
 
     Args:
       weight: [B, W] float.
     """
-    # Exponential waiting times come in the order of such draws.
+    # Exponential waiting times are ordered as such draws are.
     wait = -np.log1p(-uniform(key, role, weight.shape[1]))
     with np.errstate(divide="ignore", invalid="ignore"):
         wait = np.where(weight > 0, wait / weight, np.inf)
@@ -143,7 +143,7 @@ def nth_smallest(score: np.ndarray, count: np.ndarray) -> np.ndarray:
 def choose_words(
     key: np.ndarray, role: str, start: np.ndarray, candidate: np.ndarray, budget
 ) -> np.ndarray:
-    """[B, L] bool: whole words in random order, each that still fits the budget.
+    """[B, L] bool: whole words, chosen in random order if they still fit the budget.
 
     Words are those of `find_words`. A word longer than what is left of the budget is
     skipped and the next one tried.
@@ -198,7 +198,7 @@ def find_words(start: np.ndarray, candidate: np.ndarray):
     first = candidate & (start | ~before)
     edge = np.flatnonzero(first | ~candidate)
     size = np.diff(edge, append=candidate.size)
-    # A word that ends with its row ends at the first edge of the next row, its index 0.
+    # A word at the end of its row ends at the first edge of the next row, its index 0.
     is_word = first.reshape(-1)[edge]
     return edge[is_word], size[is_word]
 

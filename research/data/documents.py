@@ -30,15 +30,15 @@ _WHOLE_NUMBER = re.compile(r"(-?\d+)\.0+")
 
 
 def label_key(label: str) -> str:
-    """What equal labels have in common: 1 and 1.0 are one class."""
+    """A key that equal labels share: 1 and 1.0 are one class."""
     found = _WHOLE_NUMBER.fullmatch(label)
     return found[1] if found else label
 
 
 def single_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """The single labels of documents' labels, sorted; of equal ones the shortest.
+    """The single labels in documents' labels, sorted; the shortest of equal ones.
 
-    An empty list of labels brings none.
+    An empty list of labels adds none.
     """
     found: dict[str, str] = {}
     names = {each for label in labels for each in label.split(LABEL_SEPARATOR)}
@@ -48,7 +48,7 @@ def single_labels(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def as_known(label: str, known: Sequence[str]) -> str:
-    """The label as it is spelled among the known ones; an unknown one as it is."""
+    """The label in the spelling of the known ones; an unknown label is unchanged."""
     if label in known:
         return label
     equal = (each for each in known if label_key(each) == label_key(label))
@@ -56,10 +56,10 @@ def as_known(label: str, known: Sequence[str]) -> str:
 
 
 def choice_names(labels: Iterable[str]) -> Sequence[str]:
-    """The names of choices in their order, the one of CHOICE_NAMES with all labels.
+    """The names of choices in order: the entry of CHOICE_NAMES that has all labels.
 
     Raises:
-      UserError: none has all of them.
+      UserError: no entry has all of them.
     """
     keys = set(map(label_key, labels))
     for names in CHOICE_NAMES:
@@ -73,7 +73,7 @@ def choice_names(labels: Iterable[str]) -> Sequence[str]:
 
 @dataclasses.dataclass(frozen=True)
 class ArrayType:
-    """An array that a format gives with the text of each document."""
+    """An array that a format provides with the text of each document."""
 
     per: str = choice("token", ("token", "part", "document"))  # what has a value. A
     # document gives one for each character, of which a token has that of its first
@@ -122,7 +122,7 @@ class Document(NamedTuple):
 
 
 def join_parts(parts: Sequence[str], separator: str) -> Document:
-    """The document of some parts, none of which is blank."""
+    """The document made of these parts, none of which is blank."""
     starts, end = [], 0
     for part in parts:
         starts.append(end)

@@ -34,7 +34,7 @@ class Source(Protocol):
 
     @property
     def num_examples(self) -> int | None:
-        """N, of an epoch; None if it is not known before they are read."""
+        """N, the examples of an epoch; None if unknown before they are read."""
 
     fingerprint: str
     """Hash of the data that the rows are made from."""
@@ -45,7 +45,7 @@ class Source(Protocol):
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
         """Training rows g [n] int64, ascending: a pure function of g.
 
-        That of `TextSource` takes their length and their step as well.
+        `TextSource.rows` takes their length and their step as well.
         """
 
     def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
@@ -63,8 +63,8 @@ class Pipeline:
     """Batches of rows: row r of step s is row s * batch_size + r of the source.
 
     A row's content does not depend on the batch size, except for sources with
-    `contiguous`, with data.mixing=batches and for objectives with `reads_step`. With
-    `buckets` these choose the rows of a step, and the length of its batch.
+    `contiguous`, with data.mixing=batches, and for objectives with `reads_step`. If
+    `buckets` is set, it chooses the rows of a step and the length of its batch.
     """
 
     source: Source
@@ -94,8 +94,8 @@ class Pipeline:
     def batches(self, step: int = 0, rows: RowSelection | None = None, limit: int = 0):
         """The batches of `step`, `step + 1`, ... before `limit` (0: without end).
 
-        Each equals `batch` of its step. One call makes several, which is faster, and a
-        thread makes the next ones while these are used.
+        Each equals `batch` of its step. Several are made at once, which is faster, and
+        a thread makes the next ones while these are used.
         """
         made = prefetch(self.calls(step, rows, limit), depth=1)
         with contextlib.closing(made) as calls:
@@ -103,8 +103,8 @@ class Pipeline:
                 yield from batches
 
     def calls(self, step: int = 0, rows: RowSelection | None = None, limit: int = 0):
-        """The same batches, in lists of those that one call makes."""
-        num_steps = 1  # the first batch tells how large they are
+        """The same batches, in lists of those that are made at once."""
+        num_steps = 1  # the first batch shows how large batches are
         while not limit or step < limit:
             num_steps = min(num_steps, limit - step) if limit else num_steps
             batches = self._batches_at_once(step, num_steps, rows)
@@ -123,7 +123,7 @@ class Pipeline:
         return [{name: split[name][i] for name in split} for i in range(num_steps)]
 
     def evaluation(self, rows: RowSelection | None = None):
-        """Each example once, with the same corruption always, in `evaluation_order`.
+        """Each example once, always with the same corruption, in `evaluation_order`.
 
         All batches have batch_size rows: the last one is padded with rows of weight 0.
         """
@@ -141,7 +141,7 @@ class Pipeline:
         return None if self.buckets is None else self.buckets.evaluation_order()
 
     def _evaluation_chunks(self) -> Iterator[dict[str, np.ndarray]]:
-        """The last one may have fewer rows, which then have data.length."""
+        """Chunks of rows; the last may have fewer, which then have data.length."""
         if self.buckets is None:
             yield from self.source.in_order(self.batch_size)
             return
@@ -181,7 +181,7 @@ class Data(NamedTuple):
     def token_entropy(self) -> float:
         """The entropy of token frequencies in the training text, in nats; 0: unknown.
 
-        It is the least loss for each token of a model without context.
+        It is the lowest loss per token of a model without context.
         """
         count = self.vocab.token_count
         if count is None or not count.any():
@@ -214,20 +214,20 @@ def open_data(
     Whatever takes long is cached in data.cache_dir. `data.task`, if it is not empty, is
     one of
 
-    * a folder that `palimpsest prepare --batches` wrote: those batches of its
-      train_split and its eval_split, without text, so that predictions are not scored;
+    * a folder that `palimpsest prepare --batches` wrote: the batches of its train_split
+      and its eval_split, without text, so predictions are not scored;
     * `corpus:objective` or `mix:objective`, with this config's objective: the corpus,
       or data.mixture, as if data.task were empty;
-    * a registered seqio task or mixture; for `package.module:name` the module is
-      imported first, which must register it. Its metrics are computed where the
-      objective writes text, see `research.data.seqio.task_metrics`.
+    * a registered seqio task or mixture; for `package.module:name` the module, which
+      must register it, is imported first. Its metrics are computed if the objective
+      writes text, see `research.data.seqio.task_metrics`.
 
     Raises:
       UserError: a name, split or value of config.data is wrong.
     """
     numbers = {"seed": seed, "batch_size": batch_size}
     if data.task:
-        from research.data.source import saved_batches  # of few runs
+        from research.data.source import saved_batches  # few runs need it
 
         if saved_batches.has_saved_batches(data.task):
             _refuse_named_splits(data)
@@ -270,7 +270,7 @@ def open_data(
 
 
 def _refuse_named_splits(data: DataOptions) -> None:
-    """Raises UserError: a split has files beside data.task, which has its own text."""
+    """Raises UserError: a split has files, but data.task has its own text."""
     for split in SPLITS:
         if getattr(data, split):
             raise UserError(
@@ -298,7 +298,7 @@ def _make_data(
     counts: dict[str, int],
 ) -> Data:
     fingerprint = cache.fingerprint([train.fingerprint, held_out.fingerprint])
-    # What its objective cannot hide is told before long work.
+    # What its objective cannot hide is reported before the long work.
     objective.needs(vocab)
     train.empty_rows(1)
     pipelines = []

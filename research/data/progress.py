@@ -1,4 +1,4 @@
-"""Progress of a long job: a bar on a terminal, or a line now and then in a log."""
+"""Progress of a long job: a bar on a terminal, or occasional lines in a log."""
 
 import contextlib
 import sys
@@ -36,7 +36,7 @@ def progress(
             task = bar.add_task(what, total=total, note="")
             yield lambda done, note: bar.update(task, completed=done, note=note)
         return
-    last, first = time.monotonic(), None  # first: when, and how much was done then
+    last, first = time.monotonic(), None  # first: its time, and how much was done then
 
     def report(done: int, note: str) -> None:
         nonlocal last, first
@@ -55,7 +55,7 @@ def progress(
 
 
 def format_seconds(seconds: float) -> str:
-    """As in 45 s, 12 min, 3 h 05 min."""
+    """A duration, such as 45 s, 12 min or 3 h 05 min."""
     hours, minutes = divmod(round(seconds / 60), 60)
     if hours:
         return f"{hours} h {minutes:02} min"

@@ -18,7 +18,7 @@ not agree, and copies of data sets at Hugging Face, also of whole test splits.""
 
 
 class Texts(NamedTuple):
-    """The texts that an example has at least."""
+    """The minimum of texts that an example has."""
 
     count: int
     words: str  # as errors have them: "two parts"
@@ -26,7 +26,7 @@ class Texts(NamedTuple):
 
 
 class LabelType:
-    """The base of all types: a label is one name of any spelling."""
+    """The base of all types: a label is one name, with any spelling."""
 
     text: ClassVar[str]
     """The text that has such labels, as errors have it: "documents with labels"."""
@@ -61,13 +61,13 @@ class LabelType:
         """Checks the labels of a run's text together.
 
         Raises:
-          UserError: they do not fit each other.
+          UserError: they are not consistent with each other.
         """
 
     def no_gold(
         self, trained: Collection[str], held_out: Collection[str]
     ) -> Collection[str]:
-        """The labels that say that there is none.
+        """The labels that mean "no label".
 
         Args:
           trained: the single labels of the training text, as their `label_key`.
@@ -81,5 +81,5 @@ class LabelType:
 
 
 def label_type(name: str) -> LabelType:
-    """The type of labels of this name."""
+    """The label type with this name."""
     return FOLDER.part_class(name, "type of labels")()

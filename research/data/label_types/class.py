@@ -9,7 +9,7 @@ from research.data import label_types
 
 @dataclass(frozen=True)
 class LabelType(label_types.LabelType):
-    """Of NO_GOLD each may also be a class."""
+    """Each label in NO_GOLD may also be a class."""
 
     text = "documents with labels"
     examples = ("a", "b", "c")
@@ -17,9 +17,9 @@ class LabelType(label_types.LabelType):
     def no_gold(self, trained, held_out):
         """See the base.
 
-        "-" says so next to two classes or more, unless one is "+". -1 does next to
-        three classes or more that are counted from 0 or 1, if no class of the training
-        text is negative. Of -1, 0 and 1 it may be a class, which is reported.
+        "-" means no label if there are two or more other classes, none of them "+". -1
+        does if there are three or more other classes, counted from 0 or 1, and no class
+        of the training text is negative. In -1, 0, 1 it may be a class: reported.
         """
         classes, missing = {*trained} - label_types.NO_GOLD, set()
         if len(classes) > 1 and "+" not in classes:

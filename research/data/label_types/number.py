@@ -25,7 +25,7 @@ class LabelType(label_types.LabelType):
         return ""
 
     def no_gold(self, trained, held_out):
-        """See the base: -1 says so if held-out text has no other number."""
+        """See the base: -1 means no label if held-out text has no other number."""
         hides = {*held_out} == {"-1"} and "-1" not in trained
         return {"-1"} if hides else ()
 

@@ -8,7 +8,7 @@ from research.data.documents import LABEL_SEPARATOR
 
 @dataclass(frozen=True)
 class LabelType(label_types.LabelType):
-    """A vocabulary has the sets, of which an objective makes the classes."""
+    """A vocabulary has the sets; an objective derives the classes from them."""
 
     text = "documents with labels"
     examples = ("a", f"a{LABEL_SEPARATOR}b", "c")

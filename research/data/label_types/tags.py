@@ -8,7 +8,7 @@ from research.data import label_types
 
 @dataclass(frozen=True)
 class LabelType(label_types.LabelType):
-    """What formats with the array `tags` give."""
+    """The labels of formats with the array `tags`."""
 
     text = "words with tags, as data.format=conll and conllu have"
     examples = ("O", "B-x", "I-x")

@@ -23,9 +23,9 @@ def contiguous_position(
 ):
     """The examples of contiguous streams: row r of step s + 1 continues that of step s.
 
-    An epoch has num // num_rows steps, in which each row reads as many examples in
-    order. Up to num_rows - 1 examples are left out: the last ones in even epochs, the
-    first ones in odd ones, so that any two successive epochs read each example.
+    An epoch has num // num_rows steps, so each row reads that many examples in order.
+    Up to num_rows - 1 examples are left out: the last ones in even epochs, the first
+    ones in odd epochs, so that any two successive epochs together read each example.
 
     Args:
       step, row: [n] int64; a row is in 0 .. num_rows - 1.
@@ -35,7 +35,7 @@ def contiguous_position(
         example to its first.
 
     Returns:
-      epoch, position: [n] int64; the position is that in the order of the text.
+      epoch, position: [n] int64; positions are in the order of the text.
     """
     assert num >= num_rows > 0
     steps = num // num_rows
@@ -59,7 +59,7 @@ def divide_rows(
 
     Args:
       corpus, number: [batch_size], as the mixture's schedule gives them.
-      sizes: the name of each corpus -> its examples.
+      sizes: name of each corpus -> its number of examples.
 
     Raises:
       UserError: a corpus has no row, or fewer examples than rows.

@@ -40,8 +40,8 @@ MIXINGS = {
 class MixtureSchedule(NamedTuple):
     """A periodic sequence of corpora, in which each occurs in proportion to its rate.
 
-    An example has a counter in the mixture and a corpus counter among the examples of
-    its corpus. An entry of the period stands for `run` successive examples.
+    An example has a counter in the mixture, and a corpus counter among the examples of
+    its corpus. Each entry of the period stands for `run` successive examples.
     """
 
     corpus: np.ndarray  # [T] int64, the corpus of each entry
@@ -70,10 +70,10 @@ class MixtureSchedule(NamedTuple):
 def make_schedule(rates: Collection[float], run: int = 1) -> MixtureSchedule:
     """Interleaves corpora so that each is always within one run of its rate.
 
-    Each entry is given to the corpus whose next example is due first, among those that
-    it does not put ahead of their rates (Tijdeman 1980). Rates are read as decimal
-    numbers and met exactly, unless their period is longer than 10,000: then to within
-    one in 10,000, by largest remainders.
+    Each entry goes to the corpus whose next example is due first, among the corpora
+    that it would not put ahead of their rates (Tijdeman 1980). Rates are read as
+    decimal numbers and met exactly, unless their period would exceed 10,000: then they
+    are met to within one in 10,000, by largest remainders.
 
     Args:
       rates: [C], each above 0; they are divided by their sum.

@@ -58,7 +58,7 @@ def _permute(
 
 @functools.lru_cache(maxsize=16)
 def _rounds(seed: int, epoch: int, half: int) -> tuple[np.ndarray, ...]:
-    """The rounds' functions of `half` bits: the values [2**half] int32 of each."""
+    """The round functions of `half` bits, each as its values [2**half] int32."""
     epoch = np.array([epoch]).astype(np.uint64)
     key = _hash(epoch ^ _hash(np.full(1, seed % 2**64, np.uint64)))
     right = np.arange(2**half, dtype=np.uint64)

@@ -21,7 +21,7 @@ def decompressed(file: Path, raw: BinaryIO) -> BinaryIO:
         case ".gz":
             return io.BufferedReader(gzip.GzipFile(fileobj=raw))
         case ".zst":
-            import pyarrow  # only where there is such a file
+            import pyarrow  # only if there is such a file
 
             return io.BufferedReader(pyarrow.input_stream(raw, compression="zstd"))
     return raw
@@ -31,7 +31,7 @@ def as_utf8(file: BinaryIO, encoding: str) -> BinaryIO:
     """The text of a file in UTF-8.
 
     Raises:
-      EncodingError: when it is read: a line has bytes that are none of the encoding.
+      EncodingError: while reading: a line has bytes that are invalid in the encoding.
     """
     return io.BufferedReader(_Recoded(file, encoding))
 

@@ -89,7 +89,7 @@ def split_fractions(text: str) -> tuple[float, float, float]:
     """The fractions of train, valid and test that data.split has, as in 0.8,0.1,0.1.
 
     Raises:
-      ValueError: they are not three, none is of train, or their sum is not 1.
+      ValueError: they are not three, that of train is 0, or their sum is not 1.
     """
     try:
         fractions = tuple(map(float, text.split(",")))
@@ -118,7 +118,7 @@ def split_of(text: str, *, valid: float, test: float) -> str:
 def sampling_rates(
     sizes: Collection[float], alpha: float, groups: Collection[int] = (0,)
 ) -> list[float]:
-    """The rate of each corpus, ~ size ** alpha (XLM, Conneau and Lample 2019, eq. 1).
+    """Rates of corpora, ~ size ** alpha (XLM, Conneau and Lample 2019, eq. 1).
 
     Args:
       sizes: [C], each above 0.

@@ -1,4 +1,4 @@
-"""Entity linking by names: the longest name of a graph's entities at each word."""
+"""Entity linking by names: at each word, the longest name of a graph's entities."""
 
 import itertools
 import re
@@ -28,27 +28,27 @@ succession, or any other character."""
 
 
 class Name(NamedTuple):
-    """A name and the entities that have it, the most likely first."""
+    """A name and the entities that have it, the most probable first."""
 
     text: str
     entities: tuple[str, ...]
-    priors: tuple[float, ...]  # of each; they add up to 1
+    priors: tuple[float, ...]  # of each entity; they add up to 1
 
 
 class Link(NamedTuple):
     """A mention in a text."""
 
-    begin: int  # of its characters
+    begin: int  # its first character
     end: int
     name: int  # index of `Linker.names`
 
 
 class Linker:
-    """Finds names in texts, from left to right the longest one at each word.
+    """Finds names in texts: from left to right, the longest one at each word.
 
     Attributes:
       names: those that are linked.
-      num_stopped: names that are left out as stop words, or as too short.
+      num_stopped: names that are left out because they are stop words or too short.
     """
 
     def __init__(
@@ -97,17 +97,17 @@ def read_names(
 ) -> list[Name]:
     """The names of a file of lines entity<TAB>name or entity<TAB>name<TAB>weight.
 
-    An entity with several names has several lines. Of several entities with one name
-    the priors are proportional to their weights; without them to 1 + the number of
+    An entity with several names has several lines. The priors of entities that share a
+    name are proportional to their weights or, without weights, to 1 + the number of
     their triples.
 
     Args:
-      end: a name ends where this begins, as at ", " before a gloss; "": nowhere.
-      degrees: entity -> number of triples; entities that it lacks have no name. None:
-        all have one.
+      end: a name is cut where this begins, e.g. ", " before a gloss; "": never.
+      degrees: entity -> number of triples; names of other entities are ignored. None:
+        no names are ignored.
 
     Raises:
-      UserError: a line has another form.
+      UserError: a line is malformed.
     """
     weights: dict[str, dict[str, float]] = {}
     for number, columns in read_rows(path, "--names"):
@@ -159,7 +159,7 @@ class Counts(NamedTuple):
 def link_texts(
     linker: Linker, texts: Iterable[str], counts: list[Counts]
 ) -> Iterator[list[Link]]:
-    """The links of each text; at the end appends what was counted to `counts`."""
+    """The links of each text; at the end appends the totals to `counts`."""
     of_name: Counter[int] = Counter()
     num_texts = num_words = 0
     for text in texts:

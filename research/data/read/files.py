@@ -45,7 +45,7 @@ def load_file_corpus(
 ) -> Corpus:
     """The corpus of a file, a folder or a glob; with work shards if it is large.
 
-    A file that has no format's suffix is a side of a parallel text, see
+    A file whose suffix belongs to no format is a side of a parallel text, see
     `parallel_text.group_sides`.
 
     Args:
@@ -70,7 +70,7 @@ def load_file_corpus(
 
 
 class _Reader:
-    """Reads files by the format that the options name, or each by its suffix."""
+    """Reads files in the format that the options name, or each by its suffix."""
 
     def __init__(self, options: FileOptions, key: str):
         self.options, self._key = options, key
@@ -79,7 +79,7 @@ class _Reader:
         self._named = None if is_auto else formats.make_format(options)
 
     def format_of(self, file: Path) -> FileFormat | None:
-        """The format of a file; None if it has none, as a side of a parallel text."""
+        """The format of a file; None for a side of a parallel text."""
         if self._named:
             return self._named
         found = self._by_suffix.get(file_suffixes(file)[0])
@@ -117,7 +117,7 @@ class _Reader:
     def _with_label(
         self, file: Path, found: FileFormat, documents: Iterator[Document]
     ) -> Iterator[Document]:
-        """The documents, with the label that the file's path says, if it is to."""
+        """The documents, with the label from the file's path if data.label asks so."""
         if not self.has_file_label(found):
             return documents
         label = _file_label(file, self.options.label)
@@ -128,14 +128,14 @@ class _Reader:
         return bool(found.label_rules) and self.options.label in FILE_LABELS
 
     def check(self, name: str, texts: list[tuple[Path, ...]]) -> None:
-        """Checks data.label and data.encoding of files that they fit.
+        """Checks that data.label and data.encoding fit the files.
 
         Args:
-          name: what names the files: a folder, or a file or glob.
+          name: the folder, file or glob that names the files.
 
         Raises:
-          UserError: files without columns have no such label, all of them have the
-            same, a folder has files beside its folders of labels, or a file is not
+          UserError: files without columns have no such label, all of them have the same
+            one, a folder has files next to its folders of labels, or a file is not
             text.
         """
         label, by_label = self.options.label, {}
@@ -171,10 +171,10 @@ class _Reader:
             )
 
     def arrays(self, texts: list[tuple[Path, ...]]) -> dict[str, ArrayType]:
-        """The arrays that documents of the files have beside text.
+        """The arrays that documents of the files have besides text.
 
         Raises:
-          UserError: an array of two formats has two types.
+          UserError: two formats have the same array with different types.
         """
         found: dict[str, ArrayType] = {}
         for each in self._formats(texts):
@@ -319,10 +319,10 @@ def read_texts(file: Path, flag: str) -> list[str]:
     """All of `iter_texts`, at least one.
 
     Args:
-      flag: that names the file, such as --texts, for the error.
+      flag: the flag that names the file, such as --texts, for the error.
 
     Raises:
-      UserError: see `iter_texts`; or there is none.
+      UserError: see `iter_texts`; or there are none.
     """
     texts = [*iter_texts(file)]
     if not texts:
@@ -331,13 +331,13 @@ def read_texts(file: Path, flag: str) -> list[str]:
 
 
 def iter_texts(file: Path) -> Iterator[str]:
-    """The lines of a file, blank ones too; of a .jsonl the `text` of each line.
+    """The lines of a file, including blank ones; for .jsonl, the `text` of each line.
 
     Either may be compressed.
 
     Raises:
-      UserError: the file cannot be read, or a line is no text; or it is a pipe, to
-        which nobody may ever write.
+      UserError: the file cannot be read, a line is not text, or the file is a pipe,
+        which might block forever.
     """
     if file.is_fifo():
         raise UserError(f"{file} is a pipe; write its lines to a file first")
@@ -371,7 +371,7 @@ def _parse_file(
     """The documents of a file.
 
     Args:
-      hint: of the error where bytes are none of the encoding.
+      hint: added to the error about bytes that are invalid in the encoding.
     """
     try:
         with file.open("rb") as raw:
@@ -395,7 +395,7 @@ def _with_names(
     """The documents, each with its file in its `id`; prints what was left out.
 
     Args:
-      raw: what is read, where documents do not have their `amount_read`.
+      raw: the file that is read, if documents do not have their `amount_read`.
     """
     for document in parsed:
         if isinstance(document, SkippedRows):
