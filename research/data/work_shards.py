@@ -1,8 +1,8 @@
-"""Work shards: parts of a large corpus that processes share out among themselves.
+"""Work shards: parts of a large corpus that processes divide among themselves.
 
-Each process of a shared cache goes through the work shards and does those that no other
-process does; then one process joins the results. The joined result is the same, byte
-for byte, for any number of processes.
+Each process of a shared cache goes through the work shards and processes those that no
+other process does; then one process joins the results. The joined result is the same,
+byte for byte, for any number of processes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +51,7 @@ def get_or_join(
         `meta.json` holds.
       join: fills the folder from the results of all work shards, in order, and returns
         what its `meta.json` holds.
-      find_damage: see `get_or_create`, for a folder of either.
+      find_damage: see `get_or_create`; for a folder of either kind.
     """
     shard_category = f"{category}-shard"
     shard_keys = [{**cache_key, "portion": number} for number in range(len(shards))]

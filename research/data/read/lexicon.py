@@ -37,26 +37,25 @@ def read_lexicon(path: str, texts: str = "") -> Callable[[Any], Lexicon]:
     """Reads the files of the config key `data.lexicon`.
 
     An entry is spelled as inside a sentence: after a space, or right after another
-    character where it begins with a CJK ideograph. Entries with text that the
-    vocabulary does not know, and entries with the tokens of an earlier one, are left
-    out; their number is printed. A triple one of whose ends is unknown is left out;
-    ends with the tokens of an earlier entry are that entry.
+    character if it begins with a CJK ideograph. Entries with text that the vocabulary
+    does not know, and entries with the same tokens as an earlier one, are left out;
+    their number is printed. A triple with an unknown entity is left out; an entity with
+    the tokens of an earlier entry is identified with it.
 
     Args:
       path: files of lines `entry<TAB>type`, or of triples
         (`research.data.read.triples`), separated by commas; a `.gz` file is
         decompressed. The entities of triples are entries of type `head` or, if they are
         only tails, `tail`.
-      texts: a file of lines `name<TAB>text` by which entities and relations are
-        spelled; "": by their names.
+      texts: a file of lines `name<TAB>text` with the spellings of entities and
+        relations; "": they are spelled by their names.
 
     Returns:
       a function that takes a `research.data.tokenize.vocabulary.Vocabulary` and returns
       the lexicon as its token ids. It raises UserError if no entry is left.
 
     Raises:
-      UserError: there is no such file, a line has another form, or an entity has no
-        text.
+      UserError: there is no such file, a line is malformed, or an entity has no text.
     """
     files = [Path(user_path(name)) for name in path.split(",")]
     if _has_triples(files[0]):
@@ -107,7 +106,7 @@ def _encode_entries(
 ) -> tuple[_Padded, np.ndarray]:
     """The entries that are kept, and the number of each entry among them, [entries].
 
-    An entry with the tokens of an earlier one has its number; -1: it is left out.
+    An entry with the tokens of an earlier one gets its number; -1: it is left out.
     """
     tokens = _encode(entries, vocabulary)
     unknown = vocabulary.vocab.unk_id
@@ -200,9 +199,9 @@ def match(
 ) -> np.ndarray:
     """The number of the entry that begins at each position, -1 elsewhere: [B, L] int32.
 
-    From left to right the longest entry is taken that begins where a word starts and
-    ends before a word's start or a separator, or at the end of the row or document; the
-    next entry begins after it. A row's result depends on that row alone.
+    From left to right, the longest entry is taken that begins at a word start and ends
+    before a word start or a separator, or at the end of the row or document; the next
+    entry begins after it. A row's result depends only on that row.
 
     Args:
       token, flags, length: see `Example`.
@@ -235,7 +234,7 @@ def match(
 
 
 def _next_document(flags: np.ndarray) -> np.ndarray:
-    """[B, L]: where the next document starts, behind each position; L: in no column."""
+    """[B, L]: where the next document after each position starts; L: nowhere."""
     width = flags.shape[1]
     start = np.where(flags & DOCUMENT > 0, np.arange(width), width)
     start = np.append(start[:, 1:], np.full((len(flags), 1), width), axis=1)
@@ -317,7 +316,7 @@ def read_triples(file: Path, name: str = LEXICON) -> list[Triple]:
       name: the key or flag that names the file, for errors.
 
     Raises:
-      UserError: it cannot be read, or a line is no triple.
+      UserError: it cannot be read, or a line is not a triple.
     """
     try:
         return [triple for _, triple in parse_triples(read_lines(file, name))]
@@ -329,10 +328,10 @@ def read_triples(file: Path, name: str = LEXICON) -> list[Triple]:
 
 
 def read_texts(path: str) -> dict[str, str]:
-    """Name -> text, of a file of lines name<TAB>text, which may be a `.gz`.
+    """Name -> text, from a file of lines name<TAB>text, which may be a `.gz`.
 
     Raises:
-      UserError: it cannot be read, or a line has another form.
+      UserError: it cannot be read, or a line is malformed.
     """
     file, texts = Path(user_path(path)), {}
     for number, line in read_lines(file, "data.lexicon_texts"):
@@ -344,7 +343,7 @@ def read_texts(path: str) -> dict[str, str]:
 
 
 def read_rows(file: Path, name: str) -> Iterator[tuple[int, list[str]]]:
-    """(number, columns) of the lines of a file, between tabs; see `read_lines`."""
+    """(number, tab-separated columns) of the lines of a file; see `read_lines`."""
     for number, line in read_lines(file, name):
         yield number, [column.strip() for column in line.split("\t")]
 
@@ -364,7 +363,7 @@ def read_lines(file: Path, name: str) -> list[tuple[int, str]]:
       name: the key or flag that names the file, for errors.
 
     Raises:
-      UserError: the file cannot be read, or has none.
+      UserError: the file cannot be read, or has no such lines.
     """
     try:
         data = file.read_bytes()

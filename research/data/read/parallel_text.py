@@ -1,7 +1,7 @@
 """Parallel text whose sides are files: line n of each is a part of one example.
 
 With data.fields=en,de these are files such as train.en.gz and train.de.gz: their names
-are equal up to the last suffix before that of a compression, which names the side.
+differ only in the last suffix before that of a compression, which names the side.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from research.data.read.formats.parsing.rows import row_documents
 
 
 def side_suffixes(options: FileOptions) -> tuple[str, ...]:
-    """The suffixes of files that are sides, each also as a compressed file has it."""
+    """The suffixes of files that are sides, each also with those of compression."""
     sides = filter(None, (*options.fields, options.label))
     return tuple(f".{side}{end}" for side in sides for end in COMPRESSIONS)
 
@@ -31,7 +31,7 @@ def group_sides(
     columns of a table are.
 
     Raises:
-      UserError: a text lacks a side, or has two files of one.
+      UserError: a text lacks a side, or has two files for one.
     """
     texts: dict[Path, dict[str, list[Path]]] = {}
     for file in files:
@@ -69,7 +69,7 @@ def _named_sides(
 def read_sides(
     files: Sequence[Path], sides: Sequence[Iterator[Document]], options: FileOptions
 ) -> Parsed:
-    """A document for each n, whose parts are the lines n of all files.
+    """A document for each n, whose parts are line n of each file.
 
     Args:
       files: a text of `group_sides`.
@@ -102,7 +102,7 @@ def _unequal(
     sides: Sequence[Iterator[Document]],
     number: int,
 ) -> UserError:
-    """The error for files of which some have fewer lines than others."""
+    """The error for files with different numbers of lines."""
     counts = (
         f"{file} has {number - 1 if line is None else number + sum(1 for _ in side)}"
         for file, line, side in zip(files, lines, sides, strict=True)

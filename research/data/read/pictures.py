@@ -37,7 +37,7 @@ class Columns(NamedTuple):
     caption: tuple[str, ...] = ("caption",)
     group: str = ""
     label: str = ""
-    boxes: str = "boxes"  # these two of JSON lines alone, which may lack them
+    boxes: str = "boxes"  # these two: only in JSON lines, which may lack them
     classes: str = "classes"
 
 
@@ -50,7 +50,7 @@ class Row(NamedTuple):
     group: str
     label: str | None
     boxes: tuple[tuple[float, ...], ...]  # R of x1, y1, x2, y2 in pixels
-    classes: tuple[str, ...]  # R, the likeliest of a region
+    classes: tuple[str, ...]  # R, the most probable class of each region
     distributions: tuple[Mapping[str, float], ...] = ()  # R of class -> probability;
     # (): each region has one class
 
@@ -59,11 +59,11 @@ def list_pictures(path: Path) -> tuple[Path, list[str]]:
     """The pictures that a path names: where they are, and their paths there.
 
     Args:
-      path: of `picture_sources`; one picture; or a .txt with the path of a picture on
-        each line, relative to its folder.
+      path: one of `picture_sources`; one picture; or a .txt with the path of a picture
+        on each line, relative to its folder.
 
     Raises:
-      UserError: there is none.
+      UserError: there are none.
     """
     if path.suffix == ".txt":
         names = read_texts(path, "--pictures")
@@ -81,12 +81,12 @@ def decode_picture(
 ) -> tuple[np.ndarray, np.ndarray]:
     """A picture [H, W, 3] uint8 of this size, and its boxes [R, 4] float32.
 
-    It is resized by bicubic interpolation, whatever its proportions; transparent
-    pixels are on white, and a photograph is turned as its camera says. Boxes are
-    x1, y1, x2, y2 as fractions of width and height.
+    It is resized by bicubic interpolation, without keeping its aspect ratio;
+    transparent pixels are put on white, and a photograph is rotated by its EXIF
+    orientation. Boxes are x1, y1, x2, y2 as fractions of width and height.
 
     Raises:
-      UserError: it cannot be decoded, has too many pixels, or has a box outside.
+      UserError: it cannot be decoded, has too many pixels, or has a box outside of it.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -122,7 +122,7 @@ def decode_picture(
 
 
 def _on_white(image: Any) -> Any:
-    """The picture in RGB; of 16 bits a value the upper eight."""
+    """The picture in RGB; of 16-bit values, the upper eight bits."""
     from PIL import Image
 
     if image.mode.startswith("I;16"):
@@ -155,10 +155,10 @@ def read_rows(path: Path, columns: Columns) -> list[Row]:
 
 
 def read_captioned(path: Path) -> list[Row]:
-    """The rows of a file of the format `captioned`; a file is a picture's number.
+    """The rows of a file in the format `captioned`; `file` is a picture's number.
 
     Raises:
-      UserError: it cannot be read, or a line is none of its rows.
+      UserError: it cannot be read, or a line is not a row of this format.
     """
 
     def rows(file: Any) -> Iterator[Row]:
@@ -191,12 +191,12 @@ class Line(NamedTuple):
 
     number: int  # from 1
     row: Mapping[str, Any]  # column -> its text, or in JSON any value
-    boxes: Any = ()  # lists of numbers, where such a file may have them
+    boxes: Any = ()  # lists of numbers, if such a file may have them
     classes: Any = ()  # a name or an object for each
 
 
 def _comma_lines(file: Any, columns: Columns) -> Iterator[Line]:
-    """Columns between commas, named by the first line."""
+    """Comma-separated columns, named by the first line."""
     texts = (decode(line, n) for n, line in enumerate(line_feeds(file), 1))
     reader = csv.reader(texts, strict=True)
     try:
@@ -206,7 +206,7 @@ def _comma_lines(file: Any, columns: Columns) -> Iterator[Line]:
 
 
 def _tab_lines(file: Any, columns: Columns) -> Iterator[Line]:
-    """Columns between tabs, named by the first line."""
+    """Tab-separated columns, named by the first line."""
     decoded = ((n, decode(line, n)) for n, line in enumerate(line_feeds(file), 1))
     lines = ((n, text.rstrip("\r\n")) for n, text in decoded)
     return _table_lines(((n, text.split("\t")) for n, text in lines if text), columns)
@@ -228,7 +228,7 @@ def _table_lines(rows: Iterator[tuple[int, list[str]]], columns: Columns) -> Any
 
 
 def _object_lines(file: Any, columns: Columns) -> Iterator[Line]:
-    """JSON lines: columns are keys, `boxes` and `classes` those of regions."""
+    """JSON lines: columns are keys; `boxes` and `classes` are those of regions."""
     needed = [columns.file, *columns.caption, columns.group, columns.label]
     for number, row in json_rows(file):
         if not isinstance(row, dict):
@@ -306,7 +306,7 @@ def _normalized(weights: Mapping[str, float]) -> dict[str, float]:
 
 
 def caption_line(text: str, image: int, label: str | None) -> bytes:
-    """A line of a file of the format `captioned`."""
+    """A line of a file in the format `captioned`."""
     row: dict[str, Any] = {"text": text, "image": image}
     if label is not None:
         row["label"] = label

@@ -3,7 +3,7 @@
 A unit is text between white space, also cut after each Chinese full stop; if white
 space is kept, it is a unit too. Whether a sentence starts at a unit depends only on
 this unit and the last one before it that is not white space, so `sentence_traits` are
-computed once for each distinct unit.
+computed once per distinct unit.
 """
 
 # U units
@@ -69,11 +69,11 @@ def _word(inside: str) -> re.Pattern[str]:
 
 
 def split_literally(text: str) -> list[str]:
-    """The units of a text with all of its white space; joined they are the text.
+    """The units of a text with all of its white space; joined, they are the text.
 
     A unit is a word with the space before it, if there is one, or other white space.
     Matches of GPT-2's pattern (openai/gpt-2, src/encoder.py, `pat`) do not cross units,
-    so these can be encoded one by one: the last white space character before a word
+    so units can be encoded one by one: the last white space character before a word
     belongs to the word if it is a space, else it is a unit. A word is also cut after a
     Chinese full stop if a letter or a digit follows.
     """
@@ -93,17 +93,17 @@ def split_literally(text: str) -> list[str]:
 
 
 def split_spans(text: str) -> list[str]:
-    """The spans of a text with all of its white space; joined they are the text.
+    """The spans of a text with all of its white space; joined, they are the text.
 
-    It is cut before each single space between two words. A span is one unit of
-    `split_literally` or several.
+    It is cut before each single space between two words. A span is one or several
+    units of `split_literally`.
     """
     first, *rest = _SINGLE_SPACE.split(text)
     return [NO_SPACE + first, *(span[1:] for span in rest)] if first else []
 
 
 def split_span(span: str) -> list[str]:
-    """The units of a span; all together have its text."""
+    """The units of a span; joined, they are its text."""
     is_unit = not _UNIT_END.search(span)
     return [span] if is_unit else split_literally(spell_unit(span))
 
@@ -145,9 +145,9 @@ def span_traits(span: str) -> int:
 def find_starts(
     traits: np.ndarray, documents: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which units start a sentence, and which a paragraph: [U] bool each.
+    """Which units start a sentence, and which start a paragraph: [U] bool each.
 
-    A paragraph starts at a document's first unit, and at the first word after a line's
+    A paragraph starts at a document's first unit and at the first word after a line
     end; so does a sentence.
 
     Args:
@@ -169,7 +169,7 @@ def find_starts(
 
 
 def _ends(unit: str) -> int:
-    """ENDS; 0 for a unit without a stop or with the stop of an abbreviation."""
+    """ENDS; 0 for a unit without a full stop or with that of an abbreviation."""
     if unit[-1].isalnum():
         return 0
     if _CHINESE_END.search(unit):

@@ -4,8 +4,8 @@
 language reference. "docstrings" has one document per docstring, labelled by the module
 that it documents.
 
-In both, a docstring is held out by the hash of its first line, at the fractions below,
-so what "docstrings" holds out is in no training text of "embedded".
+In both, a docstring is held out by the hash of its first line, with the fractions
+below, so what "docstrings" holds out is not in the training text of "embedded".
 """
 
 import ast
@@ -38,7 +38,7 @@ _EXCLUDED_FOLDERS |= {"idlelib", "lib2to3", "turtledemo", "pydoc_data", "__pycac
 
 
 class Docstring(NamedTuple):
-    """A docstring, cleaned, and the dotted name of the module that contains it."""
+    """A cleaned docstring, and the dotted name of the module that contains it."""
 
     module: str
     text: str
@@ -69,7 +69,7 @@ def load_stdlib_corpus(name: str, held_out: float) -> Corpus:
 
 @functools.cache
 def _source_version() -> list[str]:
-    """The version of Python, which parses the sources, and a hash of them."""
+    """The version of Python, which parses the sources, and their hash."""
     digest = hashlib.sha256()
     for file in _source_files():
         digest.update(file.read_bytes())
@@ -168,8 +168,8 @@ def labelled_docstrings() -> dict[str, tuple[str, ...]]:
 def _labelled_documents(split: str, held_out: float) -> Iterator[Document]:
     """The labelled docstrings of a split, with the classes shuffled.
 
-    A held-out one that stands in a topic of the training text, as Python 3.13 has one
-    of pdb, is left out.
+    Held-out ones that also occur in a topic of the training text, as one of pdb does in
+    Python 3.13, are left out.
     """
     labelled = labelled_docstrings()
     topics = [] if split == "train" else _topics("train", held_out)

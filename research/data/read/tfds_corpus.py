@@ -94,18 +94,18 @@ def corpus_of_builder(
 ) -> Corpus:
     """The corpus of a prepared TFDS builder; `label` may be its ClassLabel feature.
 
-    With `options.fields` those features are the parts of an example, and
-    `options.label` is its label: "tfds:glue/mrpc" with fields sentence1 and sentence2.
-    In the format "squad" examples are questions ("tfds:squad"); in "conll" they are
-    words, by default `tokens`, with the tags of a feature, by default `ner`
-    ("tfds:conll2003"). `Corpus.classes` are the names of the ClassLabel in its order.
+    The features `options.fields` are the parts of an example, and `options.label` is
+    its label: "tfds:glue/mrpc" with fields sentence1 and sentence2. In the format
+    "squad", examples are questions ("tfds:squad"); in "conll" they are words, by
+    default `tokens`, with the tags of a feature, by default `ner` ("tfds:conll2003").
+    `Corpus.classes` are the names of the ClassLabel in its order.
 
     The data set's own validation and test splits are kept; one that it lacks gets the
     fraction `held_out` of its train split, by the hash of the text. A split that is
-    part of the name is read in place of all three, divided by that hash.
+    part of the name is read instead of all three, divided by that hash.
 
     Args:
-      split: that of the key that names the data set; "": data.corpus. It is read
+      split: the split whose key names the data set; "": data.corpus does. It is read
         unless the name has a split.
 
     Raises:
@@ -154,7 +154,7 @@ def corpus_of_builder(
 
 
 def _own_splits(splits: Collection[str]) -> dict[str, str]:
-    """The data set's names of our splits valid and test, if it has them."""
+    """The data set's names for our splits valid and test, if it has them."""
     return {
         ours: next(filter(splits.__contains__, names))
         for ours, names in OWN_SPLITS.items()
@@ -163,7 +163,7 @@ def _own_splits(splits: Collection[str]) -> dict[str, str]:
 
 
 def _split_to_read(name: str, splits: Mapping, own: str, where: str) -> str:
-    """The split that is part of a data set's name, else `own`, else "train".
+    """The split in a data set's name, else `own`, else "train".
 
     Raises:
       UserError: the data set has no such split.
@@ -221,7 +221,7 @@ def _reader(
 
 
 def _class_names(features: Mapping, name: str) -> tuple[str, ...]:
-    """The names of a ClassLabel, or of a sequence of such; () of another feature."""
+    """The names of a ClassLabel or a sequence of these; () for other features."""
     return tuple(getattr(dict(features.items()).get(name), "names", ()) or ())
 
 

@@ -1,4 +1,4 @@
-"""Triples of a knowledge graph, in any notation of files, and their spelling."""
+"""Triples of a knowledge graph, read from any notation, and their spelling."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -7,17 +7,17 @@ from research.data.read.notations import Triple, notations
 
 
 def is_of_triples(first_line: str) -> bool:
-    """Whether a file has triples, in a notation that `parse_triples` reads."""
+    """Whether a file has triples in a notation that `parse_triples` reads."""
     return any(each.recognises(first_line) for each in notations().values())
 
 
 def parse_triples(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Triple]]:
     """(number, triple) of each numbered line that has one.
 
-    The first line tells the notation. A file that is in none is read as if it had tabs.
+    The notation is detected from the first line; if none fits, it is read as tabs.
 
     Raises:
-      ValueError: a line is no triple; the arguments are its number and the reason.
+      ValueError: a line is not a triple; the arguments are its number and the reason.
     """
     lines, known = iter(lines), notations()
     for first in lines:
@@ -31,5 +31,5 @@ def spell(name: str) -> str:
 
 
 def spell_relation(name: str) -> str:
-    """A relation as one word, which is that of no entity."""
+    """A relation as one word, different from that of any entity."""
     return f"<{spell(name)}>"

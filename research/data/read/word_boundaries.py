@@ -32,12 +32,12 @@ def code_points(text: str) -> np.ndarray:
 
 
 def is_own_word(code_point: np.ndarray) -> np.ndarray:
-    """bool: which code points are words of their own: punctuation and ideographs."""
+    """bool: code points that are words of their own: punctuation and ideographs."""
     return _own_word_table()[np.minimum(code_point, _TABLE_END)]
 
 
 def is_ideograph(code_point: np.ndarray) -> np.ndarray:
-    """bool: which code points are CJK ideographs."""
+    """bool: code points that are CJK ideographs."""
     return np.any(
         [(first <= code_point) & (code_point <= last) for first, last in _CJK_BLOCKS],
         axis=0,
@@ -45,7 +45,7 @@ def is_ideograph(code_point: np.ndarray) -> np.ndarray:
 
 
 def word_start_bytes(text: bytes) -> np.ndarray:
-    """[bytes + 1] bool: a word starts at this byte of UTF-8, judged by characters.
+    """[bytes + 1] bool: whether a word starts at each byte of UTF-8.
 
     A word starts at a character that is a word of its own and after one, but not right
     after a space: there the word starts at the space. A byte of a character whose other

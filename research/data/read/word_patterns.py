@@ -1,7 +1,7 @@
 """Parts of regular expressions: words of any script, without a tokenizer.
 
-To `re` a combining mark, such as a vowel of Hindi, is no letter, nor is what joins
-letters or lets them stand apart within a word.
+For `re`, a combining mark, such as a vowel of Hindi, is not a letter, and neither are
+the characters that join letters or keep them apart within a word.
 """
 
 import unicodedata

@@ -20,7 +20,7 @@ UNITS = Folder("research.data.rows", "Unit")
 
 
 class TokenStream(Protocol):
-    """What units read of a token stream, see `research.data.store.stream`."""
+    """The part of a token stream that units use, see `research.data.store.stream`."""
 
     num_tokens: int
     separator_length: int
@@ -56,7 +56,7 @@ class Spans(NamedTuple):
 
 
 def not_indexed(default: Any) -> Any:
-    """A field on which the reading of rows depends, but not their index."""
+    """A field that affects how rows are read, but not their index."""
     return dataclasses.field(default=default, metadata={"not_indexed": True})
 
 
@@ -136,7 +136,7 @@ class TextSpec:
 
     @property
     def label_type(self) -> LabelType | None:
-        """What `label` names; None: no label is read."""
+        """The label type that `label` names; None: no label is read."""
         return label_types.label_type(self.label) if self.label else None
 
     @property
@@ -151,19 +151,19 @@ class TextSpec:
           stride: the objective's stride, else data.stride; 0: neither is set.
 
         Raises:
-          UserError: the text has too little for this unit.
+          UserError: the text is too short for this unit.
         """
         raise NotImplementedError
 
     def lacks(self, document: Document) -> str:
-        """What the objective needs that this document lacks.
+        """What the objective needs and this document lacks; "": nothing.
 
-        It is besides a document's text and label; "": nothing.
+        Its text and label are not considered.
         """
         return ""
 
     def of_corpus(self, number: int) -> "TextSpec":
-        """The text that an example from corpus `number` takes."""
+        """The text that an example from corpus `number` reads."""
         if number in self.streams:
             return TextSpec("stream", self.length, arrays=self.arrays)
         return self.replace(streams=())

@@ -21,12 +21,12 @@ a row, including specials (released code)."""
 class Unit(TextSpec):
     """google-research/electra, build_pretraining_dataset.py, ExampleBuilder.
 
-    A row aims at a target: L = `length` + 2 tokens, or for the fraction `short_rate` of
-    rows uniform in MIN_TARGET .. L. Sentences are gathered until they have as many
-    tokens. Of them the first span has (target - 3) // 2 tokens, which the first segment
-    aims at, and the second the others; which sentences are whose,
-    `sentence_pairs.fill_segments` says. A row of fewer tokens, and the fraction
-    ONE_SEGMENT_RATE of all rows, is the first span alone.
+    A row has a target length: L = `length` + 2 tokens or, for the fraction `short_rate`
+    of rows, uniform in MIN_TARGET .. L. Sentences are gathered until they have as many
+    tokens. The first span has (target - 3) // 2 of them, the target of the first
+    segment, and the second span the others; `sentence_pairs.fill_segments` assigns the
+    sentences to segments. A row with fewer tokens, and the fraction ONE_SEGMENT_RATE of
+    all rows, consists of the first span only.
     """
 
     short_rate: float = 0.0  # fraction that is cut to a random length, drawn uniformly
@@ -35,7 +35,7 @@ class Unit(TextSpec):
 
     @property
     def width(self) -> int:
-        """R: more than a row has, since its first segment may take a later sentence."""
+        """R: more than the row, since its first segment may take a later sentence."""
         return self.length + self.length // 2
 
     def spans(self, stream: TokenStream, stride: int) -> Spans:

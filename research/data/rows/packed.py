@@ -10,7 +10,7 @@ from research.data.rows.packing import documents
 
 @dataclass(frozen=True, kw_only=True)
 class Unit(TextSpec):
-    """`length` is that of a piece, which has the separator after its document.
+    """`length` is that of a piece, including the separator after its document.
 
     See `packing.documents`.
     """

@@ -17,19 +17,19 @@ from research.data.rows.packing.sentences import Sentences, find_sentences
 class Unit(TextSpec):
     """google-research/bert's create_pretraining_data.
 
-    Sentences of a document are gathered up to a target length, which is `length`, or
-    for the fraction `short_rate` of documents uniform in 2 .. `length`. A is the first
-    of them, a uniform number from 1 to all but one. B is one of:
+    Sentences of a document are gathered up to a target length, which is `length` or,
+    for the fraction `short_rate` of documents, uniform in 2 .. `length`. A is the first
+    k of them, k uniform from 1 to all but one. B is one of:
 
       NEXT: the others.
-      OTHER_DOCUMENT, with probability `other_document_rate`, and wherever only one
-        sentence was gathered: the sentences from a random one of a random other
-        document on, up to the target. The latter are LONE if `lone`.
-      NONADJACENT, with probability `nonadjacent_rate` (NEXT where no sentence is left):
-        the sentences from a random later one of the same document on, up to the
-        target; at least one is skipped.
+      OTHER_DOCUMENT, with probability `other_document_rate`, and whenever only one
+        sentence was gathered: sentences of a random other document, from a random one
+        on, up to the target. In the latter case the label is LONE if `lone`.
+      NONADJACENT, with probability `nonadjacent_rate` (NEXT if no sentence is left):
+        later sentences of the same document, from a random one on, up to the target;
+        at least one is skipped.
 
-    After OTHER_DOCUMENT and NONADJACENT the next pair starts right after A. While a
+    After OTHER_DOCUMENT and NONADJACENT, the next pair starts right after A. While a
     pair is longer than `length`, the longer span loses a token, at its front or back
     at random.
     """
@@ -53,7 +53,7 @@ class Unit(TextSpec):
         """The pairs of some sentences.
 
         Raises:
-          UserError: B may be of another document, but there is one alone; or there is
+          UserError: B may be from another document, but there is only one; or there is
             no room for two tokens.
         """
         num = len(text.first) - 1
@@ -75,8 +75,8 @@ class Unit(TextSpec):
         Args:
           ends: `text.ends`.
           target: [D], the target length in tokens of each document.
-          document, begin, key: [A], of each document its number, the sentence at which
-            the pair begins, and the row key.
+          document, begin, key: [A], each document's number, the sentence at which its
+            pair begins, and the row key.
         """
         single = self.single
         last, target = text.first[document + 1], target[document]

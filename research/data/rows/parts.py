@@ -15,12 +15,12 @@ from research.data.rows.packing.windows import windows
 class Unit(TextSpec):
     """The longer of the two spans loses tokens at its end until both fit.
 
-    With `tail` a single part loses tokens before its last ones; those are the second
-    span, which starts no part, unless nothing is before them. With `max_first` the
-    first part has at most as many tokens, and the others the rest of `length`. With
-    `stride`, too, they have what the first part leaves, and every window over them is a
-    row (BERT's run_squad.py, doc_spans). With `stride` alone every window over a single
-    part that is too long is a row.
+    With `tail`, a single part loses tokens before its last ones; unless nothing is left
+    before these, they are the second span, which starts no part. With `max_first`, the
+    first part has at most that many tokens, and the others the rest of `length`. With
+    `stride` as well, the others have what the first part leaves, and every window over
+    them is a row (BERT's run_squad.py, doc_spans). With `stride` alone, every window
+    over a single part that is too long is a row.
     """
 
     stride: int = 0  # of windows; 0: there are none
@@ -74,7 +74,7 @@ class Unit(TextSpec):
 
 
 def _with_windows(spans: Spans, length: int, stride: int) -> Spans:
-    """Spans of which those that are longer than `length` are windows over them."""
+    """The spans, with those longer than `length` replaced by windows over them."""
     room = np.full_like(spans.start, length)
     end = spans.start + spans.length
     row, start, size = windows(spans.start, end, room, stride)
@@ -88,10 +88,10 @@ def _with_windows(spans: Spans, length: int, stride: int) -> Spans:
 
 
 def _with_tails(spans: Spans, is_cut: np.ndarray, end: np.ndarray, tail: int) -> Spans:
-    """Spans of which those that are cut have the last `tail` tokens of their text.
+    """The spans; those that are cut also have the last `tail` tokens of their text.
 
     Args:
-      is_cut: [N] bool, spans of one part whose text goes on to `end` [N].
+      is_cut: [N] bool, spans of one part whose text continues to `end` [N].
     """
     if not tail:
         return spans

@@ -7,7 +7,7 @@ from research.data.rows import pair
 
 @dataclass(frozen=True, kw_only=True)
 class Unit(pair.Unit):
-    """As "pair", but two sentences are gathered, and A and B are one sentence each."""
+    """Like "pair", but two sentences are gathered; A and B are one sentence each."""
 
     contains = ()
     single = True

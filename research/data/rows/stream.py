@@ -12,15 +12,15 @@ from research.data.rows import Spans, TextSpec, TokenStream, not_indexed
 class Unit(TextSpec):
     """An example starts every `stride` tokens of a shard.
 
-    It has `length` tokens, or what is left of the shard; so the number of examples
-    depends only on the stride. With `random_start` the start is drawn later.
+    It has `length` tokens, or the rest of the shard; so the number of examples depends
+    only on the stride. With `random_start`, the start is drawn later.
     """
 
     stride: int = 0  # tokens from the start of one example to the next; 0: data.stride
 
-    # Row r of a step continues where row r of the step before ended; whether half of
+    # Row r of a step continues where row r of the previous step ended; whether half of
     # the rows read their stream from its end to its start; whether a row starts at a
-    # random token of its stride, drawn by its key, so that a row of which only the
+    # random token of its stride, drawn with its key, so that a row of which only the
     # beginning is read may begin anywhere.
     contiguous: bool = not_indexed(False)
     reverse: bool = not_indexed(False)

@@ -112,7 +112,7 @@ def open_own_task(
 def open_user_task(
     options: DataOptions, objective: "Objective", *, seed: int, batch_size: int
 ) -> tuple[VocabInfo, TaskSource, TaskSource]:
-    """The vocabulary, and the train and eval sources, of a task of the user.
+    """The vocabulary, and the train and eval sources, of a user's task.
 
     Raises:
       UserError: there is no such task or split, the objective cannot read it, a metric
@@ -150,10 +150,10 @@ def open_user_task(
 
 
 def _check_keys(options: DataOptions) -> None:
-    """Prints which keys are set that a user's task does not read.
+    """Prints which keys are set although a user's task does not read them.
 
     Raises:
-      UserError: it does not support one that is set.
+      UserError: a key is set that it does not support.
     """
     for key, value in REFUSED.items():
         if getattr(options, key) != value:

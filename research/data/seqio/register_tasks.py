@@ -33,9 +33,9 @@ OWN_TASKS: dict[str, list[str]] = {}
 def register(options: DataOptions, objective: "Objective", opened: OpenedText) -> str:
     """Registers the task, or the mixture, of `opened`; returns its name.
 
-    Its examples are those of `Pipeline`, byte for byte: with `shuffle` in the shuffled
+    Its examples are those of `Pipeline`, byte for byte: with `shuffle`, in the shuffled
     order of each epoch, else in the order of the text; `seed` defaults to that of
-    `opened`. They have full length: a `sequence_length` may only repeat their shapes.
+    `opened`. They have full length: `sequence_length` may only repeat their shapes.
     Tasks with an encoder and a decoder also have `inputs` and `targets`. The feature
     converter to use is `seqio.PassThroughFeatureConverter`.
 
@@ -73,7 +73,7 @@ def register(options: DataOptions, objective: "Objective", opened: OpenedText) -
 
 
 def refuse_contiguous(options: DataOptions, objective: "Objective") -> None:
-    """Raises UserError if the objective reads contiguous streams, or batches are mixed.
+    """Raises UserError: the objective reads contiguous streams, or batches are mixed.
 
     Their order depends on the batch size, which the registry does not know.
     """
@@ -223,7 +223,7 @@ def _row_maker(name: str, sources: dict[str, TextSource], corpus: int, specs: di
 
 
 def _scheduled_sampler(tasks: list[str], schedule: MixtureSchedule):
-    """A mixture's `sample_fn` that follows the schedule in place of a sampler."""
+    """A mixture's `sample_fn` that follows the schedule instead of a sampler."""
 
     def interleave(datasets, rates, seed):
         by_name = dict(zip(sorted(tasks), datasets, strict=True))

@@ -1,4 +1,4 @@
-"""What code of a user's seqio task raises, in one line with its file and line."""
+"""Errors in the code of a user's seqio task, in one line with file and line number."""
 
 import contextlib
 import re
@@ -20,11 +20,11 @@ MAX_REASON = 300
 
 @contextlib.contextmanager
 def name_line(where: str) -> Iterator[None]:
-    """Turns what code of a task raises into one line, which begins with `where`.
+    """Turns errors in a task's code into one line, which begins with `where`.
 
     Raises:
-      UserError: names the last line outside of libraries, ours included, if there is
-        one, and else the last line.
+      UserError: names the last line outside of libraries (ours is one), if there is
+        one, else the last line.
     """
     try:
         yield
@@ -46,7 +46,7 @@ def name_line(where: str) -> Iterator[None]:
 
 
 def _places(error: BaseException) -> Iterator[tuple[str, int]]:
-    """(file, line) of the frames of an error, and of those that its message has."""
+    """(file, line) of the frames of an error, and of those in its message."""
     for frame in traceback.extract_tb(error.__traceback__):
         yield frame.filename, frame.lineno or 1
     for file, line in FRAME.findall(str(error)):

@@ -1,4 +1,4 @@
-"""Raw examples of the token ids of a seqio task: texts, or inputs and targets."""
+"""Raw examples from the token ids of a seqio task: texts, or inputs and targets."""
 
 # n rows, W tokens of the longest text, R raw tokens an example, V vocabulary
 
@@ -20,12 +20,12 @@ from research.contract.batch import (
 def cut_texts(
     token: np.ndarray, room: int, eos_id: int | None = None
 ) -> tuple[np.ndarray, int]:
-    """[n, room or fewer]: texts that lose their ends, and how many are too long.
+    """[n, room or fewer]: texts without their ends, and how many are too long.
 
     Args:
       token: [n, W], -1 beyond a text's end.
-      room: the tokens that are kept at most.
-      eos_id: is left out where it ends a text; None: it is kept.
+      room: the maximum of tokens that are kept.
+      eos_id: left out if it ends a text; None: it is kept.
     """
     size = (token >= 0).sum(axis=1)
     row = np.arange(len(token))
@@ -41,7 +41,7 @@ def make_examples(
     """Examples of one text each, or of a first part and a second.
 
     Args:
-      texts: the parts, each [n, W], -1 beyond its end; together R tokens at most.
+      texts: the parts, each [n, W], -1 beyond its end; together at most R tokens.
       width: R.
       starts_word: [V] bool, the ids that start a word.
     """

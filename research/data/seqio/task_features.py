@@ -6,7 +6,7 @@ from research.contract.errors import UserError, unknown
 
 
 def find_split(provider: Any, split: str) -> str:
-    """The provider's name of a split: our valid may be its validation.
+    """The provider's name for a split: our valid may be its validation.
 
     Raises:
       UserError: it has no such split.
@@ -22,11 +22,11 @@ def find_split(provider: Any, split: str) -> str:
 def choose_features(
     provider: Any, objective: Any, length: int
 ) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The features that are read; and of texts how many tokens at most, eos left out.
+    """The features that are read, and the maximum of tokens of texts, without eos.
 
-    They are the objective's arrays, if the task has all of them, and then no feature is
-    a text; else `inputs` and `targets`, where the objective reads an input and a
-    target; else `targets`.
+    They are the objective's arrays, if the task has all of them; then no feature is a
+    text. Else they are `inputs` and `targets`, if the objective reads an input and a
+    target, or `targets`.
 
     Args:
       provider: a `seqio.Task` or `seqio.Mixture`.
@@ -81,14 +81,14 @@ def choose_features(
 def count_ids(
     provider: Any, objective: Any, length: int, vocab_size: int
 ) -> dict[str, int]:
-    """Feature with token ids -> how many ids there are.
+    """Feature with token ids -> the number of ids.
 
-    Of texts they are the task's own; an array may also have special ids that were added
-    to its vocabulary. Labels of words are no token ids.
+    Texts have the task's own ids; an array may also have special ids that were added to
+    its vocabulary. Labels of words are not token ids.
 
     Args:
       length: data.length.
-      vocab_size: with the ids that were added.
+      vocab_size: including the ids that were added.
     """
     names, rooms = choose_features(provider, objective, length)
     features = provider.output_features

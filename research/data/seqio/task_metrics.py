@@ -2,7 +2,7 @@
 
 They are called as `seqio.Evaluator` calls them (seqio/metrics.py,
 `PassthroughLegacyMetric`): a target is the example's `targets_pretokenized`, or else
-its ids decoded; a prediction, the written ids decoded; `postprocess_fn` reads either,
+its decoded ids; a prediction is the decoded written ids; `postprocess_fn` reads either,
 with the whole example and `is_target`; each metric reads all targets and predictions.
 """
 
@@ -29,7 +29,7 @@ class ScoredTexts(NamedTuple):
 
 
 def check_metrics(tasks: Iterable[Any]) -> None:
-    """Raises UserError: a task has metrics of something else than written texts."""
+    """Raises UserError: a task has metrics that do not read written texts."""
     for task in tasks:
         with name_line(f"data.task {task.name}"):  # raised for other arguments
             others = [*task.score_metric_fns, *task.predict_with_aux_metric_fns]
@@ -82,14 +82,14 @@ def _gold(example: Mapping, vocabulary: Any) -> Any:
 
 
 def _as_text(decoded: Any) -> str:
-    """What a vocabulary decodes; one that passes ids on gives them."""
+    """The decoded text; if a vocabulary passes ids through, these ids."""
     return decoded.strip() if isinstance(decoded, str) else " ".join(map(str, decoded))
 
 
 def _own_metrics(
     task: Any, examples: Sequence[Mapping], golds: list, predictions: list
 ) -> dict[str, float]:
-    """The numbers that the task's metrics return; others are named and left out."""
+    """The numbers that the task's metrics return; other values are named, left out."""
     if not task.predict_metric_fns:
         return {}
     with name_line(f"data.task {task.name}: its postprocess_fn"):

@@ -49,12 +49,12 @@ class TaskSource:
     """The examples of one split: a `pipeline.Source`.
 
     A task's examples are the objective's arrays, which may be shorter and are padded
-    with 0; or texts, token ids that the objective corrupts: those named `targets`, or
-    `inputs` and `targets` where it reads an input and a target. An eos at the end of
+    with 0; or texts, i.e. token ids that the objective corrupts: those named `targets`,
+    or `inputs` and `targets` if it reads an input and a target. An eos at the end of
     either of these two is left out, since the objective ends both with one.
 
     The fingerprint of a user's task covers the names of the task, its split and its
-    features, data.length, special ids and the size of the vocabulary, and of each of
+    features, data.length, special ids and the size of the vocabulary, and for each of
     the tasks its name, its rate in the mixture and its first HASHED_ROWS examples.
     """
 
@@ -83,7 +83,7 @@ class TaskSource:
 
         Raises:
           UserError: it has no such split, its examples are neither arrays nor text, or
-            the objective reads arrays beside a user's text.
+            the objective reads arrays besides a user's text.
         """
         tasks = tasks or getattr(provider, "tasks", [provider])
         self.num_examples = text and text.num_examples
@@ -139,7 +139,7 @@ class TaskSource:
         return total.hexdigest()
 
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
-        """Training rows g [n] int64, ascending. Going back reads from the beginning."""
+        """Training rows g [n] int64, ascending. Seeking back rereads from the start."""
         if self._chunk is None or counter[0] < self._begin:
             self._begin = int(counter[0])
             dataset = self._dataset(self._provider, training=True)
@@ -180,7 +180,7 @@ class TaskSource:
 
     @property
     def indices(self) -> list[Index]:
-        """Of one of our tasks those of its text; [] of a user's task."""
+        """For one of our tasks, those of its text; [] for a user's task."""
         return self._text.indices if self._text else []
 
     @property
@@ -198,7 +198,7 @@ class TaskSource:
             yield [text[text >= 0].tolist() for text in cut]
 
     def score_texts(self, written: np.ndarray) -> task_metrics.ScoredTexts:
-        """Texts and the tasks' own metrics of what was written for `prompts`.
+        """Texts that were written for `prompts`, and the tasks' own metrics.
 
         Args:
           written: [N, T] token ids, pad after a text's end.
@@ -210,7 +210,7 @@ class TaskSource:
         return task_metrics.score_texts(examples, written, self._vocab.pad_id)
 
     def check_first(self) -> None:
-        """Reads an example, since errors are to be told before anything is compiled.
+        """Reads an example, so that errors are reported before anything is compiled.
 
         Raises:
           UserError: the task raises, or there is no example.
@@ -234,7 +234,7 @@ class TaskSource:
         self._warn(bool(fixed), what)
 
     def check_metrics(self) -> None:
-        """Raises UserError: a task has metrics of something else than written texts."""
+        """Raises UserError: a task has metrics that do not read written texts."""
         task_metrics.check_metrics(self._tasks)
 
     @property
@@ -248,7 +248,7 @@ class TaskSource:
         ]
 
     def _dataset(self, provider: Any, *, training: bool = False):
-        """The examples, with what is read alone."""
+        """The examples, with only what is read."""
         dataset = self._whole_dataset(provider, training=training)
         for name in self._features:
             if name not in dataset.element_spec:
@@ -256,9 +256,9 @@ class TaskSource:
         return dataset.map(lambda row: {name: row[name] for name in self._features})
 
     def _whole_dataset(self, provider: Any, *, training: bool = False):
-        """The examples as the task makes them, also with what only its metrics read.
+        """The examples as the task makes them, including what only its metrics read.
 
-        training: epoch after epoch, by the run's seed; else once, the same in each run.
+        training: repeated, with the run's seed; else once, the same in each run.
         """
         order = {"shuffle": False, "seed": EVALUATION_SEED, "num_epochs": 1}
         if training:
@@ -316,7 +316,7 @@ class TaskSource:
                 yield rows | {"example": example.astype(np.int32)}
 
     def _chunks_of(self, batched: Any) -> Iterator[dict]:
-        """The batches of a dataset; what the task raises is told in one line."""
+        """The batches of a dataset; errors of the task become one line."""
         chunks = None
         while True:
             with name_line(f"data.task {self._name}"):
@@ -359,7 +359,7 @@ class TaskSource:
             )
 
     def _corrupt_texts(self, chunk: dict, counter, step, seed: int):
-        """Rows of texts, each [n, W], -1 beyond their ends: cut to fit, corrupted."""
+        """Rows of texts, each [n, W], -1 beyond their ends: cut, then corrupted."""
         eos = self._vocab.eos_id if self.has_inputs else None
         texts = []
         for name, room in self._rooms.items():

@@ -20,7 +20,7 @@ def make_vocab_info(vocabulary: Any, num_sentinels: int) -> VocabInfo:
 
     Args:
       vocabulary: a `seqio.Vocabulary`.
-      num_sentinels: sentinels to have at least.
+      num_sentinels: the minimum of sentinels.
 
     Raises:
       UserError: the vocabulary does not report its size.
@@ -57,7 +57,7 @@ def word_starts(vocabulary: Any, size: int) -> np.ndarray:
     """[V] bool: the ids of a `seqio.Vocabulary` that start a word.
 
     They are the pieces that begin with SentencePiece's mark, with punctuation or with a
-    CJK ideograph. In a vocabulary that is no SentencePiece model every id starts one.
+    CJK ideograph. If the vocabulary is not a SentencePiece model, every id starts one.
     """
     starts = np.ones(size, bool)
     if isinstance(model := getattr(vocabulary, "tokenizer", None), SentencePiece):

@@ -57,7 +57,7 @@ class OpenedText(NamedTuple):
     eval: TextSource
     documents: Callable[[], Iterator[Document]]  # those of the eval split, in order
     classes: tuple[str, ...]  # `labels.class_order` of `vocab.labels`
-    evaluation_note: str  # that evaluations are not of held-out text; "": they are
+    evaluation_note: str  # says that evaluations are not of held-out text; "": they are
 
 
 def open_text(
@@ -101,7 +101,7 @@ def open_text(
     for split, corpora in ((data.train_split, loaded), (data.eval_split, evaluated)):
         _check_arrays(text_spec, objective.array_types, corpora, split)
     corpus = loaded[0] if len(loaded) == 1 else join_corpora(loaded)
-    # what is wrong in these files is said before a vocabulary is trained
+    # errors in these files are reported before a vocabulary is trained
     encode_lexicon = (
         lexicon.read_lexicon(data.lexicon, data.lexicon_texts) if data.lexicon else None
     )
@@ -161,7 +161,7 @@ def open_text(
                 has_gold = document.label not in no_gold
                 yield document if has_gold else document._replace(label=None)
 
-    is_own = bool(getattr(data, data.eval_split))  # not a part of those of data.train
+    is_own = bool(getattr(data, data.eval_split))  # not a part of data.train's files
     note = ""
     if is_own and (shared := _files(loaded) & _files(evaluated)):
         note = (
@@ -180,7 +180,7 @@ def open_split(
     *,
     batch_size: int,
 ) -> TextSource:
-    """The evaluation split alone, in tokens of a vocabulary that is given.
+    """The evaluation split alone, in tokens of a given vocabulary.
 
     Raises:
       UserError: a value of config.data is wrong, or the split has no text.
@@ -211,13 +211,13 @@ def division_note(corpus: Corpus, num_documents: int) -> str:
 
 
 def largest_note(corpus: Corpus, streams: Mapping[str, Stream]) -> str:
-    """A line about a document that is half of the text or more; "": there is none.
+    """A line about a document with at least half of the text; "": there is none.
 
     Args:
       streams: split -> that part of the corpus.
     """
     if any(len(stream.meta["shards"]) > 1 for stream in streams.values()):
-        return ""  # of so many tokens no document is half
+        return ""  # with so many tokens no document is half
     sizes = {split: np.diff(each.document_offsets) for split, each in streams.items()}
     count = sum(map(len, sizes.values()))
     total = sum(int(own.sum()) for own in sizes.values())
@@ -236,10 +236,10 @@ def largest_note(corpus: Corpus, streams: Mapping[str, Stream]) -> str:
 def _check_documents(
     text_spec: TextSpec, train: Sequence[Corpus], data: DataOptions
 ) -> None:
-    """Checks that the training text has a document with label and parts.
+    """Checks that the training text has a document with the label and parts to read.
 
-    They are those that are read; in most corpora the first document has them. Where
-    nothing can be missing no document is read: parsing the embedded text takes seconds.
+    In most corpora the first document has them. If nothing can be missing, no document
+    is read: parsing the embedded text takes seconds.
 
     Raises:
       UserError: it has none.
@@ -263,14 +263,14 @@ def _check_documents(
 def _corrupts_evaluations(objective: "Objective", length: int) -> "Objective":
     """The objective of evaluations, if its batches have the arrays of training.
 
-    Their shapes are those of the run. Else, as for theseus, it is that of training.
+    Their shapes are those of the run. Otherwise, as for theseus, that of training.
     """
     own, specs = objective.for_evaluation(), objective.batch_spec(length)
     return own if own.batch_spec(length) == specs else objective
 
 
 def _files(corpora: Iterable[Corpus]) -> set[Path]:
-    """The files of corpora, without links."""
+    """The files of corpora, with links resolved."""
     return {file.resolve() for corpus in corpora for file in corpus.files}
 
 
@@ -322,7 +322,7 @@ def _check_arrays(
       expected: `Objective.array_types`.
 
     Raises:
-      UserError: none has one, two have two types of it, it has another than the
+      UserError: no text has one, two have it with different types, its type is not the
         expected one, or texts are packed and a document has an array.
     """
     given = [corpus.arrays for corpus in corpora]
@@ -380,8 +380,8 @@ def corpus_rates(data: DataOptions, objective: "Objective") -> dict[str, float]:
 def files_of(data: DataOptions, split: str) -> str:
     """What config.data names for a split; "" if that is a part of data.corpus.
 
-    With data.split the files of data.train have all splits but those that have own
-    files.
+    With data.split, the files of data.train contain all splits except those with files
+    of their own.
     """
     return getattr(data, split) or (data.train if data.split else "")
 
@@ -406,7 +406,7 @@ def with_test_split(data: DataOptions, objective: "Objective") -> DataOptions | 
 def split_corpora(
     data: DataOptions, objective: "Objective", split: str
 ) -> list[Corpus]:
-    """The corpora of a split: what config.data names for it, or `corpus_rates`'s.
+    """The corpora of a split: what config.data names for it, or `corpus_rates` has.
 
     Raises:
       UserError: see `load_corpus`; or other keys contradict the named files.
@@ -464,7 +464,7 @@ def load_corpus(
       name: "embedded"; "docstrings"; a file, folder or glob of files in the formats of
         `research.data.read.formats`, each also as `.gz` and `.zst`; the files of a
         parallel text's sides, see `data.read.parallel_text`; or "tfds:NAME", whose own
-        test and validation splits are kept where it has them, or
+        test and validation splits are kept if it has them, or
         "tfds:NAME/split=SPLIT".
       held_out: the fraction of documents in valid, and again in test. Docstrings have
         fractions of their own: see `research.data.read.stdlib_corpus`.

@@ -24,7 +24,7 @@ class Labels(NamedTuple):
     """The labels of a run's text."""
 
     known: tuple[str, ...]  # sorted
-    no_gold: frozenset[str]  # names in the text that say that there is no label
+    no_gold: frozenset[str]  # names in the text that mean "no label"
 
 
 def known_labels(
@@ -37,18 +37,18 @@ def known_labels(
 ) -> Labels:
     """The names of the labels that an objective reads.
 
-    Prints how many labels of separate files the training text lacks: whatever is
-    predicted there is wrong. Also prints how many say that there is no label.
+    Prints how many labels of separate files the training text lacks: all predictions
+    for these are wrong. Also prints how many labels mean "no label".
 
     Args:
       evaluated: the corpora of `held_out`.
-      split: the split of `evaluated` if it has separate files, else "": then labels
-        that occur only in held-out documents are also known.
+      split: the split of `evaluated` if it has separate files; else "", and labels that
+        occur only in held-out documents are also known.
       column: data.label, for errors.
 
     Raises:
       UserError: the training text has no such labels, a label is not of this type,
-        the labels do not fit each other, or the training text has none of those of the
+        the labels are inconsistent, or the training text has none of the labels of the
         separate files.
     """
     known, found = (
@@ -73,7 +73,7 @@ def known_labels(
 def _no_gold(
     kind: LabelType, known: Collection[str], found: Collection[str]
 ) -> frozenset[str]:
-    """The names in the training and in the held-out text that say there is no label."""
+    """The names in the training and in the held-out text that mean "no label"."""
     trained, held_out = (
         set(map(label_key, each)) for each in (single_labels(known), found)
     )
@@ -84,7 +84,7 @@ def _no_gold(
 def _report_no_gold(
     held_out: Sequence[Index], no_gold: Collection[str], split: str
 ) -> None:
-    """Prints how many rows of held-out text have a label that says there is none."""
+    """Prints how many rows of held-out text have a label that means "no label"."""
     count = sum(map(partial(_count_named, names=no_gold), held_out))
     if count:
         from research.distributed import processes  # imports JAX
@@ -98,17 +98,17 @@ def _report_no_gold(
 
 
 def _count_named(index: Index, names: Collection[str]) -> int:
-    """How many rows have a label of some names."""
+    """The number of rows whose label is one of `names`."""
     numbers = [n for n, name in enumerate(index.stream.label_names) if name in names]
     return int(np.isin(index.label, numbers).sum())
 
 
 def class_order(labels: Sequence[str], train: Sequence[Corpus]) -> tuple[str, ...]:
-    """The labels in the order of their data set, the first that has all as classes.
+    """The labels in the order of the first data set that has all of them as classes.
 
-    Without one they stay as they are, but if the second of two is the first with a
-    negation before it, as not_duplicate is of duplicate, it comes first. Metrics read
-    this order; a classifier's head has that of the labels, in every run.
+    Without one their order is kept; but if there are two and the second negates the
+    first, as not_duplicate does duplicate, it comes first. Metrics read this order; a
+    classifier's head always has that of the labels.
 
     Args:
       labels: `known_labels`.
@@ -133,7 +133,7 @@ def _unknown_labels(
     evaluated: Sequence[Corpus],
     split: str,
 ) -> set[str]:
-    """The labels of held-out text that have one which `known` lacks; prints how many.
+    """Labels of held-out text that contain one missing in `known`; prints how many.
 
     Raises:
       UserError: see `known_labels`.
@@ -172,7 +172,7 @@ def _unknown_labels(
 
 
 def is_labelled(kind: LabelType, document: Document) -> bool:
-    """Whether a document has a label, or its words have."""
+    """Whether a document or its words have a label."""
     if kind.array:
         return kind.array in document.arrays
     return document.label is not None
@@ -181,12 +181,12 @@ def is_labelled(kind: LabelType, document: Document) -> bool:
 def no_labels(
     kind: LabelType, column: str, *, has_tags: bool, no_gold: Collection[str] = ()
 ) -> str:
-    """The text that the training text lacks, if none has a label, and the remedy.
+    """What the training text lacks if no text has a label, and the remedy.
 
     Args:
       column: data.label.
       has_tags: whether words have tags.
-      no_gold: labels in the text that say that there is none.
+      no_gold: labels in the text that mean "no label".
     """
     hint = ""
     if kind.has_column:

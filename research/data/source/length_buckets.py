@@ -1,4 +1,4 @@
-"""Batches of texts of like lengths: which rows they have, and how long they are."""
+"""Batches of texts of similar lengths: their rows and their lengths."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -27,11 +27,11 @@ class LengthBuckets:
     """Divides the rows of a `TextSource` into batches of several lengths.
 
     The steps are divided into windows of at most an epoch. The rows of a window, which
-    are those of its steps without buckets, are sorted by bucket, the shortest length
-    that holds a text, and cut into batches; the batches of the window are shuffled. So
-    a step's rows are a pure function of (data, seed, step), and no text is shortened.
-    A batch has the length of its longest row. A run that ends within a window has not
-    read all of the window's texts, and a few of the epoch that comes next.
+    its steps would also have without buckets, are sorted by bucket, i.e. the shortest
+    length that holds a text, and cut into batches; the batches of the window are
+    shuffled. So a step's rows are a pure function of (data, seed, step), and no text is
+    shortened. A batch has the length of its longest row. A run that ends within a
+    window misses some of its texts, and has read a few of the next epoch.
 
     Evaluations read the texts sorted by bucket.
     """
@@ -63,7 +63,7 @@ class LengthBuckets:
         return window.counter[offset], int(window.length[offset])
 
     def count_steps(self, start: int, stop: int) -> dict[int, int]:
-        """Length -> number of steps from `start` to `stop` with it."""
+        """Length -> number of steps with it from `start` to `stop`."""
         found = [self.batch(step)[1] for step in range(start, stop)]
         return {length: found.count(length) for length in self.lengths.tolist()}
 

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable
 def prefetch(items: Iterable, depth: int = 2) -> Generator:
     """The same items, made ahead by a thread; at most `depth` of them are queued.
 
-    An exception in the thread is raised here, in place of the item. The thread ends
+    An exception in the thread is raised here instead of the item. The thread ends
     when the generator is closed.
     """
     made: queue.Queue = queue.Queue(depth)

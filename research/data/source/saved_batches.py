@@ -154,8 +154,8 @@ def open_saved_batches(
 
     Raises:
       UserError: a file is damaged; the batches were saved with another config or for
-        fewer steps; or the config has another batch size, and it matters which rows a
-        step has.
+        fewer steps; or the config has another batch size although it matters which rows
+        a step has.
     """
     folder = epath.Path(options.task)
     meta = _read_meta(folder / META_FILE)
@@ -255,7 +255,7 @@ def _save_npz(path: epath.Path, batch: dict[str, np.ndarray]) -> None:
 
 
 def _load_npz(path: epath.Path) -> dict[str, np.ndarray]:
-    """The arrays of a file, whose checksums the zip format has.
+    """The arrays of a file, with the checksums of the zip format verified.
 
     Raises:
       UserError: it is missing or damaged.
@@ -274,7 +274,7 @@ def _load_npz(path: epath.Path) -> dict[str, np.ndarray]:
 
 
 def _read_meta(path: epath.Path) -> dict[str, Any]:
-    """The content of META_FILE, which has a digest of all its other entries.
+    """The content of META_FILE, which contains a digest of its other entries.
 
     Raises:
       UserError: it is damaged.

@@ -46,14 +46,14 @@ class TextSource:
 
     Row g is at position g % N of epoch g // N; each epoch has its own shuffled order.
     In a mixture, the schedule says which corpus row g is from, and each corpus counts
-    its own rows and epochs. Where a text is packed anew for each copy of it, epochs
-    differ in size, see `Copies`.
+    its own rows and epochs. If a text is packed anew for each copy of it, epochs differ
+    in size, see `Copies`.
 
-    With `TextSpec.contiguous` the order is another one, the only one that depends on
-    the batch size: row r of a step continues where row r of the step before ended. The
-    schedule gives each row one corpus; the rows of a corpus divide its text evenly and
-    read their parts in order, epoch after epoch, see `contiguous_position`. With
-    `TextSpec.reverse` half of them read their part backwards; evaluations do not.
+    Only with `TextSpec.contiguous` does the order depend on the batch size: row r of a
+    step continues where row r of the previous step ended. The schedule gives each row
+    one corpus; the rows of a corpus divide its text evenly and read their parts in
+    order, epoch after epoch, see `contiguous_position`. With `TextSpec.reverse`, half
+    of them read their part backwards; evaluations do not.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class TextSource:
           batch_size: rows of a step.
           dupe_factor: epoch e has the corruption of epoch e % dupe_factor; 0: each
             epoch has its own.
-          copies: the copies of each corpus, whose first index is that of `indices`; ():
+          copies: the copies of each corpus, whose first index is that in `indices`; ():
             each corpus has one index.
-          mixing: data.mixing, whether each row or each batch is of one corpus.
+          mixing: data.mixing, whether each row or each batch is from one corpus.
         """
         self.rates = dict(rates)
         self.indices = tuple(indices)
@@ -101,7 +101,7 @@ class TextSource:
         dtypes = {name: each.stored for name, each in self._arrays.items()}
         self._empty_fields = (text_spec.width, vocab.pad_id, dtypes)
         self._first = np.cumsum(self.sizes) - self.sizes
-        # Copies differ in size, so keys of their rows are counted by corpus.
+        # Copies differ in size, so the keys of their rows are counted per corpus.
         by_corpus = np.arange(len(self.sizes)) << CORPUS_SHIFT
         self._first_key = by_corpus if copies else self._first
         documents = np.array([index.stream.num_documents for index in indices])
@@ -126,7 +126,7 @@ class TextSource:
     ) -> dict[str, np.ndarray]:
         """Training rows of the counters g [n] int64; `length`: see `make_rows`.
 
-        step: that reads them, if length buckets moved them to another one.
+        step: the step that reads them, if length buckets moved them to another one.
         """
         *places, backward = self._training_places(counter, step)
         order = {"seed": self.seed, "shuffle": not self.contiguous, "length": length}
@@ -141,7 +141,7 @@ class TextSource:
     def _training_places(self, counter: np.ndarray, step: int | None) -> tuple:
         """corpus, position, epoch, step and direction, each [n], of training rows.
 
-        The direction is whether they are read backward.
+        The direction says whether they are read backward.
         """
         own_step, row = np.divmod(counter, self.batch_size)
         step = own_step if step is None else np.full_like(counter, step)
@@ -222,7 +222,7 @@ class TextSource:
           shuffle: whether positions are those of the epoch's shuffled order; else they
             are those of the text.
           backward: [n] bool, rows that read a stream from its end to its start.
-          length: that the rows have; that of the source unless given.
+          length: the length of the rows; None: that of the source.
         """
         example, row = self.raw_examples(
             corpus, position, epoch, step, seed=seed, shuffle=shuffle
@@ -251,15 +251,15 @@ class TextSource:
         """Checks that each corpus has at least one row and enough text for its rows.
 
         Raises:
-          UserError: the objective reads contiguous streams, and it has not.
+          UserError: the objective reads contiguous streams, and one has not.
         """
         if self.contiguous:
             assert self._contiguous_rows
 
     def counts(self) -> dict[str, int]:
-        """Numbers of tokens, documents and examples, and those of the indices.
+        """Numbers of tokens, documents and examples, and the counts of the indices.
 
-        Of a mixture also the tokens of each corpus.
+        For a mixture, also the tokens of each corpus.
         """
         of_corpora = {}
         if len(self.indices) > 1:
@@ -279,7 +279,7 @@ class TextSource:
         }
 
     def raw_examples(self, corpus, position, epoch, step, *, seed: int, shuffle: bool):
-        """The text of those rows before corruption; their rows of the index [n]."""
+        """The text of these rows before corruption, and their rows of the index [n]."""
         example = empty_examples(len(position), *self._empty_fields)
         example.corpus[:], example.step[:] = corpus, step
         row = position
@@ -331,7 +331,7 @@ class TextSource:
     def _indices_of(
         self, corpus: np.ndarray, epoch: np.ndarray
     ) -> Iterator[tuple[int, Index, slice | np.ndarray]]:
-        """(number of a corpus, an index of it, the rows [n] that it has)."""
+        """(number of a corpus, one of its indices, the rows [n] that are in it)."""
         for i, copies in enumerate(self._copies):
             own = self._rows_of(i, corpus)
             if copies.num == 1:
@@ -342,7 +342,7 @@ class TextSource:
                 yield i, copies.index(each), (copy == each) & (corpus == i)
 
     def _rows_of(self, number: int, corpus: np.ndarray) -> slice | np.ndarray:
-        """Selects the rows that are of a corpus."""
+        """Selects the rows of a corpus."""
         return slice(None) if len(self.indices) == 1 else corpus == number
 
     def _row_key(self, corpus, row, epoch, seed: int) -> np.ndarray:

@@ -32,8 +32,8 @@ def annotate(
     """Adds the flags of parts and answers, and returns the arrays of `types`.
 
     Arrays of documents are [D] or [D, *shape], those of tokens [T], and those of parts
-    [T] with the values at the first tokens of parts. A part of which the tokenizer
-    leaves no token has neither a flag nor a value. Separators have none.
+    [T] with the values at the first tokens of parts. A part without any token after
+    tokenization has neither a flag nor a value. Separators have none.
 
     Args:
       flags: [T] uint8, changed in place.
@@ -42,7 +42,7 @@ def annotate(
       lines: a separator ends each line of a document.
 
     Raises:
-      UserError: a document has not as many values as it needs, or not of that type.
+      UserError: a document has the wrong number of values, or values of another type.
     """
     sizes = {"document": len(batch), "part": len(flags), "token": len(flags)}
     arrays = {
@@ -77,7 +77,7 @@ def annotate(
 
 
 def _line_ends_before(text: str, character: np.ndarray) -> np.ndarray:
-    """[T] int64: the lines of a text that end before each of some characters [T]."""
+    """[T] int64: the number of line ends before each of some characters [T]."""
     ends = [place for place, each in enumerate(text) if each == "\n"]
     return np.searchsorted(ends, character)
 
@@ -89,7 +89,7 @@ def _values(
     document: Document,
     label_numbers: dict[str, int],
 ) -> np.ndarray:
-    """The values of a document's array, as they are stored.
+    """The values of a document's array, as stored.
 
     Raises:
       UserError: see `annotate`.
@@ -121,5 +121,5 @@ def _values(
 
 
 def label_number(numbers: dict[str, int], label: str | None) -> int:
-    """The number of a label; a new label gets the next; -1: no label."""
+    """The number of a label; a new label gets the next one; -1: no label."""
     return -1 if label is None else numbers.setdefault(label, len(numbers))

@@ -18,13 +18,13 @@ class Copies:
     """The indices that the epochs of one corpus read.
 
     Epoch e reads copy e % num, or copy e if `num` is 0. A copy is made when a row of it
-    is first read, or its size is needed. The rows of an epoch are those of its copy, so
-    epochs may differ in size: row c of a corpus is at position c - (rows of the epochs
-    before) of its epoch. That depends on the text alone, not on what was read before.
+    is first read or its size is needed. The rows of an epoch are those of its copy, so
+    epochs may differ in size: row c of a corpus is at position c - (rows of earlier
+    epochs) of its epoch. This depends on the text alone, not on what was read before.
     """
 
     def __init__(self, build: Callable[[int], Index], num: int = 1):
-        """`build` makes the index of a copy, the same each time."""
+        """`build` makes the index of a copy, deterministically."""
         self.num = num
         self._open = functools.lru_cache(MAX_OPEN)(build)
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class Copies:
         return rounds * ends[-1] + first + position
 
     def _ends_to(self, enough: Callable[[list[int]], bool]) -> np.ndarray:
-        """[C]: rows up to the end of each copy, of as many copies as are `enough`."""
+        """[C]: rows up to the end of each copy, for as many copies as are `enough`."""
         with self._lock:
             while not enough(self._ends):
                 size = len(self._open(len(self._ends)).start)

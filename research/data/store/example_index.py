@@ -44,9 +44,9 @@ class Index(NamedTuple):
     pieces: Pieces | None = None  # of packed rows
 
     def label_table(self, known: Sequence[str]) -> np.ndarray:
-        """[n + 1] int32: what examples have for the n labels here, and last for none.
+        """[n + 1] int32: what examples have for each of the n labels; last, for none.
 
-        Labels of pairs stay; those of documents are in `name_table`.
+        Labels of pairs are unchanged; those of documents are in `name_table`.
         """
         if self.pair_labels:
             return np.arange(LONE + 1, dtype=np.int32)
@@ -55,7 +55,7 @@ class Index(NamedTuple):
     def name_table(self, known: Sequence[str]) -> np.ndarray:
         """[n + 1] int32: the index of each of the stream's n labels in `known`, or -1.
 
-        `known` is empty where the objective reads no labels. The last entry is -1.
+        `known` is empty if the objective reads no labels. The last entry is -1.
         """
         numbers = {label_key(name): number for number, name in enumerate(known)}
         names = self.stream.label_names
@@ -74,7 +74,7 @@ class Index(NamedTuple):
 
         Args:
           arrays: names of the stream's arrays that are read.
-          key: [n] uint64, by which `TextSpec.random_start` draws where rows start;
+          key: [n] uint64, with which `TextSpec.random_start` draws where rows start;
             None: they start where the index says.
         """
         if self.pieces is not None:
@@ -114,8 +114,8 @@ class Index(NamedTuple):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Starts [n] moved by up to a stride, and lengths [n] of the rows from there.
 
-        All tokens of the stride are equally likely; only at the end of a shard a row
-        starts early enough to have `width` tokens, or where it was.
+        All tokens of the stride are equally likely, except at the end of a shard: there
+        a row starts early enough to have `width` tokens, or stays where it was.
         """
         ends = self.stream.shard_offsets
         end = ends[np.searchsorted(ends, start, side="right")]
@@ -132,12 +132,12 @@ def build_index(
 
     Counts, over all examples:
       skipped: tokens of text in no example.
-      repeated: tokens read again, each as often as it is.
+      repeated: tokens that are read again, counted each time.
       truncated: tokens that are left out because a text or pair is too long.
       cut: sentences (packed: documents) that are longer than a row.
 
     Raises:
-      UserError: the unit has no stride or a stride of its own, the text has too little
+      UserError: the unit has no stride or a stride of its own, the text is too short
         for it, or the cache cannot be written.
     """
     _check_stride(text_spec, stride)
@@ -203,7 +203,7 @@ def _save_arrays(folder: Path, spans: Spans) -> dict[str, dict[str, int]]:
 
 
 def _load_arrays(folder: Path, is_pair: bool) -> dict[str, np.ndarray | None]:
-    """The arrays of an `Index`, memory-mapped; of pairs also those of second spans."""
+    """The memory-mapped arrays of an `Index`; for pairs, also those of second spans."""
     names = [*DTYPES, *(PAIR_DTYPES if is_pair else ())]
     arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
     return dict.fromkeys(PAIR_DTYPES) | arrays

@@ -60,7 +60,7 @@ def split_rows(rows: list[Row], held_out: float) -> tuple[list[Row], list[Row]]:
     with the smallest hashes, are for validation, and at least one is in each split.
 
     Raises:
-      UserError: there is one group alone.
+      UserError: there is only one group.
     """
     groups = sorted({row.group for row in rows}, key=_hash)
     if len(groups) < 2:
@@ -84,7 +84,7 @@ def number_pictures(rows: list[Row]) -> dict[str, Row]:
     """File -> its row with boxes, in the order of the store.
 
     Raises:
-      UserError: two rows give a picture other boxes.
+      UserError: two rows give a picture different boxes.
     """
     found: dict[str, Row] = {}
     for row in rows:
@@ -142,7 +142,7 @@ def write_store(
     names: Sequence[str] = (),
     features: Path | None = None,
 ) -> None:
-    """Decodes all pictures into an empty folder, one after the other.
+    """Decodes all pictures into an empty folder, one by one.
 
     Args:
       size: width and height.
@@ -194,16 +194,16 @@ def write_rows(
     size: tuple[int, int],
     names: Sequence[str] = (),
 ) -> Path:
-    """A store of the pictures of rows in an empty folder, and their captions.
+    """Writes a store of the pictures of rows, and their captions, to an empty folder.
 
     Args:
-      size, names: as of `write_store`.
+      size, names: as in `write_store`.
 
     Returns:
-      The file of the format `captioned`, of one split.
+      The file in the format `captioned`, of one split.
 
     Raises:
-      UserError: as `write_store`, or a picture is missing.
+      UserError: as in `write_store`, or a picture is missing.
     """
     found = number_pictures(rows)
     key = store_key(source, found, size)
@@ -222,7 +222,7 @@ def write_rows(
 
 
 def _write_features(path: Path, source: Path, rows: list[Row], most: int) -> None:
-    """Writes the features of regions, picture after picture, as float32 [N, R, D].
+    """Writes the features of regions, picture by picture, as float32 [N, R, D].
 
     Raises:
       UserError: a picture has none, or not one finite row for each of its boxes.
@@ -264,7 +264,7 @@ def _write_features(path: Path, source: Path, rows: list[Row], most: int) -> Non
 def _write_distributions(
     path: Path, rows: list[Row], number: dict[str, int], most: int
 ) -> None:
-    """Writes the probabilities of classes, picture after picture."""
+    """Writes the probabilities of classes, picture by picture."""
     shape = len(rows), most, len(number)
     array = np.lib.format.open_memmap(path, "w+", np.float32, shape)
     for n, row in enumerate(rows):
@@ -288,7 +288,7 @@ def _read_meta(folder: Path) -> dict[str, Any]:
 
 
 def open_store(source: str) -> Store:
-    """The store of a folder of `palimpsest images`, mapped and not read.
+    """The store in a folder of `palimpsest images`, memory-mapped.
 
     Raises:
       UserError: it is not named, or cannot be read.
@@ -339,7 +339,7 @@ def _random_store() -> Store:
 
 
 def picture_numbers(image: np.ndarray, here: np.ndarray, store: Store) -> np.ndarray:
-    """[B]: the number of each row's picture; 0 of rows without text.
+    """[B]: the number of each row's picture; 0 for rows without text.
 
     Args:
       image: [B, R] the array `captioned.IMAGE` of a text.
@@ -365,7 +365,7 @@ def other_pictures(key: np.ndarray, number: np.ndarray, store: Store) -> np.ndar
       number: [B], the pictures of the rows.
 
     Raises:
-      UserError: a split has one picture alone.
+      UserError: a split has only one picture.
     """
     is_train = number < store.num_train
     first = np.where(is_train, 0, store.num_train)
@@ -383,7 +383,7 @@ def other_pictures(key: np.ndarray, number: np.ndarray, store: Store) -> np.ndar
 def pictures_of_split(
     key: np.ndarray, role: str, number: np.ndarray, count: int, store: Store
 ) -> np.ndarray:
-    """[B, count]: pictures of the split of those of the rows [B], drawn uniformly."""
+    """[B, count]: pictures drawn uniformly from the split of each row's picture [B]."""
     is_train = (number < store.num_train)[:, None]
     first = np.where(is_train, 0, store.num_train)
     size = np.where(is_train, store.num_train, len(store.pixels) - store.num_train)

@@ -12,7 +12,7 @@ def in_range(
     """Whether all numbers of a 1-D array are in low .. high - 1.
 
     Args:
-      ascending: also require that they do not descend.
+      ascending: also require that they never decrease.
     """
     for begin in range(0, len(array), CHUNK):
         chunk = array[begin : begin + CHUNK + 1]  # with the first of the next chunk
@@ -26,7 +26,7 @@ def in_range(
 def spans_in_shards(
     start: np.ndarray, length: np.ndarray, shard_offsets: np.ndarray, *, least: int
 ) -> bool:
-    """Whether all spans have `least` tokens or more and lie within one shard each.
+    """Whether all spans have at least `least` tokens and lie within one shard each.
 
     Args:
       start, length: [N], in tokens of a stream.

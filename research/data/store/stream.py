@@ -38,8 +38,8 @@ class Stream:
     path: Path
     meta: dict
     arrays: Mapping[str, ArrayType]  # the arrays of its corpus
-    vocabulary_size: int  # ids of the vocabulary that reads it: two that differ in
-    # sentinels alone share a stream
+    vocabulary_size: int  # ids of the vocabulary that reads it: two that differ only in
+    # sentinels share a stream
 
     @staticmethod
     def open(
@@ -145,7 +145,7 @@ class Stream:
         """[labels] int64: how often each of `label_names` occurs.
 
         Args:
-          array: one of names, for its values; "labels": the labels of documents.
+          array: an array of names, to count its values; "labels": those of documents.
         """
         size = len(self.label_names)
         numbers = self._map_shards(array, np.int32)
@@ -153,7 +153,7 @@ class Stream:
         return sum(counts, np.zeros(size, np.int64))
 
     def find_damage(self) -> str:
-        """The first file with a number that is out of its range; "" if none has.
+        """The first file with a number that is out of range; "" if there is none.
 
         All offsets and labels are read, and MAX_CHECKED tokens; `gather` checks the
         tokens of each row.
@@ -215,13 +215,13 @@ class Stream:
     ) -> dict[str, np.ndarray]:
         """Rows [B, R] of arrays: the value of each token, or of its part or document.
 
-        Where values of documents are arrays, rows are [B, *shape], of the documents at
+        If values of documents are arrays, rows are [B, *shape], of the documents at
         `start`. Values that are names are indices into `label_names`. Past `length`,
         and at separators in an array of tokens, the value is `no_value`.
 
         Args:
           names: names of arrays.
-          start, length: [B] int64, as of `gather`.
+          start, length: [B] int64, as in `gather`.
         """
         if not names:
             return {}
@@ -249,7 +249,7 @@ class Stream:
 
     @functools.cached_property
     def _first_documents(self) -> np.ndarray:
-        """[S + 1] int64: documents before each shard, and all."""
+        """[S + 1] int64: the documents before each shard, and in all."""
         sizes = [shard["documents"] for shard in self.meta["shards"]]
         return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
@@ -326,12 +326,12 @@ def build_stream(
     Args:
       separator: "eos" (a token after each document), "lines" (after each line, and so
         after each document) or "none".
-      shard_tokens: a shard ends with the first batch of documents that reaches as many
-        tokens.
+      shard_tokens: a shard ends with the first batch of documents that reaches this
+        many tokens.
 
     Raises:
-      UserError: the split has no documents, or lines are to end with eos where white
-        space, line ends included, is kept as text.
+      UserError: the split has no documents, or lines are to end with eos although white
+        space, including line ends, is kept as text.
     """
     assert separator in ("eos", "lines", "none"), separator
     if separator == "lines" and vocabulary.keep_whitespace:

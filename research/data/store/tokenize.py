@@ -68,7 +68,7 @@ class StreamTokenizer:
     def __call__(self, texts: Iterable[str]) -> Tokens:
         """The tokens of the texts, each followed by the separator.
 
-        A text of which a normalizer leaves nothing is one unknown token.
+        A text that a normalizer removes completely is one unknown token.
         """
         size = len(self._token)
         if len(self._numbers) > MAX_KNOWN_UNITS or size > MAX_KNOWN_TOKENS:
@@ -115,7 +115,7 @@ class StreamTokenizer:
         return Tokens(self._token[index], flags, first[documents], found)
 
     def _reset(self) -> None:
-        """Drops all units but those that are no text of a document."""
+        """Drops all units except those that are not text of a document."""
         known = {_SEPARATOR: len(self.separator_ids), _NOTHING: 1}
         if not self.vocabulary.keep_whitespace:
             known[_LINE_END] = len(self.separator_ids) * self.lines
@@ -220,8 +220,8 @@ def join_streams(
 ) -> dict:
     """Joins the streams of work shards in a folder, and returns the meta data.
 
-    Files are linked, not copied, except for labels, which are numbered again: in the
-    order of their first documents in the joined stream.
+    Files are linked, not copied, except for labels, which are renumbered in the order
+    of their first documents in the joined stream.
 
     Args:
       results: the folder of each work shard's stream, and what `write_stream` returned.

@@ -57,7 +57,7 @@ def check_encoding(name: str) -> None:
     try:
         b"a".decode(name)
     except UnicodeError:
-        pass  # one of several bytes a letter
+        pass  # an encoding with several bytes per letter
     except LookupError:
         raise ValueError(
             f"data.encoding is an encoding that Python knows, as in utf-8, latin-1 or "
@@ -66,15 +66,15 @@ def check_encoding(name: str) -> None:
 
 
 class LineError(Exception):
-    """An error with the number of a line, and what is wrong with it."""
+    """An error in a line: its number, and what is wrong with it."""
 
 
 class EncodingError(LineError):
-    """A line has bytes that are none of the file's encoding."""
+    """A line has bytes that are invalid in the file's encoding."""
 
 
 class SkippedRows(NamedTuple):
-    """Rows that were skipped in a file or lack something, and the reason."""
+    """Rows of a file that were skipped or lack something, and the reason."""
 
     count: int
     first: int  # number of the first one's line
@@ -99,7 +99,7 @@ class FileFormat:
 
     A format is a frozen dataclass, whose fields are its own config keys. Each module of
     this folder defines exactly one, a class named `Format`, whose docstring says what
-    data.fields and data.label are in its files. It imports its library where it reads.
+    data.fields and data.label are in its files. It imports its library when it reads.
     """
 
     suffixes: tuple[str, ...]
@@ -143,7 +143,7 @@ class FileFormat:
 
 
 def make_format(options: FileOptions) -> FileFormat:
-    """The format that is named, with its own keys.
+    """The format that the options name, with its own keys.
 
     Raises:
       UserError: there is no such format.

@@ -19,10 +19,10 @@ COMMENT = re.compile(
 class Format(FileFormat):
     """A document is a sentence, whose words are its parts, with their tags.
 
-    A blank line ends a sentence, and a line that begins with -DOCSTART- is none, nor is
-    a comment before a sentence such as `# id 5` or `#begin document`. If the
-    first word's line has a tab, columns are between tabs, and a word may have spaces;
-    else between spaces. No other white space separates columns, as in conlleval.
+    A blank line ends a sentence. Lines that begin with -DOCSTART- and comments before a
+    sentence, such as `# id 5` or `#begin document`, are skipped. If the first word's
+    line has a tab, columns are separated by tabs, and a word may have spaces; else by
+    spaces. No other white space separates columns, as in conlleval.
     data.fields is the number of the word's column, by default the first, and data.label
     that of its tag, by default the last.
     """

@@ -30,7 +30,7 @@ class Format(FileFormat):
 
     data.fields is the word's column, by default `form`, and data.label that of its tag,
     by default the universal part of speech. Multiword tokens (ids such as 3-4) and
-    empty nodes (3.1) are no words.
+    empty nodes (3.1) are not words.
     """
 
     suffixes = (".conllu",)

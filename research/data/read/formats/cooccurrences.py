@@ -20,8 +20,8 @@ class Format(FileFormat):
     """A document is 512 lines, whose pairs of words are its parts.
 
     `palimpsest cooccurrences` writes such a file. It needs data.vocabulary=words and
-    data.separator=none. The vocabulary has all words, since pairs do not tell how
-    frequent they are; those that meet the most others are first.
+    data.separator=none. The vocabulary has all words, since pairs do not show how
+    frequent they are; words that co-occur with the most others are first.
 
     data.fields and data.label have no meaning.
     """

@@ -13,7 +13,7 @@ from research.data.read.formats.parsing.rows import row_documents, with_header
 
 @dataclass(frozen=True)
 class Format(FileFormat):
-    """data.fields and data.label are columns, by name, or number without a header."""
+    """data.fields and data.label are columns, by name or, without header, by number."""
 
     suffixes = (".csv",)
     example = b"text,label\nA text.,1\nAnother.,0\n"

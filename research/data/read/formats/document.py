@@ -7,7 +7,7 @@ from research.data.read.formats import txt
 
 @dataclass(frozen=True)
 class Format(txt.Format):
-    """Reads as `txt`, and keeps blank lines; a file of over 1 MiB is cut into parts.
+    """Reads like `txt`, but keeps blank lines; files over 1 MiB are cut into parts.
 
     data.fields and data.label are those of `txt`.
     """

@@ -11,9 +11,9 @@ from research.data.read.formats.parsing.rows import no_column, row_documents, ro
 
 @dataclass(frozen=True)
 class Format(FileFormat):
-    """data.fields are keys, of which a list has a part in each item.
+    """data.fields are keys; each item of a list is a part.
 
-    data.label is a key, too. Without `fields` a line has a string `text`, and may have
+    data.label is a key, too. Without `fields`, a line has a string `text`, and may have
     a `label`.
     """
 

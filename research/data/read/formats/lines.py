@@ -48,10 +48,10 @@ class Format(FileFormat):
 
 
 def _split(line: str, rule: str, number: int) -> tuple[str, str]:
-    """The label of a line by a rule, and the text behind its prefix.
+    """The label of a line by a rule, and the text after its prefix.
 
     Raises:
-      LineError: there is no text behind it, or no colon in it.
+      LineError: there is no text after the prefix, or no colon in it.
     """
     prefix, *text = line.split(maxsplit=1)
     if not text:

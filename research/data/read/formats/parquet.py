@@ -17,14 +17,14 @@ class Format(FileFormat):
     is_encoded = False
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
-        import pyarrow  # only where there is such a file
+        import pyarrow  # only if there is such a file
         from pyarrow import parquet
 
         try:
             table = parquet.ParquetFile(file)
             batches = table.iter_batches()
         except (pyarrow.ArrowInvalid, OSError) as error:
-            if getattr(error, "errno", None):  # of the system, and not of pyarrow
+            if getattr(error, "errno", None):  # of the system, not of pyarrow
                 raise
             raise LineError(1, f"not Parquet ({str(error).splitlines()[0]})") from error
         options = options._replace(fields=options.fields or ("text",))

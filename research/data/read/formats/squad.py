@@ -21,7 +21,7 @@ from research.data.read.formats.parsing.values import flag_of, offset_of, text_o
 class Format(FileFormat):
     """A document is a question; its parts are the question and the context.
 
-    The first answer is the one to train on; all are right (Rajpurkar 2016; 2018).
+    The first answer is the training target; all are correct (Rajpurkar 2016; 2018).
     """
 
     suffixes = (".squad", ".json")
@@ -29,7 +29,7 @@ class Format(FileFormat):
         b'{"data": [{"paragraphs": [{"context": "A b.", "qas": [{"id": "1", '
         b'"question": "What?", "answers": [{"text": "b", "answer_start": 2}]}]}]}]}'
     )
-    version = 2  # the first one stored other tokens of an answer
+    version = 2  # version 1 stored other tokens for an answer
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
         content = file.read()

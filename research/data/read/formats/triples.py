@@ -13,13 +13,13 @@ from research.data.read.triples import parse_triples, spell, spell_relation
 
 @dataclass(frozen=True)
 class Format(FileFormat):
-    """A document is a triple, of three words.
+    """A document is a triple, as three words.
 
     White space in a name becomes "_", and a relation is in angle brackets.
 
-    The first line tells the notation, of those in `research.data.read.notations`. Files
-    of other suffixes need data.format=triples. Such a text needs data.vocabulary=words
-    and data.separator=none.
+    The notation, one of `research.data.read.notations`, is detected from the first
+    line. Files with other suffixes need data.format=triples. Such a text needs
+    data.vocabulary=words and data.separator=none.
 
     data.fields and data.label have no meaning.
     """

@@ -13,7 +13,7 @@ MAX_DOCUMENT_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Format(FileFormat):
-    """Texts, whose labels may be a part of their file's path.
+    """Texts; their labels may be a part of their file's path.
 
     data.fields has no meaning. data.label is the part of a file's path that is the
     label of its texts (`FILE_LABELS`); without it they have none.

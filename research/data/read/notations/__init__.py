@@ -14,7 +14,7 @@ FOLDER = Folder("research.data.read.notations", "Notation")
 
 
 class Triple(NamedTuple):
-    """Names of two entities, and of the relation from the first to the second."""
+    """The names of two entities, and of the relation from the first to the second."""
 
     head: str
     relation: str
@@ -32,19 +32,19 @@ class Notation(abc.ABC):
 
     @abc.abstractmethod
     def recognises(self, first_line: str) -> bool:
-        """Whether a file that begins with this line is in this notation, and no other.
+        """Whether a file that begins with this line is in this notation, not in others.
 
-        The line may be of any text: `data.lexicon` may also be a list of words.
+        The line may be any text: `data.lexicon` may also be a list of words.
         """
 
     @abc.abstractmethod
     def parse(self, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Triple]]:
         """(number, triple) of numbered lines, the first one included.
 
-        A line that is blank has no triple.
+        Blank lines are skipped.
 
         Raises:
-          ValueError: a line is no triple; the arguments are its number and the reason.
+          ValueError: a line is not a triple; arguments: its number and the reason.
         """
 
 
@@ -54,10 +54,10 @@ def notations() -> dict[str, Notation]:
 
 
 def three(number: int, line: str, columns: Sequence[str], form: str) -> list[str]:
-    """The three names that the columns of a line are, without white space around them.
+    """The three names in the columns of a line, stripped of white space.
 
     Args:
-      form: how a line is written, for the error.
+      form: the format of a line, for the error.
 
     Raises:
       ValueError: they are not three, or one is blank.

@@ -10,7 +10,7 @@ from research.data.read import notations
 
 @dataclass(frozen=True)
 class Notation(notations.Notation):
-    """Another number of triples than the first line says is an error."""
+    """It is an error if the number of triples differs from the first line's."""
 
     example = "2\n0 1 2\n1 0 3\n"
 

@@ -23,9 +23,9 @@ SUFFIXES = (".png", ".jpg", ".jpeg")
 class Source(abc.ABC):
     """The base of all sources: the pictures of a path, by their paths in it.
 
-    A part opens what `path` names in `__init__`, and has `is_source`, `files`, `state`
-    and `content`. What these raise of a wrong or damaged source is OSError, KeyError,
-    ValueError, or one of `errors`; whoever calls `stamp` and `read` gets one line.
+    A part opens `path` in `__init__`, and defines `is_source`, `files`, `state` and
+    `content`. For a wrong or damaged source these raise OSError, KeyError, ValueError
+    or one of `errors`; `stamp` and `read` turn them into one line.
     """
 
     called: ClassVar[str]
@@ -40,17 +40,17 @@ class Source(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def is_source(cls, path: Path) -> bool:
-        """Whether a path is such a source, by what is there; False: it is none."""
+        """Whether a path is such a source, judged by its content."""
 
     @abc.abstractmethod
     def files(self) -> Iterable[str]:
-        """The paths in it of all files, in any order, with slashes."""
+        """The paths of all files in it, in any order, with slashes."""
 
     @abc.abstractmethod
     def state(self, name: str) -> list[Any]:
-        """What changes with a file's content, and with no other file's; plain JSON.
+        """Plain JSON that changes with this file's content, and with no other file's.
 
-        It may be a size and a CRC, or a time. Pictures of the same state are not
+        It may be a size and a CRC, or a time. Pictures whose state is unchanged are not
         decoded again.
         """
 
@@ -66,7 +66,7 @@ class Source(abc.ABC):
         """The `state` of a picture.
 
         Args:
-          where: what names it, for the error.
+          where: where it is named, for the error.
 
         Raises:
           UserError: there is no such picture.
@@ -106,10 +106,10 @@ def kinds() -> str:
 
 
 def open_source(path: Path) -> Source:
-    """The source of pictures that a path is.
+    """Opens a path as a source of pictures.
 
     Raises:
-      UserError: it is none.
+      UserError: it is not one.
     """
     classes = _classes()
     errors = [error for cls in classes for error in cls.errors]
@@ -117,7 +117,7 @@ def open_source(path: Path) -> Source:
         for cls in classes:
             if cls.is_source(path):
                 return cls(path)
-        path.open("rb").close()  # else it says why
+        path.open("rb").close()  # raises the reason if it cannot be opened
         reason = "it is none"
     except (OSError, ValueError, *errors) as error:
         reason = os_reason(error)

@@ -10,7 +10,7 @@ from research.data.read import picture_sources
 
 
 class Source(picture_sources.Source):
-    """Names are those of its members."""
+    """Names are those of the members."""
 
     called = "a zip"
     errors = (zipfile.BadZipFile, zlib.error, RuntimeError)  # the last: it is encrypted

@@ -15,7 +15,7 @@ FOLDER = Folder("research.data.read.text_sources", "Source", named_by="data.corp
 
 
 class Source:
-    """The base of all sources: one of files has `fetch`, any other `load`."""
+    """The base of all sources: one of files has `fetch`, any other has `load`."""
 
     called: ClassVar[str]
     """How its texts are named, for errors, as in "tfds:NAME"."""
@@ -28,7 +28,7 @@ class Source:
 
     @classmethod
     def is_source(cls, name: str) -> bool:
-        """Whether a name is one of its own, by what stands before the colon."""
+        """Whether a name belongs to this source, by the prefix before the colon."""
         return name.startswith(cls.called.partition(":")[0] + ":")
 
     def fetch(self, key: str) -> list[Path]:
@@ -48,11 +48,11 @@ class Source:
         """The corpus.
 
         Args:
-          split: the one whose key names it; "": data.corpus or data.mixture does.
+          split: the split whose key names it; "": data.corpus or data.mixture does.
           key: the config key of the name, for errors.
 
         Raises:
-          UserError: there is none of that name, or it cannot be read.
+          UserError: there is no corpus of that name, or it cannot be read.
         """
         raise NotImplementedError
 
@@ -63,7 +63,7 @@ def classes() -> list[type[Source]]:
 
 
 def lines() -> dict[str, str]:
-    """Name of each text that is no file -> what it is."""
+    """Name of each text that is not a file -> what it is."""
     own = {
         cls.called: FOLDER.lines()[cls.__module__.rpartition(".")[2]]
         for cls in classes()
@@ -76,5 +76,5 @@ def lines() -> dict[str, str]:
 
 
 def source_of(name: str) -> Source | None:
-    """The source that a name is of; None: files of one's own, or an embedded corpus."""
+    """The source that a name belongs to; None: local files or an embedded corpus."""
     return next((cls(name) for cls in classes() if cls.is_source(name)), None)

@@ -25,10 +25,10 @@ class Source(text_sources.Source):
 def fetch_files(name: str, key: str) -> list[Path]:
     """The files that a name stands for, downloaded to the cache of huggingface_hub.
 
-    hf:ORG/NAME stands for the Parquet files of the split that the key asks for, by
+    hf:ORG/NAME stands for the Parquet files of the split that the key requests, by
     their names (`train-00000-of-00001.parquet`, `validation/0000.parquet`); the key
-    data.corpus asks for those of training, or for all where none is named so.
-    hf:ORG/NAME/PATTERN stands for the files whose paths fit the pattern, as in
+    data.corpus requests those of training, or all files if none is named like that.
+    hf:ORG/NAME/PATTERN stands for the files whose paths match the pattern, as in
     hf:ORG/NAME/en/*.jsonl.gz. ORG/NAME@REVISION is a branch, tag or commit.
 
     Args:
@@ -65,7 +65,7 @@ def fetch_files(name: str, key: str) -> list[Path]:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """ORG/NAME, and the pattern behind it."""
+    """ORG/NAME, and the pattern after it."""
     parts = name.removeprefix("hf:").split("/", 2)
     if len(parts) < 2 or not all(parts[:2]):
         raise UserError(f"a data set of the Hub is hf:ORG/NAME, not {name!r}")
@@ -77,7 +77,7 @@ def _is_table(path: str) -> bool:
 
 
 def _choose(paths: list[str], pattern: str, key: str) -> list[str]:
-    """The files of a repository that are asked for."""
+    """The files of a repository that are requested."""
     if pattern:
         return sorted(path for path in paths if fnmatch.fnmatchcase(path, pattern))
     tables = sorted(filter(_is_table, paths))

@@ -1,8 +1,8 @@
 """Documents packed into rows by best-fit decreasing (Ding et al. 2024, section 3).
 
 "Fewer Truncations Improve Language Modeling". A document that is longer than a row is
-cut into pieces of a row's length and the rest; any other document is one piece. From
-the longest piece on, each is put into the fullest row that has room for it.
+cut into pieces of a row's length and the rest; any other document is one piece. Pieces
+are put, longest first, into the fullest row that has room for them.
 """
 
 # P pieces, N packed rows, D documents, n rows
@@ -64,7 +64,7 @@ class Pieces(NamedTuple):
 
 
 def _at(here: np.ndarray, values: np.ndarray, others: int) -> np.ndarray:
-    """[n, R]: the values where `here` [n, R] is true, and others elsewhere."""
+    """[n, R]: the values where `here` [n, R] is true, and `others` elsewhere."""
     array = np.full(here.shape, others, values.dtype)
     array[here] = values
     return array
@@ -77,7 +77,7 @@ def _gather_all(
 
     Each piece starts with the flag PIECE.
 
-    They are read in blocks, of which few are not full.
+    They are read in blocks, most of which are full.
     """
     count = -(-length // BLOCK)
     nth = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
@@ -94,8 +94,8 @@ def _gather_all(
 def pack_documents(stream: TokenStream, length: int) -> Pieces:
     """The packed rows of all documents with text, in the order of their first pieces.
 
-    The pieces of a row are in the order of the text; one has `length` tokens at most,
-    and a row the columns of such a piece.
+    The pieces of a row are in the order of the text. A piece has at most `length`
+    tokens, and a row as many columns as such a piece.
     """
     start, size = cut_documents(stream, length)
     columns = piece_columns(size, length)
@@ -131,10 +131,10 @@ def cut_documents(stream: TokenStream, length: int) -> tuple[np.ndarray, np.ndar
 def best_fit_decreasing(size: np.ndarray, capacity: int) -> np.ndarray:
     """[P] int64: the row of each item, by best-fit decreasing.
 
-    Items come by size, the largest first and equal ones in their order; each goes into
-    the row with the least room that is enough, of equal ones the first, or into a new
-    row. Items of one size that find rows of equal room are placed at once, so that the
-    time grows with the number of sizes and little with that of items.
+    Items are sorted by size, largest first, ties in their order; each goes into the row
+    with the least sufficient room, the first if there are several, or into a new row.
+    Items of one size that find rows of equal room are placed at once, so that the time
+    grows mainly with the number of sizes, not of items.
 
     Args:
       size: [P], each in 1..capacity.

@@ -1,8 +1,8 @@
 """Rows of two spans from all documents at once, and the truncation of long spans.
 
-Random choices are hashes of (document, turn) with the number of the text's copy as the
-seed, so the rows are a function of the text and the unit's fields, which include that
-number. In each turn every document that still has text makes one row.
+Random choices are hashes of (document, turn), seeded by the number of the text's copy,
+so the rows are a function of the text and the unit's fields, which include that number.
+In each turn, every document that still has text makes one row.
 """
 
 # D documents with text, N rows, A documents that still have text
@@ -23,8 +23,8 @@ def in_turns(
     """The rows of all turns, sorted by the start of the first span.
 
     Args:
-      next_rows: (document, begin, key), each [A], to the rows [A] by name; `next_begin`
-        among them, the sentence at which the document's next row begins.
+      next_rows: (document, begin, key), each [A] -> the rows [A] by name, including
+        `next_begin`, the sentence at which the document's next row begins.
 
     Raises:
       UserError: there is no room for two tokens.
@@ -50,7 +50,7 @@ def in_turns(
 def draw_targets(
     key: np.ndarray, short_rate: float, least: int, most: int
 ) -> np.ndarray:
-    """[N]: `most`, or for the fraction `short_rate` uniform in least .. most."""
+    """[N]: `most` or, for the fraction `short_rate`, uniform in least .. most."""
     draw = counter_rng.uniform(key, "target", 2)
     target = least + (draw[:, 1] * (most - least + 1)).astype(np.int64)
     return np.where(draw[:, 0] < short_rate, target, most)
@@ -61,8 +61,8 @@ def lost_tokens(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Tokens [N] that spans of `one` and `two` [N] tokens lose to fit together.
 
-    First the longer span loses tokens; once both are equally long they lose tokens in
-    turn, the second span first.
+    First the longer span loses tokens; once both are equally long, they lose tokens
+    alternately, the second span first.
     """
     over = np.maximum(one + two - max_length, 0)
     uneven = np.minimum(over, abs(one - two))
@@ -75,8 +75,8 @@ def truncate(rows: dict[str, np.ndarray], max_length: int, total: int) -> Spans:
     """Rows of no more than `max_length` tokens, see `lost_tokens`.
 
     Args:
-      rows: the result of `in_turns`; its `key` decides if tokens are lost at the front
-        or the back of a span.
+      rows: the result of `in_turns`; its `key` decides whether tokens are lost at the
+        front or the back of a span.
       total: tokens of the text.
     """
     key, one, two = rows["key"], rows["length"], rows["second_length"]

@@ -44,7 +44,7 @@ def cut_long_sentences(text: Sentences, length: int) -> tuple[Sentences, int]:
 
 
 def fill_rows(text: Sentences, edges: np.ndarray, length: int):
-    """Rows of consecutive sentences, as many as fit in `length` tokens.
+    """Rows of consecutive sentences: as many as fit into `length` tokens.
 
     Args:
       text: no sentence is longer than `length`.
@@ -71,7 +71,7 @@ def row_spans(
     """Rows of `fill_rows`, and what they leave out.
 
     Args:
-      cut: the sentences that were longer than a row.
+      cut: the number of sentences that were longer than a row.
     """
     start, size = fill_rows(text, edges, length)
     document = stream.document_offsets

@@ -9,8 +9,8 @@ def windows(begin: np.ndarray, end: np.ndarray, room: np.ndarray, stride: int):
     """Windows over the texts from `begin` to `end` [N], of `room` [N] tokens each.
 
     Returns:
-      of each window, its text, where it begins, and its tokens; the last one of a text
-      alone has its end.
+      for each window: its text, where it begins, and its number of tokens; only the
+      last window of a text reaches its end.
     """
     step = np.minimum(stride, room)
     count = 1 + -(-np.maximum(end - begin - room, 0) // step)

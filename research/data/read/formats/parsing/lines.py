@@ -10,7 +10,7 @@ from research.data.read.formats import EncodingError, FileOptions, LineError, Pa
 
 
 def line_feeds(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines; without a line feed, carriage returns end lines."""
+    """The lines; if there is no line feed, carriage returns end lines."""
     for line in lines:
         if line.endswith(b"\n"):
             yield line
@@ -19,7 +19,7 @@ def line_feeds(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def split_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines as `line_feeds` has them, each with the end that it has."""
+    """The lines of `line_feeds`, each with its own line end."""
     for line in lines:
         yield from [line] if line.endswith(b"\n") else line.splitlines(keepends=True)
 
@@ -35,7 +35,7 @@ def json_rows(file: BinaryIO, keys: Collection[str] = ()) -> Iterator[tuple[int,
     """(number, value) of each line of JSON that is not blank.
 
     Args:
-      keys: those that are read; a line has each of them once at most.
+      keys: those that are read; a line has each of them at most once.
     """
     for number, line in enumerate(line_feeds(file), 1):
         if line.isspace():
@@ -55,7 +55,7 @@ def json_rows(file: BinaryIO, keys: Collection[str] = ()) -> Iterator[tuple[int,
 def _checked_object(
     number: int, keys: Collection[str], pairs: list[tuple[str, Any]]
 ) -> dict[str, Any]:
-    """The object of (key, value) pairs, which has none of `keys` twice."""
+    """The object of (key, value) pairs, in which none of `keys` occurs twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

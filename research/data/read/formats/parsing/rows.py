@@ -12,9 +12,9 @@ from research.data.read.formats.parsing.values import label_of, text_of
 def with_header(
     rows: Iterable[tuple[int, Sequence[str]]], options: FileOptions
 ) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Rows by the names of their columns, or by the numbers that `options` has instead.
+    """Rows keyed by column names, or by numbers if `options` has these instead.
 
-    Columns that are named have a header; without one they are numbered.
+    Named columns need a header; without one, columns are numbered.
     """
     names = [name for name in (*options.fields, options.label) if name]
     numbered = is_numbered(options)
@@ -40,7 +40,7 @@ def with_header(
 
 
 def check_names(number: int, names: Sequence[str], options: FileOptions) -> None:
-    """Checks that the columns that are read occur once among the names of columns.
+    """Checks that the columns that are read occur only once among the column names.
 
     Raises:
       LineError: one occurs again.
@@ -51,7 +51,7 @@ def check_names(number: int, names: Sequence[str], options: FileOptions) -> None
 
 
 def _check_header(number: int, row: Sequence[str], options: FileOptions) -> None:
-    """Checks that the columns that are read are among the names of columns.
+    """Checks that the columns that are read are among the column names.
 
     Raises:
       LineError: one is not, and it is not an optional label.
@@ -67,11 +67,11 @@ def _check_header(number: int, row: Sequence[str], options: FileOptions) -> None
 
 
 def row_documents(rows: Iterable[tuple[int, Any]], options: FileOptions) -> Parsed:
-    """The documents of rows that have names; of a list each item is a part.
+    """The documents of rows with named columns; each item of a list is a part.
 
     Raises:
-      LineError: a column or key is missing, is no text or label, or is a list where
-        another part follows it.
+      LineError: a column or key is missing, is not a text or label, or is a list
+        although another part follows it.
     """
     blank, hidden, unlabelled, labels = [], [], [], _Labels()
     for number, row in rows:
@@ -126,7 +126,7 @@ class _Labels:
             self._num_others += 1
 
     def first_is_alone(self) -> bool:
-        """Whether no other row has the first one's label, but some share theirs."""
+        """Whether no other row has the first row's label, while some share theirs."""
         is_name = self.first is not None and not self.first[:2].strip("-.").isdigit()
         return (
             is_name
@@ -161,7 +161,7 @@ def row_label(number: int, value: Any, options: FileOptions) -> str | None:
     """The label of a row, see `label_of`.
 
     Raises:
-      LineError: it is none.
+      LineError: it is not a label.
     """
     try:
         return label_of(value)

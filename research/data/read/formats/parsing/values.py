@@ -1,4 +1,4 @@
-"""Values of task files as texts, labels, flags and offsets, for every format alike."""
+"""Values of task files as texts, labels, flags and offsets, for all formats."""
 
 import math
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from research.data.read.formats.parsing.lines import replace_surrogates
 
 
 def text_of(value: Any, errors: str = "strict") -> str:
-    """A text; "" where a value is missing: None, or not a number.
+    """A text; "" if the value is missing, i.e. None or NaN.
 
     Args:
       errors: what bytes that are not UTF-8 become, as in `bytes.decode`.
 
     Raises:
-      ValueError: it is no text.
+      ValueError: it is not a text.
     """
     if _is_missing(value):
         return ""
@@ -29,13 +29,13 @@ def text_of(value: Any, errors: str = "strict") -> str:
 
 
 def label_of(value: Any) -> str | None:
-    """A label as text, of a list all of them; None where a value is missing or blank.
+    """A label as text, or all labels of a list; None if the value is missing or blank.
 
     An empty list is a label, "": its text has none of the classes.
 
     Raises:
-      ValueError: it is neither text nor a finite number, a truth value or a date, nor a
-        list of such.
+      ValueError: it is not a text, a finite number, a truth value, a date, or a list of
+        these.
     """
     if isinstance(value, np.ndarray):
         value = value.tolist() if value.ndim == 0 else list(value)
@@ -61,7 +61,7 @@ def offset_of(value: Any, name: str) -> int:
     """The whole number of a key.
 
     Raises:
-      ValueError: it is none; a truth value is none either.
+      ValueError: it is not one; a truth value is not one either.
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
         raise ValueError(f"{name} is a whole number, not {value!r:.40}")

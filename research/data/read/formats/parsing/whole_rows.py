@@ -1,4 +1,4 @@
-"""Rows of a task's file with all of their columns, to be written with other texts."""
+"""Rows of a task's file with all columns, to be written again with other texts."""
 
 import json
 import zlib
@@ -23,7 +23,7 @@ SUFFIXES = (".tsv", ".jsonl")
 class WholeRows(NamedTuple):
     """The rows of a file.
 
-    A row is a list of columns, the columns of a line of JSON a dict.
+    A row is a list of columns; that of a JSON line is a dict.
     """
 
     header: str  # the line before the rows, with its end; "": there is none
@@ -35,10 +35,10 @@ def read_whole_rows(file: Path, fields: Sequence[str]) -> WholeRows:
     """The rows of a .tsv or .jsonl in UTF-8, which may be compressed.
 
     Args:
-      fields: the columns that are texts, as in data.fields; (): of .jsonl `text`.
+      fields: the columns that are texts, as in data.fields; (): `text`, in a .jsonl.
 
     Raises:
-      UserError: the file has another suffix, cannot be read, or has no such columns;
+      UserError: the file has another suffix, cannot be read, or lacks these columns;
         says where.
     """
     suffix = file_suffixes(file)[0]

@@ -7,7 +7,7 @@ from research.data.read.formats import LineError
 
 
 def sentence(words: list[tuple[int, str, str]]) -> Iterator[Document]:
-    """The document of (line, word, tag) of each word, if there are any."""
+    """The document of (line, word, tag) tuples, if there are any."""
     if not words:
         return
     numbers, forms, tags = zip(*words, strict=True)
