@@ -1,7 +1,7 @@
 """Writes a vocabulary as the tokenizer files that Hugging Face's AutoTokenizer loads.
 
 The tokenizer splits a text into units by the rules of `Vocabulary.encode`, so both give
-the same ids, with two exceptions. Hugging Face reads text that spells a special piece
+the same ids, with two exceptions: Hugging Face reads text that spells a special piece
 as this piece, and does not split after a Chinese full stop that a normalizer changes
 into another character, as NFKC changes ！ into !.
 """
@@ -44,9 +44,9 @@ def write_tokenizer(
     """Writes TOKENIZER and CONFIG.
 
     Args:
-      rows: that of one text and that of two. Padding is on the left of those that end
-        with eos and bos, of which XLNet's classifiers read the last.
-      max_length: the most tokens that the model reads.
+      rows: the row formats of one text and of two. Rows that end with eos and bos are
+        padded on the left, since XLNet's classifiers read the last token.
+      max_length: the maximum of tokens that the model reads.
       token_types: whether the model reads token types. Hugging Face's tokenizer gives
         only the inputs that CONFIG names.
     """
@@ -120,9 +120,9 @@ def _added(vocabulary: Vocabulary) -> dict[int, str]:
 
 
 def _without_white_space(data: str) -> str:
-    """A `tokenizer.json` whose added tokens with white space are found in no text.
+    """A `tokenizer.json` whose added tokens with white space are never found in text.
 
-    Their ids stay: they are pieces of the model, whose bytes are spelled otherwise.
+    Their ids are kept: they are pieces of the model, whose bytes are spelled otherwise.
     """
     state = json.loads(data)
     for token in list(state["added_tokens"]):
@@ -133,7 +133,7 @@ def _without_white_space(data: str) -> str:
 
 
 def _white_space(vocabulary: Vocabulary) -> normalizers.Normalizer:
-    """The step that makes one space of each run of white space between units."""
+    """The step that replaces each run of white space between units by one space."""
     inside = "".join(f"\\x{ord(each):02x}" for each in vocabulary.model.removed_spaces)
     spaces = f"[{_WHITE}&&[^{inside}]]" if inside else _WHITE
     return normalizers.Replace(tokenizers.Regex(spaces + "+"), " ")
@@ -161,7 +161,7 @@ def _of_sentencepiece(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     tokenizer = tokenizers.Tokenizer(vocabulary.type.library_model(proto))
     white_space = _white_space(vocabulary)
     steps, rules = _one_space(MARK, white_space), proto.normalizer_spec
-    if rules.precompiled_charsmap:  # SentencePiece then takes a last mark for a space
+    if rules.precompiled_charsmap:  # SentencePiece then reads a last mark as a space
         steps.insert(0, normalizers.Replace(tokenizers.Regex(rf"{MARK}+(?=\s|$)"), ""))
     if rules.name in normalization.BY_CHARACTER:
         steps.insert(0, normalization.make_normalizer(rules.name))

@@ -1,9 +1,9 @@
-"""Rules of reading text that stand in a folder next to its model file.
+"""Rules for reading text that a folder has next to its model file.
 
 They are applied as by AutoTokenizer of transformers 5.24 (models/auto/
-tokenization_auto.py, and __init__ of the class of the tokenizer): the class is that of
-tokenizer_config.json, or else of config.json; a key that a class knows wins over
-tokenizer.json, also by its default.
+tokenization_auto.py, and __init__ of the tokenizer's class): the class is that of
+tokenizer_config.json, or else of config.json; a key that a class knows overrides
+tokenizer.json, even by its default.
 """
 
 import json
@@ -57,13 +57,13 @@ QWEN_WORDS = (
 
 
 class FolderRules(NamedTuple):
-    """What a folder says of its tokenizer.
+    """What a folder says about its tokenizer.
 
     Attributes:
-      tokenizer_class: by the names of `SAME`, without "Fast"; "": none is named.
+      tokenizer_class: as named in `SAME`, without "Fast"; "": none is named.
       keys: those of tokenizer_config.json and special_tokens_map.json.
-      added: pieces that are added to those of the model file, as tokenizer.json has
-        them, in order, without ids.
+      added: pieces that are added to those of the model file, in order, in the form of
+        tokenizer.json, without ids.
       has_config: there is a tokenizer_config.json.
     """
 
@@ -73,7 +73,7 @@ class FolderRules(NamedTuple):
     has_config: bool
 
     def flag(self, name: str, default: bool | None) -> bool | None:
-        """The value of a key that is true, false or, where that is the default, null.
+        """The value of a key: true, false or, if that is the default, null.
 
         Raises:
           UserError: it is something else.
@@ -85,7 +85,7 @@ class FolderRules(NamedTuple):
 
     @property
     def unknown(self) -> str:
-        """The piece of unknown text; "": none is named."""
+        """The piece for unknown text; "": none is named."""
         return _content(self.keys.get("unk_token")) or ""
 
 
@@ -129,14 +129,14 @@ def read_rules(folder: epath.Path) -> FolderRules:
 
 
 def _class_of(model_type: str) -> str:
-    """The class that is called as a type of models; "": none that has rules here."""
+    """The class named after a type of models; "": none with rules here."""
     letters = re.sub(r"[\W_]", "", model_type).lower()
     known = {*SAME, *VOCAB_TXT, *VOCAB_JSON, *_MARKED, *_RULES} - {*ANY}
     return next((n for n in sorted(known) if n.lower() == f"{letters}tokenizer"), "")
 
 
 def _read(path: epath.Path) -> dict[str, Any]:
-    """The object in a JSON file; {}: there is no such file."""
+    """The object in a JSON file; {} if there is no such file."""
     if not is_file(path):
         return {}
     try:
@@ -149,13 +149,13 @@ def _read(path: epath.Path) -> dict[str, Any]:
 
 
 def _content(token: Any) -> str | None:
-    """The piece of a token that is text, or an object with its content."""
+    """The piece of a token, which is a string or an object with its content."""
     content = token.get("content") if isinstance(token, dict) else token
     return content if isinstance(content, str) else None
 
 
 def _special_pieces(keys: Mapping[str, Any]) -> list[str]:
-    """The pieces of roles, and others that are special."""
+    """The pieces of roles, and other special ones."""
     tokens = [keys.get(f"{role}_token") for role in ROLES]
     for name in ("additional_special_tokens", "extra_special_tokens"):
         tokens += keys[name] if isinstance(keys.get(name), list) else []
@@ -163,7 +163,7 @@ def _special_pieces(keys: Mapping[str, Any]) -> list[str]:
 
 
 def _added(content: str, special: bool, **fields: Any) -> dict[str, Any]:
-    """A token as tokenizer.json has it, without its id.
+    """A token in the form of tokenizer.json, without its id.
 
     Raises:
       TypeError: a field has another type.
@@ -178,7 +178,7 @@ def _added(content: str, special: bool, **fields: Any) -> dict[str, Any]:
 
 
 def apply_rules(rules: FolderRules, data: bytes) -> bytes:
-    """A `tokenizer.json` with the rules of its folder; the same bytes if it has them.
+    """A `tokenizer.json` with its folder's rules; unchanged if it has them already.
 
     Raises:
       UserError: a key has a value that is not known here.
@@ -195,10 +195,10 @@ def apply_rules(rules: FolderRules, data: bytes) -> bytes:
 
 
 def _check_spaces(rules: FolderRules, state: dict) -> None:
-    """Reports where units that are words begin or end at other places.
+    """Reports if units that are words begin or end at other positions.
 
     Raises:
-      UserError: words are to have no space before them.
+      UserError: words are required to have no space before them.
     """
     steps = _steps(state["pre_tokenizer"], "pretokenizers")
     if any(step["type"] == "ByteLevel" for step in steps):
@@ -220,7 +220,7 @@ def _check_spaces(rules: FolderRules, state: dict) -> None:
 
 
 def _add_tokens(state: dict, added: tuple[dict[str, Any], ...]) -> None:
-    """Adds pieces that a `tokenizer.json` lacks, behind its last id."""
+    """Adds pieces that a `tokenizer.json` lacks, after its last id."""
     vocabulary, tokens = state["model"]["vocab"], state["added_tokens"]
     if isinstance(vocabulary, dict):
         ids = dict(vocabulary)
@@ -235,7 +235,7 @@ def _add_tokens(state: dict, added: tuple[dict[str, Any], ...]) -> None:
 
 
 def bert_normalizer(rules: FolderRules) -> dict[str, Any]:
-    """BERT's normalizer, as tokenizer.json has it."""
+    """BERT's normalizer in the form of tokenizer.json."""
     return {
         "type": "BertNormalizer",
         "clean_text": True,
@@ -263,7 +263,7 @@ def _unigram(lowercase: bool, keys: tuple[str, ...]) -> Callable:
 
     Args:
       lowercase: the default of do_lower_case.
-      keys: those that are known beside it.
+      keys: the other known keys.
     """
 
     def change(rules: FolderRules, state: dict) -> None:

@@ -1,4 +1,4 @@
-"""Texts in which masks are spelled."""
+"""Texts that spell masks."""
 
 import re
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from research.data.tokenize.vocabulary import SPELLINGS, Vocabulary
 
 
 def encode_with_masks(vocabulary: Vocabulary, text: str) -> list[int]:
-    """The ids of a text, with the mask's id where it spells a mask.
+    """The ids of a text, with the mask id where it spells a mask.
 
-    A mask is spelled as the vocabulary's mask piece, or as one of `SPELLINGS`. It
-    stands for a token with the space before it; text directly after it is read as the
+    A mask is spelled as the vocabulary's mask piece or as one of `SPELLINGS`. It stands
+    for a token including the space before it; text directly after it is read as the
     rest of a word.
     """
     mask_id, pieces = vocabulary.vocab.mask_id, vocabulary.model.pieces
@@ -22,7 +22,7 @@ def encode_with_masks(vocabulary: Vocabulary, text: str) -> list[int]:
 
 
 def encode_around_masks(vocabulary: Vocabulary, parts: Sequence[str]) -> list[int]:
-    """The ids of a text, with the mask's id between each two of its parts."""
+    """The ids of a text, with the mask id between successive parts."""
     mask_id = vocabulary.vocab.mask_id
     first, *others = parts
     ids = _encode(vocabulary, first, joined=False, before_mask=bool(others))

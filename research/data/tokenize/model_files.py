@@ -54,11 +54,11 @@ MODEL_FILES = (
 def read_model(path: epath.Path) -> TokenizerModel:
     """The model in a file, or in a folder, with the rules of the folder.
 
-    The folder holds one of `MODEL_FILES` or vocab.json beside merges.txt; the rules are
+    The folder holds one of `MODEL_FILES`, or vocab.json and merges.txt; the rules are
     those of `folder_rules`.
 
     Raises:
-      FileNotFoundError: there is no such file, or none that it needs beside it.
+      FileNotFoundError: the file, or another one that it needs, does not exist.
       UserError: it is not of a known type.
     """
     file = path
@@ -111,13 +111,13 @@ def parse_model(
 
 
 def _read_vocab_txt(text: str, rules: FolderRules) -> tuple[bytes, FolderRules]:
-    """A `tokenizer.json` of a `vocab.txt`, and the rules with the case of its text.
+    """A `tokenizer.json` of a `vocab.txt`, and the rules, with the case of its text.
 
-    Without a tokenizer_config.json, text is lowercased if no piece, but special ones,
+    Without a tokenizer_config.json, text is lowercased if no piece except special ones
     has a capital letter.
 
     Raises:
-      UserError: it is of a class that is not known, or no piece is of unknown text.
+      UserError: its class is not known, or there is no piece for unknown text.
     """
     _check_class(rules, VOCAB_TXT, "vocab.txt")
     pieces = text.replace("\r\n", "\n").split("\n")
@@ -142,7 +142,7 @@ def _read_vocab_txt(text: str, rules: FolderRules) -> tuple[bytes, FolderRules]:
 
 
 def _check_class(rules: FolderRules, known: Sequence[str], file: str) -> None:
-    """Raises UserError: a tokenizer has another class than the ones that are known."""
+    """Raises UserError: the class of a tokenizer is not one of the known ones."""
     if rules.tokenizer_class not in known:
         raise UserError(
             f"{file} of a {rules.tokenizer_class} is not known here; known: "
@@ -156,11 +156,11 @@ def _bpe_json(vocab_json: bytes, merges: str, rules: FolderRules) -> bytes:
 
     Byte-level BPE has GPT-2's rules (transformers, models/gpt2/tokenization_gpt2.py).
     Pieces that mark the ends of words have GPT's, which are BERT's in lower case
-    (models/openai/tokenization_openai.py): GPT's own code repaired the text by ftfy and
-    cut it by spaCy.
+    (models/openai/tokenization_openai.py); GPT's own code repaired text with ftfy and
+    split it with spaCy.
 
     Raises:
-      UserError: it is of a class that is not known.
+      UserError: its class is not known.
     """
     _check_class(rules, VOCAB_JSON, "vocab.json")
     vocabulary = json.loads(vocab_json)
@@ -191,13 +191,13 @@ def _bpe_json(vocab_json: bytes, merges: str, rules: FolderRules) -> bytes:
 def _marian_json(data: bytes, vocab_json: bytes) -> bytes:
     """A `tokenizer.json` of Marian's files source.spm and vocab.json.
 
-    SentencePiece cuts a text, and a piece has its id in vocab.json, which also has
+    SentencePiece cuts a text, and pieces have their ids in vocab.json, which also has
     the pieces of the target (transformers, models/marian/tokenization_marian.py). Two
     differences remain: in a run of letters that source.spm lacks, those that the target
-    has keep their ids; codes of languages in front of a text (>>fr<<) are text.
+    has keep their ids; language codes in front of a text (>>fr<<) are read as text.
 
     Raises:
-      UserError: the model is no unigram model, or vocab.json lacks one of its pieces.
+      UserError: the model is not unigram, or vocab.json lacks one of its pieces.
     """
     proto = sentencepiece_model_pb2.ModelProto.FromString(data)
     if proto.trainer_spec.model_type != 1:
@@ -217,7 +217,7 @@ def _marian_json(data: bytes, vocab_json: bytes) -> bytes:
 def _fairseq_json(data: bytes) -> bytes:
     """A `tokenizer.json` of XLM-R's SentencePiece model, with its model's ids.
 
-    fairseq has <s>, <pad>, </s> and <unk> before the pieces and <mask> behind them
+    fairseq has <s>, <pad>, </s> and <unk> before the pieces, and <mask> after them
     (transformers, convert_slow_tokenizer.py, XLMRobertaConverter.vocab).
     """
     proto = sentencepiece_model_pb2.ModelProto.FromString(data)

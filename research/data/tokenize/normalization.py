@@ -1,12 +1,12 @@
 """Normalizers of trained vocabularies, which change text before it is cut into pieces.
 
 A normalizer is part of the model file, so all programs that encode text with it agree.
-Units and the starts of sentences are found in the original text.
+Units and sentence starts are found in the original text.
 """
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # configs need the names alone
+if TYPE_CHECKING:  # configs need only the names
     from tokenizers.normalizers import Normalizer
 
 NORMALIZERS = ("none", "nfkc", "lower", "accents", "uncased")
@@ -23,7 +23,7 @@ def make_normalizer(name: str, *, bert: bool = False) -> "Normalizer | None":
 
     Args:
       name: one of `NORMALIZERS`.
-      bert: also do what BERT does to any text: drop control characters, and put spaces
+      bert: also do what BERT always does: drop control characters, and put spaces
         around CJK ideographs.
     """
     from tokenizers import normalizers
@@ -41,9 +41,9 @@ def make_normalizer(name: str, *, bert: bool = False) -> "Normalizer | None":
 
 
 def character_rules(name: str) -> str:
-    """The rules of one of `BY_CHARACTER` as SentencePiece reads them.
+    """The rules of one of `BY_CHARACTER` in SentencePiece's format.
 
-    A line is a character, a tab and what it becomes, as hexadecimal code points.
+    A line is a character, a tab and its replacement, as hexadecimal code points.
     """
     normalizer = make_normalizer(name)
     planes = (range(1, 0xD800), range(0xE000, 0x110000))  # without surrogates

@@ -1,4 +1,4 @@
-"""Panics of the library `tokenizers`, which is in Rust, as errors of one line."""
+"""Panics of the Rust library `tokenizers` as errors of one line."""
 
 import contextlib
 import os
@@ -15,13 +15,13 @@ _LOCK = threading.Lock()
 
 @contextlib.contextmanager
 def panics_as_errors(what: str) -> Iterator[None]:
-    """Raises UserError in place of a panic, and drops what Rust prints about it.
+    """Raises UserError instead of a panic, and drops what Rust prints about it.
 
-    A regular expression of a normalizer panics where it needs too many steps. A panic
-    is no `Exception`. Until the block ends, standard error is held back.
+    A regular expression of a normalizer panics if it needs too many steps. A panic is
+    not an `Exception`. Standard error is held back until the block ends.
 
     Args:
-      what: the error's words for what fails.
+      what: what fails, for the error.
     """
     with _LOCK, tempfile.TemporaryFile() as held:
         own = os.dup(_STDERR)

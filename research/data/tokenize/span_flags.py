@@ -1,4 +1,4 @@
-"""Flags of the tokens of spans, in which a tokenizer may join units of text."""
+"""Flags for the tokens of spans, in which a tokenizer may join units of text."""
 
 # S spans, T tokens, U units
 
@@ -15,12 +15,12 @@ from research.data.tokenize.tokenizer_models import LocatedTokens
 def span_flags(spans: Sequence[str], located: LocatedTokens) -> np.ndarray:
     """WORD where a unit starts, SENTENCE and PARAGRAPH where they do within a span.
 
-    A token is that of the last word of which it has a character, or else of the white
-    space where it begins. A sentence whose first word shares its token with the next
-    one starts at this token.
+    A token belongs to the last word of which it has a character, or else to the white
+    space at which it begins. A sentence whose first word shares its token with the next
+    word starts at this token.
 
     Args:
-      spans: [S] of `sentences.split_spans`.
+      spans: [S] spans of `sentences.split_spans`.
       located: their tokens, at least one each.
 
     Returns:
@@ -49,7 +49,7 @@ def span_flags(spans: Sequence[str], located: LocatedTokens) -> np.ndarray:
     following = np.append(begins, end[-1:])[token]
     traits[~has_token & (following >= end)] |= sentences.BLANK
     starts, paragraphs = sentences.find_starts(traits, first_unit)
-    starts[first_unit] = paragraphs[first_unit] = False  # they depend on other spans
+    starts[first_unit] = paragraphs[first_unit] = False  # these depend on other spans
     flags[token[starts]] |= SENTENCE
     flags[token[paragraphs]] |= PARAGRAPH
     return flags

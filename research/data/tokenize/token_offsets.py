@@ -1,4 +1,4 @@
-"""The characters of a text for which each of its tokens stands."""
+"""The characters of a text that each of its tokens stands for."""
 
 # T tokens, U units
 
@@ -22,14 +22,14 @@ def token_offsets(text: str, vocabulary: Vocabulary) -> TokenOffsets:
     """The characters (code points) of each token of a text, without its separator.
 
     They are aligned by the vocabulary's normalizer. All tokens of a character stand for
-    it; the mark of a word's start stands for the word's first character. A letter of
-    which the normalizer makes nothing of its own, such as a combining mark that it
-    removes or joins to the letter before, belongs to the token before it.
+    it; the mark of a word's start stands for the word's first character. A letter for
+    which the normalizer yields nothing, such as a combining mark that it removes or
+    joins to the previous letter, belongs to the token before it.
     """
     units = vocabulary.split(text)
     located = vocabulary.locate_units(units)
     size = np.array([len(sentences.spell_unit(unit)) for unit in units], np.int64)
-    if vocabulary.keep_whitespace:  # units are all of the text
+    if vocabulary.keep_whitespace:  # units cover the whole text
         last = np.cumsum(size) - vocabulary.num_added_spaces(text)
         start = last - size
         first = np.maximum(start, 0)
@@ -75,7 +75,7 @@ def _belongs(character: str) -> bool:
 
 
 def first_token_at(offsets: TokenOffsets, character: int | np.ndarray) -> np.ndarray:
-    """The first token that stands for a character or a later one, else the last."""
+    """The first token that stands for this or a later character, else the last."""
     found = np.searchsorted(offsets.end, character, side="right")
     return np.minimum(found, max(len(offsets.end) - 1, 0))
 
@@ -83,16 +83,16 @@ def first_token_at(offsets: TokenOffsets, character: int | np.ndarray) -> np.nda
 def first_token_of_each(offsets: TokenOffsets, starts: np.ndarray) -> np.ndarray:
     """[P] int64: the first token of each part of a text; -1: the part has none.
 
-    A part has none of its own if the tokenizer's normalisation leaves nothing of it, as
-    of a zero width space, or if its token stands for the next part, too.
+    A part has none of its own if the tokenizer's normalisation removes all of it, e.g.
+    a zero width space, or if its token also stands for the next part.
 
     Args:
-      starts: [P], the characters at which parts start: the first at 0.
+      starts: [P], the characters at which parts start; the first is 0.
     """
     first = np.searchsorted(offsets.end, starts, side="right")
     return np.where(np.diff(first, append=len(offsets.end)) > 0, first, -1)
 
 
 def last_token_at(offsets: TokenOffsets, character: int | np.ndarray) -> np.ndarray:
-    """The last token that stands for a character or an earlier one, else the first."""
+    """The last token that stands for this or an earlier character, else the first."""
     return np.maximum(np.searchsorted(offsets.begin, character, side="right") - 1, 0)

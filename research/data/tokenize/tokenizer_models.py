@@ -2,7 +2,7 @@
 
 A model maps units of text to ids. A unit is a word: " word" after white space, "word"
 right after another unit. No piece spans two units, so each distinct unit needs to be
-encoded only once. Where white space is kept, a model may join units (`CUTS`).
+encoded only once. If white space is kept, a model may join units (`CUTS`).
 """
 
 # U units, T tokens, V pieces
@@ -56,8 +56,8 @@ class EncodedUnits(NamedTuple):
 class LocatedTokens(NamedTuple):
     """The tokens of several texts, concatenated, and the characters that they encode.
 
-    The tokens of a character that has several all have its place; one that encodes no
-    character, such as the mark of a word's start, may have none.
+    If a character has several tokens, all have its offsets; a token that encodes no
+    character, such as the mark of a word's start, may have an empty range.
     """
 
     token: np.ndarray  # [T] int32
@@ -72,14 +72,14 @@ class TokenizerModel(Protocol):
     tokenizer_type: str
     data: bytes  # the model file
     pieces: list[str]  # [V] as the model file spells them
-    piece_bytes: list[bytes]  # [V] the UTF-8 of each; a word's mark is a space
+    piece_bytes: list[bytes]  # [V] the UTF-8 of each; the word mark is a space
     is_control: list[bool]  # [V] pieces that no text is encoded to
     adds_space: bool  # its files ask for a space before the first word of a text
     prefixes_space: bool  # a text that begins without a space gets one
     cuts: str  # one of `CUTS`
-    drops_units: bool  # a unit of which its normalizer leaves nothing has no token
-    removed_spaces: str  # characters of `CONTROL_SPACES` that separate no words
-    version: int  # another one where a change here gives a text other tokens or flags
+    drops_units: bool  # a unit that its normalizer removes completely has no token
+    removed_spaces: str  # characters of `CONTROL_SPACES` that do not separate words
+    version: int  # is raised when a change here gives a text other tokens or flags
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
         """The tokens of units; each starts with a space or joins the unit before it."""
@@ -87,7 +87,7 @@ class TokenizerModel(Protocol):
     def locate(self, texts: Sequence[str]) -> LocatedTokens:
         """The tokens of units, and the characters of each.
 
-        The characters are by the normalizer's alignment.
+        Characters follow the normalizer's alignment.
         """
 
 
@@ -112,7 +112,7 @@ class SentencePieceModel:
         rules.remove_extra_whitespaces = self.drops_units
         processor = _processor(proto)
         self._encode = processor.encode
-        if self.drops_units:  # a normalizer may make spaces of other characters
+        if self.drops_units:  # a normalizer may turn other characters into spaces
             rules.add_dummy_prefix = True
             self._encode_words = _processor(proto).encode
             self._normalize = sentencepiece.SentencePieceNormalizer(
@@ -244,7 +244,7 @@ class HuggingFaceModel:
             self.version += 3
 
     def _load(self, state: dict) -> None:
-        """Makes the tokenizers of units from the state of a `tokenizer.json`."""
+        """Makes the tokenizers for units from the state of a `tokenizer.json`."""
         self._model = _text_tokenizer(_of_units(state))
         if self._by_space:
             self._word_model = _text_tokenizer(_of_words(state))
@@ -258,12 +258,12 @@ class HuggingFaceModel:
 
     @property
     def normalizer(self) -> tokenizers.normalizers.Normalizer:
-        """The rule by which letters of units are changed; it adds no space."""
+        """The rule that changes letters of units; it adds no space."""
         return self._model.normalizer
 
     @property
     def pre_tokenizer(self) -> tokenizers.pre_tokenizers.PreTokenizer:
-        """The rule by which units are cut; it adds no space."""
+        """The rule that cuts units; it adds no space."""
         return self._model.pre_tokenizer
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
@@ -302,8 +302,8 @@ class HuggingFaceModel:
     ) -> list[tuple[int, int]]:
         """The offsets of a text's tokens.
 
-        Each token of a byte has those of its character; the library gives it those of
-        all unknown characters in succession.
+        Each byte token has those of its character; the library gives it those of the
+        whole run of unknown characters.
         """
         offsets = list(encoding.offsets)
         text = text.removeprefix(" ") if self._by_space else text
@@ -324,9 +324,9 @@ class HuggingFaceModel:
         return offsets
 
     def _align(self, text: str, letters: str) -> list[tuple[int, int]]:
-        """The characters of a text of which its normalizer makes each of some letters.
+        """The characters of a text from which its normalizer makes each letter.
 
-        [] if it does not make them.
+        [] if it does not make these letters.
         """
         normal = self.normalizer.normalize_str(text) if self.normalizer else text
         aligned = self._aligner.encode(text, add_special_tokens=False).offsets
@@ -345,7 +345,7 @@ class HuggingFaceModel:
 
 
 def _has_gpt2_pattern(state: dict) -> bool:
-    """Whether a byte-level `tokenizer.json` cuts text by GPT-2's pattern alone."""
+    """Whether a byte-level `tokenizer.json` cuts text only by GPT-2's pattern."""
     steps = _steps(state.get("pre_tokenizer"), "pretokenizers")
     if [step["type"] for step in steps] != ["ByteLevel"]:
         return False
@@ -361,7 +361,7 @@ def _processor(
 
 
 def _text_tokenizer(state: dict) -> tokenizers.Tokenizer:
-    """The tokenizer of a state, which looks for no special token in a text."""
+    """The tokenizer of a state; it does not look for special tokens in a text."""
     model = tokenizers.Tokenizer.from_str(json.dumps(state))
     model.encode_special_tokens = True
     model.no_padding()
@@ -370,7 +370,7 @@ def _text_tokenizer(state: dict) -> tokenizers.Tokenizer:
 
 
 def _removed_spaces(state: dict) -> str:
-    """The characters of `CONTROL_SPACES` at which a `tokenizer.json` cuts no word."""
+    """The characters of `CONTROL_SPACES` at which a `tokenizer.json` does not cut."""
     rules = {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}
     rules |= {name: state.get(name) for name in PATTERNS}
     model = tokenizers.Tokenizer.from_str(json.dumps(rules))
@@ -385,13 +385,13 @@ def _encode_by_space(
     encode_joined: Callable[[list[str]], Sequence],
     normalize: Callable[[str], str],
 ) -> list:
-    """The encodings of units, of which those after a space are encoded as texts.
+    """The encodings of units; those after a space are encoded as texts.
 
-    So the spaces that a normalizer makes at a unit's edge are one with its own.
+    So the spaces that a normalizer makes at a unit's edge are merged with its own.
 
     Args:
-      encode_words: encodings of texts without their space, by the model file's rules.
-      encode_joined: encodings of texts to which no space is added.
+      encode_words: encodes texts without their space, by the model file's rules.
+      encode_joined: encodes texts without adding a space.
       normalize: the text of a unit, with the spaces at its edge.
     """
     is_word = [unit[0] == " " or normalize(unit)[:1] == " " for unit in units]
@@ -428,7 +428,7 @@ def _of_units(state: dict) -> dict:
     if state["model"]["type"] == "Unigram" and "WhitespaceSplit" in types:
         kept += _ONE_SPACE
     state["normalizer"] = {"type": "Sequence", "normalizers": kept}
-    state["post_processor"] = None  # it would trim white space from places of tokens
+    state["post_processor"] = None  # it would trim white space from tokens' offsets
     for step in before:
         if "add_prefix_space" in step:
             step["add_prefix_space"] = False
@@ -441,10 +441,10 @@ def _of_units(state: dict) -> dict:
 
 
 def _unspellable(state: dict) -> dict:
-    """The state of a `tokenizer.json` whose special pieces are found in no text.
+    """The state of a `tokenizer.json` whose special pieces are never found in text.
 
-    They keep their ids and scores. A line's end, which no unit has, is put before each,
-    and no merge makes one.
+    They keep their ids and scores. A line end, which no unit has, is put before each,
+    and no merge yields one.
     """
     state = json.loads(json.dumps(state))
     model, added = state["model"], state["added_tokens"]
@@ -488,7 +488,7 @@ def _tokenizer_type(state: dict) -> str:
     """The type of a `tokenizer.json`.
 
     Raises:
-      UserError: it is of none.
+      UserError: it has none of the known types.
     """
     names = [name for name in FOLDER.names() if named(name).recognises(state)]
     if names:
@@ -515,7 +515,7 @@ def _located(
     offsets: Sequence[Sequence[tuple[int, int]]],
     texts: Sequence[str],
 ) -> LocatedTokens:
-    """The tokens of units, with their places.
+    """The tokens of units, with their offsets.
 
     Args:
       texts: the units, if they were encoded without their spaces; (): with them.

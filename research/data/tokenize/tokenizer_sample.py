@@ -1,7 +1,7 @@
 """The lines on which a vocabulary is trained: those with the smallest hashes.
 
-They depend only on the text, not on its order or on which process reads which part. At
-most 1.25 times the sample is held in memory.
+They depend only on the text, not on its order or on which process reads which part.
+Memory holds at most 1.25 times the sample.
 """
 
 import array
@@ -42,7 +42,7 @@ class Options(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Lines of a training split, and the size of the text they were drawn from."""
+    """Lines of a training split, and the size of the text from which they are drawn."""
 
     text: bytes | bytearray | np.ndarray  # UTF-8 of the lines
     start: np.ndarray  # [n] int64, where each line starts, by ascending hash
@@ -79,7 +79,7 @@ def sample_lines(
     """The training lines with the smallest hashes, `options.max_bytes` in all.
 
     With an alpha, part i of a joined corpus gets the fraction
-    `sampling_rates(sizes, alpha)[i]` of those bytes, or of all bytes there are if they
+    `sampling_rates(sizes, alpha)[i]` of these bytes, or of all existing bytes if these
     are fewer. The lines of a part with less text are repeated.
 
     Raises:
@@ -106,7 +106,7 @@ def sample_work_shards(corpus: Corpus, options: Options, cache_dir: Path) -> Non
 
 
 def _sample(corpus: Corpus, options: Options, cache_dir: Path | None) -> Sample:
-    """The sample of a corpus, merged from its work shards where it has any.
+    """The sample of a corpus, merged from its work shards if it has any.
 
     Raises:
       UserError: there is no text.
@@ -126,7 +126,7 @@ def _sample(corpus: Corpus, options: Options, cache_dir: Path | None) -> Sample:
 
 
 def _sample_together(corpus: Corpus, options: Options, cache_dir: Path) -> Sample:
-    """The sample of a corpus, of which each process scans some work shards."""
+    """The sample of a corpus; each process scans some of its work shards."""
     limits = [*options[:2], MAX_LINE_BYTES, VERSION, work_shards.MIN_SHARD_BYTES]
     folder = work_shards.get_or_join(
         cache_dir,
@@ -167,9 +167,9 @@ def _scan(corpus: Corpus, options: Options) -> Sample:
 
 
 def _cut(line: bytes, keep_whitespace: bool) -> Iterator[bytes]:
-    """The parts of a line of at most MAX_LINE_BYTES each, whole characters.
+    """Splits a line into parts of whole characters, of at most MAX_LINE_BYTES each.
 
-    Where white space is kept, all parts together are the line.
+    If white space is kept, all parts joined are the line.
     """
     begin = 0
     while len(line) - begin > MAX_LINE_BYTES:
@@ -196,8 +196,8 @@ def _merge(samples: Iterable[Sample], options: Options) -> Sample:
 class _SmallestHashes:
     """Keeps the lines with the smallest hashes: at least `max_bytes`, or all lines.
 
-    Lines of equal hash are kept in descending order, so that the result does not depend
-    on the order in which lines are added.
+    Lines with equal hashes are kept in descending order, so that the result does not
+    depend on the order in which lines are added.
     """
 
     def __init__(self, max_bytes: int):

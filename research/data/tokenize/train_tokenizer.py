@@ -1,4 +1,4 @@
-"""Training of a vocabulary on lines picked by a hash; machine-independent."""
+"""Training of a vocabulary on lines chosen by hash; machine-independent."""
 
 import sys
 from pathlib import Path
@@ -30,11 +30,11 @@ def train(
 ) -> tokenizer_models.TokenizerModel:
     """A trained tokenizer model.
 
-    Prints how long the training takes and how much memory, where that is much.
+    Prints how much time and memory the training takes, if that is much.
 
     Args:
       cache_dir: where processes that share the work keep the sampled lines of the work
-        shards of a large corpus; None: nowhere.
+        shards of a large corpus; None: these are not kept.
 
     Raises:
       UserError: the corpus has no text, too few pieces, or too many characters.

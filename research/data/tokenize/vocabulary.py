@@ -46,8 +46,8 @@ class Encoded(NamedTuple):
     """The tokens of several units, concatenated."""
 
     token: np.ndarray  # [T] int32
-    flags: np.ndarray  # [T] uint8: WORD where a word starts; of a span of several units
-    # SENTENCE and PARAGRAPH, too, but at its first unit
+    flags: np.ndarray  # [T] uint8: WORD where a word starts; in a span of several units
+    # also SENTENCE and PARAGRAPH, except at its first unit
     count: np.ndarray  # [U] int64: tokens of each unit, at least one unless the model
     # `drops_units`
 
@@ -56,15 +56,15 @@ class Encoded(NamedTuple):
 class Vocabulary:
     """Pieces and special ids; `decode` undoes `encode`.
 
-    If white space is not kept, a run of it becomes one space, and at the ends of a text
-    it is removed; WordPiece also loses white space around punctuation, and unknown
+    If white space is not kept, each run of it becomes one space, and at the ends of a
+    text it is removed; WordPiece also loses white space around punctuation, and unknown
     text. White space is that of `str.split`, without the control characters that the
     model removes (`removed_spaces`): WordPiece removes all control and format
-    characters (google-research/bert, tokenization.py, _clean_text) and, as
-    transformers, those of private use. Other models take U+001C and U+0085 for white
-    space; their official tokenizers take these for text. SentencePiece decodes its
-    mark, U+2581, as a space. What a normalizer (`data.normalizer`) removes is lost,
-    too.
+    characters (google-research/bert, tokenization.py, _clean_text) and, like
+    transformers, those of private use. Other models treat U+001C and U+0085 as white
+    space; their official tokenizers treat these as text. SentencePiece decodes its
+    mark, U+2581, as a space. What a normalizer (`data.normalizer`) removes is also
+    lost.
     """
 
     model: tokenizer_models.TokenizerModel
@@ -75,13 +75,13 @@ class Vocabulary:
     def tokenizer_type(self) -> str:
         """Its type: unigram, bpe, wordpiece, bytebpe, words or wordbpe.
 
-        wordbpe is GPT's, with ends of words.
+        wordbpe is GPT's, which marks the ends of words.
         """
         return self.model.tokenizer_type
 
     @property
     def type(self) -> tokenizer_types.TokenizerType:
-        """What its type says of it."""
+        """The `TokenizerType` of its type."""
         return tokenizer_types.named(self.tokenizer_type)
 
     @functools.cached_property
@@ -91,7 +91,7 @@ class Vocabulary:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The facts with which a model to start from is read (`partial_restore`)."""
+        """The facts for reading a model to start from (`partial_restore`)."""
         facts = {"vocabulary": self.sha256, "num_pieces": len(self.model.pieces)}
         return facts | {"labels": self.vocab.labels}
 
@@ -111,7 +111,7 @@ class Vocabulary:
         return int(adds and text[:1] not in ("", " "))
 
     def split(self, text: str) -> list[str]:
-        """The units of a text that are encoded one by one: see `CUTS`."""
+        """The units of a text, which are encoded one by one: see `CUTS`."""
         if not self.keep_whitespace:
             return sentences.split_units(text, self.model.removed_spaces)
         text = " " * self.num_added_spaces(text) + text
@@ -131,7 +131,7 @@ class Vocabulary:
     def _encode_each(self, units: Sequence[str]) -> tokenizer_models.EncodedUnits:
         """The tokens of units, at least one each unless the model `drops_units`."""
         token, count = self.model.encode(list(map(sentences.spell_unit, units)))
-        # A unit may have no token, a control character for example.
+        # A unit may have no token, for example a control character.
         if not (count.all() or self.model.drops_units):
             first = np.cumsum(count) - count
             token = np.insert(token, first[count == 0], self.vocab.unk_id)
@@ -139,10 +139,10 @@ class Vocabulary:
         return tokenizer_models.EncodedUnits(token, count)
 
     def locate_units(self, units: Sequence[str]) -> tokenizer_models.LocatedTokens:
-        """The tokens of units, with their places in the units.
+        """The tokens of units, with their offsets in the units.
 
-        Places include spaces before a unit; each unit has at least one token unless the
-        model `drops_units`.
+        Offsets include the space before a unit; each unit has at least one token unless
+        the model `drops_units`.
         """
         texts = list(map(sentences.spell_unit, units))
         token, count, begin, end = self.model.locate(texts)
@@ -158,7 +158,7 @@ class Vocabulary:
         )
 
     def _encode_spans(self, spans: Sequence[str]) -> Encoded:
-        """The tokens of spans; only those of several units need the tokens' places."""
+        """The tokens of spans; only spans of several units need the tokens' offsets."""
         joined = np.array([len(sentences.split_span(each)) > 1 for each in spans], bool)
         several = [spans[number] for number in np.flatnonzero(joined)]
         located = self.locate_units(several)
@@ -183,9 +183,9 @@ class Vocabulary:
         return self._piece_bytes[token].decode("utf-8", "replace")
 
     def piece_name(self, token: int) -> str:
-        """The text of one token, for reading: of a special one its name.
+        """The readable text of one token; for a special token, its name.
 
-        A byte that is a part of a letter is as <0xC3>.
+        A byte that is a part of a letter is spelled like <0xC3>.
         """
         piece = self._piece_bytes[token]
         try:
@@ -201,7 +201,7 @@ class Vocabulary:
         return path
 
     def _word_flags(self, token: np.ndarray, count: np.ndarray) -> np.ndarray:
-        """WORD at the first token of a unit, at and after punctuation, at CJK.
+        """WORD at the first token of a unit, at and after punctuation and CJK.
 
         A piece may end inside a character, so word starts are found in the bytes of all
         pieces together, and then looked up at the first byte of each piece.
@@ -234,8 +234,8 @@ class Vocabulary:
         So a text has as many words as such pieces.
 
         Raises:
-          UserError: the pieces do not say where white space is, or there may be several
-            in a run.
+          UserError: the pieces do not show where white space is, or a run of it may
+            have several.
         """
         if self.keep_whitespace or not self.type.spells_space:
             own = "keep" if self.keep_whitespace else self.tokenizer_type
@@ -263,11 +263,11 @@ class Vocabulary:
 
 
 def load_or_train(data: "DataOptions", corpus: Corpus, cache_dir: Path) -> Vocabulary:
-    """The vocabulary of a config's section `data`, trained on the corpus if need be.
+    """The vocabulary of a config's section `data`, trained on the corpus if needed.
 
     Raises:
       UserError: there is no such type or file, the size does not fit the corpus, or
-        white space is to be kept and cannot be.
+        white space should be kept but cannot be.
     """
     if data.vocabulary not in train_tokenizer.TRAINED_TYPES:
         return load_vocabulary(data.vocabulary, data.sentinels, data.whitespace)
@@ -342,7 +342,7 @@ def load_vocabulary(
 
     Raises:
       UserError: there is no such file, it is not a known type of vocabulary, or white
-        space is to be kept and the vocabulary cannot spell it.
+        space should be kept but the vocabulary cannot spell it.
     """
     try:
         model = model_files.read_model(epath.Path(user_path(path)))
@@ -402,8 +402,8 @@ def _starts_word(
 ) -> np.ndarray | None:
     """[V] bool: pieces that begin a word, by their spelling.
 
-    They begin with a space, or with a word of one character, or are ids that the model
-    does not have; None: it marks the ends of words.
+    They begin with a space or with a word of one character, or are ids that the model
+    does not have; None: the model marks the ends of words.
     """
     if tokenizer_types.named(model.tokenizer_type).marks == "ends":
         return None
@@ -415,7 +415,7 @@ def _starts_word(
 
 
 def _pieces(model: tokenizer_models.TokenizerModel, size: int) -> Pieces | None:
-    """The text of the pieces of words, and back; None: the entries are words."""
+    """Maps pieces of words to text and back; None: the entries are whole words."""
     if tokenizer_types.named(model.tokenizer_type).has_words:
         return None
     text = (*model.piece_bytes, *[b""] * (size - len(model.piece_bytes)))
@@ -431,7 +431,7 @@ def _encode_part(model: tokenizer_models.TokenizerModel, text: str) -> np.ndarra
 def _spelling(
     model: tokenizer_models.TokenizerModel, ordinary: np.ndarray, size: int
 ) -> tuple[str, ...] | None:
-    """The spelling of words, "" of other entries; None: pieces are no words."""
+    """The spellings of words, "" for other entries; None: pieces are not words."""
     if not tokenizer_types.named(model.tokenizer_type).has_words:
         return None
     words = zip(model.piece_bytes, ordinary, strict=True)
@@ -442,7 +442,7 @@ def _spelling(
 def _lowercase_ids(piece_bytes: Sequence[bytes], size: int) -> np.ndarray:
     """[V] int32: the id of each piece in lower case; its own id if there is none.
 
-    A piece that ends inside a character has no lower case.
+    A piece that ends inside a character has no lower-case form.
     """
     ids = {text: i for i, text in enumerate(piece_bytes)}
     lowercase = np.arange(size, dtype=np.int32)

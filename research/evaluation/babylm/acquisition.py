@@ -48,7 +48,7 @@ def _crossing(curve: Sequence[float], level: float) -> float | None:
 
 
 def _fit(x: np.ndarray, y: np.ndarray, **options: Any) -> np.ndarray | None:
-    """The sigmoid of least squares; None where the search does not converge."""
+    """The least-squares sigmoid; None if the search does not converge."""
     from scipy import optimize  # imported when needed: it takes a second
 
     try:
@@ -60,10 +60,10 @@ def _fit(x: np.ndarray, y: np.ndarray, **options: Any) -> np.ndarray | None:
 
 
 def child_age(shares: Sequence[float], months: Sequence[int]) -> float | None:
-    """The month at which half of the children say a word; None: it is not among them.
+    """The month at which half of the children say a word; None: outside of `months`.
 
     Args:
-      shares: of children at each month; nan where it is not known.
+      shares: fractions of children at each month; nan where unknown.
     """
     shares, months = np.asarray(shares, float), np.asarray(months)
     known = ~np.isnan(shares)
@@ -92,11 +92,11 @@ def model_age(
 ) -> float | None:
     """log10 of the words after which surprisal is halfway to its minimum.
 
-    It is halfway from chance (Chang and Bergen 2022); None: at none of them.
+    It is halfway from chance (Chang and Bergen 2022); None: it never is.
 
     Args:
       ceiling: the surprisal of chance.
-      bounded: as `rules.Rules.aoa_bounded`.
+      bounded: see `rules.Rules.aoa_bounded`.
     """
     seen, surprisal = np.asarray(words_seen, float), np.asarray(surprisals, float)
     known = ~np.isnan(surprisal)
@@ -130,7 +130,7 @@ def score_acquisition(
 
     Args:
       results: entries of surprisal.json, with step, target_word and surprisal.
-      children: word -> shares of children at MONTHS.
+      children: word -> fractions of children at MONTHS.
       ceiling: word -> the surprisal of chance, for bounded fits.
     """
     from scipy import stats
@@ -165,7 +165,7 @@ def score_acquisition(
 
 
 def read_children(path: Path) -> dict[str, list[float]]:
-    """Word -> shares of children at MONTHS, of cdi_human.csv.
+    """Word -> fractions of children at MONTHS, from cdi_human.csv.
 
     Raises:
       UserError: there is no such file, or it lacks columns.
@@ -177,7 +177,7 @@ def read_children(path: Path) -> dict[str, list[float]]:
     if not rows or {"word", *MONTHS} - rows[0].keys():
         raise UserError(f"{path} must have columns word and {MONTHS[0]} to 30")
     children: dict[str, list[float]] = {}
-    for row in rows:  # of a word that occurs twice the first counts
+    for row in rows:  # if a word occurs twice, the first row counts
         shares = [float(row[month] or "nan") for month in MONTHS]
         children.setdefault(row["word"], shares)
     return children

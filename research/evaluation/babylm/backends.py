@@ -1,13 +1,13 @@
-"""How a model is asked for log-probabilities: the pipeline's backends, as rows.
+"""How log-probabilities are computed: the pipeline's backends, as rows.
 
-causal          the text as its tokenizer makes it; a token from the state before it,
-                the first never.
-mlm             a row for each scored token, which is masked; from its state.
-mntp            the same, from the state before it.
+causal          the text as tokenized; a token is predicted from the state before it,
+                so the first token never is.
+mlm             a row for each scored token, which is masked; predicted at its position.
+mntp            the same, predicted at the position before it.
 enc_dec_mask    the encoder reads the text with the token masked, the decoder bos and
-                mask; from the decoder's last state.
-enc_dec_prefix  the encoder reads what precedes, and a mask; the decoder bos, mask and
-                the completion, each of whose tokens is scored.
+                mask; predicted from the decoder's last state.
+enc_dec_prefix  the encoder reads the prefix and a mask; the decoder bos, mask and the
+                completion, each of whose tokens is scored.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ MASKS = 3
 
 
 class Candidate(NamedTuple):
-    """A text of which the end is scored."""
+    """A text whose end is scored."""
 
     text: str
     completion: str  # a suffix of the text
@@ -57,7 +57,7 @@ def _masked(tokenizer: Tokenizer, candidate: Candidate, back: int) -> Iterator[R
     tokens, mask = tokenizer.encode(candidate.text), tokenizer.special("mask")
     for at in _scored(tokens, candidate):
         ids = [*tokens.ids[:at], mask, *tokens.ids[at + 1 :]]
-        if back and not at:  # with a bos that is not added it is read from the end
+        if back and not at:  # if no bos is added, it is read from the end
             if tokenizer.ids["bos"] is None and tokenizer.ids["cls"] is None:
                 continue
             yield Row(ids, [len(ids) - 1], [tokens.ids[at]])
@@ -71,12 +71,12 @@ def mlm(tokenizer: Tokenizer, candidate: Candidate) -> Iterator[Row]:
 
 
 def mntp(tokenizer: Tokenizer, candidate: Candidate) -> Iterator[Row]:
-    """As `mlm`, but predicted at the position before the mask."""
+    """Like `mlm`, but predicted at the position before the mask."""
     return _masked(tokenizer, candidate, 1)
 
 
 def enc_dec_mask(tokenizer: Tokenizer, candidate: Candidate) -> Iterator[Row]:
-    """As `mlm`, the rows being the encoder's: a decoder predicts the masked token."""
+    """Like `mlm`, with rows of the encoder: the decoder predicts the masked token."""
     decoder = [tokenizer.special("bos")]
     if tokenizer.ids["bos"] is not None:
         decoder.append(tokenizer.special("mask"))
@@ -85,7 +85,7 @@ def enc_dec_mask(tokenizer: Tokenizer, candidate: Candidate) -> Iterator[Row]:
 
 
 def _encoder(tokenizer: Tokenizer, text: str | None) -> list[int]:
-    """cls, the text, mask, eos, of which the tokenizer may lack the ends."""
+    """cls, the text, mask and eos; the tokenizer may lack the first and the last."""
     ids = tokenizer.encode(text, specials=False).ids if text is not None else []
     ids = [tokenizer.ids["cls"], *ids, tokenizer.special("mask"), tokenizer.ids["eos"]]
     return [token for token in ids if token is not None]
@@ -117,7 +117,7 @@ PATTERNS = {
 
 
 def reading_backend(backend: str) -> str:
-    """The backend's name in reading: both of an encoder-decoder are one."""
+    """The backend's name in reading: one for both of an encoder-decoder."""
     return "enc_dec" if backend.startswith("enc_dec") else backend
 
 
@@ -151,6 +151,6 @@ def _next_token(tokenizer: Tokenizer, backend: str, context: str, target: int) -
         return Row(ids, [len(ids) - 1], [target])
     mask = tokenizer.special("mask")
     ids = tokenizer.encode(context + tokenizer.names["mask"] * MASKS).ids
-    # One special token is taken to follow the masks where the last is not a mask.
+    # If the last token is not a mask, one special token is assumed to follow the masks.
     at = len(ids) - MASKS - (ids[-1] != mask) - (backend == "mntp")
     return Row(ids, [at], [target])

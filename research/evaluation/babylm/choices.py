@@ -1,4 +1,4 @@
-"""Tasks of candidates: the likelier one is chosen, or its odds are compared."""
+"""Tasks of candidates: the most probable one is chosen, or its odds are compared."""
 
 import json
 import zlib
@@ -26,7 +26,7 @@ TEMPERATURE = "TEMPERATURE: 1.00"
 
 
 class Item(NamedTuple):
-    """A row: candidates of which one is right."""
+    """A row: candidates, one of which is right."""
 
     groups: Mapping[str, str]  # column of the report -> the item's group; UID is one
     candidates: tuple[Candidate, ...]
@@ -69,14 +69,14 @@ class Choices:
         raise NotImplementedError
 
     def results_folder(self, backend: str, dataset: str) -> str:
-        """Where its files are, below those of a revision."""
+        """The folder of its files, below that of a revision."""
         return f"zero_shot/{backend}/{self.official}/{dataset}"
 
     def read(self, data: Path, rules: Rules) -> list[Item]:
         """The items of a folder's files, in the order of their names.
 
         Raises:
-          UserError: the folder has no rows, or one of another form.
+          UserError: the folder has no rows, or a row is malformed.
         """
         items = []
         for path in sorted(data.glob("[!.]*.jsonl")):
@@ -135,7 +135,7 @@ class Choices:
     def judged(
         self, items: Sequence[Item], scores: Sequence[Any], right: Sequence[bool]
     ) -> Result:
-        """The mean of the accuracies of the UIDs."""
+        """The mean accuracy of the UIDs."""
         shared = [credit(v, i.label) for i, v in zip(items, scores, strict=True)]
         return accuracy_result([item.groups for item in items], right, shared)
 
@@ -143,8 +143,8 @@ class Choices:
 class Odds(Choices):
     """The base of tasks whose odds of the first candidate are compared with people's.
 
-    The number is Spearman's correlation of its probability, among the candidates, with
-    `human`.
+    The number is Spearman's correlation between its probability among the candidates
+    and `human`.
     """
 
     metric, unit = "SPEARMAN'S RHO", 1.0
@@ -165,7 +165,7 @@ class Odds(Choices):
 
 
 def _odds(scores: Sequence[Sequence[float]]) -> list[float]:
-    """The softmax of the candidates' scores, of the first, in float32 as there."""
+    """The first candidate's softmax probability, in float32 as in the pipeline."""
     odds = []
     for values in scores:
         shifted = np.exp(np.float32(values) - np.float32(max(values)))
@@ -174,11 +174,11 @@ def _odds(scores: Sequence[Sequence[float]]) -> list[float]:
 
 
 def choose(values: Sequence[float], ties: str, key: str) -> int:
-    """The candidate of the highest score; what is no number is the lowest.
+    """The candidate with the highest score; NaN is the lowest.
 
     Args:
-      ties: of scores that are equal in float32: first, or random, drawn by the key
-        alone.
+      ties: how to choose among scores equal in float32: first, or random, which depends
+        only on the key.
     """
     clean = np.nan_to_num(np.float32(values), nan=-np.inf, posinf=np.inf)
     tied = np.flatnonzero(clean == clean.max())

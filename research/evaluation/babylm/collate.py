@@ -1,8 +1,8 @@
-"""The file that is handed in: all predictions, and what checkpoints score.
+"""The file to submit: all predictions, and the scores of checkpoints.
 
 It is the pipeline's all_full_preds_and_fast_scores_BACKEND.json (collate_preds.py),
-except that fast EWoK is compared with what its predictions hold: that of 2026 compares
-whole sentences with targets, so that all are wrong.
+except that fast EWoK is compared with the content of its predictions: the pipeline of
+2026 compares whole sentences with targets, so that all are wrong.
 """
 
 import json
@@ -23,8 +23,8 @@ def collate(folder: Path, backend: str, names: Sequence[str], rules: Rules) -> P
     """Writes the file of a model's results; what is missing is null.
 
     Args:
-      folder: of the model's results, with a folder for each revision.
-      names: of the checkpoints whose fast scores it has, in their order.
+      folder: the model's results, with a folder for each revision.
+      names: the checkpoints whose fast scores it has, in order.
     """
     content: dict[str, Any] = {}
     fast: dict[str, list] = {}

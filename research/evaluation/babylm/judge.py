@@ -1,4 +1,4 @@
-"""A model as the challenge's tasks see it: log-probabilities of the ends of texts."""
+"""The interface of a model to the tasks: log-probabilities of the ends of texts."""
 
 # N rows, L length, M of the encoder, K scored positions
 
@@ -31,14 +31,14 @@ OWN = "own"
 
 
 class LogProb(NamedTuple):
-    """The log-probability of a completion, or what stands for it."""
+    """The log-probability of a completion, or a score in its place."""
 
     total: float  # nats
     num_tokens: int
 
 
 class Judge(Protocol):
-    """What tasks ask of a model.
+    """What tasks require of a model.
 
     Attributes:
       backend: as in `backends.ROWS`, or OWN.
@@ -49,13 +49,13 @@ class Judge(Protocol):
     vocab_size: int
 
     def log_probs(self, candidates: Sequence[Candidate]) -> list[LogProb]:
-        """That of each candidate's completion, given what is before it."""
+        """The score of each candidate's completion, given what precedes it."""
 
     def word_surprisals(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """[n] float64, nats: of a word after a context, as reading asks for it."""
+        """[n] float64, nats: surprisals of words after contexts, as reading uses."""
 
     def num_pieces(self, word: str) -> int:
-        """The tokens of a word inside a text."""
+        """The number of tokens of a word inside a text."""
 
     def with_params(self, params: Any) -> "Judge":
         """The judge with the parameters of another checkpoint.
@@ -65,15 +65,15 @@ class Judge(Protocol):
 
 
 class PipelineJudge:
-    """Scores that equal the pipeline's, of the model that it would read.
+    """Scores that equal the pipeline's for the same model.
 
     Args:
       model: a `research.use.inference.language_model.LanguageModel`.
-      tokenizer: of the model's folder, or as it is exported.
+      tokenizer: that of the model's folder, or the exported one.
       backend: one of `backends.ROWS`.
-      types_are_tokens: reading adds the vector of token 0 to each position. It gives
-        the model all that the tokenizer returns, and GPT-2 reads token types, which are
-        0, as tokens (transformers, GPT2Model).
+      types_are_tokens: reading adds the vector of token 0 to each position, since it
+        passes all that the tokenizer returns to the model, and GPT-2 embeds token
+        types, which are 0, as tokens (transformers, GPT2Model).
 
     Raises:
       UserError: the network cannot serve the backend, or predicts no tokens.
@@ -116,7 +116,7 @@ class PipelineJudge:
         return -np.array([score.total for score in scores])
 
     def num_pieces(self, word: str) -> int:
-        """Those of "The WORD" without those of "The" (utils.py, AoAEvaluator)."""
+        """Tokens of "The WORD" minus those of "The" (utils.py, AoAEvaluator)."""
         both, first = (
             len(self.tokenizer.encode(text, specials=False).ids)
             for text in (f"The {word}", "The")
@@ -137,7 +137,7 @@ class PipelineJudge:
         return [score.total for score in self._score([[row] for row in rows])]
 
     def _score(self, rows_of_texts: Sequence[Sequence[Row]]) -> list[LogProb]:
-        """The sum of the rows of each text."""
+        """The score of each text, summed over its rows."""
         by_shape: dict[tuple, list] = collections.defaultdict(list)
         total = np.zeros(len(rows_of_texts))
         count = np.zeros(len(rows_of_texts), np.int64)
@@ -155,9 +155,9 @@ class PipelineJudge:
         return [LogProb(float(x), int(n)) for x, n in zip(total, count, strict=True)]
 
     def _fit(self, row: Row) -> Row:
-        """The row without the tokens that the model has no positions for.
+        """The row without tokens for which the model has no positions.
 
-        They are those after its first, which stays.
+        Those right after its first token are removed.
 
         Raises:
           UserError: what is scored does not fit.
@@ -178,7 +178,7 @@ class PipelineJudge:
         return row
 
     def _rounded(self, size: int) -> int:
-        """A size of arrays, of which there are few."""
+        """The size rounded up, so that few shapes are compiled."""
         if size <= 2:
             return size
         width = 1 << (size - 1).bit_length()
@@ -208,8 +208,8 @@ class PipelineJudge:
 class OwnJudge:
     """Scores by the objective's method, for objectives that the pipeline lacks.
 
-    A completion's score is that of its tokens given what is before it; a word's
-    surprisal is minus that of the word after the context and a space.
+    A completion's score is that of its tokens given what precedes it; a word's
+    surprisal is minus the score of the word after the context and a space.
 
     Args:
       method: one of the objective's `score_methods`; "": its first.
@@ -264,7 +264,7 @@ class _Objective:
 
 
 def check_serves(model: Any, backend: str) -> None:
-    """Raises UserError: the network has other stacks or attention."""
+    """Raises UserError: the backend needs other stacks or another attention."""
     has_encoder = model.needs.stacks == "encoder_decoder"
     pattern = model.needs.pattern
     if backend.startswith("enc_dec"):

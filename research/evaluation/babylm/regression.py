@@ -10,17 +10,17 @@ import numpy as np
 
 
 class Fit(NamedTuple):
-    """A least-squares fit; of the last column the coefficient and its test."""
+    """A least-squares fit, with the coefficient of the last column and its test."""
 
     r_squared: float
-    aic: float  # Akaike's criterion, of a normal likelihood
+    aic: float  # Akaike's criterion, with a normal likelihood
     coefficient: float
     t: float  # coefficient / standard error
     p_value: float  # two-sided, of Student's t
 
 
 def r_squared(design: np.ndarray, target: np.ndarray) -> float:
-    """The explained fraction of a target's variance; nan of a constant target."""
+    """The explained fraction of a target's variance; nan for a constant target."""
     left = _residual(design, target)
     spread = target - target.mean()
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -54,7 +54,7 @@ def _residual(design: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def make_design(columns: Sequence[np.ndarray], more: Sequence[np.ndarray] = ()):
-    """[n, P]: 1, the columns, the products of each two of them, and more columns."""
+    """[n, P]: 1, the columns, their pairwise products, and more columns."""
     products = [a * b for a, b in itertools.combinations(columns, 2)]
     return np.stack([np.ones_like(columns[0]), *columns, *products, *more], axis=1)
 
@@ -65,5 +65,5 @@ def complete(table: Mapping[str, np.ndarray], names: Sequence[str]) -> np.ndarra
 
 
 def gain(base: float, model: float) -> float:
-    """What a model explains of the variance that its base leaves."""
+    """The fraction that a model explains of the variance that its base leaves."""
     return (model - base) / (1 - base)

@@ -40,15 +40,15 @@ def accuracy_result(
     *,
     splits: Sequence[str] = (),
 ) -> Result:
-    """The mean of the accuracies of UIDs, with Wilson's interval.
+    """The mean accuracy of UIDs, with Wilson's interval.
 
-    The interval's number of items is that with which a rate would have the variance of
-    this mean, whose UIDs are fixed and whose items are draws.
+    The interval's number of items is that for which a rate would have the variance of
+    this mean, with fixed UIDs and random items.
 
     Args:
-      groups: of each item, column -> group, of which UID is one.
+      groups: for each item, column -> group; UID is one of the columns.
       right: whether an item's choice is the right one.
-      shared: the same, where n equal scores count 1/n.
+      shared: the same, but n equal scores count 1/n.
       splits: the UIDs that begin with one of these are averaged first.
     """
     columns: dict[str, dict[str, list[int]]] = {}
@@ -76,7 +76,7 @@ def accuracy_result(
         for uid, members in uids.items()
     )
     count = value * (1 - value) / variance if variance else len(right)
-    value = min(1.0, value)  # but for rounding
+    value = min(1.0, value)  # rounding may exceed 1
     low, high = wilson_interval(value, count)
     tied = sum(
         weight[uid] * float(np.mean([shared[n] for n in members]))
@@ -103,7 +103,7 @@ def rho_result(model: Sequence[float], human: Sequence[float]) -> Result:
 def fisher_interval(r: float, count: int, factor: float = 1.0) -> tuple[float, float]:
     """The interval of a correlation, by Fisher's z with variance factor / (n - 3).
 
-    It is nan of too few items, or where |r| is 1.
+    It is nan for too few items or if |r| is 1.
     """
     if count < 4 or not abs(r) < 1:
         return math.nan, math.nan

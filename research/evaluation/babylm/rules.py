@@ -17,7 +17,7 @@ UNITS = {"M": MILLION, "K": 10**3, "": 1}
 class Rules:
     """The differences between the pipelines of 2025 and of 2026.
 
-    They are babylm-org/babylm-eval at 45fe2c1 and at 3d57ddc.
+    These are babylm-org/babylm-eval at 45fe2c1 and at 3d57ddc.
     """
 
     name: str
@@ -25,12 +25,12 @@ class Rules:
     # tasks but Global PIQA; random: one that is drawn
     ewok_differs: str  # target: one context and two targets; context: two contexts and
     # one target
-    entity_nothing: bool  # whether rows with an option of nothing are read
+    entity_nothing: bool  # whether rows with the option "nothing" are read
     pooled: str  # the token that fine-tuning reads: first or last
     aoa_bounded: bool  # the fit of a word's curve has bounds and reads the means of
-    # contexts, its ceiling is that of chance, and a correlation of p > .1 counts 0
+    # contexts, its ceiling is that of chance, and a correlation with p > .1 counts as 0
     entity_key: str  # the name of entity tracking in a collated file
-    aoa_keys: tuple[str, ...]  # names there of AoA's surprisals, and of its score
+    aoa_keys: tuple[str, ...]  # the names there of AoA's surprisals and of its score
 
 
 RULES = {
@@ -71,23 +71,23 @@ def find_rules(name: str) -> Rules:
 
 
 def checkpoint_words(most: int) -> list[int]:
-    """The words seen of a track's checkpoints.
+    """The words seen by the checkpoints of a track.
 
-    They are each million up to ten, each ten up to a hundred, each hundred up to `most`
-    (strict-small: 19, strict: 28).
+    They are every million up to 10, every 10 million up to 100, every 100 million up to
+    `most` (strict-small: 19 checkpoints, strict: 28).
     """
     millions = [*range(1, 10), *range(10, 100, 10), *range(100, 1001, 100)]
     return [million * MILLION for million in millions if million * MILLION <= most]
 
 
 def checkpoint_name(words: int) -> str:
-    """The revision of a checkpoint after so many words, as chck_10M."""
+    """The revision of a checkpoint after this many words, such as chck_10M."""
     unit, size = next((u, s) for u, s in UNITS.items() if words % s == 0)
     return f"chck_{words // size}{unit}"
 
 
 def checkpoint_number(name: str) -> int | None:
-    """The words seen of a revision; None: it is not one of a checkpoint."""
+    """The words seen by a revision; None: it is not a checkpoint."""
     found = re.fullmatch(r"chck_(\d+)([MK]?)", name)
     return int(found[1]) * UNITS[found[2]] if found else None
 

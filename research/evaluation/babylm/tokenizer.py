@@ -21,14 +21,14 @@ class Tokens(NamedTuple):
     """The tokens of a text."""
 
     ids: list[int]
-    ends: list[int]  # the character after each token; 0 of special ones
+    ends: list[int]  # the character after each token; 0 for special ones
 
 
 class Tokenizer:
     """A tokenizer and its special tokens.
 
     Args:
-      folder: has tokenizer.json and, of the ids of special tokens,
+      folder: has tokenizer.json and, for the ids of special tokens,
         tokenizer_config.json or special_tokens_map.json.
 
     Raises:
@@ -42,7 +42,7 @@ class Tokenizer:
         config = _read(folder / SPECIALS) | _read(folder / CONFIG)
         cut = state.get("pre_tokenizer") or {}
         if cut.get("type") == "ByteLevel":
-            # transformers 4 replaces the file's value by the config's.
+            # transformers 4 replaces the file's value with the config's.
             cut["add_prefix_space"] = bool(config.get("add_prefix_space", False))
         self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(state))
         self._tokenizer.no_truncation()
@@ -61,11 +61,11 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Entries without added tokens."""
+        """The number of entries, without added tokens."""
         return self._tokenizer.get_vocab_size(with_added_tokens=False)
 
     def encode(self, text: str, *, specials: bool = True) -> Tokens:
-        """The tokens of a text, with the special ones of the template or without."""
+        """The tokens of a text, with or without the special ones of the template."""
         encoded = self._tokenizer.encode(text, add_special_tokens=specials)
         return Tokens(encoded.ids, [end for _, end in encoded.offsets])
 
@@ -80,7 +80,7 @@ class Tokenizer:
     def special(self, role: str) -> int:
         """The id of a role.
 
-        Of mask and bos, where the tokenizer has none, it is that of the first of
+        If the tokenizer has no mask or bos, it is that of the first of
         additional_special_tokens, such as T5's <extra_id_0>.
 
         Raises:
@@ -117,5 +117,5 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _name(token: Any) -> str | None:
-    """The spelling of a token, which some files give with its properties."""
+    """The spelling of a token, which some files store with its properties."""
     return token["content"] if isinstance(token, dict) else token

@@ -1,4 +1,4 @@
-"""The checkpoints of a model, of a run or of folders in Hugging Face's layout."""
+"""The checkpoints of a model: of a run or of folders in Hugging Face's layout."""
 
 import dataclasses
 import hashlib
@@ -32,9 +32,9 @@ class Checkpoints:
 
     Attributes:
       name: the model's, in the folder of results.
-      sources: revision -> what `open_run` takes, and the step; those of checkpoints
-        ascend, and MAIN is the last.
-      seen: words that the model has seen; 0: not known.
+      sources: revision -> the argument of `open_run`, and the step; checkpoints are in
+        ascending order, and MAIN is last.
+      seen: words that the model has seen; 0: unknown.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Checkpoints:
 
     @property
     def names(self) -> list[str]:
-        """The revisions but for MAIN."""
+        """The revisions except MAIN."""
         return [name for name in self.sources if name != MAIN]
 
     def open(self, name: str) -> Any:
@@ -61,7 +61,7 @@ class Checkpoints:
         return _sha256(sorted(folder.glob("**/*.safetensors")))
 
     def source_of_main(self) -> str:
-        """What train.init_from may be to start from the last checkpoint."""
+        """The value of train.init_from to start from the last checkpoint."""
         source, step = self.sources[MAIN]
         is_folder = source.startswith(SOURCE)
         return source if is_folder else str(Path(source) / FOLDER / str(step))
@@ -131,11 +131,11 @@ def _of_folder(folder: Path) -> Checkpoints:
 
 
 def default_backend(model: Any, *, is_run: bool) -> str:
-    """The pipeline's backend that asks a model as it was trained, or OWN.
+    """The pipeline's backend that uses a model as it was trained, or OWN.
 
-    Of several objectives it is that of the first whose rows are not causal, if there is
-    one. Of hf:DIR the objective is not known: what attends to all tokens is taken for
-    mlm, and an encoder-decoder for enc_dec_mask.
+    For several objectives, it is that of the first whose rows are not causal, if there
+    is one. For hf:DIR, the objective is unknown: a model that attends to all tokens is
+    assumed to be mlm, and an encoder-decoder enc_dec_mask.
     """
     return _backend_of(model.run.objective, model.needs, is_run)
 
@@ -157,11 +157,11 @@ def _backend_of(objective: Any, needs: Any, is_run: bool) -> str:
 def make_judge(
     checkpoints: Checkpoints, model: Any, backend: str, method: str = ""
 ) -> Judge:
-    """The model by a backend.
+    """The judge that uses a model with a backend.
 
     Args:
       backend: one of `backends.ROWS` or OWN; "": `default_backend`.
-      method: of the objective's, for OWN.
+      method: one of the objective's, for OWN.
 
     Raises:
       UserError: the network cannot serve the backend; or there is no such method.

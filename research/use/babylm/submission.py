@@ -1,4 +1,4 @@
-"""Evaluates a model's checkpoints by the challenge's tasks, in its layout of files."""
+"""Evaluates a model's checkpoints on the challenge's tasks, in its layout of files."""
 
 import hashlib
 import json
@@ -32,17 +32,17 @@ Results = dict[str, dict[str, Result]]
 
 
 class Submission:
-    """The evaluation of one model; what is written already is not computed again.
+    """The evaluation of one model; existing results are not computed again.
 
     Args:
-      checkpoints: of the model.
+      checkpoints: those of the model.
       data: the folder with FAST and FULL.
-      to: the folder of results; the model's is one in it.
+      to: the folder of results, with a folder for the model.
       backend, method: see `make_judge`.
-      tasks: names; (): all of the rules whose data is there.
-      finetune: what trains on GLUE (`launch.glue`), called as finetune(checkpoints,
-        data, folder, rules, tasks); None: it is left out.
-      report: gets a line for each number, and for each set that is missing.
+      tasks: names; (): all tasks of the rules whose data exists.
+      finetune: trains on GLUE (`launch.glue`), called as finetune(checkpoints, data,
+        folder, rules, tasks); None: GLUE is left out.
+      report: is called with a line for each number and for each missing set.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class Submission:
         """Evaluates, and writes the files, the collated one and the summary.
 
         Args:
-          only_main: the last checkpoint alone is evaluated.
+          only_main: whether to evaluate only the last checkpoint.
 
         Raises:
-          UserError: the data has none of the tasks' sets, or not one that was asked
-            for; a checkpoint is missing; a row has another form.
+          UserError: the data has none of the tasks' sets, or lacks one that was
+            requested; a checkpoint is missing; a row is malformed.
         """
         source = self.checkpoints
         if not only_main:
@@ -122,7 +122,7 @@ class Submission:
         return results
 
     def _sets(self, *, with_checkpoints: bool) -> list[tuple[str, dict[bool, str]]]:
-        """(task, {whether it is of MAIN: its folder in the data}) of what is there."""
+        """(task, {whether it is of MAIN: its folder in the data}) of existing data."""
         found = []
         if not self.data.is_dir():
             raise UserError(f"--data={self.data} is no folder")
@@ -188,7 +188,7 @@ class Submission:
         return judge.backend, getattr(judge, "method", "")
 
     def _open(self, revision: str) -> Judge:
-        """The judge, with a revision's parameters; "": with any."""
+        """The judge, with a revision's parameters; "": with those of any."""
         if self._judge is None:
             model = self.checkpoints.open(revision or MAIN)
             self._judge = make_judge(self.checkpoints, model, *self._asked)
@@ -203,7 +203,7 @@ class Submission:
         self.report(f"{revision} {task}: {shown(task, result)}")
 
     def _summarise(self, results: Results, backend: str) -> None:
-        """Adds the results to those of the same weights that an earlier call wrote."""
+        """Adds the results to those that earlier calls wrote for the same weights."""
         path = self.folder / f"palimpsest_{self.rules.name}_{backend}.json"
         known = json.loads(path.read_text("utf-8")) if path.is_file() else {}
         weights = known.get("weights", {})
@@ -228,10 +228,10 @@ class Submission:
 
 
 def find_tasks(rules: Rules, names: Sequence[str]) -> dict[str, Any]:
-    """Name -> task, of those that the rules have.
+    """Name -> task, for tasks of the rules.
 
     Raises:
-      UserError: the rules have no task of a name.
+      UserError: the rules have no task with one of the names.
     """
     all_tasks = {name: TASKS.part_class(name, "--tasks")() for name in TASKS.names()}
     known = {n: task for n, task in all_tasks.items() if rules.name in task.rules}
@@ -262,7 +262,7 @@ def _digest(folder: Path) -> str:
 
 
 def _result(fields: Mapping[str, Any]) -> Result:
-    """The result of `Result.to_json`."""
+    """The inverse of `Result.to_json`."""
 
     def number(value: Any) -> float:
         return float("nan") if value is None else value

@@ -36,10 +36,10 @@ class Options(NamedTuple):
 
 
 class TokenizerType:
-    """The base of all types. Those of files alone say nothing of training.
+    """The base of all types. Types that are only read from files define no training.
 
-    A model is the bytes of a `tokenizer.json`, or of a SentencePiece model; a state is
-    what such a JSON has.
+    A model is the bytes of a `tokenizer.json` or of a SentencePiece model; a state is
+    the content of such a JSON.
     """
 
     cost: ClassVar[tuple[float, float] | None] = None
@@ -100,17 +100,17 @@ class TokenizerType:
         raise NotImplementedError
 
     def recognises(self, state: Mapping[str, Any]) -> bool:
-        """Whether a state is of this type, and of no other."""
+        """Whether a state is of this type and no other."""
         return False
 
     def piece_bytes(self, piece: str) -> bytes:
-        """The text of a piece, in which a word's mark is a space."""
+        """The text of a piece, with a space for the word mark."""
         raise NotImplementedError
 
     def added_bytes(self, piece: str) -> bytes | None:
-        """The text of a piece that a file adds to its model's, and is not special.
+        """The text of a piece that a file adds to its model's, if it is not special.
 
-        None: that of any other piece.
+        None: the text of other pieces.
         """
         return None
 
@@ -118,11 +118,11 @@ class TokenizerType:
         """Raises UserError: with these pieces, text would be lost.
 
         Args:
-          unknown: the piece of unknown text; None: there is none.
+          unknown: the piece for unknown text; None: there is none.
         """
 
     def check_bytes(self, piece_bytes: Collection[bytes]) -> None:
-        """Raises UserError: pieces have text that none of this type has."""
+        """Raises UserError: pieces have text that this type does not allow."""
 
     def library_model(self, proto: Any) -> models.Model:
         """A SentencePiece model in the form of the library `tokenizers`."""
@@ -131,7 +131,7 @@ class TokenizerType:
 
 @cache
 def named(name: str) -> TokenizerType:
-    """The type of this name."""
+    """The type with this name."""
     return FOLDER.part_class(name, "data.vocabulary")()
 
 
@@ -147,10 +147,10 @@ def special_pieces(sentinels: int) -> list[str]:
 
 
 class SizeError(UserError):
-    """A size of a vocabulary that does not fit its text.
+    """The size of a vocabulary does not fit its text.
 
     Attributes:
-      fits: a size that does; 0: it is not known.
+      fits: a size that does; 0: unknown.
     """
 
     def __init__(self, size: int, advice: str, fits: int = 0):

@@ -13,7 +13,7 @@ from research.data.tokenize.tokenizer_types import check_size, special_pieces
 
 @dataclass(frozen=True)
 class TokenizerType(tokenizer_types.TokenizerType):
-    """Any text has pieces."""
+    """Its pieces can encode any text."""
 
     cost = (0.45, 7)
     least = (256, "sentinels and bytes")
@@ -46,7 +46,7 @@ class TokenizerType(tokenizer_types.TokenizerType):
         return bytes(_BYTE_OF[letter] for letter in piece if letter in _BYTE_OF)
 
     def added_bytes(self, piece):
-        return piece.encode()  # as text spells it
+        return piece.encode()  # as it is spelled in text
 
     def check(self, pieces: Collection[str], unknown: str | None) -> None:
         missing = [

@@ -31,7 +31,7 @@ class TokenizerType(tokenizer_types.TokenizerType):
     unknown_bytes = " \ufffd".encode()
 
     def train(self, lines, options, corpus):
-        """Another size has room for other letters, which may give another size yet."""
+        """A new size admits other letters, which may in turn give another size."""
         _, size, sentinels, _, name = options
         normalizer = normalization.make_normalizer(name, bert=True)
         counts: collections.Counter[str] = collections.Counter()

@@ -20,7 +20,7 @@ from research.data.tokenize.tokenizer_types.sentencepiece_model import MARK
 
 @dataclass(frozen=True)
 class TokenizerType(tokenizer_types.TokenizerType):
-    """Those of Transformer-XL's code (pytorch/utils/vocabulary.py, Vocab)."""
+    """The words of Transformer-XL's code (pytorch/utils/vocabulary.py, Vocab)."""
 
     cost = (0.4, 5)
     has_words = True
@@ -29,8 +29,8 @@ class TokenizerType(tokenizer_types.TokenizerType):
     def train(self, lines, options, corpus):
         """Ties are in alphabetical order.
 
-        Lines may be words that meet (`data.formats.cooccurrences`), among which a word
-        is as frequent as it meets others, and not as it is in their text.
+        Lines may be pairs that co-occur (`data.formats.cooccurrences`); then the count
+        of a word is its number of pairs, not its frequency in the text.
         """
         units = collections.Counter(
             unit for line in lines for unit in sentences.split_units(line)

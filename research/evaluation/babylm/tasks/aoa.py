@@ -75,9 +75,9 @@ class Task:
         """The correlation of ages, from the surprisals of all checkpoints.
 
         Args:
-          folders: checkpoint -> where `evaluate` has written, in their order.
-          folder: of the files for all checkpoints.
-          name: of the model, in the file.
+          folders: checkpoint -> where `evaluate` has written, in order.
+          folder: for the files about all checkpoints.
+          name: the model's, in the file.
         """
         results = []
         for step, of_step in folders.items():
@@ -107,10 +107,10 @@ class Task:
 
 
 def read_contexts(path: Path) -> dict[str, Sequence[str]]:
-    """Word -> contexts, of cdi_childes.json; words of one letter are left out.
+    """Word -> contexts, from cdi_childes.json; words of one letter are left out.
 
     Raises:
-      UserError: there is no such file, or it has another form.
+      UserError: there is no such file, or it is malformed.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file")

@@ -5,7 +5,7 @@ from research.evaluation.babylm.choices import Choices, Item
 
 
 def pair(row, **groups: str) -> Item:
-    """The item of a good sentence and a bad one, which are scored whole."""
+    """The item of a good and a bad sentence, which are scored as a whole."""
     texts = row["sentence_good"], row["sentence_bad"]
     return Item(groups, tuple(Candidate(text, text) for text in texts), texts)
 

@@ -5,7 +5,7 @@ from research.evaluation.babylm.choices import Choices, Item
 
 
 class Task(Choices):
-    """Its terms ask that rows are kept out of logs and repositories."""
+    """Its terms require that rows are kept out of logs and repositories."""
 
     official, full, fast = "ewok", "ewok_filtered", "ewok_fast"
 

@@ -17,7 +17,7 @@ class Finetuning(NamedTuple):
     labels: int
     batch: int = 32
     epochs: int = 10
-    metric: str = "accuracy"  # by which the epoch is chosen, and that is reported
+    metric: str = "accuracy"  # chooses the epoch, and is reported
 
     def texts(self, row: Mapping[str, Any]) -> tuple[str, str]:
         return self.first.format(**row), self.second.format(**row)

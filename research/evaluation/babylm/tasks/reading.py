@@ -199,7 +199,7 @@ def _write_files(folder: Path, rows: Any, asked: Any, table: Table) -> None:
 
 
 def _power(table: Table, variable: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """What surprisal adds to the predictors of a variable."""
+    """What surprisal adds to the other predictors of a variable."""
     base, model = (
         regression.fit(*_design(table, variable, names, more))
         for more in ((), ("pred",))
