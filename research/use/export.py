@@ -61,14 +61,14 @@ def export_run(
 ) -> list[str]:
     """Exports the checkpoint that opens a run to a folder.
 
-    A run of ELECTRA becomes two folders, one per network; if the generator has a mask
-    decoder, only the discriminator's.
+    A run of ELECTRA becomes two folders, one per network; only the discriminator's if
+    the generator has a mask decoder.
 
     Args:
       all_steps: whether to export every checkpoint, each to a folder step_N in `to`.
       revisions: whether to export the checkpoints of train.checkpoint_words, each to a
         folder chck_NM in `to`, and the one that opens the run to the folder main.
-      licence: of the model, in Hugging Face's spelling, e.g. apache-2.0.
+      licence: the model's, in Hugging Face's spelling, e.g. apache-2.0.
       languages: codes of the text's languages, e.g. en.
 
     The folder appears once everything is written.
@@ -113,7 +113,7 @@ def _export(
     licence: str,
     languages: Sequence[str],
 ) -> dict[str, list[str]]:
-    """Writes the networks of a checkpoint; subfolder -> lines of `write_network`."""
+    """Writes the networks of a checkpoint: subfolder -> lines of `write_network`."""
     saved = load_on_host(checkpoint, "params", "facts")
     data = config["data"]
     vocabulary = run_vocabulary(workdir, data)
@@ -157,7 +157,7 @@ def _export(
 
 
 def _unknown_input(objective: Task, width: int) -> str:
-    """What a task's head reads, or computes first, that no class has; "": nothing."""
+    """What a task's head reads or computes first and no class supports; "": nothing."""
     features = getattr(objective, "features", "last")
     if objective.vectors:
         return "objective.vectors: its networks read tokens alone"
@@ -171,7 +171,7 @@ def _unknown_input(objective: Task, width: int) -> str:
 
 
 def _problem_type(objective: Task) -> str:
-    """Hugging Face's word for what the objective predicts; "": it has none."""
+    """Hugging Face's term for what the objective predicts; "": there is none."""
     return prediction_kind(objective.predicts).problem_type
 
 
@@ -257,16 +257,16 @@ def exported_networks(
     shared = "full", vocabulary.vocab, ("electra",)
     whole = dataclasses.replace(options, mask_decoder=0)
     of_discriminator = Network(whole, discriminator, *shared)
-    if narrow.mask_decoder:  # which Hugging Face does not compute
+    if narrow.mask_decoder:  # Hugging Face does not compute it
         return {"": of_discriminator}
     of_generator = Network(narrow, generator, *shared)
     return {DISCRIMINATOR: of_discriminator, GENERATOR: of_generator}
 
 
 def start_ids(network: Network, objective: Any) -> dict[str, int]:
-    """The token with which a decoder starts, by the objective's own prompt.
+    """The token with which a decoder starts, from the objective's own prompt.
 
-    It is eos, as in BART, where it writes no text.
+    It is eos, as in BART, if the objective does not write text.
     """
     if network.pattern:
         return {}

@@ -10,7 +10,7 @@ MAIN = "main"
 
 
 class Repository:
-    """A repository of models, created if there is none; it stays private if it was.
+    """A model repository, created if it does not exist; it stays private if it was.
 
     HF_TOKEN or a login by `hf auth login` allows writing; HF_ENDPOINT names another
     Hub.
@@ -19,7 +19,7 @@ class Repository:
       name: ORG/NAME.
 
     Raises:
-      UserError: the name is none, there is no network, or the token may not write.
+      UserError: the name is invalid, there is no network, or the token may not write.
     """
 
     def __init__(self, name: str, *, private: bool = False):
@@ -32,12 +32,11 @@ class Repository:
             self._api.create_repo(name, private=private or None, exist_ok=True)
 
     def upload(self, folder: Path, revisions: list[str]) -> list[str]:
-        """Uploads a folder, in one commit for each branch.
+        """Uploads a folder, in one commit per branch.
 
         Args:
-          revisions: subfolders that are branches of the repository each; of several the
-            one that is named main, or else the last, is the branch main. []: the folder
-            itself is.
+          revisions: subfolders, each a branch of the repository; the one named main, or
+            else the last one, is the branch main. []: the folder itself is.
 
         Returns:
           the address of each commit.

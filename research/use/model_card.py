@@ -49,11 +49,11 @@ def model_card(
     """README.md of an exported checkpoint.
 
     It has the objective, data, base model and its licence, tokens, commit and the
-    evaluations of the checkpoint, with the 95 % intervals over items that they have.
+    evaluations of the checkpoint, with their 95 % intervals over items, if any.
 
     Args:
-      facts: of the checkpoint.
-      folder: has the exported model, whose class decides the pipeline.
+      facts: those of the checkpoint.
+      folder: has the exported model, whose class determines the pipeline.
       licence: in the Hub's spelling, as in apache-2.0.
       languages: codes, as in en.
     """
@@ -117,7 +117,7 @@ def model_card(
 
 
 def _metrics(workdir: epath.Path, step: int) -> dict[str, float]:
-    """The latest values up to the step, or those of the best step that it is."""
+    """The latest values up to the step, or its own if it is the best step."""
     return latest_metrics(
         [
             line
@@ -171,7 +171,7 @@ def _table(rows: Mapping[str, Any]) -> str:
 def text_of(
     data: Mapping[str, Any], spell: Callable[[str], str] = lambda name: name
 ) -> str:
-    """The text that a run is trained on.
+    """The text on which a run is trained.
 
     Args:
       spell: how a file or a corpus is named.
@@ -182,9 +182,9 @@ def text_of(
 
 
 def public_name(value: Any) -> Any:
-    """The name of a file or folder without those above it, which are not public.
+    """The name of a file or folder without its parents, which are not public.
 
-    Of a pattern such as *.txt that of its folder stands before it.
+    A pattern such as *.txt keeps the name of its folder.
     """
     if not isinstance(value, str) or source_of(value):
         return value
@@ -193,9 +193,9 @@ def public_name(value: Any) -> Any:
 
 
 def _base_model(config: Mapping[str, Any]) -> tuple[dict[str, str], str]:
-    """Rows about the model that training began from.
+    """Rows about the model from which training began.
 
-    They have its name on the hub if it is of one.
+    They have its name on the hub if it comes from there.
     """
     source = config["train"]["init_from"]
     if not source:

@@ -1,8 +1,8 @@
 """TinyBERT's augmentation of a task's text: words replaced by ones that fit.
 
 Jiao et al. 2020, section 3.2 and algorithm 1; huawei-noah/Pretrained-Language-Model,
-TinyBERT/data_augmentation.py. Departs from the released code: a word has letters of any
-alphabet; text between words, and a capital at the start of a word, are kept; a
+TinyBERT/data_augmentation.py. Differences from the released code: a word has letters of
+any alphabet; text between words, and a capital at the start of a word, are kept; a
 candidate is not a special token.
 """
 
@@ -52,7 +52,7 @@ class Word(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Words of texts, by what was found for them."""
+    """Numbers of words in texts, by what was found for them."""
 
     by_model: int
     by_vectors: int
@@ -60,7 +60,7 @@ class Counts(NamedTuple):
 
 
 class Augmenter:
-    """Finds words that may stand in the place of others."""
+    """Finds words that may replace others."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class Augmenter:
         """Raises UserError: the model predicts no masked tokens, or has no readout.
 
         Args:
-          vectors: of words of several pieces, and of their neighbours.
-          candidates: M, of each word.
-          stop_words: lower-case words that stay.
+          vectors: those of words with several pieces, and of their neighbours.
+          candidates: M, for each word.
+          stop_words: lower-case words that are kept.
         """
         model.check_readout()
         run = model.run
@@ -89,10 +89,10 @@ class Augmenter:
     def words(self, texts: Sequence[str]) -> tuple[list[list[Word]], Counts]:
         """The words of each text that may be replaced, in order, with candidates.
 
-        A word of one piece has the masked LM's M most probable tokens, those that start
-        a word, where the text without the word is followed by the whole text. A word of
-        several pieces, and one beyond the network's length, has the M words of the
-        nearest vectors, or none.
+        The candidates of a word of one piece are the masked LM's M most probable tokens
+        that start a word; it reads the text with the word masked, then the whole text.
+        For a word of several pieces or beyond the network's length, they are the M
+        words with the nearest vectors, or none.
         """
         found: list[list[Word]] = [[] for _ in texts]
         rows, places, counts = [], [], dict.fromkeys(Counts._fields, 0)
@@ -129,7 +129,7 @@ class Augmenter:
     def _filled(
         self, rows: Sequence[tuple[list[int], list[int]]]
     ) -> Iterator[list[str]]:
-        """The words that the model has for the mask of each row."""
+        """The words that the model predicts for the mask of each row."""
         by_width: dict[int, list[int]] = {}
         room = self._length - 3  # beside special tokens
         cut = [
@@ -151,7 +151,7 @@ class Augmenter:
         return (found[number] for number in range(len(rows)))
 
     def _spelled(self, candidates: Sequence[Any]) -> list[str]:
-        """The words of tokens, but of those that go on a word, or stand for no text."""
+        """The words of tokens, except those that continue a word or have no text."""
         vocab, words = self._vocabulary.vocab, []
         for candidate in candidates:
             text = self._vocabulary.piece_text(candidate.token)
@@ -173,12 +173,12 @@ class Augmenter:
 
 
 def _is_of_letters(word: str) -> bool:
-    """Whether a word has letters and their marks alone."""
+    """Whether a word consists only of letters and their marks."""
     return all(unicodedata.category(each)[0] in "LM" for each in word)
 
 
 def _as(word: str, other: str) -> str:
-    """Another word, with a capital where a word has one."""
+    """The other word, capitalized if the word is."""
     return other[:1].upper() + other[1:] if word[0].isupper() else other
 
 
@@ -190,12 +190,12 @@ def variants(
     probability: float,
     seed: Sequence[int],
 ) -> list[str]:
-    """What each pass makes of a text that is new.
+    """The new texts that the passes make from a text.
 
-    A pass draws a candidate for each word, and puts it there with the probability.
+    A pass draws a candidate for each word, and substitutes it with the probability.
 
     Args:
-      seed: of the draws, such as the run's seed, the row and the column.
+      seed: seeds the draws, e.g. the run's seed, the row and the column.
     """
     rng, found = np.random.default_rng(seed), {text: None}
     for _ in range(passes):

@@ -18,8 +18,8 @@ class Answer(NamedTuple):
     """An answer and where it is from."""
 
     text: str
-    score: float  # its probability, beside the other answers and none; of a sentence
-    # the fraction of the question's words that it has, weighted by their idf
+    score: float  # its probability among all answers and no answer; for a sentence, the
+    # fraction of the question's words that it has, weighted by their idf
     passage: str
     document: str
     start: int  # its characters [start, end) in the document
@@ -28,11 +28,11 @@ class Answer(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a bot says to a question."""
+    """What a bot replies to a question."""
 
     answers: list[Answer]  # best first; empty: no answer
     passages: list[Hit]  # that were read, best first
-    answer_type: str  # span, or sentence where there is no reader
+    answer_type: str  # span, or sentence if there is no reader
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Bot:
     """Answers from the passages of an index.
 
     Attributes:
-      reader: None: an answer is the sentence that has most of the question.
-      threshold: the least score of an answer.
+      reader: None: an answer is the sentence that shares most with the question.
+      threshold: the lowest score of an answer.
     """
 
     index: Index
@@ -55,7 +55,7 @@ class Bot:
         They do not depend on each other.
 
         Raises:
-          UserError: `questions` is no list of texts, or `top_k` below 1.
+          UserError: `questions` is not a list of texts, or `top_k` is below 1.
         """
         questions = as_texts("questions", questions)
         check_whole("top_k", top_k, 1)
@@ -88,7 +88,7 @@ class Bot:
     def _sentences(self, question: str, hits: Sequence[Hit]) -> list[Answer]:
         """The sentences of the passages, best first.
 
-        Of equal ones those of better passages.
+        Ties are ordered by passage.
         """
         weight = {term: self.index.words.idf(term) for term in terms(question)}
         total = sum(weight.values()) or 1.0
@@ -103,10 +103,9 @@ class Bot:
 
 
 def _apart(answers: Iterable[Answer]) -> list[Answer]:
-    """The answers best first, of those that overlap the best.
+    """The answers, best first; of those that overlap, only the best.
 
-    Passages overlap, and what two of them say of one place is one answer, whose
-    probability has one part.
+    Passages overlap, so an answer may be found in two of them; it counts only once.
     """
     kept: list[Answer] = []
     for each in sorted(answers, key=lambda answer: -answer.score):
@@ -126,7 +125,7 @@ def _overlap(one: Answer, other: Answer) -> bool:
 
 
 def probabilities(margins: Sequence[float]) -> list[float]:
-    """The softmax of log odds against no answer, which has 0."""
+    """The softmax of log odds against no answer, whose own is 0."""
     largest = max([0.0, *margins])
     odds = [math.exp(margin - largest) for margin in margins]
     total = math.exp(-largest) + sum(odds)

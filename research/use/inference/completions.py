@@ -1,6 +1,6 @@
 """Continues prompts, each with its own temperature, in compiled shapes.
 
-They are compiled before it is asked.
+The shapes are compiled before the first request.
 """
 
 import bisect
@@ -32,16 +32,16 @@ LEAST_TOP_P = 1e-6
 
 
 class CompletionRequest(NamedTuple):
-    """A text that is asked for."""
+    """A request for a completion."""
 
     prompt: str | tuple[int, ...]  # a text, or its tokens, with or without bos
     max_tokens: int
     temperature: float = 1.0  # 0: the most probable token
     top_p: float = 1.0
     seed: int = 0
-    choice: int = 0  # its number in a request: another one has other samples
+    choice: int = 0  # its number in a request: other numbers give other samples
     stop: tuple[str, ...] = ()  # texts before which it ends
-    log_probs: bool = False  # whether those of its tokens are asked for
+    log_probs: bool = False  # whether those of its tokens are requested
 
 
 class Completed(NamedTuple):
@@ -64,17 +64,17 @@ def _serving() -> dict[str, Any]:
 
 
 def _best_method(objective: Any) -> str:
-    """The sampler that completes what an objective has learned to write."""
+    """The sampler that fits what an objective has learned to write."""
     known, writers = _serving(), objective.writers.values()
     able = [name for name, cls in known.items() if any(map(cls.writes, writers))]
     return max(able or known, key=lambda name: known[name].serves)
 
 
 def _checked(method: str) -> str:
-    """The method.
+    """The method, checked.
 
     Raises:
-      UserError: it does not serve.
+      UserError: it cannot write completions.
     """
     if (name := method.rpartition(".")[2]) not in _serving():
         raise UserError(
@@ -85,11 +85,11 @@ def _checked(method: str) -> str:
 
 
 class Completer:
-    """Continues prompts as OpenAI's completions ask.
+    """Continues prompts as in OpenAI's completions API.
 
     Penalties and suppressed tokens are the model's own (`LanguageModel.writing`). A
-    masked model writes masks after a prompt, as many as its function is compiled for,
-    of which the first `max_tokens` are kept.
+    masked model fills masks after a prompt, as many as its function is compiled for,
+    and the first `max_tokens` are kept.
 
     Args:
       method: the sampler, one that `serves`; "": see there.
@@ -119,7 +119,7 @@ class Completer:
         host = Writer(
             self._objective, self._vocabulary.vocab, self._run.network.options
         )
-        # Positions beside those of the prompt and new tokens: of drafts, of an end.
+        # Positions besides those of the prompt and new tokens: for drafts, for an end.
         own = layout.group["token"].shape[1] + sampler.max_tokens
         length -= max(0, sampler.positions_needed(host, prompt) - own)
         most = min(NEW_TOKENS[-1], length // 2)
@@ -147,7 +147,7 @@ class Completer:
         self, writing: Mapping[str, Any], width: int, new_tokens: int
     ) -> Callable[..., list[list[Text]]]:
         run = self._run
-        most = {"max_tokens": new_tokens, "min_tokens": 0}  # whatever the model's own
+        most = {"max_tokens": new_tokens, "min_tokens": 0}  # overrides the model's own
         sampler = make_sampler({**writing, **most}, method=self._method)
         return make_generate(
             run.objective,
@@ -163,10 +163,10 @@ class Completer:
     def complete(
         self, asked: Sequence[CompletionRequest]
     ) -> list[Completed | UserError]:
-        """What is written for each, or why nothing is.
+        """What is written for each request, or why nothing is.
 
-        A prompt is too long, more new tokens are asked for than there may be, or none
-        may follow.
+        Reasons: a prompt is too long, too many new tokens are requested, or none may
+        follow.
 
         A text does not depend on the others.
         """
@@ -225,7 +225,7 @@ class Completer:
     def _write(
         self, shape: tuple[int, int], rows: Sequence["_Row"]
     ) -> list[Completed | UserError]:
-        """The texts of at most `ROWS` rows, filled up to as many."""
+        """The texts of at most `ROWS` rows, padded to `ROWS`."""
         filled = [*rows, *[rows[-1]] * (ROWS - len(rows))]
         asked = [row.asked for row in filled]
         sampling = Sampling(
@@ -261,7 +261,7 @@ class Completer:
             if isinstance(each, UserError) or not row.asked.log_probs:
                 results.append(each)
                 continue
-            if row.asked.prompt[:1] == bos:  # clients count it among the tokens
+            if row.asked.prompt[:1] == bos:  # clients count it as a token
                 scores = scores.after_bos()
             results.append(each._replace(log_probs=scores))
         return results
@@ -272,7 +272,7 @@ class Completer:
 
     def _completed(self, row: "_Row", text: Text) -> Completed:
         kept = text.tokens[: row.asked.max_tokens]
-        # eos counts among the new tokens
+        # eos counts as a new token
         ended = text.ended and len(text.tokens) < row.asked.max_tokens
         written = decode_after(self._vocabulary, row.token, kept)
         num_prompt, num_new = len(row.token), len(kept) + ended
@@ -286,9 +286,9 @@ class Completer:
         return Completed(written, reason, num_prompt, num_new, prompt)
 
     def _before_stop(self, row: "_Row", kept: Sequence[int]) -> tuple[str, int]:
-        """The text before the stop that is complete first, and a number of tokens.
+        """The text before the stop that is completed first, and a number of tokens.
 
-        These complete it; one of them is in the text of `kept`.
+        This many tokens complete the stop; one stop is in the text of `kept`.
         """
 
         def written(count: int) -> str:
@@ -297,7 +297,7 @@ class Completer:
         def has_stop(count: int) -> bool:
             return any(each in written(count) for each in row.asked.stop)
 
-        counts = range(len(kept))  # each of which has what those below have
+        counts = range(len(kept))  # has_stop is monotonic in the count
         count = bisect.bisect_left(counts, True, key=has_stop)
         text = written(count)
         cut = min(at for each in row.asked.stop if (at := text.find(each)) >= 0)

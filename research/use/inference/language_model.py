@@ -43,7 +43,7 @@ row of more than 32 tokens is at most a quarter longer than its text."""
 
 
 class Filled(NamedTuple):
-    """What may be in the place of a mask."""
+    """A token that may replace a mask."""
 
     text: str  # of the token, with the space before it if it starts a word
     token: int
@@ -52,12 +52,12 @@ class Filled(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LanguageModel:
-    """What `open_run` gives.
+    """The result of `open_run`.
 
     Attributes:
       run: the objective, its network and parameters, and the vocabulary.
       needs: what the network was built for.
-      specials: the special tokens with which a text is read, except those that the
+      specials: the special tokens with which a text is read, without those that the
         network does not have.
       missing: names of parameters that the model does not have: those of its readout.
       writing: default options of `generate` (`research.generation.samplers`), from a
@@ -87,13 +87,13 @@ class LanguageModel:
     def word_vectors(self) -> WordVectors:
         """The words of the vocabulary and their vectors, the most frequent first.
 
-        Of pairs (GloVe) those that meet the most others.
+        For pairs (GloVe), those that co-occur with the most others come first.
 
-        Words that the vocabulary lacks have vectors, too, if the network makes them of
+        Words that the vocabulary lacks also have vectors if the network makes them from
         n-grams (`model.buckets`).
 
         Raises:
-          UserError: the vocabulary has other pieces than words, or the network has more
+          UserError: the pieces of the vocabulary are not words, or the network has more
             than one token table.
         """
         vocabulary, params = self.run.vocabulary, self.run.params
@@ -135,7 +135,7 @@ class LanguageModel:
           texts: texts, or the paths of pictures.
           pool: one of `POOLS`; the mean includes special tokens. "": the model's.
           normalize: whether vectors have length 1; None: the model's.
-          max_length: most tokens of a text, with special ones; 0: the model's.
+          max_length: maximum of tokens of a text, with special ones; 0: the model's.
           batch: number of texts read at once, grouped by similar length.
 
         Raises:
@@ -200,10 +200,10 @@ class LanguageModel:
         Args:
           source: a path that `picture_sources.open_source` opens.
           names: the paths of pictures in it.
-          normalize, batch: as of `encode`.
+          normalize, batch: as in `encode`.
 
         Raises:
-          UserError: the run gives pictures no vectors, or one cannot be decoded.
+          UserError: the run does not encode pictures, or one cannot be decoded.
         """
         pictures = open_source(Path(source))
         vectors = encode_pictures(self.run, pictures, names, batch)
@@ -213,22 +213,22 @@ class LanguageModel:
         """A vector of each picture of the run's store, float32 [numbers, D].
 
         Raises:
-          UserError: the run has no vectors of pictures, or a picture does not exist.
+          UserError: the run does not encode pictures, or a picture does not exist.
         """
         return self._normalized(encode_stored(self.run, numbers, batch), None)
 
     def _normalized(self, vectors: np.ndarray, normalize: bool | None) -> np.ndarray:
-        """The vectors, of length 1 where that is asked, or is the model's."""
+        """The vectors, with length 1 if requested or if that is the model's default."""
         if self.normalize if normalize is None else normalize:
             norm = np.linalg.norm(vectors, axis=1, keepdims=True)
             vectors /= np.maximum(norm, np.finfo(np.float32).tiny)
         return vectors
 
     def similarity(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """[pairs] float32: the cosines of two texts' vectors, as `encode` makes them.
+        """[pairs] float32: the cosines between the vectors of `encode` of two texts.
 
         Raises:
-          UserError: as `encode`; or a pair is not two texts.
+          UserError: as in `encode`; or a pair is not two texts.
         """
         if isinstance(pairs, str) or not isinstance(pairs, Sequence):
             raise UserError(
@@ -242,7 +242,7 @@ class LanguageModel:
         return np.sum(vectors[::2] * vectors[1::2], axis=1)
 
     def num_tokens(self, texts: Sequence[str]) -> int:
-        """The tokens that `encode` reads of texts, special ones included."""
+        """The number of tokens that `encode` reads, special ones included."""
         texts, length = as_texts("texts", texts), self._row_length(0)
         return sum(len(self._with_specials(text, length)[0]) for text in texts)
 
@@ -263,7 +263,7 @@ class LanguageModel:
         return length
 
     def texts_of_all_widths(self) -> list[str]:
-        """Texts of which each is read in another of the widths that rows have."""
+        """Texts, one for each of the widths that rows may have."""
         length = self._row_length(0)
         texts, widths = [], set()
         for count in range(1, length + 1):
@@ -285,11 +285,11 @@ class LanguageModel:
 
     @property
     def class_token_is_first(self) -> bool:
-        """Whether a text's class token stands before it, as in BERT's rows."""
+        """Whether the class token precedes the text, as in BERT's rows."""
         return bool(self.specials.before) and not self._is_causal
 
     def _encoded_width(self, head: str) -> int:
-        """D of `encode`: that of the network, of both directions if an LSTM has two."""
+        """D of `encode`: the network's width; of both directions if an LSTM has two."""
         arrays = self._arrays([[self.run.vocabulary.vocab.unk_id]], "mean")
         return jax.eval_shape(self._encoder(head), self.run.params, arrays).shape[1]
 
@@ -325,7 +325,7 @@ class LanguageModel:
         return lambda params, arrays: with_constants(params, constants, arrays)
 
     def _with_specials(self, text: str, length: int) -> tuple[list[int], bool]:
-        """At most `length` ids of a text and its specials, and whether it is cut."""
+        """At most `length` ids of a text with its specials, and whether it is cut."""
         vocabulary, (before, after, *_) = self.run.vocabulary, self.specials
         room = length - len(before) - len(after)
         token = vocabulary.encode(text)[0]
@@ -372,7 +372,7 @@ class LanguageModel:
     def fill_each(
         self, texts: Sequence[str], top_k: int = 5
     ) -> list[list[list[Filled]] | UserError]:
-        """As `fill`, with the reason where a text cannot be filled."""
+        """Like `fill`, with the reason if a text cannot be filled."""
         texts = as_texts("texts", texts)
         check_whole("top_k", top_k, 1)
         self.check_readout()
@@ -448,10 +448,10 @@ class LanguageModel:
     def generate_each(
         self, prompts: Sequence[str], *, length: int = 0, **options: Any
     ) -> list[list[NewText] | UserError]:
-        """As `generate`, with the reason where nothing can be written after a prompt.
+        """Like `generate`, with the reason if nothing can be written after a prompt.
 
         Args:
-          length: positions of a prompt and its text at most; 0: the network's.
+          length: the maximum of positions for a prompt and its text; 0: the network's.
         """
         prompts = as_texts("prompts", prompts)
         check_whole("length", length, 0)
@@ -460,7 +460,7 @@ class LanguageModel:
     def _writer(
         self, options: Mapping[str, Any], length: int = 0
     ) -> Callable[[Sequence[str]], list[list[NewText] | UserError]]:
-        """The `make_writer` of these options, made once."""
+        """The `make_writer` result for these options, made once."""
         self.check_readout()
         try:
             chosen = make_sampler(self.writing, **options)
@@ -470,7 +470,7 @@ class LanguageModel:
         return self._kept((chosen, length), make)
 
     def predict(self, examples: Sequence[str | Sequence[str]]) -> list[Item]:
-        """A prediction of each example, by a model that was tuned on a task.
+        """A prediction for each example, by a model that was tuned on a task.
 
         Args:
           examples: texts, or lists of the parts of an example: see
@@ -485,12 +485,12 @@ class LanguageModel:
 
     @property
     def _parts(self) -> tuple[Any, ...]:
-        """What `research.generation` makes its functions of."""
+        """The arguments from which `research.generation` makes its functions."""
         run = self.run
         return run.objective, run.network, run.params, run.vocabulary.vocab, run.mesh
 
     def _kept(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What `make` gives, made once for each key: it holds what was compiled."""
+        """The result of `make`, made once per key: it holds what was compiled."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
@@ -500,7 +500,7 @@ class LanguageModel:
         return {}
 
     def check_readout(self) -> None:
-        """Raises UserError: the model predicts no tokens, or none without a prompt."""
+        """Raises UserError: the model predicts no tokens, or only with a prompt."""
         if self.missing:
             raise UserError(
                 f"the model has no readout: it lacks {', '.join(self.missing)}"
@@ -517,7 +517,7 @@ def padded_width(width: int) -> int:
 
 
 def check_whole(name: str, value: Any, least: int) -> None:
-    """Raises UserError: the value is no whole number, or is below the least."""
+    """Raises UserError: the value is not a whole number, or is below `least`."""
     is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not is_whole or value < least:
         raise UserError(f"{name} must be a whole number from {least}; got {value!r}")
@@ -527,8 +527,8 @@ def as_texts(name: str, texts: Sequence[str]) -> list[str]:
     """The texts.
 
     Raises:
-      UserError: they are a single text or not a list, one of them is not a text, or has
-        half of a surrogate pair, which is not valid Unicode.
+      UserError: they are a single text or not a list, or one of them is not a text or
+        has half of a surrogate pair, which is not valid Unicode.
     """
     if isinstance(texts, (str, bytes)):
         raise UserError(f"{name} is a list of texts; of one text write [{texts!r}]")

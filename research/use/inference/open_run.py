@@ -72,7 +72,7 @@ def open_run(
       product_dtype: replaces the run's model.product_dtype, e.g. "bfloat16" for
         products that are twice as fast on some processors; "": the run's, and "dtype"
         for hf:DIR.
-      step: of the checkpoint in a workdir; 0: its newest or best.
+      step: the checkpoint's, in a workdir; 0: the newest or best.
       any_start: whether a decoder of hf:DIR may start with any token, for callers that
         give it its tokens.
       images: replaces objective.images of a run that reads pictures; "": the run's.
@@ -113,7 +113,7 @@ def open_run(
 
 
 def _labels_by_kind(objective: Any) -> tuple[str, ...]:
-    """The labels of a task whose head has no names for its values."""
+    """The labels of a task whose head does not name its values."""
     if not objective.predicts:
         return ()
     return tuple(prediction_kind(objective.predicts).new_text_labels(objective))
@@ -127,7 +127,7 @@ def _with_labels(vocabulary: Vocabulary, labels: tuple[str, ...]) -> Vocabulary:
 def _open_folder(
     source: str, computation: dict[str, str], any_start: bool
 ) -> LanguageModel:
-    """The model of `hf:DIR`; of a folder of both of ELECTRA's networks, both."""
+    """The model of `hf:DIR`; for a folder of both of ELECTRA's networks, both."""
     path = restore.find_folder(source)
     recipe = read_recipe(path)
     path = recipe.folder if recipe else path
@@ -189,10 +189,10 @@ def _open_folder(
 def _folder_objective(
     model: restore.Model, max_length: int, vocab: VocabInfo, any_start: bool
 ) -> objectives.Objective:
-    """What a model was trained by, as far as its family and its files tell.
+    """The objective of a model, as far as its family and its files determine it.
 
     Raises:
-      UserError: its decoder starts with a token with which none here starts.
+      UserError: its decoder starts with a token that no objective here starts with.
     """
     patterns = model.family.patterns
     name, fields = model.family.trained_by
@@ -247,7 +247,7 @@ def task_fields(model: restore.Model, task: str) -> dict[str, Any]:
 def _folder_specials(
     objective: objectives.Objective, options: transformer.Network, vocab: VocabInfo
 ) -> Specials:
-    """Those of the objective that the model has; of T5's encoder alone, T5's."""
+    """The objective's specials that the model has; for T5's encoder alone, T5's."""
     specials = objective.specials(vocab)
     before = () if options.position == "t5" else specials.before
     before, after = (
@@ -258,10 +258,10 @@ def _folder_specials(
 
 
 def _task_format(model: restore.Model) -> str:
-    """The rows of a task.
+    """The row format of a task.
 
-    They are those of its family, of decoders, of RoBERTa, whose tokenizers put two
-    separators between a pair, or of BERT.
+    It is that of its family, of decoders, of RoBERTa (if its tokenizer puts two
+    separators between a pair), or of BERT.
     """
     if model.family.task_format:
         return model.family.task_format
@@ -279,7 +279,7 @@ def _task_format(model: restore.Model) -> str:
 def _writing(
     path: epath.Path, objective: Any, vocab: VocabInfo, config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What generation_config.json says of how the model writes, if it is there."""
+    """The generation options in generation_config.json, if it exists."""
     writing, others = read_generation_config(path, objective, vocab, config)
     if others:
         names = ", ".join(others)
@@ -292,10 +292,10 @@ def _writing(
 
 
 def _with_recipe(model: LanguageModel, recipe: Recipe) -> LanguageModel:
-    """The model that makes vectors as sentence-transformers does.
+    """The model with vectors as in sentence-transformers.
 
     Raises:
-      UserError: a vector is the state of a token that no `pool` means.
+      UserError: a vector is the state of a token that no `pool` selects.
     """
     own = "first" if model.class_token_is_first else "last"
     if recipe.pool not in ("mean", own):

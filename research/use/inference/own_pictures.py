@@ -23,7 +23,7 @@ def open_with_pictures(
     """The model of a run, and the captions of rows, whose pictures it reads.
 
     Pictures have the size of the run's (objective.images), and boxes its classes. They
-    are decoded once, into a folder that is there within the context.
+    are decoded once, into a folder that exists within the context.
 
     Args:
       source: a path that `open_source` opens.

@@ -1,4 +1,4 @@
-"""What a run that reads pictures predicts of shown rows, and the nearest captions."""
+"""Predictions of a run that reads pictures for given rows, and the nearest captions."""
 
 # B rows, K scored tokens, C scored regions, V vocabulary, N captions, P pictures
 
@@ -31,15 +31,15 @@ class Guess(NamedTuple):
 
 
 class Guesses(NamedTuple):
-    """What is predicted of a row."""
+    """What is predicted for a row."""
 
-    words: list[list[Guess]]  # [K], of the positions that are scored
+    words: list[list[Guess]]  # [K], for the positions that are scored
     regions: list[list[Guess]]  # [C], likewise
     match: float | None  # probability that picture and text belong together
 
 
 def guesses(run: Any, batch: Mapping[str, np.ndarray]) -> list[Guesses]:
-    """What a run of image_text predicts of each row of a batch."""
+    """What a run of image_text predicts for each row of a batch."""
     objective = run.objective
     asks_match = "match_label" in batch
     heads = {"region_target": "region"}
@@ -103,7 +103,7 @@ def guesses(run: Any, batch: Mapping[str, np.ndarray]) -> list[Guesses]:
 
 
 def _best(probability: np.ndarray, target: int, name: Any) -> list[Guess]:
-    """The most probable ones, and at the end the right one if it is not one of them."""
+    """The most probable ones; the right one is last if it is not one of them."""
     top = np.argsort(-probability, kind="stable")[:TOP].tolist()
     top += [int(target)] * (int(target) not in top)
     return [Guess(str(name(n)), float(probability[n]), n == target) for n in top]
@@ -114,13 +114,13 @@ def nearest_captions(
 ) -> list[list[Guess]]:
     """The captions nearest to each of some pictures of the run's store, best first.
 
-    The right one is at the end if it is not among them.
+    The right one is last if it is not among them.
 
-    By the cosines of vectors, of a run of clip; of one that reads both sides at once by
-    the probability that they belong together.
+    A run of clip compares them by the cosines of vectors; a run that reads both sides
+    at once, by the probability that they belong together.
 
     Args:
-      model: of `open_run`.
+      model: the result of `open_run`.
       texts: [N] captions.
       of: [N], the picture of each.
       shown: the pictures.
@@ -154,7 +154,7 @@ def match_probabilities(
 ) -> np.ndarray:
     """[P, N]: the probability that a picture and a text belong together.
 
-    Each pair is a row of its own, of which nothing is hidden.
+    Each pair is a row of its own, with nothing hidden.
     """
     objective, vocab = run.objective, run.vocabulary.vocab
     length = run.config.data.length

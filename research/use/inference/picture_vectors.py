@@ -1,4 +1,4 @@
-"""Vectors of pictures by a run that compares them with those of texts."""
+"""Vectors of pictures from a run that compares them with vectors of texts."""
 
 # B pictures of a batch, J width of the vectors
 
@@ -48,7 +48,7 @@ def encode_pictures(
       names: [N], the paths of pictures in `source`.
 
     Raises:
-      UserError: the run gives pictures no vectors, or a picture cannot be decoded.
+      UserError: the run does not encode pictures, or a picture cannot be decoded.
     """
     size = picture_size(run.objective)
 
@@ -63,7 +63,7 @@ def encode_stored(run: Any, numbers: Sequence[int], batch: int) -> np.ndarray:
     """Float32 [N, J]: a vector of each of these pictures of the run's store.
 
     Raises:
-      UserError: the run gives pictures no vectors, or there is no such picture.
+      UserError: the run does not encode pictures, or there is no such picture.
     """
     stored = run_store(run.objective).pixels
     if not 0 <= min(numbers) <= max(numbers) < len(stored):

@@ -31,7 +31,7 @@ from research.metrics.chunks import chunks
 from research.predictions import prediction_kind, unscored
 from research.predictions.text import text_item
 
-if TYPE_CHECKING:  # which imports this module
+if TYPE_CHECKING:  # it imports this module
     from research.use.inference.language_model import LanguageModel
 
 BATCH = 16
@@ -46,13 +46,13 @@ Example = str | Sequence[str]
 
 
 class Predictor:
-    """Predicts as an evaluation does, for texts whose answers nobody knows.
+    """Predicts as an evaluation does, for texts whose answers are unknown.
 
     Args:
-      model: `open_run` of a run of a task, or of hf:DIR of a class with a task's head.
+      model: `open_run` of a task's run, or of hf:DIR of a class with a task's head.
 
     Raises:
-      UserError: the model predicts nothing of a text, or lacks the names of its labels.
+      UserError: the model predicts nothing for a text, or lacks its labels' names.
     """
 
     def __init__(self, model: "LanguageModel"):
@@ -84,12 +84,12 @@ class Predictor:
             )
 
     def predict(self, examples: Sequence[Example]) -> list[Item]:
-        """A prediction of each example: `gold` and `score` are None.
+        """A prediction for each example: `gold` and `score` are None.
 
-        A text without tokens is read as one unknown token, as in evaluations. A tagged
-        text may be given as its words; else it is divided by `WORD`. See
-        `research.predictions` for what `prediction` is; of tags `details`
-        has `chunks`: type, text, first character and the one after the last.
+        A text without tokens is read as one unknown token, as in evaluations. A text to
+        tag may be given as its words; else it is split with `WORD`. See
+        `research.predictions` for what `prediction` is; for tags, `details` has
+        `chunks`: type, text, first character and the one after the last.
 
         Raises:
           UserError: an example is not a text or texts, is blank, or lacks a part.
@@ -97,7 +97,7 @@ class Predictor:
         return all_or_error(self.predict_each(examples))
 
     def predict_each(self, examples: Sequence[Example]) -> list[Item | UserError]:
-        """As `predict`, with the reason where an example has no prediction."""
+        """Like `predict`, with the reason if an example has no prediction."""
         if isinstance(examples, str):
             raise UserError(f"examples is a list; of one text write [{examples!r}]")
         if not isinstance(examples, Sequence):
@@ -123,7 +123,7 @@ class Predictor:
         return found
 
     def _items(self, documents: Sequence[Document]) -> list[Item]:
-        """The items of documents, without those of which no token is read."""
+        """The items of documents, without those whose tokens are all left out."""
         if not documents:
             return []
         if self._writes:
@@ -141,7 +141,7 @@ class Predictor:
         return [item._replace(gold=None, score=None) for item in items]
 
     def predict_corpus(self, corpus: Corpus, split: str = "test") -> list[Item]:
-        """The items of a corpus, with a score where its documents have labels.
+        """The items of a corpus, with scores for documents that have labels.
 
         Raises:
           UserError: the text cannot be read, or the objective cannot lay it out.
@@ -190,9 +190,9 @@ class Predictor:
         """The items of a file in one of the formats of data.format.
 
         Args:
-          fields, label: as data.fields and data.label; "": those of the run, and of
-            questions in a table `question` and `context`. Rows may lack the label, and
-            texts that are tagged may be divided into words or not.
+          fields, label: like data.fields and data.label; "": those of the run or, for
+            questions in a table, `question` and `context`. Rows may lack the label;
+            texts to tag may be split into words or not.
 
         Raises:
           UserError: the file cannot be read, or its documents are not of this task.
@@ -244,9 +244,9 @@ class Predictor:
         return document
 
     def split_examples(self, texts: Sequence[str]) -> Sequence[Example]:
-        """Texts as an example each, where the run's have one; else as one example.
+        """Each text as an example if the run's have one text; else all as one example.
 
-        A tagger's are the words of one, where no text has a space.
+        For a tagger, they are the words of one example if no text has a space.
         """
         if self.of_words:
             is_each = any(len(text.split()) > 1 for text in texts)
@@ -256,7 +256,7 @@ class Predictor:
         return texts if is_each or len(texts) == 1 else [texts]
 
     def _expected_texts(self, count: int) -> str:
-        """The texts that an example must have, if it may not have `count`; else ""."""
+        """The texts that an example must have if `count` is not allowed, else ""."""
         fields = [each for each in self._run.config.data.fields.split(",") if each]
         return prediction_kind(self.kind).expected_texts(count, fields)
 
@@ -270,7 +270,7 @@ class Predictor:
             )
 
     def _with_chunks(self, item: Item, document: Document, example: Example) -> Item:
-        """The item with the chunks of its tags, by the characters of the example."""
+        """The item with the chunks of its tags, as characters of the example."""
         if isinstance(example, str):
             text, found = example, WORD.finditer(example)
             bounds = [match.span() for match in found]

@@ -1,4 +1,4 @@
-"""What a server does with models, in shapes that are compiled before it is asked."""
+"""What a server does with models, in shapes compiled before the first request."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -46,7 +46,7 @@ def embedder(
     all compiled here.
 
     Args:
-      report: a function of a line that says what is compiled.
+      report: is called with a line that says what is compiled.
     """
 
     def encode(texts: Sequence[str]) -> np.ndarray:
@@ -65,9 +65,9 @@ def embedder(
 def span_function(
     reader: SpanReader,
 ) -> Callable[[Sequence[QuestionInContext]], list[list[dict[str, Any]]]]:
-    """A function of questions about contexts to question-answering results.
+    """A function from questions about contexts to question-answering results.
 
-    The results are Hugging Face's: the best span, with its probability beside no
+    The results are Hugging Face's: the best span, with its probability relative to no
     answer.
     """
 

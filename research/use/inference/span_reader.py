@@ -1,4 +1,4 @@
-"""Reads answers off passages: spans, by a network that answers questions."""
+"""Reads answers from passages as spans, with a network that answers questions."""
 
 # B rows, L length
 
@@ -30,7 +30,7 @@ class Span(NamedTuple):
     passage: int  # its number among the passages of the question
     start: int  # its characters [start, end) in the passage
     end: int
-    margin: float  # the log of how much more likely it is than no answer
+    margin: float  # the log odds of the span against no answer
 
 
 class _Row(NamedTuple):
@@ -71,11 +71,11 @@ class SpanReader:
         return width - self._objective.num_specials(2)
 
     def read(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[Span]]:
-        """Of each question, the best span of each of its passages that has any.
+        """For each question, the best span of each of its passages that has any.
 
-        They are by margin, best first.
+        They are sorted by margin, best first.
 
-        A question's answers do not depend on the others.
+        A question's answers do not depend on other questions.
 
         Args:
           asked: questions, each with its passages.
@@ -107,7 +107,7 @@ class SpanReader:
         return spans
 
     def _rows(self, number: int, place: int, question: str, text: str) -> list[_Row]:
-        """The windows over a passage; none over one without tokens."""
+        """The windows over a passage; none if it has no tokens."""
         vocabulary, room = self._run.vocabulary, self._room(self._widths[-1])
         most = max(1, min(self._objective.max_query, room // 2))
         first = vocabulary.encode(question)[0][:most].tolist()
@@ -125,7 +125,7 @@ class SpanReader:
     def _windows(
         self, rows: Sequence[_Row]
     ) -> dict[tuple[int, int], list[answer_spans.Window]]:
-        """(question, passage) -> what the network says of its windows, in order."""
+        """(question, passage) -> the network's output for its windows, in order."""
         width_of = [
             next(width for width in self._widths if len(row.token) <= self._room(width))
             for row in rows
@@ -153,7 +153,7 @@ class SpanReader:
         return found
 
     def _predict(self, rows: Sequence[_Row], width: int) -> dict[str, np.ndarray]:
-        """`predictions` of at most `ROWS` rows, filled up to as many."""
+        """`predictions` of at most `ROWS` rows, padded to `ROWS`."""
         objective, vocab = self._objective, self._run.vocabulary.vocab
         example = empty_examples(ROWS, self._room(width), vocab.pad_id)
         for at, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""log p of each token of a text after those before it, by a causal model."""
+"""log p of each token of a text given those before it, by a causal model."""
 
 # B rows, L positions, K likeliest tokens
 
@@ -19,15 +19,15 @@ MOST = 5
 
 
 class TokenLogProbs(NamedTuple):
-    """Of each token of a text, the first of which follows bos."""
+    """The log-probabilities of a text's tokens; the first token follows bos."""
 
     text: list[str]  # L
     log_p: np.ndarray  # [L] float32; nan of a bos, which nothing precedes
-    best: list[list[str]]  # L of K: the likeliest tokens, the best one first
+    best: list[list[str]]  # L of K: the most probable tokens, the best one first
     best_log_p: np.ndarray  # [L, K] float32
 
     def after_bos(self) -> "TokenLogProbs":
-        """The same with a bos before it."""
+        """The same with a bos before the text."""
         none = np.full_like(self.best_log_p[:1], np.nan)
         return TokenLogProbs(
             ["", *self.text],
@@ -44,7 +44,7 @@ class CausalScorer:
       run: a causal model, such as `research.program.restored.RestoredRun`.
       objective: the part of its objective that writes.
       batch: rows that are scored at once.
-      width: positions of a row at most.
+      width: the maximum of positions of a row.
     """
 
     def __init__(self, run: Any, objective: Any, *, batch: int, width: int):

@@ -21,7 +21,7 @@ class BM25:
 
     See section 3 of the former and table 1 of the latter; it is computed by bm25s. A
     term that is in n of N texts counts log(1 + (N - n + .5) / (n + .5)), times f / (f +
-    K1 (1 - B + B length / mean length)) where it occurs f times.
+    K1 (1 - B + B length / mean length)) in a text where it occurs f times.
 
     Raises:
       UserError: bm25s is not installed.
@@ -49,7 +49,7 @@ class BM25:
         return [known[term] for term in found if term in known]
 
     def idf(self, term: str) -> float:
-        """The weight of a term; of one that no text has, the largest."""
+        """The weight of a term; the largest one if no text has the term."""
         count = 0
         for number in self._ids([term]):
             assert self._index is not None

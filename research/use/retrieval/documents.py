@@ -16,12 +16,12 @@ def read_documents(source: str) -> list[tuple[str, str]]:
 
     Args:
       source: a folder that has .txt or .md files, each of which is a document, named by
-        its path in the folder; else what `data.corpus` may name, whose documents are
-        numbered. Links out of the folder are left out, since who fills it may not be
-        who may read what they lead to.
+        its path in the folder; else a value of `data.corpus`, whose documents are
+        numbered. Links out of the folder are left out, since whoever fills the folder
+        may not be allowed to read their targets.
 
     Raises:
-      UserError: there is no such folder or corpus, it has no text, or a file is no
+      UserError: there is no such folder or corpus, it has no text, or a file is not
         UTF-8.
     """
     folder = Path(user_path(source))
@@ -53,7 +53,7 @@ def read_documents(source: str) -> list[tuple[str, str]]:
 
 
 def _links_outside(folder: Path, files: Sequence[Path]) -> list[Path]:
-    """The files that are not in the folder, or nowhere, when links are followed."""
+    """The files whose links lead out of the folder or nowhere."""
     root = folder.resolve()
     paths = ((path, path.resolve()) for path in files)
     return [p for p, to in paths if not (to.is_relative_to(root) and to.is_file())]
@@ -61,6 +61,6 @@ def _links_outside(folder: Path, files: Sequence[Path]) -> list[Path]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")  # ends of lines as they are
+        return path.read_bytes().decode("utf-8-sig")  # keeps line ends as they are
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not text in UTF-8 ({error.reason})") from error

@@ -1,4 +1,4 @@
-"""Documents cut into passages and sentences, with the characters that they have."""
+"""Documents cut into passages and sentences, with their character offsets."""
 
 import itertools
 import re
@@ -26,7 +26,7 @@ class Passage(NamedTuple):
 
 
 def cut_document(name: str, text: str) -> Iterator[Passage]:
-    """The passages of a document, each of `WORDS` words, or letters of Chinese."""
+    """The passages of a document, each of `WORDS` words, or letters for Chinese."""
     begins = [found.start() for found in _WORD.finditer(text)]
     for first in range(0, max(1, len(begins)), STRIDE):
         last = first + WORDS >= len(begins)
@@ -58,10 +58,10 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def terms(text: str) -> list[str]:
-    """What a text is found by.
+    """The terms by which a text is found.
 
-    These are its words in lower case; of Chinese, Japanese, Thai and others without
-    spaces between words each letter and each two neighbours.
+    These are its words in lower case; for Chinese, Japanese, Thai and others without
+    spaces between words, each letter and each pair of neighbours.
     """
     text, found = unicodedata.normalize("NFKC", text).lower(), []
     for run in _RUN.finditer(_JOINER.sub("", text).replace("_", " ")):

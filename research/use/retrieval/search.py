@@ -1,4 +1,4 @@
-"""The passages that a question is about: by words, by vectors, or by both."""
+"""Search for passages that a question is about: by words, by vectors, or by both."""
 
 # N passages, D width
 
@@ -23,7 +23,7 @@ class Hit(NamedTuple):
     """A passage that was found."""
 
     passage: Passage
-    score: float  # BM25, cosine, or the sum of reciprocal ranks: by the method
+    score: float  # BM25, cosine, or the sum of reciprocal ranks, depending on method
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Index:
     """Passages, and how they are found.
 
     Attributes:
-      encode: vectors [n, D] of length 1 of texts; None: passages have no vectors.
+      encode: texts -> vectors [n, D] of length 1; None: passages have no vectors.
       vectors: [N, D] of the passages.
     """
 
@@ -41,10 +41,10 @@ class Index:
     vectors: np.ndarray | None = None
 
     def search(self, question: str, top_k: int, method: str = "") -> list[Hit]:
-        """At most `top_k` passages, best first; none that shares no word, by words.
+        """At most `top_k` passages, best first; by words, only those that share one.
 
         Args:
-          method: one of `METHODS`; "": fused, or words where there are no vectors.
+          method: one of `METHODS`; "": fused, or words if there are no vectors.
 
         Raises:
           UserError: the method is unknown, or needs vectors and there are none.
@@ -79,7 +79,7 @@ def make_index(
 def _best(
     scores_N: np.ndarray, count: int, above: float = -np.inf
 ) -> list[tuple[int, float]]:
-    """Numbers and scores of the best, best first; of equal ones the first first."""
+    """Numbers and scores of the best, best first; ties in their order."""
     best = np.argsort(-scores_N, kind="stable")[:count]
     return [(int(n), float(scores_N[n])) for n in best if scores_N[n] > above]
 

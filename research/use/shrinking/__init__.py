@@ -1,1 +1,1 @@
-"""From a trained network to a smaller one: by heads, layers, weights and integers."""
+"""Makes a trained network smaller: by heads, layers, weights and integers."""

@@ -1,4 +1,4 @@
-"""What gradients say of a trained network on some batches of its text."""
+"""Gradients of a trained network on some batches of its text."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -17,11 +17,11 @@ from research.program.step import weighted_loss
 def make_gradients(
     program: Program, with_inputs: Callable[[Any, Any], Any]
 ) -> Callable[[Any, Any, int], Iterator[Any]]:
-    """A function that is compiled once, of gradients of the evaluations' loss.
+    """A function, compiled once, that computes gradients of the evaluations' loss.
 
     Parameters, inputs, number of batches of the training text, from its first on -> for
-    each batch the gradient of the loss that evaluations have, of which the network
-    alone is part, by the inputs.
+    each batch, the gradient with respect to the inputs of the evaluations' loss, to
+    which only the network contributes.
 
     Args:
       with_inputs: parameters, inputs of the network -> the parameters with these.

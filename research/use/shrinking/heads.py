@@ -1,4 +1,4 @@
-"""Attention heads by their importance, and networks without the others."""
+"""The importance of attention heads, and networks with only the important ones."""
 
 # N layers, H heads, K head width, M heads that stay, D width
 
@@ -49,13 +49,13 @@ def check_heads(network: networks.Network, params: Any) -> None:
 def make_importance(
     program: Program, definition: str, batches: int
 ) -> Callable[[Any], np.ndarray]:
-    """A function of the parameters to the importance [N, H] of heads.
+    """A function from the parameters to the importance [N, H] of heads.
 
-    It has length 1 in each layer, and is by the training text.
+    It has length 1 in each layer, and is measured on the training text.
 
     Args:
-      definition: of DEFINITIONS.
-      batches: how many of the text.
+      definition: one of DEFINITIONS.
+      batches: the number of batches of the text.
     """
     options = program.network.options
     gates = jnp.ones((options.layers, options.heads, 2), jnp.float32)
@@ -74,12 +74,12 @@ def _with_gates(params: Any, gates: Any) -> Any:
 
 
 def most_important(importance: np.ndarray, count: int) -> np.ndarray:
-    """[N, M]: the heads of each layer that stay, in their order."""
+    """[N, M]: the heads that each layer keeps, in their order."""
     return np.sort(np.argsort(-importance, axis=1, kind="stable")[:, :count], axis=1)
 
 
 def keep_heads(params: Any, heads_NM: np.ndarray, key_width: int) -> Any:
-    """The parameters, on the host, of a network with these heads alone."""
+    """The parameters, on the host, of a network with only these heads."""
     index = heads_NM[:, :, None] * key_width + np.arange(key_width)
     index = index.reshape(len(heads_NM), -1)
 
@@ -100,7 +100,7 @@ def keep_heads(params: Any, heads_NM: np.ndarray, key_width: int) -> Any:
 
 
 def replaced(tree: Any, path: tuple[str, ...], change: Any) -> Any:
-    """The tree with the change of its branch at a path."""
+    """The tree with its branch at a path changed."""
     if not path:
         return change(tree)
     return tree | {path[0]: replaced(tree[path[0]], path[1:], change)}

@@ -1,4 +1,4 @@
-"""The largest inputs of dense layers of 8-bit integers, measured on training text."""
+"""The input ranges of dense layers of 8-bit integers, measured on training text."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ def measure_ranges(program: Program, params: Any, batches: int) -> dict[str, Any
     """Path -> the moving average of the largest absolute input in a batch, [layers].
 
     Raises:
-      UserError: layers share their parameters, and so one range; or the objective
-        runs a layer several times, of which gradients give the sum.
+      UserError: layers share their parameters, and so one range; or the objective runs
+        a layer several times, for which gradients only give the sum.
     """
     options = program.network.options
     if options.shared_layers or options.shared_stacks:
@@ -57,7 +57,7 @@ def measure_ranges(program: Program, params: Any, batches: int) -> dict[str, Any
 
 
 def with_ranges(params: Any, ranges: dict[str, Any]) -> Any:
-    """The parameters with these ranges, by their paths."""
+    """The parameters with these ranges at their paths."""
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: ranges.get(path_name(path), leaf), params
     )

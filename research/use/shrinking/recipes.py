@@ -1,4 +1,4 @@
-"""Recipes: each makes a smaller network of a trained one, without more training."""
+"""Recipes: each makes a trained network smaller, without more training."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,10 +22,10 @@ MOST_ZEROS = 0.01
 
 
 class Request(NamedTuple):
-    """What is asked of a recipe; each reads some of it."""
+    """The arguments of a recipe; each recipe reads some of them."""
 
     kept: float = 0.5  # the fraction of heads, of layers, of weights
-    layers: tuple[int, ...] = ()  # those that stay, from 0; (): every nth
+    layers: tuple[int, ...] = ()  # those to keep, from 0; (): every nth
     importance: str = heads.DEFINITIONS[0]
     scope: str = pruning.SCOPES[0]
     scale: str = ""  # model.quantization_scale; "": that of the run
@@ -36,18 +36,18 @@ class Request(NamedTuple):
 class Shrunk(NamedTuple):
     """A smaller network."""
 
-    keys: dict[str, Any]  # of the section `model`, that differ
+    keys: dict[str, Any]  # keys of the section `model` that differ
     params: Any  # on the host, float32
     says: str  # what was done, for the report
-    is_saved_as_float: bool = False  # though it computes with integers: to be tuned
-    layers: tuple[int, ...] = ()  # those that stay, from 0; (): all
+    is_saved_as_float: bool = False  # although it computes with integers: for tuning
+    layers: tuple[int, ...] = ()  # those that were kept, from 0; (): all
 
 
 def keep_heads(program: Program, params: Any, request: Request) -> Shrunk:
-    """The most important heads of each layer stay, equally many in each.
+    """Keeps the most important heads of each layer, equally many in each.
 
-    Their number is the same since layers are one stacked array. Ranges of inputs are
-    those of all heads, so they are left out, and `fit` measures them again.
+    Their number is the same since layers are one stacked array. Input ranges depend on
+    all heads, so they are left out, and `fit` measures them again.
     """
     options = program.network.options
     heads.check_heads(options, params)
@@ -64,10 +64,10 @@ def keep_heads(program: Program, params: Any, request: Request) -> Shrunk:
 
 
 def keep_layers(program: Program, params: Any, request: Request) -> Shrunk:
-    """Every nth layer stays (Fan et al. 2020, section 4.2), or those of the request.
+    """Keeps every nth layer (Fan et al. 2020, section 4.2), or those of the request.
 
     Raises:
-      UserError: the network has no layers that can be dropped, or not these.
+      UserError: the network has no layers that can be dropped, or lacks these layers.
     """
     options = program.network.options
     names = ("shared_layers", "decoder_layers", "window")
@@ -104,10 +104,10 @@ def keep_layers(program: Program, params: Any, request: Request) -> Shrunk:
 
 
 def prune(program: Program, params: Any, request: Request) -> Shrunk:
-    """The smallest weights of the kernels of blocks become zeros; arrays stay.
+    """Sets the smallest weights of the blocks' kernels to 0; shapes are unchanged.
 
     Raises:
-      UserError: the network has no such kernels, or no zeros.
+      UserError: the network has no such kernels, or cannot represent 0.
     """
     pruning.check_prunable(program.network.options, params, "--recipe=prune")
     own = pruning.prune_smallest(params, request.kept, request.scope)
@@ -119,11 +119,11 @@ def prune(program: Program, params: Any, request: Request) -> Shrunk:
 def to_integers(
     program: Program, params: Any, request: Request, *, kind: str
 ) -> Shrunk:
-    """Dense layers and the token table are integers of a kind of quantisation.
+    """Quantizes dense layers and the token table to integers of a kind.
 
     Raises:
-      UserError: the network has no such key, or is split and the kind is not binary,
-        or is pruned and the kind has no zeros.
+      UserError: the network has no such key, is split although the kind is not binary,
+        or is pruned although the kind has no zeros.
     """
     options = program.network.options
     if options.name != "transformer":
@@ -154,7 +154,7 @@ def to_integers(
 
 
 def _fraction_of_zeros(params: Any) -> float:
-    """Of the weights that pruning may leave as 0."""
+    """The fraction of zeros among the weights that pruning may set to 0."""
     kernels = map(np.asarray, jax.tree.leaves(pruning.select(params)))
     is_zero = np.concatenate([np.ravel(kernel == 0) for kernel in kernels])
     return float(is_zero.mean())
@@ -164,8 +164,8 @@ def split(program: Program, params: Any, request: Request) -> Shrunk:
     """Each ternary kernel and table becomes the sum of two binary ones (`splitting`).
 
     Raises:
-      UserError: the network is not ternary, or some weights cannot be split, or a part
-        is beyond model.quantization_clip.
+      UserError: the network is not ternary, some weights cannot be split, or a part
+        exceeds model.quantization_clip.
     """
     del request
     options = program.network.options
@@ -238,13 +238,13 @@ RECIPES: Mapping[str, Recipe] = {
 
 
 def fit(program: Program, params: Any, request: Request) -> Any:
-    """The parameters with those that the smaller network alone has.
+    """The parameters, with those that only the smaller network has.
 
-    These are ranges of inputs, which are measured if it reads them.
+    These are input ranges, which are measured if it reads them.
 
     Args:
-      program: of the smaller network.
-      params: of the recipe.
+      program: that of the smaller network.
+      params: those of the recipe.
     """
     shapes = program.abstract_state.params
     of_recipe = {

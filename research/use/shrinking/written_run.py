@@ -1,4 +1,4 @@
-"""Writes a smaller network as a run, which is opened, evaluated and tuned as others."""
+"""Writes a smaller network as a run, which can be opened, evaluated and tuned."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,11 +30,11 @@ def stored_params(program: Program, params: Any) -> Any:
 def write_run(
     folder: Path, program: Program, config: Mapping[str, Any], params: Any, step: int
 ) -> tuple[dict[str, Any], int]:
-    """Writes all of a run but its result, to a new folder.
+    """Writes all of a run except its result to a new folder.
 
     Args:
       config: the content of config.json.
-      params: as they are to be saved.
+      params: in the form to be saved.
       step: the checkpoint's.
 
     Returns:
