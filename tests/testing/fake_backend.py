@@ -108,6 +108,9 @@ class WithFake:
     def names(self):
         return [*self.folder.names(), "fake"]
 
+    def lines(self):
+        return self.folder.lines()
+
     def part_class(self, name, key):
         return Backend if name == "fake" else self.folder.part_class(name, key)
 
