@@ -54,11 +54,7 @@ def score_rows(
     sample = np.tile(np.arange(num_samples), len(scored))
     replicate = sample // STRATA
     rows = example.rows(text)
-    num_raw = np.minimum(rows.length, length - 1).astype(np.int64)
-    token = layout.with_bos(rows.token, num_raw, vocab, length)
-    candidate = np.zeros(token.shape, bool)
-    width = min(scored.shape[1], length - 1)
-    candidate[:, 1 : 1 + width] = scored[text, :width]
+    token, num_raw, candidate = _after_bos(rows, scored[text], vocab, length)
 
     size = block_size or length
     num = noise.in_blocks(candidate, size).sum(axis=-1)
@@ -117,11 +113,7 @@ def pseudo_rows(
     """
     hidden = scoring.HIDE[method](example, scored)
     rows = example.rows(hidden.text)
-    num_raw = np.minimum(rows.length, length - 1).astype(np.int64)
-    token = layout.with_bos(rows.token, num_raw, vocab, length)
-    chosen = np.zeros(token.shape, bool)
-    width = min(scored.shape[1], length - 1)
-    chosen[:, 1 : 1 + width] = hidden.mask[:, :width]
+    token, num_raw, chosen = _after_bos(rows, hidden.mask, vocab, length)
     none = np.zeros(token.shape)
     arrays = layout.arrays(token, num_raw, none, chosen, none, vocab, block_size)
     at = 1 + hidden.first[:, None].astype(np.int32)
@@ -129,3 +121,19 @@ def pseudo_rows(
     arrays |= {"weight": weight, "text_weight": 0 * weight}
     arrays |= {"scored": at, "target": np.take_along_axis(token, at, axis=1)}
     return scoring.ScoreRows(hidden.text, arrays)
+
+
+def _after_bos(
+    rows: Example, mask: np.ndarray, vocab: VocabInfo, length: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows' tokens after bos, their numbers, and `mask` [N, R] at these positions.
+
+    Returns:
+      [N, L] int32, [N] int64 and [N, L] bool.
+    """
+    num_raw = np.minimum(rows.length, length - 1).astype(np.int64)
+    token = layout.with_bos(rows.token, num_raw, vocab, length)
+    placed = np.zeros(token.shape, bool)
+    width = min(mask.shape[1], length - 1)
+    placed[:, 1 : 1 + width] = mask[:, :width]
+    return token, num_raw, placed
