@@ -230,9 +230,12 @@ def taught_by(arm: Arm, scale: str) -> dict[str, Any]:
 
 def _scale_keys(scale: Scale, default: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a pretraining at a scale, for an arm with this config."""
-    keys = scale.shape | scale.pretraining
-    if default["model.network"] != "transformer":  # which may lack some of its keys
-        keys = {k: v for k, v in keys.items() if k in default}
+    shape = {  # without keys that the network lacks, as an LSTM has no heads
+        k: v
+        for k, v in scale.shape.items()
+        if k in default or not k.startswith("model.")
+    }
+    keys = shape | scale.pretraining
     rule = (default | keys)["optimizer.name"]
     if not OPTIMIZERS.part_class(rule, "optimizer.name").takes_scale_rate:
         keys = {k: v for k, v in keys.items() if k != RATE}
