@@ -62,7 +62,7 @@ def check_needed(config: ConfigDict, workdir: epath.PathLike) -> None:
 
 
 def is_of_pieces(data: ConfigDict) -> bool:
-    """Whether the vocabulary is trained here, and of pieces other than words."""
+    """True if the run trains its vocabulary, and its pieces are not whole words."""
     from research.data.tokenize.train_tokenizer import TOKENIZER_TYPES  # takes long
 
     return data.vocabulary in TOKENIZER_TYPES

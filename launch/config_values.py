@@ -91,7 +91,7 @@ def unknown_key(what: str, key: str, flat: Mapping[str, Any]) -> UserError:
 
 
 def _parts_with(flat: dict[str, Any], key: str) -> str:
-    """Which other parts have a key, and which part is chosen; "": none has it."""
+    """The other parts that have a key, and the chosen part; "": none has it."""
     section, _, name = key.rpartition(".")
     for own, choice, folder in choices():
         chosen = f"{dotted(own)}{choice}"

@@ -315,7 +315,7 @@ def _agreement(compared: dict[str, dict], again: dict[str, dict]) -> Iterator[st
 
 
 def _repeated(claim: Claim, again: dict[str, tuple], mixed: dict[str, str]) -> str:
-    """What the repeat of a claim says, to be appended to its verdict."""
+    """The verdict of a claim's repeat, to be appended to its own."""
     if claim.id in mixed:
         return f"; again, with other seeds: {TWO_POPULATIONS} ({mixed[claim.id]})"
     if claim.id not in again:

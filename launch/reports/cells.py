@@ -27,7 +27,7 @@ NO_ESTIMATE = Estimate(math.nan, math.nan, 0)
 
 
 class Number(NamedTuple):
-    """What one trial contributes to a cell."""
+    """The values of one trial in a cell."""
 
     trial: Trial
     scores: np.ndarray  # [], or [I] of single items
