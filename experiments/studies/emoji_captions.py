@@ -7,6 +7,8 @@ r"""Captions of emoji with groups of variants, and what ridge regression retriev
     palimpsest images --pictures=E/v --captions=E/v/captions.jsonl \
         --group-column=group --held-out=0.2 --to=E/varied
     python -m experiments.studies.emoji_captions compare E/store hf:DIR runs/clip
+    python -m experiments.studies.emoji_captions folds D/images.zip E/emoji.jsonl \
+        E/folds
     python -m experiments.studies.emoji_captions captions D/captions.jsonl E/all.jsonl \
         en,de,zh,ja
     palimpsest images --pictures=D/images.zip --captions=E/all.jsonl \
@@ -17,22 +19,24 @@ The first command reads lines with `image`, `name_LANGUAGE` and `keywords_en`. V
 of one emoji (man, woman and person, hair, skin, the hours of a clock) have one group,
 so that none of them is in both splits. `vary` adds to each picture for training seven
 that are moved, scaled and mirrored by chance, with some of the keywords in any order;
-those that are held out stay as they are. `compare` predicts tf-idf of the
-captions, the vectors of the model, and both, in each language by itself: by ridge
-regression of means of colours, by that of what the pictures' tower of CLIP reads
-(model.feature_layers=gradients), and by a Gaussian kernel of the latter. It prints R@k
-of each, and of runs of CLIP in the mean; `more` is how much more the runs have, with an
-interval over groups. `pivot` ranks the captions of one language for those of another:
-by the vectors of both, and by that of the picture which is nearest to the caption;
-without a run those of ridge regression.
+those that are held out stay as they are. `folds` holds out every pair once. `compare`
+predicts tf-idf of the captions, the vectors of the model, and both, in each language by
+itself: by ridge regression of means of colours, by that of what the pictures' tower of
+CLIP reads (model.feature_layers=gradients), and by a Gaussian kernel of the latter. It
+prints R@k of each, and of runs of CLIP in the mean; `more` is how much more the runs
+have, with an interval over groups. `pivot` ranks the captions of one language for those
+of another: by the vectors of both, and by that of the picture which is nearest to the
+caption; without a run those of ridge regression.
 """
 
+import hashlib
 import itertools
 import json
 import random
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +49,7 @@ from sklearn.linear_model import Ridge
 
 from research.data.read.picture_sources import open_source
 from research.data.read.pictures import Columns, decode_picture, read_rows
-from research.data.store.pictures import open_store, split_rows
+from research.data.store.pictures import open_store, split_rows, write_rows
 from research.networks.transformer.feature_layers.gradients import histograms
 from research.predictions.retrieval import pair_ranks
 
@@ -72,6 +76,7 @@ AT = (1, 5, 10)
 SIDES = ("image_to_text", "text_to_image")
 VARIANTS, SHIFT = 8, 6
 """Pictures of one for training, and the pixels that one is moved by at most."""
+FOLDS = 5
 
 
 def group_of(name: str) -> str:
@@ -101,23 +106,75 @@ def write_captions(source: Path, to: Path, languages: str = "en") -> None:
 
 
 def write_variants(source: str, captions: str, to: str, held_out: float = 0.2) -> None:
-    """The pictures and captions of both splits, those for training `VARIANTS` times."""
+    """The pictures and captions of both splits, those for training `VARIANTS` times.
+
+    With `held_out` 0 all are for training.
+    """
     rng, folder, pictures = random.Random(0), Path(to), open_source(Path(source))
     folder.mkdir(parents=True, exist_ok=True)
     rows = read_rows(Path(captions), Columns(group="group"))
-    splits = split_rows(rows, held_out)
+    splits = split_rows(rows, held_out) if held_out else (rows, [])
     with (folder / "captions.jsonl").open("w", encoding="utf-8") as file:
         for count, split in zip((VARIANTS, 1), splits, strict=True):
             for row, number in itertools.product(split, range(count)):
                 content = pictures.read(row.file, row.where)
                 pixels, _ = decode_picture(content, row, 72, 72)
-                image, caption = Image.fromarray(pixels), row.captions[0]
+                image, texts = Image.fromarray(pixels), [*row.captions]
                 if number:
-                    image, caption = _varied(image, rng), _some_words(caption, rng)
+                    image = _varied(image, rng)
+                    texts = [_some_words(text, rng) for text in texts]
                 name = f"{Path(row.file).stem}-{number}.png"
                 image.save(folder / name)
-                made = {"file": name, "caption": caption, "group": row.group}
+                made = {"file": name, "caption": texts, "group": row.group}
                 file.write(json.dumps(made, ensure_ascii=False) + "\n")
+
+
+def write_folds(source: str, captions: str, to: str) -> None:
+    """A store of all pictures in all variants, and its captions by folds of groups.
+
+    Fold n trains on n/train.captioned, and n/valid.captioned, whose pictures are as
+    they are, is held out. To choose settings, n/inner has the same without these: the
+    next fold is its validation, the other three are for training.
+    """
+    folder = Path(to)
+    write_variants(source, captions, f"{to}/pictures", 0)
+    rows = read_rows(folder / "pictures/captions.jsonl", Columns(group="group"))
+    (folder / "store").mkdir()
+    pictures = open_source(folder / "pictures")
+    stored = write_rows(folder / "store", pictures, rows, size=(72, 72))
+    fold = fold_of(Counter(row.group for row in rows))
+    lines = iter(stored.read_bytes().splitlines(keepends=True))
+    parts: list[tuple[list, list]] = [([], []) for _ in range(FOLDS)]
+    for row in rows:
+        own = [next(lines) for _ in row.captions]
+        every, plain = parts[fold[row.group]]
+        every += own
+        plain += own * row.file.endswith("-0.png")
+    for held_out in range(FOLDS):
+        chosen = (held_out + 1) % FOLDS
+        for name, valid, left in (
+            (f"{held_out}", held_out, {held_out}),
+            (f"{held_out}/inner", chosen, {held_out, chosen}),
+        ):
+            (folder / name).mkdir()
+            trained = [
+                line
+                for n, (every, _) in enumerate(parts)
+                if n not in left
+                for line in every
+            ]
+            for split, part in (("train", trained), ("valid", parts[valid][1])):
+                (folder / name / f"{split}.captioned").write_bytes(b"".join(part))
+
+
+def fold_of(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Group -> its fold: each, the largest first, is put into the smallest fold."""
+    found, filled = {}, [0] * FOLDS
+    order = lambda name: (-sizes[name], hashlib.sha256(name.encode()).digest())  # noqa: E731
+    for name in sorted(sizes, key=order):
+        found[name] = filled.index(min(filled))
+        filled[found[name]] += sizes[name]
+    return found
 
 
 def _varied(image: Image.Image, rng: random.Random) -> Image.Image:
@@ -338,7 +395,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 if __name__ == "__main__":
     command, *paths = sys.argv[1:]
-    if command == "captions":
+    if command == "folds":
+        write_folds(*paths)
+    elif command == "captions":
         write_captions(*map(Path, paths[:2]), *paths[2:])
     elif command == "vary":
         write_variants(*paths)
