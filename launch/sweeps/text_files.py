@@ -26,7 +26,7 @@ def check_text_files(trials: Iterable[Trial]) -> None:
         keys = {
             key: value
             for key, value in trial.config.items()
-            if key.startswith(("data.", "objective."))
+            if key.startswith(("data.", "objective.")) and key not in trial.parents
         }
         if trial.done or (text := repr(sorted(keys.items()))) in seen:
             continue

@@ -134,3 +134,16 @@ def test_dry_run_finds_the_files_of_text(tmp_path, capsys, keys, message):
     out, error = capsys.readouterr()
     assert "to do" in out and (code, message in error) == (2 * bool(message), True)
     assert error.count("\n") == bool(message) and (not message or name[:5] in error)
+
+
+def test_dry_run_of_a_student_does_not_look_for_its_teacher(tmp_path, capsys):
+    file = tmp_path / "sweep.py"
+    file.write_text(
+        "def sweep(scale):\n"
+        "    teacher = 'experiments/bert.py:tiny', {}\n"
+        "    student = {'objective.teacher': teacher}\n"
+        "    yield 'experiments/distilbert.py:tiny', student\n"
+    )
+    code = _sweep(file, tmp_path / "new", "--dry_run", "--on=local")
+    out, error = capsys.readouterr()
+    assert (code, out.count("to do"), error) == (0, 2, "")
