@@ -17,7 +17,10 @@ layers 1, 3 and 5, counted from 0, and train for as many steps, by the labels or
 
 One more row has no teacher, but as many FLOPs as DistilBERT's way: a step of that costs
 the teacher's forward pass, too. Pruned, and tuned further as 8-bit integers, are the
-teachers themselves; integers without more training are palimpsest shrink's.
+teachers themselves; integers without more training are palimpsest shrink's. Two rows
+have weights of three values, which the float32 teacher trains by labels, classes,
+states and attention (TernaryBERT, Zhang et al. 2020), with and without the limit of 2.5
+of the released code.
 
 The scale `quick` answers it on a processor: five seeds, as the others but `smoke`, few
 rows a step, operands of products in bfloat16 (the integers' stay as they are), and no
@@ -70,6 +73,8 @@ TINYBERT = (
     {"soft": 0.0, "hard": 0.0, "hidden": 1.0, "attention": 1.0, "projection": "none"},
     {"soft": 1.0, "hard": 0.0},
 )
+TERNARYBERT = {"soft": 1.0, "hard": 1.0, "hidden": 1.0, "attention": 1.0}
+TERNARYBERT |= {"projection": "none"}
 MINILM = {"soft": 0.0, "hard": 0.0, "relation": 1.0, "relation_heads": 12}
 MINILM["layer_map"] = [-1, -1, TEACHER_LAYERS - 1]
 
@@ -114,6 +119,11 @@ def _rows(task: Task, budget: Budget, seed: int) -> Iterator[tuple[str, dict]]:
     for method in budget.prune:
         pruning = {"optimizer.prune": method, "optimizer.prune_kept": KEPT}
         yield f"6 layers, {KEPT:.0%} kept by {method}", own | pruning
+    ternary = {"model.quantization": "ternary", "model.quantization_scale": "tensor"}
+    ternary |= _distilled(task, start, TERNARYBERT)
+    for row, clip in (("", 0.0), (", clipped", 2.5)):
+        clipped = {"model.quantization_clip": clip}
+        yield f"6 layers, ternary{row}", own | ternary | clipped
     few = _budget(round(INT8_STEPS * budget.steps), 5e-5)
     yield "6 layers, int8 in training", own | few | {"model.quantization": "int8"}
 
