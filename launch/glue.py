@@ -14,6 +14,7 @@ from research.evaluation.babylm.result import Result
 from research.evaluation.babylm.rules import MAIN, Rules
 from research.evaluation.babylm.tasks.glue import TASKS, Finetuning
 from research.files.output_files import replace_text
+from research.objectives import objective_class
 
 EXPERIMENT = "experiments/finetune.py"
 LENGTH = 512
@@ -111,13 +112,14 @@ def model_keys(model: Any, rules: Rules) -> dict[str, Any]:
     keys: dict[str, Any] = {"objective.pool": rules.pooled}
     if needs.stacks == "encoder_decoder":
         keys = {"objective.format": "bart", "objective.pool": "token"}
-    elif model.run.objective.unwrapped.name == "plm" and not model.specials.before:
-        keys["objective.format"] = "xlnet"
     elif needs.pattern == "causal":
         keys["objective.format"] = "causal"
     else:
         has_types = getattr(options, "token_types", 0) > 1
-        keys["objective.format"] = "bert" if has_types else "plain"
+        pretrained_by = objective_class(model.run.objective.unwrapped.name)
+        keys["objective.format"] = pretrained_by.task_format
+        if keys["objective.format"] == "bert" and not has_types:
+            keys["objective.format"] = "plain"
     if needs.stacks == "generator_discriminator":
         keys["train.init_scope"] = "discriminator"
     length = min(LENGTH, model.run.config.data.length)

@@ -319,19 +319,18 @@ def form_keys(start: Arm, name: str) -> dict[str, Any]:
     """
     config = _of_arm(start)
     objective = config.objective.unwrapped
-    family = getattr(objective, "base_objective", objective.name)
+    base = objective_class(getattr(objective, "base_objective", objective.name))
     stacks = objective.needs(placeholder_vocab(config)).stacks
     if stacks == "encoder_decoder":
         format = "bart"
     elif objective.pattern == "causal" or [*objective.score_methods] == [FORWARD]:
         format = "gpt"
     else:
-        format = "xlnet" if family == "plm" else "bert"
+        format = base.task_format
     keys = {"objective.format": format}
-    if name == "sequence_to_sequence":
+    if objective_class(name).predicts == "text":
         written = "encoder_decoder" if format == "bart" else "prefix"
-        format = "t5" if family == "dae" else "bart"
-        keys = {"objective.format": format, "objective.layout": written}
+        keys = {"objective.format": base.written_format, "objective.layout": written}
     return keys | (DISCRIMINATOR if stacks == "generator_discriminator" else {})
 
 

@@ -113,6 +113,13 @@ class Objective(abc.ABC):
     """What an evaluation predicts for each example: a kind in `research.predictions`;
     "": nothing."""
 
+    task_format: ClassVar[str] = "bert"
+    """The format of the rows of a task (`tasks.task_input`) that suits a network of one
+    stack with this pretraining, unless its attention is causal."""
+
+    written_format: ClassVar[str] = "bart"
+    """The same for tasks whose output is text (`tasks.sequence_to_sequence`)."""
+
     head_weights: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
     """Heads that classify positions -> the batch's array with their weights; other
     heads classify texts, with the weights label_weight."""

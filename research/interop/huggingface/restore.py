@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from research import objectives
 from research.contract import fields
 from research.contract.errors import UserError
 from research.data.tokenize.model_files import MODEL_FILES
@@ -237,7 +238,8 @@ def config_overrides(source: str, objective: str) -> dict[str, Any]:
     path, changes = find_folder(source), {}
     if (path / DISCRIMINATOR).is_dir():
         model = open_model(path / DISCRIMINATOR)
-        if objective == "electra" and (path / GENERATOR).is_dir():
+        fields = objectives.objective_class(objective).__dataclass_fields__
+        if "generator_size" in fields and (path / GENERATOR).is_dir():
             generator = open_model(path / GENERATOR).options
             for key, name in (("size", "width"), ("depth", "layers")):
                 ratio = generator[name] / model.options[name]

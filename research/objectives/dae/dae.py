@@ -78,6 +78,7 @@ class Objective(objectives.Objective):
     z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 (T5's code: 1e-4)
 
     token_terms = ("dae",)
+    written_format = "t5"
     score_methods: ClassVar = scoring.INFILL_METHODS
 
     def __post_init__(self) -> None:

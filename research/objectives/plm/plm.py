@@ -83,6 +83,7 @@ class Objective(objectives.Objective):
     pattern = "general"
     appends_queries = True
     token_terms = ("plm",)
+    task_format = "xlnet"
     score_methods: ClassVar = {
         "left_to_right": LIKELIHOOD,
         "random_orders": LIKELIHOOD,
