@@ -1,14 +1,25 @@
 """Installs `palimpsest`, `research`, `experiments` and `launch`, with their extras."""
 
+import re
 from pathlib import Path
 
 from setuptools import find_namespace_packages, setup
+
+ROOT = Path(__file__).parent
+
+
+def requirements_of_parts(folder: str) -> dict[str, list[str]]:
+    """Name of each part of a folder that states what it `requires` -> that."""
+    stated = re.compile(r'^    requires\b.* = "(.+)"$', re.MULTILINE)
+    found = {f.stem: stated.findall(f.read_text("utf-8")) for f in ROOT.glob(folder)}
+    return {name: packages for name, packages in sorted(found.items()) if packages}
+
 
 setup(
     name="palimpsest-lm",  # PyPI has another palimpsest
     version="0.2.0",
     description="One train loop, every language-model pretraining objective.",
-    long_description=Path(__file__).with_name("README.md").read_text("utf-8"),
+    long_description=(ROOT / "README.md").read_text("utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
@@ -67,9 +78,7 @@ setup(
             "trackio>=0.20",
         ],
         "harness": ["lm_eval>=0.4.9"],
-        "mlflow": ["mlflow-skinny>=3.0"],
         "mteb": ["mteb>=2.0"],
-        "ray": ["ray[client]>=2.50"],
         "seqio": [
             "importlib_resources>=6.0",  # tensorflow-datasets imports it, undeclared
             "seqio>=0.0.20",
@@ -83,9 +92,8 @@ setup(
             "starlette>=1.0",
             "uvicorn>=0.40",
         ],
-        "slurm": ["submitit>=1.5"],
         "tpu": ["jax[tpu]"],
-        "trackio": ["trackio>=0.20"],
-        "wandb": ["wandb>=0.18"],
+        **requirements_of_parts("launch/backends/*.py"),
+        **requirements_of_parts("research/record/trackers/*.py"),
     },
 )

@@ -102,7 +102,7 @@ def _run(args: argparse.Namespace) -> int:
     file = args.sweep or args.config
     header = {"sweep": file, "scale": args.scale, **submit.read_flags(args)}
     header["tasks"] = {name: task._asdict() for name, task in tasks.items()}
-    submit.make_backend(header)  # reports a wrong flag before the trials are planned
+    backend = submit.make_backend(header)  # reports a wrong flag before it plans
     trials = sweep_plan.make_plan(
         file,
         args.workdir,
@@ -115,7 +115,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.dry_run:
         needed = _needed(trials, args.trial)
         submit.print_plan(needed, header, round=1)
-        if args.on == "local":  # other machines have other files
+        if getattr(backend, "reads_our_files", False):
             from launch.sweeps.text_files import check_text_files  # imports JAX
 
             check_text_files(needed)

@@ -1,20 +1,23 @@
 """The core runs without the packages of extras, such as TensorFlow."""
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import setuptools
 
+from launch.backends.backend import FOLDER as BACKENDS
 from research.contract.errors import EXTRAS
-from research.record.trackers import FOLDER
+from research.record.trackers import FOLDER as TRACKERS
 from tests.testing.tiny_runs import tiny_settings, write_corpus
 
 ROOT = Path(__file__).parents[1]
 TRACKED = {
-    FOLDER.part_class(name, "train.track").package for name in FOLDER.names()
+    TRACKERS.part_class(name, "train.track").package for name in TRACKERS.names()
 } - {""}
-PACKAGES = sorted({*EXTRAS, *TRACKED})
+PACKAGES = sorted({*EXTRAS, *TRACKED, "ray", "submitit"})
 BLOCKED = f"""
 import sys
 sys.modules |= dict.fromkeys({PACKAGES!r})  # as if they were not installed
@@ -50,7 +53,16 @@ def test_a_run_is_trained_and_opened_without_the_extras(tmp_path):
         assert "pip install '.[seqio]'" in line
 
 
-def test_every_extra_that_an_error_names_is_one_of_the_setup():
-    setup = (ROOT / "setup.py").read_text()
-    extras = {*EXTRAS.values(), *TRACKED}
-    assert not [extra for extra in extras if f'"{extra}": [' not in setup]
+def test_every_extra_that_an_error_names_is_one_of_the_setup(monkeypatch):
+    """Also that of a tracker or backend, whose class states what it requires."""
+    given = {}
+    monkeypatch.setattr(setuptools, "setup", given.update)
+    runpy.run_path(str(ROOT / "setup.py"))
+    stated = {
+        name: [cls.requires]
+        for folder in (TRACKERS, BACKENDS)
+        for name in folder.names()
+        if getattr(cls := folder.part_class(name, ""), "requires", "")
+    }
+    assert stated.items() <= given["extras_require"].items()
+    assert {*EXTRAS.values()} <= given["extras_require"].keys()

@@ -21,7 +21,9 @@ from research.files.paths import absolute_path
 FOLDER = Folder("launch.backends", "Backend", named_by="sweep --on")
 """The values of `--on`, without what follows a colon. A module of this folder has a
 dataclass `Backend` of one of the two protocols below: it starts jobs from this process,
-or writes files from which another program starts them."""
+or writes files from which another program starts them. With `reads_our_files = True`
+its jobs run on this machine, so that a dry run checks their texts. What it `requires`,
+as pip writes it, is an extra of setup.py that is called as the backend is."""
 
 
 class Job(Protocol):

@@ -29,7 +29,7 @@ class Backend:
     resources: Resources
     cores: int = flag(0, "CPU cores of its own for each job; 0: all jobs share all")
 
-    detached, poll_interval_s = False, 0.2
+    detached, poll_interval_s, reads_our_files = False, 0.2, True
     default_parallel, max_parallel = 1, 0
 
     def __post_init__(self):

@@ -14,7 +14,7 @@ from launch.backends import attempt_log, run_attempt
 from launch.backends.attempt_log import Budget
 from launch.backends.backend import Job, flag
 from launch.backends.resources import Resources
-from research.contract.errors import UserError
+from research.contract.errors import UserError, missing_package
 
 CLIENT_PORT = 10001
 """The default port of Ray's client server."""
@@ -38,6 +38,7 @@ class Backend:
         "", "a folder to send to the machines and run in; '': they have it"
     )
 
+    requires = "ray[client]>=2.50"
     detached, poll_interval_s, default_parallel, max_parallel = True, 1.0, 0, 0
 
     def __post_init__(self):
@@ -113,9 +114,7 @@ class Backend:
         try:
             import ray
         except ImportError as error:
-            raise UserError(
-                "--on=ray needs the package ray: in the clone, pip install '.[ray]'"
-            ) from error
+            raise missing_package("--on=ray", "ray", "ray") from error
         from launch.backends import ray_actors
 
         ray.cloudpickle.register_pickle_by_value(sys.modules[ray_actors.__name__])

@@ -15,7 +15,7 @@ from launch.backends import attempt_log, run_attempt
 from launch.backends.attempt_log import Budget
 from launch.backends.backend import Job, flag
 from launch.backends.resources import Resources
-from research.contract.errors import UserError
+from research.contract.errors import UserError, missing_package
 
 MAX_ARRAY_SIZE = 1000
 """The largest job array; Slurm's limit is 1001 unless a cluster raises it."""
@@ -37,6 +37,7 @@ class Backend:
     memory: int = flag(0, "GiB of each host; 0: the partition's default")
     setup: str = flag("", "a shell command before each job")
 
+    requires = "submitit>=1.5"
     detached, poll_interval_s, default_parallel, max_parallel = True, 5.0, 0, 0
 
     def __post_init__(self):
@@ -52,10 +53,7 @@ class Backend:
         try:
             import submitit
         except ImportError as error:
-            raise UserError(
-                "--on=slurm needs the package submitit: in the clone, "
-                "pip install '.[slurm]'"
-            ) from error
+            raise missing_package("--on=slurm", "submitit", "slurm") from error
         handles = {}
         for first in range(0, len(jobs), MAX_ARRAY_SIZE):
             array = jobs[first : first + MAX_ARRAY_SIZE]

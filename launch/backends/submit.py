@@ -37,7 +37,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """
     add = parser.add_argument_group("backends").add_argument
     add("--on", default="local", help="; ".join(FOLDER.lines().values()))
-    add("--parallel", type=int, help="jobs at a time; default: local 1, others all")
+    add(
+        "--parallel",
+        type=int,
+        help="jobs at a time; default: on this machine 1, else all",
+    )
     add("--retries", type=int, default=3, help="of each job, after a failure")
     add("--preemptions", type=int, default=100, help="of each job, at most")
     add = parser.add_argument_group("resources of each job").add_argument

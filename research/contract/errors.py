@@ -85,12 +85,10 @@ EXTRAS = {
     ),
     **dict.fromkeys(("bm25s", "prometheus_client", "starlette", "uvicorn"), "serve"),
     "mteb": "mteb",
-    "ray": "ray",
     "lm_eval": "harness",
-    "submitit": "slurm",
 }
-"""Package that is imported -> the extra of setup.py that has it. Trackers name their
-own."""
+"""Package that is imported -> the extra of setup.py that has it. The extra of a tracker
+or backend has its name, and what its class `requires`."""
 
 
 def missing_package(what: str, package: str, extra: str = "") -> UserError:

@@ -1,6 +1,7 @@
 """The contract of every backend of sweeps; modules are found by listing the folder."""
 
 import dataclasses
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -12,22 +13,28 @@ from launch.backends.backend import FOLDER, backend_flags, load_backend
 from launch.backends.resources import Resources
 from research.contract.errors import UserError
 
-FLAGS = {"gke": {"image": "x"}}
-"""Flags without which a backend starts nothing."""
 LOCATIONS = ("", "x", "//x")
 
 each_backend = pytest.mark.parametrize("name", FOLDER.names())
 
 
 def make(name):
-    """The backend, at the first of the locations that it takes."""
-    flags = {f"{name}.{flag}": value for flag, value in FLAGS.get(name, {}).items()}
-    for location in LOCATIONS[:-1]:
+    """The backend, at the first of the locations that it takes.
+
+    It has the flags that its errors call missing.
+    """
+    locations, flags = iter(LOCATIONS), {}
+    location = next(locations)
+    while True:
         try:
             return load_backend(f"{name}:{location}", Resources(), flags)
         except UserError as error:
-            assert f"--on={name}" in str(error)
-    return load_backend(f"{name}:{LOCATIONS[-1]}", Resources(), flags)
+            if missing := re.match(rf"--({name}\.\w+) is missing", str(error)):
+                assert missing[1] not in flags
+                flags[missing[1]] = "x"
+            else:
+                assert f"--on={name}" in str(error)
+                location = next(locations)
 
 
 @each_backend

@@ -24,12 +24,14 @@ class Tracker(abc.ABC):
     """One run there for a workdir: a run that resumes goes on in it.
 
     Attributes:
-      package: the module that it imports where it begins, and the extra of setup.py
-        that installs it; "": it needs none.
+      package: the module that it imports where it begins; "": it needs none.
+      requires: what installs it, as pip writes it: setup.py has it as an extra that is
+        called as the tracker is.
       remedy: ends the error of a run that cannot begin.
     """
 
     package: ClassVar[str] = ""
+    requires: ClassVar[str] = ""
     remedy: ClassVar[str] = ""
 
     @abc.abstractmethod
@@ -83,7 +85,8 @@ def check_track(track: str) -> None:
 
 
 def _without_package(track: str, cls: type[Tracker]) -> UserError:
-    return missing_package(f"train.track={track}", cls.package, cls.package)
+    extra = split_track(track)[0]
+    return missing_package(f"train.track={track}", cls.package, extra)
 
 
 def open_tracker(track: str, workdir: epath.Path, config: Mapping[str, Any]) -> Tracker:

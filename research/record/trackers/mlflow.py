@@ -17,6 +17,7 @@ class Tracker(trackers.Tracker):
     """A run of an experiment, found again by its tag."""
 
     package: ClassVar[str] = "mlflow"
+    requires: ClassVar[str] = "mlflow-skinny>=3.0"
 
     def __init__(self, project: str, workdir: epath.Path, config: Mapping[str, Any]):
         import mlflow

@@ -17,6 +17,7 @@ class Tracker(LoggedRun):
     """A run of a project, named by the workdir's name and a hash of its path."""
 
     package: ClassVar[str] = "trackio"
+    requires: ClassVar[str] = "trackio>=0.20"
 
     def __init__(self, project: str, workdir: epath.Path, config: Mapping[str, Any]):
         import trackio

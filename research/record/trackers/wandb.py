@@ -19,6 +19,7 @@ class Tracker(LoggedRun):
     """A run of a project; its files are in the workdir."""
 
     package: ClassVar[str] = "wandb"
+    requires: ClassVar[str] = "wandb>=0.18"
     remedy: ClassVar[str] = (
         "; with WANDB_MODE=offline a run is kept in the workdir, to be sent later"
     )

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from launch import report, sweep, table, train
 from launch.backends import submit
+from launch.backends.backend import FOLDER
 from launch.commands import (
     augment,
     benchmark,
@@ -135,6 +136,7 @@ workdirs = st.sampled_from(
     + [f"@/{name}" for name in ("dangling.py", "circle", "folder.py", "sweep/x/y")]
     + ["/proc/x/y", ""]
 )
+PLACES = ("", ":x", "://x")
 VALUES = {
     "config": st.one_of(files, st.sampled_from(EXPERIMENTS)),
     "sweep": files,
@@ -146,8 +148,8 @@ VALUES = {
     "data": files,
     "task": st.sampled_from([*TASKS, "retrieval", "x"]),
     "topology": st.sampled_from(["cpu:1", "cpu:0", "cpu:99999999999", "v5e:4x4", "x"]),
-    "on": st.sampled_from(["local", "local:x", "slurm", "slurm:x", "gke", "gke:q"])
-    | st.sampled_from(["sky", "sky:gcp", "ray:x", "x", ":", "ray://x"]),
+    "on": st.sampled_from([f"{n}{at}" for n in (*FOLDER.names(), "x") for at in PLACES])
+    | st.just(":"),
     "scale": st.sampled_from(["smoke", "small", "paper", "x"]),
     "slice": st.sampled_from(["v5e:4x4", "v5e", "v5e:4x4x4", "x:1", ":", "v4:0x0x0"]),
     "format": st.sampled_from(["md", "tex", "csv", "html", "x"]),
