@@ -6,15 +6,15 @@ import numpy as np
 
 BARS = "▁▂▃▄▅▆▇█"
 NOT_FINITE = "×"
-"""Where a value is NaN or infinite, as of a run that diverged."""
+"""Shown where a value is NaN or infinite, for example if a run diverged."""
 MOST_BARS = 40
 
 
 def curve_bars(curves: Sequence[Mapping[float, float]]) -> Iterator[str]:
-    """A line for each curve (x -> y), all on one scale: the lowest y to the highest.
+    """One line of bars for each curve (x -> y), all on the same scale.
 
-    The horizontal axis begins at 0 and ends at the largest x of all. The scale is that
-    of finite values.
+    The horizontal axis runs from 0 to the largest x of all curves; the bars run from
+    the lowest finite y to the highest.
     """
     values = np.array([value for curve in curves for value in curve.values()])
     finite = values[np.isfinite(values)]

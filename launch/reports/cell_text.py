@@ -46,18 +46,18 @@ def format_cell(cell: Cell | None, digits: int) -> str:
 
 
 def shows_both(cell: Cell) -> bool:
-    """True if a cell shows its two numbers.
+    """True if a cell shows its two numbers instead of an interval.
 
-    An interval of two, by Student's t with one degree of freedom, is nine times as wide
-    to each side as their standard deviation.
+    Student's t then has one degree of freedom: the interval would extend nine standard
+    deviations to each side.
     """
     return len(cell.draws) == 2
 
 
 def mean_and_margin(estimate: Estimate, mean_format: str, digits: int) -> str:
-    """The mean ± its margin; the mean alone if there is no margin but rounding."""
+    """The mean ± its margin; only the mean if the margin is just rounding."""
     text = format(estimate.mean, mean_format)
-    is_rounding = estimate.margin <= ROUNDING * abs(estimate.mean)  # all are alike
+    is_rounding = estimate.margin <= ROUNDING * abs(estimate.mean)  # all are equal
     if math.isnan(estimate.margin) or is_rounding:
         return text
     return f"{text} ± {format_number(estimate.margin, digits)}"
@@ -66,10 +66,10 @@ def mean_and_margin(estimate: Estimate, mean_format: str, digits: int) -> str:
 def format_difference(
     cell: Cell | None, digits: int, *, sign_alone: bool = False
 ) -> str:
-    """The difference to the baseline, and the paper's, if there is one.
+    """The difference from the baseline, and the paper's difference if there is one.
 
     Args:
-      sign_alone: show only the paper's sign, since our data differ.
+      sign_alone: show only the sign of the paper's difference: our data differ.
     """
     if cell is None or cell.comparison is None:
         return DASH
@@ -84,7 +84,7 @@ def format_difference(
 
 
 def format_verdict(cell: Cell | None) -> str:
-    """The verdict with its corrected p, and for an open one the seeds it needs."""
+    """The verdict, its corrected p, and if it is open the number of seeds needed."""
     if cell is None or cell.comparison is None:
         return DASH
     comparison, verdict = cell.comparison, cell.comparison.verdict(cell.direction)
@@ -98,7 +98,7 @@ def format_verdict(cell: Cell | None) -> str:
 
 def format_p(p: float) -> str:
     """A p-value with three digits."""
-    if math.isnan(p):  # of seeds with one gap: see `paired_test`
+    if math.isnan(p):  # all seeds have the same difference: see `paired_test`
         return "not defined"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 

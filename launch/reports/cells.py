@@ -31,10 +31,10 @@ class Number(NamedTuple):
 
     trial: Trial
     scores: np.ndarray  # [], or [I] of single items
-    margin: float = math.nan  # of its interval over items; nan: not known
+    margin: float = math.nan  # of its interval over items; nan: unknown
     others: tuple[Trial, ...] = ()  # for a mean of columns: the trials after the first
-    scoring: Scoring | None = None  # how its scores were made; None: not by
-    # palimpsest score
+    scoring: Scoring | None = None  # how `palimpsest score` made its scores; None: it
+    # did not
 
     @property
     def value(self) -> float:
@@ -59,8 +59,8 @@ class Cell(NamedTuple):
     """
 
     numbers: tuple[Number, ...]
-    estimate: Estimate  # over pretraining seeds; for a single one over its trials, and
-    # for a single trial over its items
+    estimate: Estimate  # over pretraining seeds; if there is one seed, over its trials;
+    # if there is one trial, over its items
     comparison: Comparison | None = None  # with the row's baseline
     paper: Paper | None = None
     direction: float = (
@@ -77,9 +77,9 @@ class Cell(NamedTuple):
 
     @property
     def draws(self) -> tuple[float, ...]:
-        """The values that its estimate averages: the means of pretraining seeds.
+        """The values that the estimate averages: a mean for each pretraining seed.
 
-        For a single pretraining seed these are the numbers of its trials.
+        If there is only one pretraining seed, these are the numbers of its trials.
         """
         means = [float(scores.mean()) for scores in by_seed(self.numbers).values()]
         return tuple(means) if len(means) > 1 else self.values
@@ -100,14 +100,14 @@ class Cell(NamedTuple):
 
     @property
     def two_populations(self) -> bool:
-        """Whether some seeds have learnt little more than frequencies, others more."""
+        """Whether only some seeds have learnt little more than token frequencies."""
         return _two_populations(self.numbers)
 
     @property
     def shares_outside_start(self) -> bool:
-        """Whether its seeds start from one checkpoint that no run of the sweep made.
+        """Whether its seeds share a checkpoint that no run of the sweep made.
 
-        Then they are not seeds of its pretraining.
+        Then they are not pretraining seeds.
         """
         trials = {n.trial.pretraining_seed: n.trial for n in self.numbers}
         starts = [start for t in trials.values() if (start := t.outside_start)]
@@ -115,9 +115,9 @@ class Cell(NamedTuple):
 
     @property
     def mixed_data(self) -> bool:
-        """Whether its runs read different data, or use different vocabularies.
+        """Whether its runs have different data or vocabularies.
 
-        Test data count, too, if they were recorded.
+        Test data are compared, too, if they were recorded.
         """
         tested = [number.origins("test_data") for number in self.numbers]
         known = (set(filter(None, own)) for own in zip(*tested, strict=True))
@@ -171,7 +171,7 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
             if not (t.diverged or (t.done and columns[name].ready(t)))
         )
         if missing or (diverged and not found):
-            # survivors of a divergence are not a random sample of the runs
+            # the runs that did not diverge are not a random sample
             ended = () if diverged else _finished_values(columns[name], rows[row])
             facts = paper, direction, missing, diverged, len(members), ended
             grid[row][name] = Cell((), NO_ESTIMATE, None, *facts)
@@ -272,8 +272,8 @@ def _seeds(trial: Trial) -> tuple[int, int]:
 def _picked(column: Column, trials: Sequence[Trial]) -> Iterator[Trial]:
     """The trials of the best setting of each pretraining seed.
 
-    A setting with a diverged trial is the worst. Settings differ in a config key other
-    than the seed and the start of a trial.
+    Settings differ in a config key other than the seed and the start of a trial. A
+    setting with a diverged trial counts as the worst.
     """
     if not column.picked_by:
         yield from trials
@@ -296,7 +296,7 @@ def _picked(column: Column, trials: Sequence[Trial]) -> Iterator[Trial]:
 
 
 def _mean_numbers(parts: Sequence[Numbers]) -> Numbers:
-    """The means of columns, seed by seed."""
+    """The means over columns, one for each seed."""
     if not all(parts):
         return None
     by_seeds = [{_seeds(number.trial): number for number in part} for part in parts]
@@ -311,7 +311,7 @@ def _mean_numbers(parts: Sequence[Numbers]) -> Numbers:
 
 
 def _check_scorings(numbers: Mapping[tuple[str, str], Numbers]) -> None:
-    """Checks that scores of a column are of the same files, of a row by one method."""
+    """Checks that scores in a column have the same files, in a row the same method."""
     of_column: dict[str, Number] = {}
     of_row: dict[str, tuple[str, Number]] = {}
     for (row, name), all_of_cell in numbers.items():
@@ -324,12 +324,12 @@ def _check_scorings(numbers: Mapping[tuple[str, str], Numbers]) -> None:
                 raise UserError(
                     f"{name}: {trial.name} was scored on other files ({own.files}) "
                     f"than {first.trial.name} ({first.scoring.files}); score it on the "
-                    f"same ones, and delete its scores of the others in {folder}"
+                    f"same files, and delete its scores of other files in {folder}"
                 )
             if own.pairs != first.scoring.pairs:
                 raise UserError(
-                    f"{name}: by the vocabulary of {trial.name} other pairs have "
-                    f"equally many tokens than by that of {first.trial.name}; leave "
+                    f"{name}: {trial.name} and {first.trial.name} have different "
+                    "vocabularies, so that other pairs have equally many tokens; leave "
                     "the column out of the table, or show runs of one vocabulary"
                 )
             column, first = of_row.setdefault(row, (name, number))
@@ -337,13 +337,13 @@ def _check_scorings(numbers: Mapping[tuple[str, str], Numbers]) -> None:
                 raise UserError(
                     f"row {row}: {trial.name} was scored by {own.method} for {name}, "
                     f"and {first.trial.name} by {first.scoring.method} for {column}; "
-                    "score it by the same --method, and delete its scores by the other "
-                    f"in {folder}"
+                    "score both by the same --method, and delete the scores by the "
+                    f"other method in {folder}"
                 )
 
 
 def _check_items(numbers: Mapping[tuple[str, str], Numbers]) -> None:
-    """Checks that the trials of a column have scores of equally many items."""
+    """Checks that the trials of a column have scores of the same number of items."""
     first: dict[str, Number] = {}
     for (_, name), own in numbers.items():
         for number in own or ():
@@ -351,7 +351,8 @@ def _check_items(numbers: Mapping[tuple[str, str], Numbers]) -> None:
             if number.scores.shape != expected.scores.shape:
                 raise UserError(
                     f"{name}: {number.trial.name} has {number.scores.size} items and "
-                    f"{expected.trial.name} {expected.scores.size}; score the same ones"
+                    f"{expected.trial.name} has {expected.scores.size}; score both on "
+                    "the same items"
                 )
 
 
@@ -390,7 +391,7 @@ def _estimate(numbers: Sequence[Number]) -> Estimate:
 def _pair(own: Sequence[Number], other: Sequence[Number]) -> list[list[Any]]:
     """The scores of two cells by shared pretraining seed, for `compare`.
 
-    Of fewer than two shared seeds there are only the means of all trials.
+    With fewer than two shared seeds, it is the mean of each cell.
     """
     scores, others = by_seed(own), by_seed(other)
     shared = scores.keys() & others.keys()
@@ -402,7 +403,7 @@ def _pair(own: Sequence[Number], other: Sequence[Number]) -> list[list[Any]]:
 def _comparisons(
     table: Table, numbers: Mapping[tuple[str, str], Numbers]
 ) -> dict[tuple[str, str], Comparison]:
-    """All tested cells compared with their baselines', corrected as one family."""
+    """The comparisons of tested cells with their baselines, corrected as one family."""
     tested = {column.name for column in table.columns if column.tested}
     family = {}
     for (row, name), own in numbers.items():
@@ -415,7 +416,7 @@ def _comparisons(
 
 
 def compare_claims(table: Table, grid: Grid) -> dict[Claimed, Comparison]:
-    """The paper's own comparisons, of those whose runs are here, as one family."""
+    """The paper's own comparisons whose runs are here, corrected as one family."""
     family = {}
     for claim in table.claims:
         cells = [

@@ -1,4 +1,4 @@
-"""A filled table as CSV, for other programs: its cells, or every single number."""
+"""A filled table as CSV, for other programs: its cells, or all single numbers."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ CSV_HEADER += ("difference", "difference_margin", "shared_seeds", "p", "adjusted
 CSV_HEADER += ("verdict", "seeds_needed", "paper", "mark", "source", "stand_in")
 CSV_HEADER += ("missing_runs", "diverged_runs")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of cells that spreadsheets compute (OWASP, CSV injection)."""
+"""Spreadsheets read a cell as a formula if it begins so (OWASP, CSV injection)."""
 NUMBERS_HEADER = ("row", "column", "trial", "pretraining_seed", "seed", "items")
 ORIGINS = ("commit", "data", "test_data")
 NUMBERS_HEADER += ("value", *ORIGINS)
@@ -31,7 +31,7 @@ def numbers(table: Table, grid: Grid) -> str:
 
 
 def lines_as_csv(lines: Iterable[Iterable[Any]]) -> str:
-    """Lines as CSV; what is unknown (None or nan) is empty.
+    """Lines as CSV; an unknown value (None or nan) is empty.
 
     A text that a spreadsheet would read as a formula begins with an apostrophe.
     """

@@ -1,4 +1,4 @@
-"""The table of a sweep for which nobody wrote one: rows of the sweep, its metrics."""
+"""The table of a sweep without a table file: its rows and their metrics."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,18 +11,18 @@ from research import metrics
 SEED = re.compile(r"[ ,]*\bseed=\d+")
 MAX_COLUMNS = 8
 MAX_NAMES = 4
-"""The most keys that the note names."""
+"""The number of keys that the note names at most."""
 SHORT = {"pretraining": ""}
-"""Group -> what the columns' names begin with, where that is not the group."""
+"""Group -> the prefix of its columns' names, where that is not the group."""
 
 
 def default_table(trials: list[Trial]) -> Table:
     """The table of a sweep that does not have its own.
 
-    Its rows are those that the sweep names, or else one for trials that differ only in
-    seeds; its columns are the metrics of each group's evaluations. The first row is the
-    baseline. A loss, and other metrics of predicted tokens, have no verdict if rows
-    differ in the objective or its text, since they are about different predictions.
+    The sweep names its rows; otherwise trials that differ only in seeds form a row. The
+    columns are the metrics of each group's evaluations. The first row is the baseline.
+    If rows differ in the objective or its text, they predict different tokens: then
+    losses and other metrics of predicted tokens have no verdict.
     """
     rows = default_rows(trials)
     groups: dict[str, list[Trial]] = {}
@@ -44,7 +44,7 @@ def default_table(trials: list[Trial]) -> Table:
         tail = [f"{others} more (palimpsest report)"] if others > 0 else []
         note += (
             f" Rows differ in {', '.join(names[:MAX_NAMES] + tail)}: their losses are "
-            "of other predictions and have no verdict. To compare them, fine-tune them "
+            "of different predictions and have no verdict. To compare, fine-tune them "
             "on a task (experiments/finetune.py); rates: train each in a phase and "
             "evaluate all at one (train.phases in docs/manual.md, Many runs)."
         )
@@ -68,7 +68,7 @@ def default_table(trials: list[Trial]) -> Table:
 
 
 def _phase_note(trials: list[Trial]) -> str:
-    """What rates all are evaluated at whose training has others; "": none has."""
+    """The note on rates of evaluation that differ from training's; "": none does."""
     changed = {
         key
         for trial in trials
@@ -84,7 +84,7 @@ def _phase_note(trials: list[Trial]) -> str:
     if not found:
         return ""
     return (
-        " What train.phases changes is of training alone: all rows are evaluated at "
+        " train.phases changes only the training: all rows are evaluated at "
         f"{', '.join(found)}."
     )
 
@@ -111,9 +111,9 @@ def differing_keys(configs: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _named(keys: set[str], trials: list[Trial]) -> set[str]:
-    """The keys that a note names: without those that follow from others.
+    """The keys that a note names, without those that follow from other keys.
 
-    These are the keys that only some objectives have, and folders of parents.
+    Keys that only some objectives have and folders of parents follow from others.
     """
     parents = {key for trial in trials for key in trial.parents}
     shared = {key for key in keys if all(key in trial.config for trial in trials)}

@@ -1,11 +1,11 @@
 """The size of a table's differences relative to the variation between seeds.
 
-A difference is paired by pretraining seed. Its size is the mean over the standard
-deviation of the seeds' differences (Cohen's d of pairs): the larger it is, the fewer
-seeds find it (docs/statistics.md). A row is equivalent to its baseline if the 90 %
-interval of the difference lies within one standard deviation of the baseline's own
-seeds: two one-sided tests at 5 % (Schuirmann 1987), whose margin is itself estimated
-from these seeds.
+Differences are paired by pretraining seed. The size is the mean of the seeds'
+differences divided by their standard deviation (Cohen's d for pairs): the larger it
+is, the fewer seeds are needed to detect it (docs/statistics.md). A row is equivalent
+to its baseline if the 90 % interval of the difference lies within one standard
+deviation of the baseline's seeds: two one-sided tests at 5 % (Schuirmann 1987). That
+margin is itself estimated from these seeds.
 """
 
 from collections.abc import Iterator
@@ -34,10 +34,10 @@ HEADER = (
 def effect_rows(table: Table, grid: Grid) -> list[tuple[str, ...]]:
     """The header, and a line for each tested cell that has a baseline.
 
-    Cells of fewer than three shared seeds, or of two populations, have none.
+    Cells with fewer than three shared seeds, or with two populations, have no line.
 
     Raises:
-      UserError: no cell has one.
+      UserError: no cell has a line.
     """
     lines = [
         line
@@ -51,8 +51,8 @@ def effect_rows(table: Table, grid: Grid) -> list[tuple[str, ...]]:
     ]
     if not lines:
         raise UserError(
-            "no cell of this table has three seeds and a baseline with the same ones, "
-            "which sizes of differences need"
+            "sizes of differences need three seeds, of a cell and of its baseline; no "
+            "cell of this table has them"
         )
     return [HEADER, *lines]
 

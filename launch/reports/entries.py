@@ -1,4 +1,4 @@
-"""Entries of a leaderboard: one JSON object a run, and their ranking."""
+"""Entries of a leaderboard, one JSON object per run, and their ranking."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ FIELDS = {"format": int, "id": str, "config": str, "name": str, "scores": dict}
 
 
 class RankedRow(NamedTuple):
-    """A row of the ranking: the runs of one config but for the seed."""
+    """A row of the ranking: runs whose configs differ only in the seed."""
 
     name: str
     entries: list[dict[str, Any]]
@@ -38,11 +38,11 @@ def make_entry(
     """The entry of a run that has ended.
 
     Scores are the metrics of its last evaluations, accuracies of `palimpsest score`,
-    and results of `palimpsest babylm` for its last checkpoint, each with the ends of
-    its 95 % interval over items where it has one.
+    and results of `palimpsest babylm` for its last checkpoint. A score has the ends of
+    its 95 % interval over items, if the interval is known.
 
     Args:
-      name: of its row; runs that differ in the seed alone have one.
+      name: of its row; runs that differ only in the seed have the same name.
       babylm: the folder of results (`--to` of palimpsest babylm).
 
     Raises:
@@ -50,7 +50,7 @@ def make_entry(
     """
     workdir = epath.Path(workdir)
     if not exists(workdir / "result.json"):
-        raise UserError(f"{workdir} is no run that has ended: it has no result.json")
+        raise UserError(f"{workdir} is not a finished run: it has no result.json")
     result, config = read_result(workdir), read_run_config(workdir)
     origin = {}
     if exists(workdir / "provenance.json"):
@@ -98,7 +98,7 @@ def _score(value: float, margin: float) -> dict[str, float | None]:
 
 
 def _scores_of_tasks(workdir: epath.Path, step: int) -> dict[str, Any]:
-    """Accuracies over all items of `palimpsest score`, of the step."""
+    """Accuracies over all items of `palimpsest score`, at this step."""
     found: dict[str, Any] = {}
     for path in sorted(workdir.glob("evaluations/*/table.json")):
         table = read_json(path, "delete its folder, and score again")
@@ -147,12 +147,12 @@ def rank(
 ) -> tuple[str, list[RankedRow]]:
     """The score by which runs are ranked, and the rows, the best one first.
 
-    A row's number is the mean over its seeds with a 95 % interval by Student's t; of
-    one seed it is the run's with its interval over items. Rows without the score are
-    last.
+    A row's number is the mean over its seeds with a 95 % interval by Student's t. With
+    one seed it is the run's score with its interval over items. Rows without the score
+    come last.
 
     Args:
-      by: the name of a score; "": the one that most entries have.
+      by: the name of a score; "": the score that most entries have.
 
     Raises:
       UserError: no entry has the score.
@@ -188,7 +188,7 @@ def rank(
 
 
 def _sign(score: str) -> int:
-    """1 where higher is better, -1 where lower is: a loss, or what its metric says."""
+    """1 if higher is better, -1 if lower is: a loss, or as its metric declares."""
     name = score.rpartition("/")[2]
     return -1 if name == "loss" else signs().get(name, 1)
 

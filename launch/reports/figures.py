@@ -36,13 +36,13 @@ ROW_COLORS = (
 )
 DASHES = ("-", "--", ":", "-.")
 MOST_PANELS = 6
-"""The most panels in a line."""
+"""Panels in a line, at most."""
 MOST_OVERLAID = 3
-"""The most panels in a line, of which each has all rows."""
+"""Panels in a line, at most, if each panel has all rows."""
 LEAST_PANEL_INCHES = 1.6
-"""The least width of a panel of a PDF."""
+"""The smallest width of a panel in a PDF."""
 LABEL_LETTERS = 72
-"""The most letters in a line of a legend below a panel."""
+"""Letters in a line of a legend below a panel, at most."""
 
 STYLE = {
     "axes.edgecolor": GRID_COLOR,
@@ -79,7 +79,7 @@ def draw_curves(
 
     Args:
       inches: the width of a PDF; 0: an SVG element.
-      one_panel: all rows are in one, by the last of the metrics.
+      one_panel: all rows are in one panel, with only the last of the metrics.
     """
     drawn = [row for row in rows if rows[row].get(curve.group)]
     if one_panel:
@@ -111,7 +111,7 @@ def draw_curves(
 
 
 def _draw_one_panel(drawn: Rows, rows: Rows, curve: Curve, inches: float) -> Any:
-    """All rows in one panel, each in its color and dash."""
+    """Draws all rows in one panel, each with its own color and dash."""
     last = curve._replace(metrics=curve.metrics[-1:])
     unit, factor = _axis_unit(rows, curve)
     with pyplot.rc_context(_style(inches)):
@@ -132,19 +132,19 @@ def _draw_one_panel(drawn: Rows, rows: Rows, curve: Curve, inches: float) -> Any
 
 
 def _axis_unit(rows: Rows, curve: Curve) -> tuple[str, float]:
-    """The unit of the curve's horizontal axis, and how many make one of UNITS."""
+    """The unit of the curve's horizontal axis, and how many make one unit of UNITS."""
     trials = [t for groups in rows.values() for t in groups.get(curve.group, ())]
     costs = [cost_of_steps(t.folder, t.metrics, curve.over)[1][-1] for t in trials]
     return axis_unit(UNITS[curve.over], max(costs))
 
 
 def _marker(points: Sized) -> str:
-    """A marker for a curve of one point, which as a line would not be seen."""
+    """A marker for a curve of one point, which would be invisible as a line."""
     return "o" if len(points) == 1 else ""
 
 
 def _style(inches: float) -> dict[str, Any]:
-    """The style of a figure; a PDF has the sizes of letters of a paper's column."""
+    """The style of a figure; letters in a PDF have the sizes of a paper's column."""
     sizes = {"font.size": 7.5, "axes.titlesize": 8, "pdf.fonttype": 42}
     return STYLE | (sizes if inches else {})
 
@@ -167,9 +167,9 @@ def draw_overlaid(curves: Sequence[OverlaidCurve], x_label: str, form: str) -> b
 
 
 def overlaid_figure(curves: Sequence[OverlaidCurve], x_label: str) -> Figure:
-    """A panel for each title, with all of its curves; the rows' names stand below.
+    """A panel for each title, with all of its curves; the names of rows are below.
 
-    A row has one color in all panels; where it has several seeds, their lines are thin.
+    A row has the same color in all panels; if it has several seeds, lines are thin.
     """
     titles = [*dict.fromkeys(curve.panel for curve in curves)]
     drawn = Counter((curve.panel, curve.row) for curve in curves)
@@ -221,11 +221,11 @@ def draw_frontier(
     metric: str,
     better: str,
 ) -> str:
-    """One panel for each cost: networks by cost and value, and their frontier.
+    """One panel for each cost: the networks' values over their costs, and the frontier.
 
     Args:
-      values: of each network, with the margin of its interval if it has one.
-      panels: name of a cost -> that of each network.
+      values: value of each network, and the margin of its interval if it has one.
+      panels: name of a cost -> the cost of each network.
       better: of research.metrics, HIGHER or LOWER.
     """
     means = [mean for mean, _ in values]
@@ -249,7 +249,7 @@ def draw_frontier(
 
 
 def draw_runs(runs: Sequence[Run], names: Sequence[str], form: str) -> bytes:
-    """One panel for each metric, over steps: two runs.
+    """The metrics of two runs over steps, one panel for each metric.
 
     Args:
       form: the image's format, "svg" or "png".
@@ -355,7 +355,7 @@ def svg_element(figure: Any) -> str:
 
 
 def frontier(costs: Sequence[float], values: Sequence[float], sign: int) -> list[int]:
-    """The networks, by cost, than which none is both cheaper and better, or equal.
+    """The Pareto frontier by cost: each network is better than all cheaper ones.
 
     Args:
       sign: 1 where higher values are better, else -1.

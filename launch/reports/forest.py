@@ -1,4 +1,4 @@
-"""Forest plots: differences with their intervals, one line each, readable in grey."""
+"""Forest plots: a line for each difference and its interval, readable in grey."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class Line(NamedTuple):
 
 
 def draw_forest(groups: Mapping[str, Sequence[Line]]) -> str:
-    """One panel for each group, whose name is the label of its axis."""
+    """One panel for each group; its axis is labelled with the group's name."""
     heights = [0.3 * len(lines) + 0.75 for lines in groups.values()]
     with pyplot.rc_context(STYLE):
         figure, axes = pyplot.subplots(
@@ -75,7 +75,7 @@ def _draw_group(panel: Any, name: str, lines: Sequence[Line]) -> None:
 
 
 def legend(groups: Mapping[str, Sequence[Line]]) -> str:
-    """What the marks of these groups say, of those that there are."""
+    """The meaning of the marks that these groups have."""
     lines = [line for group in groups.values() for line in group]
     parts = []
     if any(line.has_interval for line in lines):
@@ -93,7 +93,7 @@ def legend(groups: Mapping[str, Sequence[Line]]) -> str:
 
 
 def difference_groups(table: Table, grid: Grid) -> dict[str, list[Line]]:
-    """Each row's difference from its baseline, by tested column."""
+    """Tested column -> the difference of each row from its baseline."""
     groups = {}
     for column in table.columns:
         lines = []

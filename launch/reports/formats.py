@@ -13,7 +13,7 @@ from launch.reports.notes import notes
 from launch.reports.tables import Table
 
 MARKDOWN_SPECIAL = re.compile(r"[\\`*\[\]|~]|<(?=[\w/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
-"""What Markdown, or HTML in it, does not read as plain text."""
+"""Characters that Markdown, or HTML in it, does not read as plain text."""
 
 
 def escape_markdown(text: str) -> str:
@@ -38,7 +38,7 @@ def markdown(table: Table, grid: Grid) -> str:
 
 
 def printed(table: Table, grid: Grid) -> str:
-    """`markdown`; on a terminal without the backslashes that a page does not show."""
+    """`markdown`; on a terminal without backslashes, which a page would not show."""
     if not sys.stdout.isatty():
         return markdown(table, grid)
     below = "".join(f"\n{_one_line(note)}\n" for note in notes(table, grid))
@@ -80,7 +80,7 @@ def tex_table(rows: Sequence[Sequence[str]], caption: str, label: str = "") -> s
     Args:
       rows: cells in LaTeX.
       caption: as text.
-      label: what \ref names; "": nothing.
+      label: for \ref; "": none.
     """
     header, *others = rows
     ends = [" & ".join(row) + r" \\" for row in others]
@@ -120,14 +120,14 @@ TEX_ESCAPES = {
 
 
 def escape_tex(text: str) -> str:
-    """The text in LaTeX, on one line: an empty one would end a paragraph."""
+    """The text in LaTeX, on one line: an empty line would end a paragraph."""
     return "".join(TEX_ESCAPES.get(letter, letter) for letter in " ".join(text.split()))
 
 
 def html_table(table: Table, grid: Grid) -> str:
-    """An HTML <table> and its notes, to be put in a page.
+    """An HTML <table> and its notes, for a page.
 
-    Columns with verdicts are the first, where a narrow page shows them.
+    Columns with verdicts come first, so that a narrow page shows them.
     """
     below = "\n".join(f"<p>{html.escape(note)}</p>" for note in notes(table, grid))
     by_test = sorted(table.columns, key=lambda each: not is_compared(table, each, grid))
@@ -153,7 +153,7 @@ def html_rows(rows: list[list[str]]) -> str:
 
 
 LONG = 20
-"""Letters of a cell of HTML from which on it may have several lines."""
+"""A cell of HTML with more letters may have several lines."""
 
 FORMATS: dict[str, Callable[[Table, Grid], str]] = {
     "md": markdown,

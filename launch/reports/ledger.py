@@ -1,9 +1,9 @@
 """The ledger of published claims, "A beats B on M by D", and the results of our runs.
 
-A file of experiments/claims has one published table: its rows, how far the numbers are
-verified, our configs for the rows, and the claims that it makes. Differences follow
-from the rows. Verdicts come only from results, files that `launch.commands.claims
---claim=ID` writes from finished runs, with seeds, scores and their origin.
+A file of experiments/claims has one published table: its rows, how well the numbers are
+verified, our configs for the rows, and the table's claims. Differences are computed
+from the rows. Verdicts come only from results: files with seeds, scores and their
+origin that `launch.commands.claims --claim=ID` writes from finished runs.
 """
 
 import base64
@@ -31,28 +31,28 @@ from research.files.json_files import (
 from research.metrics import HIGHER, LOWER
 
 MARKS = ("V2", "V1", "V1*", "R-high", "R-mod")
-"""Marks of how far a paper's numbers are verified: in two sources, in one, in a
-secondary one; recalled, with high or moderate confidence."""
+"""Marks of how well a paper's numbers are verified: in two sources, in one, in a
+secondary source; recalled, with high or moderate confidence."""
 
 DIRECTIONS = {HIGHER: 1.0, LOWER: -1.0}
-"""Which values of a metric are better -> sign of an improvement."""
+"""Better values of a metric, higher or lower -> sign of an improvement."""
 
 SCORE_DTYPES = (np.uint8, np.float32, np.float64)
-"""Types of stored scores, of which the first that holds them exactly is used."""
+"""Types of stored scores; the first that holds them exactly is used."""
 
 
 class Plan(NamedTuple):
-    """The runs planned for a claim, and what they can show, stated in advance."""
+    """The runs planned for a claim, and their power, stated in advance."""
 
-    metric: str  # our metric, which may stand in for the paper's
+    metric: str  # our metric, which may replace the paper's
     seeds: int  # number of pretraining seeds
     items: int  # number of items of the test set; 1: they count as fixed
     seed_sd: float  # guessed standard deviation of a seed's difference
-    item_sd: float = 0.0  # the same of an item's difference, and of their interaction
+    item_sd: float = 0.0  # the same for an item's difference, and for the interaction
 
     @functools.cache  # noqa: B019 - plans are few, and equal ones are one
     def detectable(self, level: float = LEVEL) -> float:
-        """The difference that is detected in 80 % of cases at a significance level."""
+        """The difference detected in 80 % of cases at a significance level."""
         parts = Components(self.seed_sd**2, self.item_sd**2, self.item_sd**2)
         sizes = {"num_seeds": self.seeds, "num_items": self.items}
         return detectable_difference(parts, **sizes, level=level)
@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 class Claim(NamedTuple):
     """One comparison of a published table."""
 
-    id: str  # name of its file, and its name there
+    id: str  # name of its file, and its name in the file
     source: str
     mark: str
     metric: str
@@ -70,8 +70,8 @@ class Claim(NamedTuple):
     difference: float  # better - worse, as published
     arms: tuple[Arm | None, Arm | None]  # our configs of the two rows; None: none yet
     plans: Mapping[str, Plan]  # scale -> plan
-    table: str  # the table of experiments/tables with its runs: `table` of its file, or
-    # the file's name
+    table: str  # the table of experiments/tables with its runs: `table` in its file, or
+    # else the file's name
 
 
 class Result(NamedTuple):
@@ -85,10 +85,10 @@ class Result(NamedTuple):
 
     @property
     def two_populations(self) -> str:
-        """Which rows have seeds that learnt little beside others that learnt more.
+        """The rows with two populations of seeds; "": none.
 
-        They learnt little more than token frequencies, so that no interval means
-        anything; "": there are none.
+        Only some of their seeds learnt little more than token frequencies. An interval
+        over both populations means nothing.
         """
         counts = self.provenance.get("at_frequencies", {})
         return ", ".join(f"{count} seeds of {row}" for row, count in counts.items())
@@ -98,7 +98,7 @@ def load_claims(folder: Path) -> dict[str, Claim]:
     """Id -> claim, for all files of a folder.
 
     Raises:
-      UserError: a file is wrong; names it and the claim.
+      UserError: a file is wrong; the error names it and the claim.
     """
     claims = {}
     for file in sorted(folder.glob("[!.]*.toml")):
@@ -111,7 +111,7 @@ def load_claims(folder: Path) -> dict[str, Claim]:
             if isinstance(error, UserError):
                 raise UserError(f"{file}: {error}") from error
             reason = f"lacks {error}" if isinstance(error, KeyError) else error
-            raise UserError(f"{file} is no table of claims: {reason}") from error
+            raise UserError(f"{file} is not a table of claims: {reason}") from error
     return claims
 
 
@@ -157,15 +157,15 @@ def _plan(content: Mapping[str, Any]) -> Plan:
     fields = {"metric": str, "seeds": int, "items": int, "seed_sd": NUMBER}
     check_object(content, fields)
     if unknown_fields := sorted(content.keys() - {*Plan._fields}):
-        raise ValueError(f"{unknown_fields[0]!r} is no field of a plan")
+        raise ValueError(f"{unknown_fields[0]!r} is not a field of a plan")
     plan = Plan(**content)
     if plan.seeds < 2 or plan.items < 1:
         raise ValueError(
-            "a plan has at least 2 seeds, whose spread tells, and 1 item; got "
+            "a plan needs at least 2 seeds, to know their spread, and 1 item; got "
             f"{plan.seeds} and {plan.items}"
         )
     if not plan.seed_sd > 0 or not plan.item_sd >= 0:
-        raise ValueError("seed_sd of a plan is above 0, and item_sd at least 0")
+        raise ValueError("seed_sd of a plan must be above 0, and item_sd at least 0")
     return plan
 
 
@@ -182,16 +182,16 @@ def write_result(
     """Writes a result with a digest of its content.
 
     Args:
-      repeat: beside the claim's result, as that of the same plan with other seeds.
+      repeat: write it beside the claim's result, as a run of the plan with other seeds.
 
     Raises:
-      UserError: the claim has no plan for the scale; power is stated in advance. Or a
-        repeat has nothing to repeat, or it and the first result share a seed.
+      UserError: the claim has no plan for the scale: power must be stated in advance.
+        Or there is no result to repeat, or the repeat shares a seed with it.
     """
     if scale not in claim.plans:
         raise unknown(f"plan of {claim.id}", scale, claim.plans)
     if repeat and read_result(claim, scale, folder) is None:
-        raise UserError(f"{claim.id} has no result at {scale} that is repeated")
+        raise UserError(f"{claim.id} has no result at {scale} to repeat")
     other = result_path(claim, scale, folder, repeat=not repeat)
     others = _recorded_seeds(other)
     if shared := sorted(others & {*result.seeds}):
@@ -223,7 +223,7 @@ def read_result(
     """The result of a claim at a scale, or its repeat; None: not run.
 
     Raises:
-      UserError: it was edited, is of another claim, or the plan has changed since.
+      UserError: it was edited, it is of another claim, or the plan was changed since.
     """
     path = result_path(claim, scale, folder, repeat=repeat)
     if not path.exists():
@@ -233,7 +233,8 @@ def read_result(
     if content.pop("digest", None) != digest(content):
         raise UserError(f"{path} was changed after it was recorded; {remedy}")
     if (content["claim"], content["scale"]) != (claim.id, scale):
-        raise UserError(f"{path} is that of {content['claim']}, {content['scale']}")
+        name = f"{content['claim']}, {content['scale']}"
+        raise UserError(f"{path} is the result of {name}")
     if scale not in claim.plans or Plan(**content["plan"]) != claim.plans[scale]:
         raise UserError(
             f"{path}: the plan of {claim.id} was changed after the runs; bring back "
@@ -249,14 +250,14 @@ def read_result(
 
 
 def _recorded_seeds(path: Path) -> set[int]:
-    """The seeds of a result, also of a plan that was changed since; none: not run."""
+    """The seeds of a result, even if its plan was changed since; none: not run."""
     if not path.exists():
         return set()
     return {*read_json(path, "delete it", {"seeds": list})["seeds"]}
 
 
 def _packed(scores: np.ndarray) -> dict[str, Any]:
-    """Scores as JSON: deflated, in the smallest type that holds them exactly."""
+    """Scores as JSON: compressed, in the smallest type that holds them exactly."""
     for dtype in SCORE_DTYPES:
         with np.errstate(invalid="ignore", over="ignore"):
             small = scores.astype(dtype)
@@ -277,9 +278,8 @@ def compare_results(
 ) -> dict[str, tuple[Comparison, Result]]:
     """Claim id -> comparison and result, for claims that were run, or repeated.
 
-    Results with two populations are left out. The claims of a table are one family. A
-    comparison is better - worse, with its sign such that a positive one confirms the
-    claim.
+    Results with two populations are left out. The claims of a table are one family. The
+    sign of a comparison is such that a positive difference confirms the claim.
     """
     results, families = {}, {}
     for claim in claims:
@@ -296,7 +296,7 @@ def compare_results(
 def without_interval(
     claims: Iterable[Claim], scale: str, folder: Path, *, repeat: bool = False
 ) -> dict[str, str]:
-    """Claim id -> `two_populations` of its result, for claims that have some."""
+    """Claim id -> `two_populations` of its result, for claims that have them."""
     found = {c.id: read_result(c, scale, folder, repeat=repeat) for c in claims}
     return {n: r.two_populations for n, r in found.items() if r and r.two_populations}
 
@@ -304,8 +304,8 @@ def without_interval(
 def planned_differences(claims: Iterable[Claim], scale: str) -> dict[str, float]:
     """Claim id -> the difference that its plan at a scale detects in 80 % of cases.
 
-    The level is 5 % for all plans of its table together, the first step of Holm's
-    correction.
+    The level is 5 % divided by the number of hypotheses of its table, the first step
+    of Holm's correction.
     """
     planned = [claim for claim in claims if scale in claim.plans]
     # Claims that compare the same rows in the same column are one hypothesis.

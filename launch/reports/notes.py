@@ -25,7 +25,7 @@ CONFIDENCE = "95 %"
 
 
 def notes(table: Table, grid: Grid) -> list[str]:
-    """The notes below a table: what is compared, what its signs mean, and sources."""
+    """The notes below a table: comparisons, meanings of signs, and sources."""
     cells = [cell for row in grid.values() for cell in row.values() if cell]
     both = [cell for cell in cells if shows_both(cell)]
     others = [cell for cell in cells if not shows_both(cell)]
@@ -84,7 +84,7 @@ def notes(table: Table, grid: Grid) -> list[str]:
     origins = [number.origins("commit") for number in numbers]
     commits = dict.fromkeys(str(commit)[:10] for own in origins for commit in own)
     if len(commits) > 1:
-        texts.append(f"The runs are of different code: commits {', '.join(commits)}.")
+        texts.append(f"The runs have different code: commits {', '.join(commits)}.")
     return texts
 
 
@@ -113,8 +113,8 @@ def _comparison_notes(table: Table, grid: Grid) -> Iterator[str]:
         )
     if NOT_DECIDED in verdicts:
         yield (
-            "needs N seeds: so many find a difference of this size in 80 % of cases, "
-            "if it is the true one."
+            "needs N seeds: with N seeds, a true difference of this size is found in "
+            "80 % of cases."
         )
     for column in filter(lambda each: is_compared(table, each, grid), table.columns):
         drawn = [cells[column.name] for cells in grid.values()]
@@ -126,7 +126,7 @@ def _comparison_notes(table: Table, grid: Grid) -> Iterator[str]:
 
 
 def _columns_of_fixed_items(table: Table, grid: Grid) -> list[str]:
-    """The columns with comparisons of which there is one number of each run."""
+    """The columns with comparisons that have one number for each run."""
     numbers = [
         (name, number)
         for cells in grid.values()
@@ -139,7 +139,7 @@ def _columns_of_fixed_items(table: Table, grid: Grid) -> list[str]:
 
 
 def _claim_notes(table: Table, grid: Grid) -> Iterator[str]:
-    """The runs' result for each comparison of the paper."""
+    """The result of our runs for each comparison of the paper."""
     if not table.claims:
         return
     compared = compare_claims(table, grid)
@@ -175,13 +175,13 @@ def _population_notes(grid: Grid) -> Iterator[str]:
     if found:
         yield (
             "Two populations: some pretraining seeds have learnt little more than how "
-            "often tokens occur, the others have; a mean of both has neither interval "
-            f"nor verdict: {'; '.join(found)}."
+            "often tokens occur, the others have; a mean over both has no interval and "
+            f"no verdict: {'; '.join(found)}."
         )
 
 
 def failure_notes(cells: Iterable[Cell]) -> Iterator[str]:
-    """The finished runs that learnt too little for a comparison."""
+    """Names the finished runs that learnt too little to be compared."""
     trials = {n.trial.id: n.trial for cell in cells for n in cell.numbers}.values()
     if failed := [trial.name for trial in trials if trial.knows_no_context]:
         yield (
@@ -192,16 +192,16 @@ def failure_notes(cells: Iterable[Cell]) -> Iterator[str]:
     if failed := [
         trial.name for trial in trials if predicts_one_class(trial.result["metrics"])
     ]:
-        yield f"Predict one class, or one tag, alone: {'; '.join(failed)}."
+        yield f"Predict only one class or one tag: {'; '.join(failed)}."
 
 
 def _diverged_notes(cells: list[Cell]) -> Iterator[str]:
-    """The runs for whose divergence a cell is empty."""
+    """Names the runs that diverged, so that their cells are empty."""
     found = {trial.id: trial.name for cell in cells for trial in cell.diverged}
     if found:
         yield (
-            "Diverged, so that their cells have no number (a loss or a parameter was "
-            f"not finite): {', '.join(found.values())}."
+            "Diverged (a loss or a parameter was not finite), so that their cells have "
+            f"no number: {', '.join(found.values())}."
         )
 
 
@@ -210,7 +210,7 @@ def _missing_notes(cells: list[Cell]) -> Iterator[str]:
     found = {trial.id: trial for cell in cells for trial in cell.missing}
     missing = {key: trial for key, trial in found.items() if not trial.done}
     if len(missing) < len(found):
-        yield "Finished runs are missing in a column whose scores are made after them."
+        yield "Scores of finished runs are missing; they are made after the run."
     if not missing:
         return
     trial = next(iter(missing.values()))
@@ -218,8 +218,8 @@ def _missing_notes(cells: list[Cell]) -> Iterator[str]:
     workdir = shlex.quote(str(trial.folder.parent))
     runs = "1 run is" if len(missing) == 1 else f"{len(missing)} runs are"
     yield (
-        f"{runs} missing; a cell with (1 of 3) shows the mean of those that have "
-        "ended, which is not compared. All are run by: palimpsest sweep resume "
-        f"--workdir={workdir}; those of one cell alone with, for example, "
+        f"{runs} missing; a cell with (1 of 3) shows the mean of the finished runs, "
+        "which is not compared. To run all: palimpsest sweep resume "
+        f"--workdir={workdir}; to run those of one cell, add for example "
         f"--trial={shlex.quote(one)}"
     )

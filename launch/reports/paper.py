@@ -1,4 +1,4 @@
-"""A filled table as a paper prints it: LaTeX, as short as it can be."""
+"""A filled table as a paper prints it: short LaTeX."""
 
 import math
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from research.contract.errors import unknown
 from research.evaluation.comparison import LEVEL
 
 SPREADS = ("ci", "sd", "none")
-"""What follows ±: half the 95 % interval, or the standard deviation over seeds."""
+"""The margin after ±: half the 95 % interval, or the standard deviation over seeds."""
 
 VERDICTS = ("stars", "none")
 LEVELS = (LEVEL, 0.01, 0.001)
-"""One star, two, three: corrected p below these."""
+"""The corrected p is below these: one star, two, three."""
 
 
 class Style(NamedTuple):
@@ -29,7 +29,7 @@ class Style(NamedTuple):
       columns: their names, in order; (): all.
       spread: one of SPREADS.
       verdicts: one of VERDICTS.
-      caption: "": the table's title, and what the signs mean.
+      caption: "": the table's title, and the meanings of signs.
       label: of LaTeX; "": none.
     """
 
@@ -51,9 +51,9 @@ class Style(NamedTuple):
 
 
 def named_columns(text: str, table: Table) -> tuple[str, ...]:
-    """The columns of --columns, which has commas between them and inside some names.
+    """The columns of --columns, separated by commas; some names contain commas.
 
-    Where several names fit, it is the longest; what is no name ends at a comma.
+    If several names fit, the longest is taken; an unknown name ends at a comma.
     """
     found, rest = [], text.strip(", ")
     while rest:
@@ -93,7 +93,7 @@ def latex(table: Table, grid: Grid, style: Style) -> str:
 
 
 def _best(column: Column, grid: Grid) -> set[str]:
-    """The rows whose mean is the best of a tested column, as it is shown."""
+    """The rows whose mean, as shown, is the best in a tested column."""
     if not column.tested:
         return set()
     shown = {
@@ -122,7 +122,7 @@ def _cell(cell: Cell | None, column: Column, style: Style) -> str:
 
 
 def _spread(cell: Cell, spread: str) -> float:
-    """What follows ±; nan: nothing does."""
+    """The margin after ±; nan: none."""
     if spread == "ci":
         return math.nan if shows_both(cell) else cell.estimate.margin
     if spread == "sd" and len(cell.draws) > 1:
@@ -135,7 +135,7 @@ def _has_spread(cell: Cell, spread: str) -> bool:
 
 
 def _signs(columns: Sequence[Column], table: Table, grid: Grid, style: Style) -> str:
-    """What the signs of the table mean, in a line."""
+    """The meanings of the table's signs, in a line."""
     cells = [row[column.name] for row in grid.values() for column in columns]
     known = [cell for cell in cells if cell and cell.numbers]
     counts = {len(cell.draws) for cell in known if _has_spread(cell, style.spread)}

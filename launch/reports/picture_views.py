@@ -1,4 +1,4 @@
-"""Pictures of a row of a batch: regions, what is hidden, and what a run predicts."""
+"""Pictures of a row of a batch: regions, hidden ones, and a run's predictions."""
 
 import base64
 import html
@@ -14,7 +14,7 @@ SHOWN_SIDE = 220
 """Pixels of the longer side of a picture on the page."""
 
 COLOURS = {"hidden": "#e0a800", "shown": "#2f9e44", "": "#4a6fa5"}
-"""State of a region -> the colour of its frame; shown: predicted, and not hidden."""
+"""State of a region -> the colour of its frame; shown: predicted but not hidden."""
 
 
 class Region(NamedTuple):
@@ -22,7 +22,7 @@ class Region(NamedTuple):
 
     box: tuple[float, float, float, float]  # x1, y1, x2, y2 as fractions
     state: str = ""  # one of COLOURS
-    text: str = ""  # its class, and what a run predicts
+    text: str = ""  # its class, and a run's prediction
 
 
 class Picture(NamedTuple):
@@ -31,15 +31,15 @@ class Picture(NamedTuple):
     title: str
     pixels: np.ndarray  # [H, W, 3] uint8
     regions: Sequence[Region] = ()
-    crops: Sequence[tuple[np.ndarray, str]] = ()  # what is read of regions, and names
+    crops: Sequence[tuple[np.ndarray, str]] = ()  # pixels read of regions, and names
 
 
 class Panel(NamedTuple):
-    """The pictures of a row, and lines that a run says of them."""
+    """The pictures of a row, and lines about a run's predictions."""
 
     pictures: Sequence[Picture]
     notes: Sequence[str] = ()
-    nearest: Sequence[Any] = ()  # of `picture_guesses.Guess`, captions of the first
+    nearest: Sequence[Any] = ()  # `picture_guesses.Guess` of captions for the first
 
 
 def panel(
@@ -54,7 +54,7 @@ def panel(
     """The pictures of a row.
 
     Args:
-      number: the picture of the row's text.
+      number: of the picture of the row's text.
       guesses: `picture_guesses.Guesses` of the row.
       nearest: captions nearest to the picture.
     """
@@ -88,7 +88,7 @@ def panel(
 
 
 def _plain(objective: Any, number: int) -> dict[int, Region]:
-    """Number of a region -> the region with its class, of those that a picture has."""
+    """Number of a region -> the region with its class, for the picture's regions."""
     store, reader = objective.store, objective.reader
     hidden = np.zeros((1, reader.num_regions(store)), bool)
     found = reader.read(store, np.array([number]), hidden)
@@ -109,7 +109,7 @@ def _read(
     objective: Any,
     marks: Mapping[int, Region],
 ) -> list[Picture]:
-    """The picture that a pass reads; none if it is `own`, or the values no pixels."""
+    """The picture that a pass reads; none if it is `own`, or values are not pixels."""
     values = batch[f"{prefix}pixels"][row]
     drawing = objective.reader.drawing(values, objective.store)
     if drawing is None or np.array_equal(drawing.whole, own.pixels):
@@ -133,7 +133,7 @@ def _regions(
     number: int,
     guesses: Any,
 ) -> dict[int, Region]:
-    """Number of a region -> the region, of those that are predicted."""
+    """Number of a region -> the region, for the predicted regions."""
     if "region_target" not in batch:
         return {}
     store, found = objective.store, {}
@@ -154,7 +154,7 @@ def _regions(
 
 
 def panel_lines(panel: Panel) -> list[str]:
-    """The lines of the terminal."""
+    """The pictures as lines for the terminal."""
     lines = []
     for picture in panel.pictures:
         height, width = picture.pixels.shape[:2]
@@ -178,7 +178,7 @@ def panel_lines(panel: Panel) -> list[str]:
 
 
 def panel_html(panel: Panel) -> str:
-    """The pictures inline, as PNG, with frames around regions."""
+    """The pictures as inline PNGs, with frames around regions."""
     figures = "".join(map(_figure, panel.pictures))
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in panel.notes)
     nearest = ""

@@ -13,7 +13,7 @@ from launch.sweeps.trial import Trial
 
 
 class GroupConfigs(NamedTuple):
-    """The config keys that are equal in all trials of a group, and others."""
+    """The config keys with equal values in all trials of a group, and the others."""
 
     name: str
     num_trials: int
@@ -22,12 +22,12 @@ class GroupConfigs(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All that a report of a sweep shows."""
+    """The content of a report of a sweep."""
 
     table: Table
     grid: Grid
     figures: dict[str, tuple[str, str]]  # file name -> caption, SVG
-    no_curves: str  # why no curve is drawn, and what to do; "": one is
+    no_curves: str  # why no curve is drawn, and what to do; "": curves are drawn
     pdfs: dict[str, bytes]  # curves and bars, if a width is given
     groups: list[GroupConfigs]
     provenance: dict[str, str]
@@ -86,7 +86,7 @@ def make_report(
 
 
 def _has_curve(curve: Curve, trial: Trial) -> bool:
-    """Whether a metric of the curve has the two points that make a line."""
+    """Whether a metric of the curve has two points, enough for a line."""
     names = [name for line in trial.metrics for name in curve.metrics if name in line]
     return any(names.count(name) > 1 for name in curve.metrics)
 
@@ -95,11 +95,11 @@ def _reason_without_curves(table: Table, rows: Rows) -> str:
     if not table.curves:
         return (
             "No loss curves: the table's file has no curves=(Curve(...),). "
-            "palimpsest curves RUN RUN draws them of any runs."
+            "palimpsest curves RUN RUN draws curves of any runs."
         )
     if not any(tables.trials_of(rows, curve.group) for curve in table.curves):
         return (
-            "No loss curves: no run has ended. palimpsest curves draws runs that go on."
+            "No loss curves: no run has ended. palimpsest curves draws unfinished runs."
         )
     return (
         "No loss curves: no loss was logged at two steps. Train with train.log_every, "
@@ -149,7 +149,7 @@ def compare_configs(rows: Rows) -> list[GroupConfigs]:
 
 
 def provenance(rows: Rows) -> dict[str, str]:
-    """The provenance of all results by key; distinct values are joined by "; "."""
+    """Key -> provenance of all results; distinct values are joined by "; "."""
     members = [t for row in rows.values() for group in row.values() for t in group]
     facts: dict[str, list[Any]] = {}
     for trial in members:

@@ -9,7 +9,7 @@ from launch.reports.report import Report, value_text
 
 
 def markdown_page(report: Report) -> str:
-    """The report as Markdown; its figures are files beside the page."""
+    """The report as a Markdown page; its figures are files beside the page."""
     escape = formats.escape_markdown
     title = f"# {escape(report.table.title)}"
     parts = [title, formats.markdown(report.table, report.grid)]

@@ -1,4 +1,4 @@
-"""Columns of the scores of tasks, from a fine-tuning's result; curves of losses."""
+"""Columns with scores of tasks, from fine-tuning's results; curves of losses."""
 
 import math
 
@@ -28,10 +28,10 @@ LOSS_CURVES = tuple(
 
 
 def task_score(metric: str):
-    """A metric of a fine-tuning in per cent, or the scores whose mean it is.
+    """A metric of a fine-tuning in per cent, or the scores of items that it averages.
 
-    A perplexity is computed on the target tokens of the validation split, other metrics
-    on the test split if the task has one, else on the validation split.
+    A perplexity is that of the validation split's target tokens. Other metrics are from
+    the test split if the task has one, else from the validation split.
     """
 
     def score(trial: Trial) -> float | np.ndarray:
@@ -46,10 +46,7 @@ def task_score(metric: str):
 
 
 def valid_score(metric: str):
-    """A metric of the validation split, by which settings are picked.
-
-    For a perplexity it is the loss.
-    """
+    """The validation metric that selects the setting; for a perplexity, the loss."""
 
     def score(trial: Trial) -> float:
         if metric == PERPLEXITY:
@@ -60,7 +57,7 @@ def valid_score(metric: str):
 
 
 def task_margin(metric: str):
-    """The margin over items of the value of `task_score`; nan: unknown."""
+    """The margin of `task_score` over items; nan: unknown."""
 
     def margin(trial: Trial) -> float:
         margins = trial.result.get("margins", {})
@@ -88,7 +85,7 @@ def _value(metric: str, trial: Trial) -> Value:
     """The declaration of a metric of a trial's predictions.
 
     Raises:
-      UserError: its predictions are of another kind.
+      UserError: its predictions do not have this metric.
     """
     values = metrics.values_of(trial.objective.predicts)
     if metric not in values:
@@ -97,7 +94,7 @@ def _value(metric: str, trial: Trial) -> Value:
 
 
 def _measured(value: Value, split: str, trial: Trial) -> float:
-    """A metric of a result; if it is undefined, the value that tables use instead."""
+    """A metric of a result; if it is undefined, the value that tables show instead."""
     found = trial.result["metrics"].get(f"{split}/{value.name}", value.undefined_counts)
     if found is None:
         raise UserError(

@@ -30,23 +30,23 @@ MEANINGS = {
 }
 """State of a scored position -> what it means."""
 SIGNS = {"▁": "▁ is a space", "\n": "⏎ ends a line", "<0x": "<0xB4> is a byte"}
-"""What a text may have -> what the page says of it."""
+"""Characters in a text -> their explanation on the page."""
 SPACES = "a predicted token has a space before it where the text has one"
 ANSI = {HIDDEN: "30;43", REPLACED: "30;41", KEPT: "30;42", NEXT: "4", PLAIN: "2"}
 COLOURS = {HIDDEN: "#ffe08a", REPLACED: "#f7a8a8", KEPT: "#b5e3b5", NEXT: "#d5e3f7"}
 MAX_POSITIONS = 40
 """Positions of a row whose attention is drawn."""
 PATTERNS = {
-    "self": "Each position reads itself alone.",
+    "self": "Each position reads only itself.",
     "causal": "Each position reads itself and those before it.",
     "full": "Each position reads the whole row.",
     "general": "Which positions a position reads is drawn below.",
 }
 """`Objective.pattern` in words."""
 MAX_VALUES = 8
-"""Values of another array that are shown."""
+"""Number of values of another array that are shown."""
 LETTERS = {"1 to 3": 3, "4 to 6": 6, "7 or more": 10**6}
-"""Letters of a word -> the most of them."""
+"""Name of a class of word lengths -> its largest number of letters."""
 
 
 class Token(NamedTuple):
@@ -54,19 +54,19 @@ class Token(NamedTuple):
 
     text: str
     state: str  # one of MEANINGS, or PLAIN where nothing is scored
-    target: str  # what is predicted there; "": nothing
+    target: str  # the token that is predicted there; "": none
     weight: float  # in the loss
-    own: str = ""  # what the text has there; "": a special token, or nothing known
+    own: str = ""  # the text's token there; "": a special or an unknown token
     starts_word: bool = False
 
 
 class Group(NamedTuple):
     """An input of the network, such as the encoder's."""
 
-    name: str  # "" of the only one
+    name: str  # "" if it is the only input
     tokens: list[Token]
     attends: np.ndarray  # [D, D] bool: query (row) to key (column)
-    drawn: Sequence[int]  # [D], the tokens whose attention that is
+    drawn: Sequence[int]  # [D], the tokens of these rows and columns
 
 
 class Row(NamedTuple):
@@ -74,10 +74,10 @@ class Row(NamedTuple):
 
     before: str  # the text that was corrupted; "": it is not known
     groups: list[Group]
-    others: dict[str, str]  # name -> values of the arrays that no group shows
-    notes: Mapping[str, Sequence[str]] = {}  # title -> lines of the objective
+    others: dict[str, str]  # name -> values, of arrays that no group shows
+    notes: Mapping[str, Sequence[str]] = {}  # title -> lines from the objective
     tree: Sequence[tuple[str, Sequence[str]]] = ()  # words, and branches of each
-    panel: picture_views.Panel | None = None  # of a row that has pictures
+    panel: picture_views.Panel | None = None  # if the row has pictures
     size: int = 0  # tokens of the text that was corrupted; 0: it is not known
 
 
@@ -98,7 +98,7 @@ def view(
       before: the tokens of its text.
       labels: the names of `label`, if the text has classes.
       of_words: whether the targets are labels.
-      objective: the one that made the batch, whose `notes` of the row are shown.
+      objective: it made the batch; its `notes` of the row are shown.
     """
     prefixes = [
         name.removesuffix("token")
@@ -146,13 +146,13 @@ def group(
 ) -> Group:
     """The group of some positions of a row.
 
-    The first positions are drawn, or if none of them is scored, as where queries follow
-    the text, as many of the first and the last ones.
+    The attention of the first positions is drawn. If none of them is scored, for
+    example because queries follow the text, half are the last positions.
 
     Args:
-      tokens: of these positions.
+      tokens: the tokens at `kept`.
       row: its input arrays, [1, L] each.
-      kept: the positions.
+      kept: the positions of the group.
     """
     drawn = np.arange(len(kept))
     if len(kept) > MAX_POSITIONS:
@@ -166,7 +166,7 @@ def group(
 
 
 def attention_title(group: Group) -> str:
-    """The name of the input that attends, and how many of its positions are shown."""
+    """The name of the input, and the number of its positions shown if not all are."""
     name = f" of the {group.name}" if group.name else ""
     shown, count = len(group.drawn), len(group.tokens)
     return name + (f" ({shown} of {count} positions shown)" if shown < count else "")
@@ -175,7 +175,7 @@ def attention_title(group: Group) -> str:
 def _scores_of(
     batch: Mapping[str, np.ndarray], prefix: str, prefixes: Sequence[str]
 ) -> str | None:
-    """The prefix of what is scored in a group; None: nothing is."""
+    """The prefix of the arrays with a group's targets; None: nothing is scored."""
     if f"{prefix}target" in batch:
         return prefix
     is_decoder = prefix == "decoder_" and "" not in prefixes
@@ -188,7 +188,7 @@ def _tokens(
     vocabulary: Vocabulary,
     names: Sequence[str],
 ) -> list[Token]:
-    """The positions up to the last that is no padding."""
+    """The positions up to the last one that is not padding."""
     token, segment = row["token"][0], row["segment"][0]
     length = int(np.flatnonzero(segment > 0).max(initial=-1)) + 1
     targets: dict[int, tuple[int, float]] = {}
@@ -235,7 +235,7 @@ def _of_text(token: int, vocabulary: Vocabulary) -> tuple[str, bool]:
 
 
 def piece_name(token: int, vocabulary: Vocabulary) -> str:
-    """The text of a token; of a special one its name, and of an unknown id the id."""
+    """The text of a token; a special token's name; for an unknown id, the id."""
     if token < len(vocabulary.model.pieces):
         text = vocabulary.piece_name(token)
         if not text.strip():
@@ -255,7 +255,7 @@ def _values(array: np.ndarray) -> str:
 
 
 def as_text(row: Row, *, colours: bool, width: int = 100) -> str:
-    """A row for the terminal; without colours a scored position is [state: a -> b]."""
+    """A row for the terminal; without colours a scored token is [state: a → b]."""
     lines = []
     if row.before:
         lines += ["the text", *_wrapped(row.before, width)]
@@ -276,7 +276,7 @@ def as_text(row: Row, *, colours: bool, width: int = 100) -> str:
 
 
 class _Shown(NamedTuple):
-    """A token as it is shown: white space, what is read, what is predicted."""
+    """The parts of a token as shown: white space, token read, token predicted."""
 
     space: str
     text: str
@@ -284,9 +284,9 @@ class _Shown(NamedTuple):
 
 
 def _shown(token: Token) -> _Shown:
-    """The token with the space before it, which is the text's, not that of a mask.
+    """The token with the space before it: the text's space, not one of a mask.
 
-    A space that is a token of its own has the sign only where it is in brackets.
+    A space that is itself a token is shown by its sign only within brackets.
     """
     text, target = (each.replace("\n", "⏎") for each in (token.text, token.target))
     if token.state in (PLAIN, NEXT) and not text.strip("▁"):
@@ -308,14 +308,14 @@ def _marked(token: Token, colours: bool) -> str:
 
 def _wrapped(text: str, width: int, *, colours: bool = False) -> list[str]:
     indent = "  "
-    if colours:  # whose codes have no width
+    if colours:  # the codes of colours have no width
         return [indent + text]
     lines = textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent)
     return lines or [indent + "(nothing)"]
 
 
 def attention_text(group: Group) -> str:
-    """Who attends to whom: a line for each query, # for a key that it reads."""
+    """The attention mask: a line for each query, # for a key that it reads."""
     tokens = [group.tokens[n] for n in group.drawn]
     width = max((len(t.text.strip()) for t in tokens), default=0)
     return "\n".join(
@@ -326,13 +326,13 @@ def attention_text(group: Group) -> str:
 
 
 def meanings(rows: Sequence[Row]) -> dict[str, str]:
-    """State -> its meaning, of the states that the rows have."""
+    """State -> its meaning, for the states in these rows."""
     states = {token.state for row in rows for g in row.groups for token in g.tokens}
     return {state: text for state, text in MEANINGS.items() if state in states}
 
 
 def signs(rows: Sequence[Row]) -> list[str]:
-    """What the signs mean that the rows have for spaces, lines and bytes."""
+    """The meanings of the signs for spaces, lines and bytes in these rows."""
     tokens = [token for row in rows for group in row.groups for token in group.tokens]
     seen = "".join(token.text + token.target for token in tokens)
     lines = [text for sign, text in SIGNS.items() if sign in seen]
@@ -342,10 +342,10 @@ def signs(rows: Sequence[Row]) -> list[str]:
 
 
 def hidden_lines(rows: Sequence[Row]) -> list[str]:
-    """How much of the rows' text is hidden, and of words by their length.
+    """The fractions of hidden tokens, and of predicted words by their length.
 
-    Of an encoder whose tokens are not predicted, how much of the text it reads. Nothing
-    where no token is hidden or replaced, as where all next ones are predicted.
+    For an encoder whose tokens are not predicted: the fraction of the text that it
+    reads. No lines if no token is hidden or replaced, as in next-token prediction.
     """
     lines = []
     for name in dict.fromkeys(group.name for row in rows for group in row.groups):
@@ -370,7 +370,7 @@ def hidden_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _words(group: Group) -> Iterator[list[Token]]:
-    """The tokens of each word that have letters or digits."""
+    """The tokens of each word, without those that have no letters or digits."""
     word: list[Token] = []
     for token in group.tokens:
         if token.starts_word or not token.own:
@@ -382,7 +382,7 @@ def _words(group: Group) -> Iterator[list[Token]]:
 
 
 def _word_lines(words: Sequence[list[Token]]) -> list[str]:
-    """How many words are predicted, by length, and whether as a whole."""
+    """The number of predicted words by length, and how many as a whole."""
     counts = {name: [0, 0] for name in LETTERS}
     whole = []
     for word in filter(None, words):
@@ -408,7 +408,7 @@ def _word_lines(words: Sequence[list[Token]]) -> list[str]:
 
 
 def as_html(title: str, intro: str, rows: Sequence[Row]) -> str:
-    """A page with rows in colour, and the attention of the first."""
+    """A page with rows in colour, and the attention of the first row."""
     legend = "; ".join(
         f'<span style="background:{COLOURS[state]}">{state}</span> {html.escape(text)}'
         for state, text in meanings(rows).items()
@@ -441,7 +441,7 @@ def as_html(title: str, intro: str, rows: Sequence[Row]) -> str:
 
 
 def _html_notes(row: Row) -> list[str]:
-    """The sentence tree, or else the lines of what is known."""
+    """The sentence tree, or else the notes."""
     if row.tree:
         words = "".join(
             f"<span class=word>{html.escape(word)}"

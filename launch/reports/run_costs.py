@@ -1,4 +1,4 @@
-"""What a run's steps cost: tokens, FLOPs or time."""
+"""The costs of a run's steps: tokens, FLOPs or time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,15 +11,15 @@ from research.record.metric_writer import read_speed
 from research.record.workdir import read_result
 
 UNITS = {"tokens": "M tokens", "flops": "PFLOP", "time": "minutes"}
-"""What costs are counted in -> label of a figure's horizontal axis."""
+"""Type of cost -> label of a figure's horizontal axis."""
 FLOP_UNITS = {UNITS["flops"]: 1.0, "TFLOP": 1e3, "GFLOP": 1e6}
-"""Unit -> how many of it make a PFLOP, the largest unit first."""
+"""Unit -> number of units in a PFLOP, the largest unit first."""
 
 
 def axis_unit(unit: str, most: float) -> tuple[str, float]:
-    """The unit of an axis that ends at `most`, and how many of it make one of `unit`.
+    """The unit of an axis that ends at `most`, and the number of it in one `unit`.
 
-    It is `unit`, but for PFLOP: the largest of FLOP_UNITS of which `most` is 1 or more.
+    It is `unit`; for PFLOP the largest of FLOP_UNITS in which `most` is at least 1.
     """
     if unit not in FLOP_UNITS:
         return unit, 1.0
@@ -30,13 +30,13 @@ def axis_unit(unit: str, most: float) -> tuple[str, float]:
 def cost_of_steps(
     workdir: epath.Path, lines: Sequence[Mapping[str, Any]], over: str
 ) -> tuple[list[float], list[float]]:
-    """Steps, and the cost of the run up to each, in the unit of `over`.
+    """Steps, and the cost of the run up to each step, in the unit of `over`.
 
-    Between known steps the cost is to be interpolated linearly. That is exact in a
-    phase, but for FLOPs of length buckets, whose steps differ.
+    Interpolate linearly between these steps. Within a phase that is exact, except for
+    FLOPs with length buckets, whose steps differ.
 
     Args:
-      lines: those of its metrics.jsonl.
+      lines: the lines of its metrics.jsonl.
       over: a key of UNITS.
 
     Raises:

@@ -17,7 +17,7 @@ MAY_DIFFER = {
     "started": "of each start",
     **dict.fromkeys(("devices", "processes"), "as the mesh may"),
 }
-"""Keys of config and provenance on which the result does not depend -> the reason."""
+"""Key of config or provenance that does not change the result -> the reason."""
 
 ABSENT = "–"
 
@@ -35,10 +35,10 @@ class Run(NamedTuple):
         return max((line["step"] for line in self.lines), default=0)
 
     def values_by_step(self) -> dict[int, dict[str, float]]:
-        """Step -> metric -> value, without the last line of some runs.
+        """Step -> metric -> value.
 
-        It is left out of a run with train.best_metric, where it evaluates the
-        parameters of another step.
+        With train.best_metric the last line is left out: it evaluates the parameters of
+        another step.
         """
         found: dict[int, dict[str, float]] = {}
         for line in self.lines:
@@ -86,7 +86,7 @@ class Differences(NamedTuple):
 
     @property
     def matter(self) -> bool:
-        """Whether something differs on which the result depends."""
+        """Whether something that changes the result differs."""
         keys = [each.key for each in (*self.config, *self.provenance)]
         numbers = self.first or self.last or any(self.alone)
         lengths_differ = self.last_steps[0] != self.last_steps[1]
@@ -138,7 +138,7 @@ def _differences(one: Mapping, two: Mapping) -> list[Difference]:
 
 
 def _provenance_differences(one: Mapping, two: Mapping) -> list[Difference]:
-    """The differences of keys that both have, since versions record different keys."""
+    """The differences of keys that both runs have: versions record different keys."""
     both = one.keys() & two.keys()
     return [each for each in _differences(one, two) if each.key in both]
 

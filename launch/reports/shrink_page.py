@@ -1,4 +1,4 @@
-"""The page of `shrink`: what networks cost and what they reach, and a figure."""
+"""The page of `shrink`: a table of networks' costs and metrics, and a figure."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,15 @@ HEADER = [
     *(f"ms, {rows} row{'s' * (rows > 1)}" for rows in BATCHES),
 ]
 NOTE = (
-    "Bytes are those of the parameters in their file. FLOPs and times are of one "
+    "MB on disk is the size of the file of parameters. FLOPs and times are of one "
     "forward pass of the network, without a teacher: to its predictions, or to its "
     "loss if it predicts no labels. Rows have {length} tokens, and times were taken on "
-    "{device}. They are the fastest of several turns, which the last network took "
-    "alternately with the one that it came from; those of other rows are of other "
-    "occasions. ± is a 95 % interval over the examples of the evaluation, for these "
-    "parameters: other seeds are not in it. A network that was measured on other text "
-    "has a dash. Zeros of pruned weights are stored and multiplied as other numbers "
-    "are."
+    "{device}. Times are the fastest of several repeats. Repeats of the last network "
+    "alternate with those of the network that it came from; other rows were measured "
+    "at other times. ± is a 95 % interval over the examples of the evaluation, for "
+    "these parameters; it does not cover other seeds. A network that was measured on "
+    "other text has a dash. Zeros of pruned weights are stored and multiplied like "
+    "other numbers."
 )
 
 
@@ -87,7 +87,7 @@ def page(records: Sequence[Mapping[str, Any]], *, length: int, device: str) -> s
         title=f"{html.escape(records[-1]['name'])}: made smaller",
         table=f"<div class='wide'>{rows}</div><p>{html.escape(note)}</p>",
         figures=_figure(records),
-        details=f"<details open><summary>What each is</summary>"
+        details=f"<details open><summary>Networks</summary>"
         f"<div class='wide'>{formats.html_rows(says)}</div></details>",
     )
 
@@ -107,7 +107,7 @@ def _figure(records: Sequence[Mapping[str, Any]]) -> str:
     names = [each["name"] for each in shown]
     image = draw_frontier(names, values, panels, metric, records[-1]["better"])
     caption = (
-        f"{metric} over size and over time. The line joins the networks that no other "
-        "one beats in both."
+        f"{metric} over size and over time. The line joins the networks that are "
+        "better than all cheaper ones."
     )
     return f"<figure>{image}<figcaption>{html.escape(caption)}</figcaption></figure>"

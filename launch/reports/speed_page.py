@@ -11,15 +11,15 @@ STEPS_NOTE = (
     "MFU = FLOPs a step / (seconds a step x devices x the maker's bfloat16 FLOP/s). "
     "FLOPs are those of all matrix products, forward and backward, counted on the "
     "step itself, without recomputation; attention counts all pairs of query and key, "
-    "hidden or not, and *halved* leaves out half of causal self-attention (6 x layers "
+    "masked or not, and *halved* leaves out half of causal self-attention (6 x layers "
     "x rows x length^2 x width). Share: the same FLOPs over the rate of the plain "
-    "product. Tokens are those of the text (rows x length). GiB: the most that a "
-    "device needs at once."
+    "product. Tokens are those of the text (rows x length). GiB: the largest memory "
+    "that a device needs at once."
 )
 ATTENTION_NOTE = (
     "Milliseconds forward and backward, on one device, with the mask or the sort that "
     "a network makes once; {heads} heads of width {head_width}. In brackets TFLOP/s, "
-    "of pairs that attend alone: 12 x pairs x heads x width."
+    "only of pairs that attend: 12 x pairs x heads x width."
 )
 MISSING = "–"
 

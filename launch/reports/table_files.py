@@ -1,14 +1,14 @@
-"""The file of a table: TOML that names what is shown, or Python that defines TABLE.
+"""The file of a table: TOML that names its columns, or Python that defines TABLE.
 
 title = "Ablation of BERT's objectives (BERT, table 5)"
 row_header = ""               # header of the first column
-note = "What is equal."       # below the table
+note = "What is equal."       # shown below the table
 baseline = "No NSP"           # a row of the sweep; "": none
 paper = "bert5"               # of experiments/claims: its columns, numbers and claims
-columns = ["BLiMP", "MNLI"]   # without a paper: names that papers or ours have
-bars = ["BLiMP"]              # columns that the report also draws; of a paper all
-growth = ["BLiMP"]            # likewise, over the number in rows' names: "lm, 5 M"
-claims = ["babylm2023"]       # of experiments/claims: what they say of these columns
+columns = ["BLiMP", "MNLI"]   # without a paper: columns of papers or our own
+bars = ["BLiMP"]              # columns that the report draws as bars; of a paper all
+growth = ["BLiMP"]            # drawn over the number in rows' names: "lm, 5 M"
+claims = ["babylm2023"]       # of experiments/claims: their claims about these columns
 
 [metrics]                     # further columns: task -> its metric
 "SST-2" = "accuracy"
@@ -16,8 +16,8 @@ claims = ["babylm2023"]       # of experiments/claims: what they say of these co
 [baselines]                   # rows that are compared with another one than `baseline`
 "No NSP, large" = "No NSP"    # "": with none
 
-title and note are required. Rows are those that the sweep names; the columns follow
-those of the cost of a pretraining.
+title and note are required. The sweep names the rows. Columns of the cost of
+pretraining come first.
 """
 
 import tomllib
@@ -53,17 +53,17 @@ DEFAULTS = {
 FIELDS = {"title": str, "note": str} | {k: type(v) for k, v in DEFAULTS.items()}
 
 BEST_RATE = (
-    "The best learning rate of fine-tuning is that of the validation split, where "
-    "there are several."
+    "If fine-tuning has several learning rates, the best is chosen on the validation "
+    "split."
 )
-"""A sentence that is added to the note of a paper's table."""
+"""A sentence added to the note of a paper's table."""
 
 
 def load_table(file: str) -> Table:
     """The table that a file defines.
 
     Raises:
-      UserError: there is no such file, or it defines no table; names what is wrong.
+      UserError: there is no such file, or it does not define a table.
     """
     path = Path(user_code.find(file))
     if not path.is_file():
@@ -98,10 +98,10 @@ def _check_names(file: str, table: Table) -> None:
 
 
 def sweep_table(file: str, workdir: str) -> tuple[Table, list[Trial]]:
-    """The table that a file defines, with the columns of a sweep's trials, and these.
+    """A file's table with the columns for which a sweep has trials, and the trials.
 
     Args:
-      file: "" of the `default_table` of the sweep.
+      file: "": the `default_table` of the sweep.
 
     Raises:
       UserError: as `load_table` and `read_plan`.
@@ -192,7 +192,7 @@ def _benchmark_columns(names: Sequence[str], all_known: bool) -> Iterable[Column
     """Columns of published tasks, and means of these.
 
     Args:
-      all_known: a name that cannot be run is an error; False: it is left out.
+      all_known: True: a name that cannot be run is an error; False: it is left out.
     """
     known = [*benchmarks.COLUMNS, *benchmarks.MEANS, *benchmarks.AVERAGES]
     for name in names if all_known else ():

@@ -32,8 +32,8 @@ class Scoring(NamedTuple):
 class Column(NamedTuple):
     """One number of each trial of a group, averaged over the group.
 
-    Where a group has several settings of one seed, such as learning rates, the one with
-    the best mean of `picked_by` is taken, for each pretraining seed by itself.
+    If a group has several settings per seed, such as learning rates, each pretraining
+    seed takes its setting with the best mean of `picked_by`.
     """
 
     name: str
@@ -43,16 +43,15 @@ class Column(NamedTuple):
     tested: bool = False  # compared with the baseline row, by pretraining seed
     picked_by: Value = ""  # "": no pretraining seed has several settings
     mean_of: tuple[str, ...] = ()  # columns whose mean it is; then it has no group
-    stand_in: str = ""  # what stands in for the paper's data set; "": nothing
-    margin: Value = ""  # of a single run's number: that of its interval over items
+    stand_in: str = ""  # our data set instead of the paper's; "": the paper's own
+    margin: Value = ""  # of the interval over items of a single run's number
     ready: Callable[[Trial], bool] = lambda trial: True  # whether a run has what
-    # `value` reads; the table's note says what else has to be done
-    better: str = HIGHER  # or LOWER: of `value` and of `picked_by`
-    least: float = -math.inf  # the smallest value that there can be, and
-    most: float = math.inf  # the largest one: no axis goes beyond
-    scoring: Callable[[Trial], Scoring | None] = lambda trial: None  # of scores that
-    # `palimpsest score` made: those of a column are of the same files and pairs, those
-    # of a row by one method
+    # `value` reads; if not, the table's note says what has to be done
+    better: str = HIGHER  # or LOWER: for `value` and `picked_by`
+    least: float = -math.inf  # the smallest possible value: no axis goes below
+    most: float = math.inf  # the largest possible value: no axis goes above
+    scoring: Callable[[Trial], Scoring | None] = lambda trial: None  # of scores by
+    # `palimpsest score`: a column has one set of files and pairs, a row one method
     scored_as: str = ""  # the task of `palimpsest score` that fills it; "": none does
 
     @property
@@ -62,7 +61,7 @@ class Column(NamedTuple):
 
     @property
     def header(self) -> str:
-        """The name, with what stands in for the paper's data set, if anything does."""
+        """The name, with the data set that replaces the paper's, if one does."""
         return f"{self.name} (here: {self.stand_in})" if self.stand_in else self.name
 
 
@@ -71,22 +70,22 @@ class Paper(NamedTuple):
 
     number: float
     source: str
-    mark: str = ""  # how far the number is verified, see `ledger.MARKS`
+    mark: str = ""  # how well the number is verified, see `ledger.MARKS`
 
 
 class Curve(NamedTuple):
-    """A figure with one panel for each row: metrics of a group over what they cost."""
+    """A figure with one panel for each row: metrics of a group over their costs."""
 
     caption: str
     group: str
     metrics: tuple[str, ...]  # names of metrics.jsonl; the last has the thickest line
-    over: str = "tokens"  # or flops, time: of the steps alone
+    over: str = "tokens"  # or flops, or time, which is that of the steps alone
 
 
 class OptimumFigure(NamedTuple):
-    """A figure: a value over a number that trials vary, and where each line is least.
+    """A figure of a value over a number that trials vary, with each line's minimum.
 
-    Each line is of the trials that share another number, such as a width or a budget.
+    The trials of a line share another number, such as a width or a budget.
     """
 
     caption: str
@@ -122,12 +121,12 @@ class Table(NamedTuple):
     papers: Mapping[tuple[str, str], Paper] = {}  # (row, column) -> the paper's number
     claims: tuple[Claimed, ...] = ()
     curves: tuple[Curve, ...] = ()  # figures of the report
-    optima: tuple[OptimumFigure, ...] = ()  # likewise
+    optima: tuple[OptimumFigure, ...] = ()  # figures of the report, too
     bars: tuple[str, ...] = ()  # columns that the report also draws as bars
-    growth: tuple[str, ...] = ()  # and over the number in rows' names, as in "lm, 5 M"
+    growth: tuple[str, ...] = ()  # columns drawn over a number in rows' names
 
     def baseline_of(self, row: str) -> str:
-        """The row with which a row is compared; "": with none."""
+        """The row with which a row is compared; "": none."""
         found = self.baselines.get(row, self.baseline)
         return "" if found == row else found
 
@@ -139,7 +138,7 @@ class Table(NamedTuple):
 
     @property
     def baseline_text(self) -> str:
-        """What the rows are compared with; "": nothing."""
+        """The name of the baseline, or of each row's own one; "": no baseline."""
         several = len(self.all_baselines) > 1
         return "the row's own baseline" if several else "".join(self.all_baselines)
 
@@ -148,14 +147,14 @@ def table_rows(table: Table, trials: list[Trial]) -> Rows:
     """The rows that the table's function returns for these trials.
 
     Raises:
-      UserError: it returns something else than rows of groups of trials.
+      UserError: it does not return rows of groups of trials.
     """
     rows = table.rows(trials)
     pairs = rows.items() if isinstance(rows, Mapping) else [(None, None)]
     for name, groups in pairs:
         if not (isinstance(name, str) and isinstance(groups, Mapping)):
             raise UserError(
-                f"--table: rows() gives row -> group -> trials, not {rows!r}"
+                f"--table: rows() must return row -> group -> trials, not {rows!r}"
             )
     return rows
 
@@ -175,13 +174,13 @@ def labelled_rows(trials: list[Trial]) -> Rows:
 
 
 def for_sweep(table: Table, trials: list[Trial], tasks: Mapping[str, Task]) -> Table:
-    """The table with the columns for which the sweep has trials, and their stand-ins.
+    """The table with only the columns for which the sweep has trials.
 
     Args:
       tasks: the tasks with which the sweep was started.
 
     Raises:
-      UserError: a column's group is nearly that of trials which no column shows.
+      UserError: a column's group is nearly the name of a group that no column shows.
     """
     groups = {group for row in table_rows(table, trials).values() for group in row}
     _check_groups(table, groups)

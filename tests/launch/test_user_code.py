@@ -67,7 +67,7 @@ def test_a_wrong_sweep_is_told_with_its_line(error, folder, name, words):
         ("raises", "raises.py:1: RuntimeError: no"),
         ("nothing", "nothing.py is not a table: it does not define TABLE, a `Table`"),
         ("values", "values.py is not a table"),
-        ("rows", "--table: rows() gives row -> group -> trials, not None"),
+        ("rows", "--table: rows() must return row -> group -> trials, not None"),
         ("column", "column.py:4: AttributeError: 'Trial' object has no attribute 'x'"),
         ("text", "--table: column 'c' of lm steps=20 seed=0 is a number, or"),
     ],

@@ -1,7 +1,7 @@
-"""Columns of tables: by name, of what a pretraining cost and how it scores.
+"""Columns of tables: the costs and scores of a pretraining, by name.
 
 A module here defines a frozen dataclass `Columns(columns.Columns)` without fields: one
-`Column` or several of one topic. It is found by listing the folder; the files of
+or several `Column` of one topic. It is found by listing the folder; the files of
 experiments/tables then name its columns.
 """
 
@@ -19,7 +19,7 @@ FOLDER = Folder(
 )
 
 PRETRAINING = "pretraining"
-"""The group of a sweep's pretrainings."""
+"""The group with the pretrainings of a sweep."""
 
 
 class Columns:
@@ -28,7 +28,7 @@ class Columns:
     columns: ClassVar[tuple[Column, ...]]
 
     always: ClassVar[bool] = False
-    """Whether each TOML table has them, before all others."""
+    """Whether every TOML table has them, as its first columns."""
 
 
 @functools.cache
@@ -38,7 +38,7 @@ def all_columns() -> tuple[Columns, ...]:
 
 
 def by_name(*, always: bool) -> dict[str, Column]:
-    """Name -> column, of those that each table has, or of those that tables name."""
+    """Name -> column: those that every table has, or those that tables name."""
     parts = (part for part in all_columns() if part.always == always)
     return {column.name: column for part in parts for column in part.columns}
 

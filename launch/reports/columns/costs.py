@@ -1,4 +1,4 @@
-"""What the pretraining of a row cost, in which a paper's rows may differ."""
+"""The cost of a row's pretraining, in which a paper's rows may differ."""
 
 from dataclasses import dataclass
 

@@ -10,17 +10,17 @@ from launch.sweeps.trial import Trial
 
 
 def accuracy(term: str, trial: Trial) -> float | None:
-    """Per cent of a term's predictions; None: the run has no such term."""
+    """The accuracy of a term's predictions in per cent; None: no such term."""
     fraction = trial.result["metrics"].get(f"valid/{term}_accuracy")
     return None if fraction is None else 100 * fraction
 
 
 @dataclass(frozen=True)
 class Columns(columns.Columns):
-    """They are exact.
+    """Two columns of exact values.
 
-    Pairs of caption and picture, of which chance tells 50 % apart, and classes of
-    chosen regions, of which some may be seen (objective.region_mask_fraction).
+    Pairs of caption and picture: chance tells 50 % of them apart. Classes of chosen
+    regions: the network may see some of these regions (objective.region_mask_fraction).
     """
 
     columns = (

@@ -23,46 +23,44 @@ def masked_perplexity(trial: Trial) -> float | None:
 def word_perplexity(trial: Trial) -> float | None:
     """The perplexity of the evaluation text, for a causal model of words.
 
-    None: it has no loss of a causal model.
+    None: the trial has no loss of a causal model.
 
     Raises:
-      UserError: its tokens are no words.
+      UserError: its tokens are not words.
     """
     loss = _loss_of("words", trial)
     return None if loss is None else math.exp(loss)
 
 
 def bits_per_byte(trial: Trial) -> float | None:
-    """Bits for each byte of the evaluation text, for a causal model of bytes.
+    """Bits per byte of the evaluation text, for a causal model of bytes.
 
-    None: it has no loss of a causal model.
+    None: the trial has no loss of a causal model.
 
     Raises:
-      UserError: its tokens are no bytes.
+      UserError: its tokens are not bytes.
     """
     loss = _loss_of("bytes", trial)
     return None if loss is None else loss / math.log(2)
 
 
 def _loss_of(unit: str, trial: Trial) -> float | None:
-    """The loss of a causal model by token, which are words or bytes.
+    """The loss per token of a causal model whose tokens are words or bytes.
 
     Raises:
-      UserError: they are not.
+      UserError: its tokens are something else.
     """
     loss = trial.result["metrics"].get("valid/lm")
     if loss is not None and (found := _token_unit(trial)) != unit:
         raise UserError(
-            f"{trial.name} predicts {found}, so that its loss is of no {unit}; leave "
-            f"the column of {unit} out of the table"
+            f"{trial.name} predicts {found}, not {unit}; leave the column of {unit} "
+            "out of the table"
         )
     return loss
 
 
 def _token_unit(trial: Trial) -> str:
-    """The tokens of a trial's vocabulary.
-
-    They are "words", "bytes", or pieces of words by the type of the vocabulary.
+    """The unit of a trial's tokens: "words", "bytes", or "pieces of ...".
 
     Raises:
       UserError: its vocabulary cannot be read.
@@ -90,7 +88,7 @@ def _has_bytes_alone(model: TokenizerModel) -> bool:
 
 @dataclass(frozen=True)
 class Columns(columns.Columns):
-    """They are exact and lower is better; a run without the loss has no number."""
+    """Exact values; lower is better. A run without the loss has no number."""
 
     columns = tuple(
         Column(name, PRETRAINING, value, tested=True, better=LOWER)

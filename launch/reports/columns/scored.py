@@ -34,8 +34,8 @@ REMEDY = "delete its folder and run palimpsest score again"
 def score_folders(trial: Trial, task: str) -> dict[Path, Scoring]:
     """The folders that `palimpsest score --task=TASK` wrote for a finished run.
 
-    The run has its unchanged config, and the scores are of the step that opens it;
-    those of other steps do not count.
+    The config of the run must be unchanged. Only scores of the checkpoint that opening
+    the run loads count, not scores of other steps.
     """
     own = re.compile(rf"{re.escape(task)}-(.*)-{trial.opened_step}-([^-.]*)")
     folders = files_in(trial.folder / "evaluations", "")
@@ -46,10 +46,10 @@ def score_folders(trial: Trial, task: str) -> dict[Path, Scoring]:
 
 
 def score_folder(trial: Trial, task: str) -> tuple[Path, Scoring]:
-    """The folder of a run's scores, of which there are some.
+    """The folder of a run's scores, which must have some.
 
     Raises:
-      UserError: there are several, by other methods or of other files.
+      UserError: there are several folders, of other methods or other files.
     """
     first, *others = score_folders(trial, task).items()
     if others:
@@ -66,7 +66,7 @@ def scoring(trial: Trial, task: str, equal_lengths: bool = False) -> Scoring | N
     """How a run's scores were made; None: its objective gives none.
 
     Args:
-      equal_lengths: as of `pairs`.
+      equal_lengths: as in `pairs`.
     """
     if not trial.gives_scores:
         return None
@@ -91,7 +91,7 @@ def pairs(trial: Trial, task: str, equal_lengths: bool = False) -> np.ndarray | 
     None: the objective gives no scores, or there are no such pairs.
 
     Args:
-      equal_lengths: of pairs of equally many tokens alone.
+      equal_lengths: only of pairs whose sentences have equally many tokens.
     """
     if not trial.gives_scores:
         return None
@@ -120,7 +120,7 @@ def _log_probs(pair: Mapping[str, Any]) -> list[float]:
     """The scores of a pair's sentences.
 
     Raises:
-      ValueError: they are not two finite numbers, or none of them is of the good one.
+      ValueError: they are not two finite numbers, or the good sentence has none.
     """
     values = [float(score["log_prob"]) for score in pair["scores"]]
     if len(values) != 2 or pair["gold"] not in (0, 1):
@@ -155,7 +155,7 @@ def read_cell(trial: Trial, task: str, cell: str) -> Cell | None:
 
 
 def half_interval(trial: Trial, task: str, cell: str) -> float:
-    """nan: the interval is not known."""
+    """The margin of its interval; nan: unknown."""
     found = read_cell(trial, task, cell)
     return (found.high - found.low) / 2
 
@@ -179,17 +179,17 @@ def pair_column(name: str, task: str, equal_lengths: bool = False) -> Column:
 
 
 def bits_column(name: str, *cells: str) -> Column:
-    """The column of bits of all texts of `palimpsest score --task=sentences`.
+    """The column of bits over all texts of `palimpsest score --task=sentences`.
 
     Args:
-      cells: names of cells of the scores' table. A run shows the first one that it
-        has, or a dash.
+      cells: names of cells in the table of scores. The column shows the first one that
+        a run has, or a dash.
     """
     return _scored_column(name, "sentences", cells, 1, digits=3, better=LOWER)
 
 
 def accuracy_column(name: str, task: str, cell: str) -> Column:
-    """The column of a fraction of all texts of a task's table, in per cent."""
+    """The column of a fraction in a task's table of scores, over all texts, in %."""
     return _scored_column(name, task, (cell,), 100, digits=1, better=HIGHER, most=100.0)
 
 

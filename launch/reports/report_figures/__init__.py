@@ -1,8 +1,8 @@
-"""Figures of a report: those beside its curves and bars.
+"""Figures of a report: those in addition to curves and bars.
 
 A module here defines a frozen dataclass `Figures(report_figures.Figures)` without
-fields. It is found by listing the folder, and draws what it finds in the table, its
-numbers and its trials.
+fields. It is found by listing the folder, and draws figures from the table, its numbers
+and its trials.
 """
 
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ class Drawn(NamedTuple):
 
     file: str  # its name
     caption: str
-    svg: str  # an SVG element, of the same bytes for the same numbers
+    svg: str  # an SVG element; the same numbers give the same bytes
 
 
 class Figures:
     """The base of all modules' figures."""
 
     def drawn(self, table: Table, grid: Grid, rows: Rows) -> Iterator[Drawn]:
-        """The figures that there are.
+        """The figures for this table; none if it lacks what they show.
 
         Args:
           grid: the numbers of the table's cells.

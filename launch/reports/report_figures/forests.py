@@ -11,7 +11,7 @@ from launch.reports.tables import Rows, Table
 
 @dataclasses.dataclass(frozen=True)
 class Figures(report_figures.Figures):
-    """Each where the table has some."""
+    """One figure for differences and one for claims, if the table has them."""
 
     def drawn(self, table: Table, grid: Grid, rows: Rows) -> Iterator[Drawn]:
         for name, caption, groups in (

@@ -1,4 +1,4 @@
-"""Figures of a column over the number in its rows' names, as in "lm, 5 M"."""
+"""Figures of a column over a number in the rows' names, such as 5 in "lm, 5 M"."""
 
 import dataclasses
 import math
@@ -12,14 +12,14 @@ from launch.reports.report_figures import Drawn
 from launch.reports.tables import Rows, Table
 
 POINT = re.compile(r"(?P<line>.+), (?P<place>[0-9.]+) (?P<unit>\S+)")
-"""The name of a row that is a point of a line; other rows are levels."""
+"""The name of a row that is a point of a line; other rows are horizontal lines."""
 
 LEVELS = "--", ":", "-."
 
 
 @dataclasses.dataclass(frozen=True)
 class Figures(report_figures.Figures):
-    """One for each column of the table's `growth`."""
+    """One figure for each column in the table's `growth`."""
 
     def drawn(self, table: Table, grid: Grid, rows: Rows) -> Iterator[Drawn]:
         over = table.row_header.rpartition(", ")[2]
@@ -31,14 +31,14 @@ class Figures(report_figures.Figures):
 
 
 def has_points(grid: Grid, name: str) -> bool:
-    """Whether two rows of one line have numbers of this column."""
+    """Whether two rows of one line have numbers in this column."""
     matches = filter(None, map(POINT.fullmatch, _shown(grid, name)))
     lines = [match["line"] for match in matches]
     return len(lines) > len(set(lines))
 
 
 def draw_growth(table: Table, grid: Grid, name: str) -> str:
-    """An SVG element: means with their intervals, and levels as dashed lines."""
+    """An SVG element: means with their intervals; other rows are dashed lines."""
     column = next(column for column in table.columns if column.name == name)
     rows = {row: POINT.fullmatch(row) for row in _shown(grid, name)}
     lines = [*dict.fromkeys(match["line"] for match in rows.values() if match)]

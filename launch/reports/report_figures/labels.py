@@ -1,4 +1,4 @@
-"""How well each label of a task is predicted: pictures of a report."""
+"""Figures of how well each label of a task is predicted."""
 
 # N labels
 
@@ -24,30 +24,30 @@ from research.metrics import Item
 from research.predictions import prediction_kind
 
 MOST_LABELS = 12
-"""The labels that are drawn: the most frequent ones."""
+"""Labels that are drawn, at most: the most frequent ones."""
 MOST_PERCENT = 6
-"""The labels of a confusion whose cells have numbers."""
+"""Cells of a confusion matrix have numbers up to this many labels."""
 WIDTH = 4
 """Panels in a line."""
 
 Scores = Mapping[str, Sequence[label_report.LabelScore]]
-"""Row -> the scores of its labels, over the items of all of its runs."""
+"""Row -> the scores of its labels, over the items of all its runs."""
 Confusions = Mapping[str, Mapping[str, Mapping[str, int]]]
-"""Row -> right label -> predicted label -> items of all of its runs."""
+"""Row -> right label -> predicted label -> number of items, over all its runs."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Figures(report_figures.Figures):
-    """How well the labels of each group of trials are predicted, where it has some."""
+    """Precision and recall of labels, and confusions, for each group of trials."""
 
     def drawn(self, table: Table, grid: Grid, rows: Rows) -> Iterator[Drawn]:
         return label_figures(rows)
 
 
 def label_figures(rows: Rows) -> Iterator[Drawn]:
-    """The pictures of each group that predicts labels.
+    """The figures of each group that predicts labels.
 
-    They are of the predictions/SPLIT.jsonl of runs; one without it is left out.
+    They show predictions/SPLIT.jsonl of the runs; a run without it is left out.
 
     Raises:
       UserError: a file of predictions is damaged.
@@ -99,7 +99,7 @@ def _has_labels(kind: str) -> bool:
 
 
 def _items(trial: Trial) -> tuple[str, list[Item]]:
-    """The split and scored items of a run: test if it has one; [] if of none."""
+    """The split and scored items of a run: test if it has one; [] if it has none."""
     folder = trial.folder / "predictions"
     files = (folder / f"{split}.jsonl" for split in ("test", "valid"))
     path = next(filter(exists, files), None)
@@ -111,7 +111,7 @@ def _items(trial: Trial) -> tuple[str, list[Item]]:
 
 
 def _labels(item: Item) -> list[str]:
-    """All labels of an item, predicted and right."""
+    """All labels of an item, predicted ones and right ones."""
     values = (item.prediction, item.gold)
     return [
         x for value in values for x in ([value] if isinstance(value, str) else value)
@@ -128,7 +128,7 @@ def _most_frequent(scores: Scores) -> list[str]:
 
 
 def _panels(rows: Rows, drawn: Mapping[str, Any], draw: Any) -> Any:
-    """One panel for each row that has something to be drawn."""
+    """One panel for each row that has something to draw."""
     names = [row for row in rows if drawn.get(row)]
     width = min(len(names), WIDTH)
     height = math.ceil(len(names) / width)
@@ -148,7 +148,7 @@ def _panels(rows: Rows, drawn: Mapping[str, Any], draw: Any) -> Any:
 def _draw_scores(
     scores: Scores, names: Sequence[str], panel: Any, row: str, color: str
 ) -> None:
-    """A line between precision and recall of each label."""
+    """Draws a line between precision and recall of each label."""
     found = {score.label: score for score in scores[row]}
     for y, name in enumerate(names):
         if score := found.get(name):
@@ -165,7 +165,7 @@ def _draw_scores(
 def _draw_confusion(
     confusions: Confusions, names: Sequence[str], panel: Any, row: str, color: str
 ) -> None:
-    """A square for each right and predicted label, darker where more items are."""
+    """Draws a square for each pair of labels, darker for more items."""
     found = confusions[row]
     count_NN = np.array(
         [[found.get(gold, {}).get(name, 0) for name in names] for gold in names]

@@ -79,7 +79,7 @@ def test_seeds_are_one_row_and_the_best_mean_is_first():
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--workdir={run}"], r"is no run that has ended: it has no result\.json"),
+        (["--workdir={run}"], r"is not a finished run: it has no result\.json"),
         ([], r"has no entries; palimpsest leaderboard --entries="),
         (["--babylm=x"], r"--babylm needs --workdir"),
     ],

@@ -80,19 +80,23 @@ def test_claims_follow_from_the_table(folder):
         ("[84.0, 5.0]", "[84.0]", "row MLM has 1 of 2 numbers"),
         ('"lower"', '"less"', "direction"),
         ("[rows]", "[row]", "lacks 'rows'"),
-        ("seed_sd = 1.0", "sd = 1.0", "is no table of claims: seed_sd is missing"),
-        ("seeds = 3, ", "", "is no table of claims: seeds is missing"),
-        ("seeds = 3", "seeds = 0", "at least 2 seeds, whose spread tells, and 1 item"),
-        ("seeds = 3", "seeds = 1.5", "is no table of claims: 'seeds'"),
-        ("seeds = 3", "seed = 3, seeds = 3", "'seed' is no field of a plan"),
+        ("seed_sd = 1.0", "sd = 1.0", "is not a table of claims: seed_sd is missing"),
+        ("seeds = 3, ", "", "is not a table of claims: seeds is missing"),
+        (
+            "seeds = 3",
+            "seeds = 0",
+            "at least 2 seeds, to know their spread, and 1 item",
+        ),
+        ("seeds = 3", "seeds = 1.5", "is not a table of claims: 'seeds'"),
+        ("seeds = 3", "seed = 3, seeds = 3", "'seed' is not a field of a plan"),
         ("items = 1", "items = 0", "and 1 item; got 3 and 0"),
-        ("seed_sd = 1.0", "seed_sd = 0", "seed_sd of a plan is above 0"),
+        ("seed_sd = 1.0", "seed_sd = 0", "seed_sd of a plan must be above 0"),
         (
             "seed_sd = 1.0",
             "seed_sd = nan",
-            "no table of claims: 'seed_sd' is not below",
+            "not a table of claims: 'seed_sd' is not below",
         ),
-        ("[rows]", "[rows", "is no table of claims"),
+        ("[rows]", "[rows", "is not a table of claims"),
     ],
 )
 def test_a_wrong_file_is_one_line(folder, old, new, words):
@@ -143,7 +147,7 @@ def test_a_verdict_needs_an_untouched_result_and_its_plan(folder):
     (folder / "x.toml").write_text(CLAIMS)
     other = ledger.result_path(claim._replace(id="x.lm-over-mlm"), "smoke", folder)
     path.rename(other)
-    with pytest.raises(UserError, match=r"is that of x.mlm-over-lm"):
+    with pytest.raises(UserError, match=r"is the result of x.mlm-over-lm"):
         _page(folder)
 
 
@@ -169,7 +173,7 @@ def test_a_repeat_has_other_seeds_and_its_own_verdict(folder):
     claim = _claim(folder)
     first = _result((70.0, 71.0, 72.0), (60.0, 61.2, 62.0))
     later = _result((61.0, 61.0, 63.0), (60.0, 61.2, 62.0))._replace(seeds=(3, 4, 5))
-    with pytest.raises(UserError, match="no result at smoke that is repeated"):
+    with pytest.raises(UserError, match="no result at smoke to repeat"):
         ledger.write_result(claim, "smoke", later, folder, repeat=True)
     ledger.write_result(claim, "smoke", first, folder)
     before = _page(folder)

@@ -123,7 +123,7 @@ def test_a_diverged_run_is_not_missing(tmp_path):
     assert text.startswith("– 1 of 3 runs diverged")
     assert grid["lm"]["score"].estimate == whole["lm"]["score"].estimate
     texts = " ".join(notes.notes(fake_sweep.TABLE, grid))
-    assert f"not finite): {trial.name}." in texts and "missing" not in texts
+    assert f"no number: {trial.name}." in texts and "missing" not in texts
     assert trial_status(trial, Budget(), submitted=False)[0] == "diverged"
 
 

@@ -43,8 +43,8 @@ def trial(tmp_path):
     [
         (WORD_PERPLEXITY, WORDS, math.exp(3.0)),
         (BITS_PER_BYTE, BYTES, 3.0 / math.log(2)),
-        (WORD_PERPLEXITY, BYTES, "predicts bytes, so that its loss is of no words"),
-        (BITS_PER_BYTE, WORDS, "predicts words, so that its loss is of no bytes"),
+        (WORD_PERPLEXITY, BYTES, "predicts bytes, not words"),
+        (BITS_PER_BYTE, WORDS, "predicts words, not bytes"),
         (BITS_PER_BYTE, MERGED, "predicts pieces of bytebpe"),
         (WORD_PERPLEXITY, {"data.vocabulary": "unigram"}, "predicts pieces of unigram"),
     ],
