@@ -8,7 +8,8 @@ network meets the needs.
 
 import abc
 import dataclasses
-from collections.abc import Sequence
+import types
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from flax import linen as nn
@@ -57,6 +58,11 @@ class Network(Options, abc.ABC):
     scales_with_width: ClassVar[bool] = False
     """Whether its parameters have the names that research/optimize/width_scaling.py
     reads, so that optimizer.base_width can scale them."""
+
+    small_keys: ClassVar[Mapping[str, Any]] = types.MappingProxyType({})
+    """Values of its own keys in a network of two layers of width 16 for texts of twelve
+    tokens, where the defaults are too large for one, or too small to show much: the
+    laws test that one (tests/laws/test_network.py)."""
 
     @property
     def name(self) -> str:

@@ -46,15 +46,7 @@ TRANSFORMER = {
     **{"layers": 2, "width": 16, "max_length": 32, "token_types": 2},
     **{"heads": 2, "feedforward": 24, "scan_unroll": 1},
 }
-SMALL = {
-    **TRANSFORMER,
-    "cell_width": 24,  # of recurrences
-    "context": 12,  # of windows of words
-    "filter_widths": [9, 12],  # of filters, which are as wide as the texts
-    **{"entity_heads": 2, "entity_feedforward": 24},  # of entities
-    **{"co_layers": 1, "image_heads": 2, "image_feedforward": 24},  # of images
-}
-"""Keys of which a network has some."""
+"""Keys of which a network has some; those that only it has are its `small_keys`."""
 ADAPTIVE = {"cutoffs": [20], "output_head": "table", "tie_embeddings": True}
 """Keys of a network that has an adaptive softmax."""
 FIXED = ("attention", "remat", "input", "feature_layers", "position_bias")
@@ -81,7 +73,8 @@ def variants(name: str) -> list[networks.Network]:
         if "values" in field.metadata or isinstance(field.default, bool)
     }
     known = {field.name for field in dataclasses.fields(cls)}
-    base = cls(**{key: value for key, value in SMALL.items() if key in known})
+    small = {key: value for key, value in TRANSFORMER.items() if key in known}
+    base = cls(**small | cls.small_keys)
     found = []
     for number in range(max(map(len, choices.values()), default=1)):
         network = base
@@ -219,9 +212,9 @@ def test_each_ability_is_served_by_a_variant_and_others_are_refused(name):
             pattern="full" if "full" in able else able[0], features=networks.VIEWS
         ),
         Ability.LAYERS: some(layers=True),
-        Ability.INPUT_FEATURES: some(input_features=SMALL["width"]),
+        Ability.INPUT_FEATURES: some(input_features=TRANSFORMER["width"]),
         Ability.FUTURE: some(future=1),
-        Ability.SPANS: some(span_width=SMALL["width"]),
+        Ability.SPANS: some(span_width=TRANSFORMER["width"]),
     }
     for ability in Ability:
         errors = []

@@ -68,6 +68,7 @@ class Network(transformer.Network):
     # of pixels and of the box, without the others
 
     scales_with_width = False
+    small_keys: ClassVar = {"co_layers": 1, "image_heads": 2, "image_feedforward": 24}
     abilities: ClassVar = (
         networks.Ability.FULL,
         networks.Ability.GENERAL,

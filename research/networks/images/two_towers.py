@@ -33,6 +33,7 @@ class Network(transformer.Network):
     image_feedforward: int = dim(0, least=0)  # its feed-forward width; 0: feedforward
 
     scales_with_width = False
+    small_keys: ClassVar = {"image_heads": 2, "image_feedforward": 24}
     abilities: ClassVar = (
         networks.Ability.FULL,
         networks.Ability.CAUSAL,

@@ -58,6 +58,7 @@ class Network(TransformerOptions):
     # in the released configuration)
     entity_heads: int = dim(4, least=1)  # of attention between entities
 
+    small_keys: ClassVar = {"entity_heads": 2}
     abilities: ClassVar = (
         networks.Ability.FULL,
         networks.Ability.INPUT_FEATURES,

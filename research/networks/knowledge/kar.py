@@ -63,6 +63,7 @@ class Network(TransformerOptions):
     entity_heads: int = dim(4, least=1)  # of attention between and to mentions
     entity_feedforward: int = dim(1024, least=1)  # of their feed-forward layers
 
+    small_keys: ClassVar = {"entity_heads": 2, "entity_feedforward": 24}
     abilities: ClassVar = (
         networks.Ability.FULL,
         networks.Ability.SPANS,

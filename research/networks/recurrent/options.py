@@ -67,6 +67,7 @@ class LSTMOptions(networks.Network):
         *("embedding", "hidden", "weight", "word", "output", "readout"),
         *("head", "head_input"),
     )
+    small_keys: ClassVar = {"cell_width": 24}
     abilities: ClassVar = (
         networks.Ability.FULL,
         networks.Ability.CAUSAL,

@@ -39,6 +39,7 @@ class Network(networks.Network):
     # including its own; n - 1 for an n-gram
     direct: bool = False  # logits also have a linear term in the vectors
 
+    small_keys: ClassVar = {"context": 12}
     abilities: ClassVar = (networks.Ability.CAUSAL, networks.Ability.MEMS)
 
     def __post_init__(self):

@@ -57,6 +57,7 @@ class Network(networks.Network):
     channels: str = choice("one", ("one", "two"))  # two: the same filters also read the
     # given vectors unchanged (CNN-multichannel)
 
+    small_keys: ClassVar = {"filter_widths": [9, 12]}  # as wide as the texts
     abilities: ClassVar = (networks.Ability.FULL, networks.Ability.INPUT_FEATURES)
 
     def __post_init__(self):

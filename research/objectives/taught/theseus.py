@@ -130,9 +130,10 @@ class Objective(taught.Taught):
             modules.
         """
         teacher = self._teacher
-        if type(teacher) is not type(student) or student.name != "transformer":
+        has_layers = networks.Ability.LAYERS in student.abilities
+        if type(teacher) is not type(student) or not has_layers:
             raise UserError(
-                "theseus replaces layers of a transformer, not of model.network "
+                "theseus replaces layers of one stack, not of model.network "
                 f"{student.name} by {teacher.name}"
             )
         for key, value in NEUTRAL.items():

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from research import networks
 from research.checkpoints.checkpoint import path_name
 from research.contract.errors import UserError
 from research.interop import int8_weights
@@ -71,7 +72,8 @@ def keep_layers(program: Program, params: Any, request: Request) -> Shrunk:
     """
     options = program.network.options
     names = ("shared_layers", "decoder_layers", "window")
-    for name in ("layers", *names) if options.name != "transformer" else names:
+    is_stack = networks.Ability.LAYERS in options.abilities
+    for name in names if is_stack else ("layers", *names):
         if value := getattr(options, name, 0):
             raise UserError(f"--recipe=layers is not for model.{name} {value}")
     if getattr(options, "mixes_layers", False):
@@ -126,7 +128,7 @@ def to_integers(
         or is pruned although the kind has no zeros.
     """
     options = program.network.options
-    if options.name != "transformer":
+    if networks.Ability.LAYERS not in options.abilities:
         raise UserError(
             f"--recipe={kind}: model.network {options.name} has no model.quantization"
         )
