@@ -7,7 +7,7 @@ baseline = "No NSP"           # a row of the sweep; "": none
 paper = "bert5"               # of experiments/claims: its columns, numbers and claims
 columns = ["BLiMP", "MNLI"]   # without a paper: columns of papers or our own
 bars = ["BLiMP"]              # columns that the report draws as bars; of a paper all
-growth = ["BLiMP"]            # drawn over the number in rows' names: "lm, 5 M"
+growth = ["BLiMP"]            # drawn by figures of this name (docs/parts.md)
 claims = ["babylm2023"]       # of experiments/claims: their claims about these columns
 
 [metrics]                     # further columns: task -> its metric
@@ -27,6 +27,7 @@ from typing import Any
 
 from launch import user_code
 from launch.reports import columns as own_columns
+from launch.reports import report_figures
 from launch.reports.default_table import default_table
 from launch.reports.result_columns import LOSS_CURVES, task_column
 from launch.reports.tables import (
@@ -45,9 +46,11 @@ from research import metrics
 from research.contract.errors import UserError, unknown
 from research.files.json_files import check_object
 
+FIGURES = report_figures.FOLDER.names()
+LISTS = ("columns", "bars", *FIGURES, "claims")
 DEFAULTS = {
     **{name: "" for name in ("row_header", "baseline", "paper")},
-    **{name: [] for name in ("columns", "bars", "growth", "claims")},
+    **{name: [] for name in LISTS},
     **{name: {} for name in ("metrics", "baselines")},
 }
 FIELDS = {"title": str, "note": str} | {k: type(v) for k, v in DEFAULTS.items()}
@@ -80,8 +83,8 @@ def load_table(file: str) -> Table:
     if len(names) < max(1, len(table.columns)):
         raise UserError(f"{file}: TABLE.columns lists one `Column` or more")
     _check_names(file, table)
-    for field in ("bars", "growth"):
-        for name in getattr(table, field):
+    for field, drawn in {"bars": table.bars, **table.figures}.items():
+        for name in drawn:
             if name not in names:
                 raise unknown(f"column of TABLE.{field} in {file}", name, names)
     for column in table.columns:
@@ -119,20 +122,24 @@ def _read_toml(path: Path) -> Table:
         content = DEFAULTS | tomllib.loads(path.read_text("utf-8"))
         check_object(content, FIELDS)
         check_object(content["metrics"], {}, values=str)
-        for name in ("columns", "bars", "growth", "claims"):
+        for name in LISTS:
             entries = {f"{name}[{i}]": each for i, each in enumerate(content[name])}
             check_object(entries, {}, values=str)
             if twice := [s for s in content[name] if content[name].count(s) > 1]:
                 raise ValueError(f"{name} has {twice[0]!r} several times")
     except ValueError as error:  # also of TOML, and bytes that are not UTF-8
         raise UserError(f"{path} is not a table: {error}") from error
-    for name in content:
-        if name not in FIELDS:
-            raise unknown(f"key of {path}", name, FIELDS)
+    for name, value in content.items():
+        if name not in FIELDS or (name in FIGURES and value and not _of_columns(name)):
+            raise unknown(f"key of {path}", name, set(FIELDS) - {name})
     try:
         return _table(content)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+
+
+def _of_columns(figures: str) -> bool:
+    return report_figures.FOLDER.part_class(figures, "figures").of_columns
 
 
 def _table(content: Mapping[str, Any]) -> Table:
@@ -160,7 +167,8 @@ def _table(content: Mapping[str, Any]) -> Table:
     costs = own_columns.by_name(always=True).values()
     shown = [column.name for column in columns]
     probes = [name for name in benchmarks.PROBES if name not in shown]
-    for field in ("bars", "growth"):
+    figures = {name: tuple(content[name]) for name in FIGURES if content[name]}
+    for field in ("bars", *figures):
         for name in content[field]:
             if name not in (known := [*probes, *shown]):
                 raise unknown(f"column of {field}", name, known)
@@ -177,7 +185,7 @@ def _table(content: Mapping[str, Any]) -> Table:
         claims=tuple(claim for each in claims for claim in _claimed(each, shown)),
         curves=LOSS_CURVES,
         bars=tuple((*probes, *shown) if paper else content["bars"]),
-        growth=tuple(content["growth"]),
+        figures=figures,
     )
 
 

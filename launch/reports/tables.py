@@ -123,7 +123,7 @@ class Table(NamedTuple):
     curves: tuple[Curve, ...] = ()  # figures of the report
     optima: tuple[OptimumFigure, ...] = ()  # figures of the report, too
     bars: tuple[str, ...] = ()  # columns that the report also draws as bars
-    growth: tuple[str, ...] = ()  # columns drawn over a number in rows' names
+    figures: Mapping[str, tuple[str, ...]] = {}  # module of report_figures -> columns
 
     def baseline_of(self, row: str) -> str:
         """The row with which a row is compared; "": none."""
@@ -200,11 +200,10 @@ def for_sweep(table: Table, trials: list[Trial], tasks: Mapping[str, Task]) -> T
     note = table.note
     if left_out:
         note += f" Not run here: {', '.join(left_out)}."
-    drawn = {
-        field: tuple(name for name in getattr(table, field) if name in kept)
-        for field in ("bars", "growth")
-    }
-    return table._replace(columns=tuple(kept.values()), note=note, **drawn)
+    columns = tuple(kept.values())
+    bars = tuple(filter(kept.get, table.bars))
+    drawn = {name: tuple(filter(kept.get, of)) for name, of in table.figures.items()}
+    return table._replace(columns=columns, note=note, bars=bars, figures=drawn)
 
 
 def _check_groups(table: Table, groups: set[str]) -> None:

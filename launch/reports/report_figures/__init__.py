@@ -6,7 +6,7 @@ and its trials.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from launch.reports.cells import Grid
 from launch.reports.tables import Rows, Table
@@ -25,6 +25,10 @@ class Drawn(NamedTuple):
 
 class Figures:
     """The base of all modules' figures."""
+
+    of_columns: ClassVar[bool] = False
+    """Whether a table's file names the columns that they draw, in a key with the name
+    of the module. `Table.figures` has these columns."""
 
     def drawn(self, table: Table, grid: Grid, rows: Rows) -> Iterator[Drawn]:
         """The figures for this table; none if it lacks what they show.

@@ -19,11 +19,13 @@ LEVELS = "--", ":", "-."
 
 @dataclasses.dataclass(frozen=True)
 class Figures(report_figures.Figures):
-    """One figure for each column in the table's `growth`."""
+    """One figure for each column that the table names."""
+
+    of_columns = True
 
     def drawn(self, table: Table, grid: Grid, rows: Rows) -> Iterator[Drawn]:
         over = table.row_header.rpartition(", ")[2]
-        for number, name in enumerate(table.growth, 1):
+        for number, name in enumerate(table.figures.get("growth", ()), 1):
             if has_points(grid, name):
                 image = draw_growth(table, grid, name)
                 caption = f"{name} over {over}; ± over seeds"
