@@ -17,7 +17,7 @@ from research.objectives.dae import bart_noise
 from research.objectives.layout import input_format, seq2seq
 from research.objectives.layout.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term
-from research.objectives.noise import scoring
+from research.objectives.noise import mask_units, scoring
 
 NOISE_RATES = (
     "permute_rate",
@@ -48,7 +48,9 @@ class Objective(objectives.Objective):
     # before they are trimmed
     random_fraction: float = fraction(0.0)  # fraction of masks that become an ordinary
     # token instead
-    unit: str = choice("word", ("word", "token"))  # what is hidden and counted whole
+    unit: str = choice(
+        "word", mask_units.SINGLE_UNITS
+    )  # what is hidden and counted whole
     text_unit: str = choice("stream", single_texts())  # of text that is read
     label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's
     # probability that is spread over the vocabulary

@@ -15,6 +15,7 @@ import numpy as np
 from research.contract.batch import SENTENCE, WORD, VocabInfo
 from research.data import counter_rng
 from research.objectives.noise import spans
+from research.objectives.noise.mask_units import UNITS
 
 
 class NoisyText(NamedTuple):
@@ -46,7 +47,7 @@ def find_words(text: NoisyText, vocab: VocabInfo, unit: str) -> Words:
     Spans do not cross special tokens.
     """
     candidate = text.valid & ~vocab.is_special[text.token]
-    start = candidate if unit == "token" else (text.flags & WORD) > 0
+    start = (text.flags & WORD) > 0 if UNITS[unit].of_words else candidate
     first, size = counter_rng.find_words(start, candidate)
     row = first // candidate.shape[1]
     count = np.bincount(row, minlength=len(candidate))

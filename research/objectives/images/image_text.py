@@ -48,7 +48,6 @@ from research.objectives.noise.masking import (
     replace_chosen,
 )
 
-UNITS = ("token", "word")
 MATCH = "match_"
 """Prefix of the arrays of a pass that reads the unmasked text with a picture, which may
 be another one."""
@@ -68,7 +67,7 @@ class Objective(picture_rows.PictureRows):
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
-    unit: str = choice("token", UNITS)  # what is chosen as a whole
+    unit: str = choice("token", mask_units.SINGLE_UNITS)  # what is chosen as a whole
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
     random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
     # rest stays

@@ -137,11 +137,10 @@ class Objective(objectives.Objective):
                 f"rounding independent needs unit {' or '.join(single)}, not "
                 f"{self.unit}, of which a row has as many as fit its budget"
             )
-        if self.count_exponent and (
-            self.unit != "token" or self.rounding == "independent"
-        ):
+        if self.count_exponent and not self._takes_weights:
             raise ValueError(
-                "count_exponent needs unit token, and a rounding other than independent"
+                f"count_exponent needs unit {_weighted_units()}, and a rounding other "
+                "than independent"
             )
         if self.shuffle_rate and self.boundary_targets:
             raise ValueError(
@@ -190,6 +189,10 @@ class Objective(objectives.Objective):
     @property
     def _unit(self) -> mask_units.Unit:
         return mask_units.UNITS[self.unit]
+
+    @property
+    def _takes_weights(self) -> bool:
+        return self._unit.takes_weights and self.rounding != "independent"
 
     @property
     def _surplus(self) -> int:
@@ -335,12 +338,11 @@ class Objective(objectives.Objective):
           UserError: tokens have weights, but other units are chosen.
         """
         weight = self.position_weight(text, vocab)
-        if weight is not None and (
-            self.unit != "token" or self.rounding == "independent"
-        ):
+        if weight is not None and not self._takes_weights:
             raise UserError(
-                "weights of tokens need objective.unit=token, and objective.rounding "
-                f"other than independent; got {self.unit} and {self.rounding}"
+                f"weights of tokens need objective.unit={_weighted_units()}, and "
+                "objective.rounding other than independent; got "
+                f"{self.unit} and {self.rounding}"
             )
         which: dict[str, Any] = {
             "entry_types": self.entry_types,
@@ -468,3 +470,7 @@ def _concatenate(first: Batch, second: Batch) -> Batch:
         )
         for name, array in first.items()
     }
+
+
+def _weighted_units() -> str:
+    return " or ".join(n for n, unit in mask_units.UNITS.items() if unit.takes_weights)

@@ -26,6 +26,7 @@ class Unit(NamedTuple):
     weight: Callable[[np.ndarray], np.ndarray] = np.ones_like  # n = 1..longest [N] ->
     # relative frequency of units of n words
     of_words: bool = True  # it starts where a word does; False: at any candidate
+    takes_weights: bool = False  # may be drawn in proportion to weights of tokens
     reads_lexicon: bool = False  # entries of the lexicon are chosen first
     starts: Callable[..., np.ndarray] | None = None  # as `tile_starts`, for units that
     # partition the row: the budget counts ordinary tokens, and the last may exceed it
@@ -63,8 +64,8 @@ def choose_units(
         of these types are chosen first ("": all); with other units they count as one
         word.
       candidates: one of `masking.TOKEN_SETS`.
-      weight: [B, L], with unit token: tokens are drawn one by one in proportion to it;
-        None: all equally likely.
+      weight: [B, L], with a unit that `takes_weights`: tokens are drawn one by one in
+        proportion to it; None: all equally likely.
 
     Raises:
       UserError: there is no data.lexicon, or it has no such entry.
@@ -316,7 +317,12 @@ def _words(key: np.ndarray, role: str, *at: np.ndarray) -> np.ndarray:
 
 
 UNITS = {
-    "token": Unit("tokens, all subsets equally likely", _tokens, of_words=False),
+    "token": Unit(
+        "tokens, all subsets equally likely",
+        _tokens,
+        of_words=False,
+        takes_weights=True,
+    ),
     "word": Unit("words in random order, each that still fits", _words),
     "ngram": Unit(
         "runs of n words, p(n) ~ 1 / n (Lan et al. 2020, 3.1, equation 1)",
@@ -345,6 +351,11 @@ UNITS = {
     ),
 }
 """`unit` of objectives that mask -> how it is chosen."""
+
+SINGLE_UNITS = tuple(
+    name for name, u in UNITS.items() if u.longest == 1 and not u.reads_lexicon
+)
+"""Units of one token or word each, of any text."""
 
 
 class _WordTable(NamedTuple):
