@@ -8,7 +8,7 @@ r"""Captions of emoji with groups of variants, and what ridge regression retriev
         --group-column=group --held-out=0.2 --to=E/varied
     python -m experiments.studies.emoji_captions compare E/store hf:DIR runs/clip
     python -m experiments.studies.emoji_captions folds D/images.zip E/emoji.jsonl \
-        E/folds
+        E/folds hf:DIR
     python -m experiments.studies.emoji_captions captions D/captions.jsonl E/all.jsonl \
         en,de,zh,ja
     palimpsest images --pictures=D/images.zip --captions=E/all.jsonl \
@@ -29,6 +29,7 @@ of another: by the vectors of both, and by that of the picture which is nearest 
 caption; without a run those of ridge regression.
 """
 
+import functools
 import hashlib
 import itertools
 import json
@@ -44,12 +45,21 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image, ImageOps
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import Ridge
+from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
 from research.data.read.picture_sources import open_source
-from research.data.read.pictures import Columns, decode_picture, read_rows
-from research.data.store.pictures import open_store, split_rows, write_rows
+from research.data.read.pictures import (
+    Columns,
+    caption_line,
+    decode_picture,
+    read_rows,
+)
+from research.data.store.pictures import (
+    CAPTION_VECTORS,
+    open_store,
+    split_rows,
+    write_rows,
+)
 from research.networks.transformer.feature_layers.gradients import histograms
 from research.predictions.retrieval import pair_ranks
 
@@ -76,7 +86,13 @@ AT = (1, 5, 10)
 SIDES = ("image_to_text", "text_to_image")
 VARIANTS, SHIFT = 8, 6
 """Pictures of one for training, and the pixels that one is moved by at most."""
-FOLDS = 5
+FOLDS, CHOICE = 5, 1
+"""Folds, and that by which the settings of CLIP were chosen."""
+STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+REGRESSIONS = (("colours", ""), ("all", ""), ("all", "kernel"))
+"""What is read of pictures, and the kernel."""
+LENGTH = 32
+"""Tokens of a caption that are read, as by the experiment."""
 
 
 def group_of(name: str) -> str:
@@ -129,12 +145,13 @@ def write_variants(source: str, captions: str, to: str, held_out: float = 0.2) -
                 file.write(json.dumps(made, ensure_ascii=False) + "\n")
 
 
-def write_folds(source: str, captions: str, to: str) -> None:
+def write_folds(source: str, captions: str, to: str, model: str = "") -> None:
     """A store of all pictures in all variants, and its captions by folds of groups.
 
     Fold n trains on n/train.captioned, and n/valid.captioned, whose pictures are as
     they are, is held out. To choose settings, n/inner has the same without these: the
-    next fold is its validation, the other three are for training.
+    next fold is its validation, the other three are for training. With a model the
+    store has its vectors of all captions.
     """
     folder = Path(to)
     write_variants(source, captions, f"{to}/pictures", 0)
@@ -143,6 +160,8 @@ def write_folds(source: str, captions: str, to: str) -> None:
     pictures = open_source(folder / "pictures")
     stored = write_rows(folder / "store", pictures, rows, size=(72, 72))
     fold = fold_of(Counter(row.group for row in rows))
+    if model:
+        _store_vectors(stored, model)
     lines = iter(stored.read_bytes().splitlines(keepends=True))
     parts: list[tuple[list, list]] = [([], []) for _ in range(FOLDS)]
     for row in rows:
@@ -165,6 +184,22 @@ def write_folds(source: str, captions: str, to: str) -> None:
             ]
             for split, part in (("train", trained), ("valid", parts[valid][1])):
                 (folder / name / f"{split}.captioned").write_bytes(b"".join(part))
+
+
+def _store_vectors(captioned: Path, model: str) -> None:
+    """Gives each line of a file of captions the number of its vector by the model."""
+    from research.use.inference.open_run import open_run
+
+    rows = [json.loads(line) for line in captioned.read_text("utf-8").splitlines()]
+    texts = sorted({row["text"] for row in rows})
+    vectors = open_run(model).encode(texts, max_length=LENGTH)
+    np.save(captioned.parent / CAPTION_VECTORS, vectors)
+    number = {text: n for n, text in enumerate(texts)}
+    lines = (
+        caption_line(row["text"], row["image"], None, number[row["text"]])
+        for row in rows
+    )
+    captioned.write_bytes(b"".join(lines))
 
 
 def fold_of(sizes: Mapping[str, int]) -> dict[str, int]:
@@ -195,87 +230,174 @@ def _some_words(caption: str, rng: random.Random) -> str:
     )
 
 
-def compare(folder: str, model: str, *workdirs: str) -> dict[str, dict[str, Any]]:
-    """Language -> what is ranked by -> R@k; of regressions also what CLIP has more."""
-    every = {split: rows_of(folder, split) for split in SPLITS}
-    count = len(every["valid"]) // len({row["image"] for row in every["valid"]})
-    names = [group_of(row["text"].partition(", ")[0]) for row in every["valid"]]
-    groups = np.unique(names[::count], return_inverse=True)[1]
-    return {
-        language: _compare(
-            folder,
-            {split: rows[n::count] for split, rows in every.items()},
-            groups,
-            model,
-            workdirs,
+def compare(folder: str, *seeds: str) -> dict[str, dict[str, Any]]:
+    """Language -> what ranks -> R@k; of regressions also what CLIP has more.
+
+    Args:
+      folder: of `folds`.
+      seeds: folders of runs 0 to 4, one of each fold.
+    """
+    pictures, folds = _pictures(folder), [_Fold(folder, n) for n in range(FOLDS)]
+    found = {}
+    for number, language in enumerate(LANGUAGES[: folds[0].count]):
+        hits: dict[str, list] = {}
+        for fold in folds:
+            for name, own in _regressions(pictures, fold, number):
+                hits.setdefault(name, []).append(own)
+        every = {name: np.concatenate(own) for name, own in hits.items()}
+        runs = np.array(
+            [
+                np.concatenate(
+                    [_hits(*_of_run(f"{seed}/{f.number}", f, number)) for f in folds]
+                )
+                for seed in seeds
+            ]
         )
-        for n, language in enumerate(LANGUAGES[:count])
-    }
-
-
-def _compare(
-    folder: str,
-    rows: dict[str, list[dict]],
-    groups: np.ndarray,
-    model: str,
-    workdirs: Sequence[str],
-) -> dict[str, Any]:
-    """`compare` of one caption of each picture; groups [B] are of those held out."""
-    runs = [_hits(*_of_run(workdir, folder, rows["valid"])) for workdir in workdirs]
-    found = {each: _by_side(hits) for each, hits in zip(workdirs, runs, strict=True)}
-    if runs:
-        found["CLIP"] = _by_side(np.mean(runs, axis=0))
-    for name, vectors in _regressions(folder, rows, model):
-        hits = _hits(*vectors)
-        found[name] = _by_side(hits)
-        if runs:
-            found[name]["more"] = _interval(np.mean(runs, axis=0) - hits, groups)
+        found[language] = {
+            seed: _by_side(own) for seed, own in zip(seeds, runs, strict=True)
+        }
+        if seeds:
+            found[language]["CLIP"] = _by_side(runs.mean(axis=0))
+        for name, own in every.items():
+            found[language][name] = _by_side(own)
+            if seeds:
+                found[language][name] |= _more(runs - own, folds)
     return found
 
 
-def _of_run(
-    workdir: str, folder: str, rows: list[dict]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of the pictures and of the captions of rows, by a run."""
-    from research.use.inference.open_run import open_run
+class _Fold:
+    """The captions of one fold, and of its inner split."""
 
-    opened = open_run(workdir, images=folder)
+    def __init__(self, folder: str, number: int):
+        self.number = number
+        self.parts = [
+            {split: rows_of(f"{folder}/{part}", split) for split in SPLITS}
+            for part in (f"{number}", f"{number}/inner")
+        ]
+        valid = self.parts[0]["valid"]
+        self.count = len(valid) // len({row["image"] for row in valid})  # of languages
+        texts = [row["text"] for row in valid[:: self.count]]
+        self.groups = [group_of(text.partition(", ")[0]) for text in texts]
+
+    def plain(self, part: int, language: int) -> dict[str, list[dict]]:
+        """Split -> the captions in a language of pictures as they are."""
+        return {
+            split: [row for row in rows[language :: self.count] if is_plain(row)]
+            for split, rows in self.parts[part].items()
+        }
+
+
+def is_plain(row: dict) -> bool:
+    """Whether a row of `folds` has the picture as it is."""
+    return row["image"] % VARIANTS == 0
+
+
+def _more(more: np.ndarray, folds: Sequence[_Fold]) -> dict[str, dict]:
+    """Differences [seeds, B, 2, 3], of all folds and without that of the choice."""
+    names = [name for fold in folds for name in fold.groups]
+    groups = np.unique(names, return_inverse=True)[1]
+    fold = np.repeat(range(FOLDS), [len(each.groups) for each in folds])
+    rest = fold != CHOICE
+    kept = np.unique(groups[rest], return_inverse=True)[1]
+    return {
+        "more": _interval(more, groups),
+        f"more without fold {CHOICE}": _interval(more[:, rest], kept),
+    }
+
+
+def _of_run(workdir: str, fold: _Fold, language: int) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of the held-out pictures and of their captions, by a run."""
+    opened, rows = _opened(workdir), fold.plain(0, language)["valid"]
     image = opened.encode_stored([row["image"] for row in rows])
     return image, opened.encode([row["text"] for row in rows])
 
 
-def _regressions(
-    folder: str, rows: dict[str, list[dict]], model: str
-) -> Iterator[tuple[str, tuple]]:
-    """Names, and predictions of the held-out pictures with the truth.
-
-    Blocks of pictures and of targets have variance 1 each; strengths are 1.
-    """
+@functools.lru_cache(1)
+def _opened(workdir: str) -> Any:
     from research.use.inference.open_run import open_run
 
-    store = open_store(folder)
-    pixels = [store.pixels[[row["image"] for row in rows[split]]] for split in SPLITS]
-    colours = _scaled(tuple(map(means, pixels)))
-    angles = _scaled(tuple(map(gradients, pixels)))
-    pictures = tuple(np.hstack(each) for each in zip(colours, angles, strict=True))
+    return open_run(workdir)
+
+
+def _pictures(folder: str) -> dict[str, Any]:
+    """What regressions read of plain pictures and captions, by their numbers."""
+    store = open_store(f"{folder}/store")
+    pixels = np.asarray(store.pixels[::VARIANTS])
+    return {
+        "colours": means(pixels),
+        "angles": gradients(pixels),
+        "vectors": store.caption_vectors,
+    }
+
+
+def _regressions(
+    pictures: dict[str, Any], fold: _Fold, language: int
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Names, and `_hits` of a fold; strengths are chosen by its inner split.
+
+    Blocks of pictures and of targets have variance 1 each.
+    """
+    inner, outer = (_blocks(pictures, fold.plain(part, language)) for part in (1, 0))
+    for features, kernel in REGRESSIONS:
+        for target in inner[1]:
+            hits = {
+                strength: _hits(image, inner[1][target][1])
+                for strength, image in _ridges(
+                    *inner[0][features], inner[1][target][0], kernel
+                )
+            }
+            best = max(STRENGTHS, key=lambda each: hits[each][..., -1].mean())
+            (found,) = (
+                image
+                for strength, image in _ridges(
+                    *outer[0][features], outer[1][target][0], kernel, (best,)
+                )
+            )
+            name = f"{kernel} ridge of {features}, to {target}".strip()
+            yield name, _hits(found, outer[1][target][1])
+
+
+def _blocks(
+    pictures: dict[str, Any], rows: dict[str, list[dict]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Names -> features and targets of both splits, with the mean and scale of one."""
+    numbers = [[row["image"] // VARIANTS for row in rows[split]] for split in SPLITS]
+    colours, angles = (
+        _scaled([pictures[name][each] for each in numbers])
+        for name in ("colours", "angles")
+    )
     texts = {split: [row["text"] for row in rows[split]] for split in SPLITS}
-    opened = open_run(model)
     targets = {
         "words": _scaled(_tfidf(texts)),
         "letters": _scaled(_tfidf(texts, **LETTERS)),
-        "vectors": _scaled(tuple(opened.encode(texts[split]) for split in SPLITS)),
     }
-    both = zip(targets["words"], targets["vectors"], strict=True)
-    targets["words and vectors"] = tuple(np.hstack(each) for each in both)
-    kernel = KernelRidge(alpha=1.0, kernel="rbf", gamma=1.0)
-    for target, (known, given) in targets.items():
-        for name, (fitted, held_out), predictor in (
-            ("ridge of colours", colours, Ridge(fit_intercept=False)),
-            ("ridge", pictures, Ridge(fit_intercept=False)),
-            ("kernel ridge", pictures, kernel),
-        ):
-            image = predictor.fit(fitted, known).predict(held_out)
-            yield f"{name}, to {target}", (image, given)
+    if pictures["vectors"] is not None:
+        vectors = [[row["vector"] for row in rows[split]] for split in SPLITS]
+        targets["vectors"] = _scaled([pictures["vectors"][each] for each in vectors])
+        targets["words and vectors"] = _joined(targets["words"], targets["vectors"])
+    return {"colours": colours, "all": _joined(colours, angles)}, targets
+
+
+def _joined(one: Sequence, other: Sequence) -> list[np.ndarray]:
+    return [np.hstack(each) for each in zip(one, other, strict=True)]
+
+
+def _ridges(
+    known: np.ndarray,
+    given: np.ndarray,
+    target: np.ndarray,
+    kernel: str = "",
+    strengths: Sequence[float] = STRENGTHS,
+) -> Iterator[tuple[float, np.ndarray]]:
+    """Strengths, and predictions [B, T] for given [B, F], fitted to known [N, F].
+
+    One eigendecomposition of the kernel serves all strengths.
+    """
+    of = {"": linear_kernel, "kernel": functools.partial(rbf_kernel, gamma=1.0)}[kernel]
+    values, basis = np.linalg.eigh(of(known))
+    read, wanted = of(given, known) @ basis, basis.T @ target
+    for strength in strengths:
+        yield strength, (read / (values + strength)) @ wanted
 
 
 def means(pixels: np.ndarray) -> np.ndarray:
@@ -312,22 +434,6 @@ def _scaled(target: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, ...]:
     return tuple((each - mean) / deviation for each in target)
 
 
-def _regress(
-    folder: str, known: np.ndarray, given: np.ndarray, alpha: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions for held-out pictures by means of 12 x 12 cells, and the truth."""
-    store = open_store(folder)
-    pictures, held_out = (
-        means(store.pixels[[row["image"] for row in rows_of(folder, split)]])
-        for split in SPLITS
-    )
-    mean, target_mean = pictures.mean(axis=0), known.mean(axis=0)
-    model = Ridge(alpha=alpha, fit_intercept=False)
-    model.fit(pictures - mean, known - target_mean)
-    image = model.predict(held_out - mean)
-    return image, given - target_mean
-
-
 def _hits(image: np.ndarray, text: np.ndarray) -> np.ndarray:
     """[B, 2, 3]: whether the caption of a picture, and its picture, are in R@k."""
     count = len(image)
@@ -340,34 +446,83 @@ def _by_side(hits: np.ndarray) -> dict[str, Any]:
 
 
 def _interval(more: np.ndarray, groups: np.ndarray) -> dict[str, list]:
-    """Side -> of each k the mean of [B], and a 95 % bootstrap interval over groups."""
+    """Side -> of each k the mean of [seeds, B], and a 95 % bootstrap interval.
+
+    A draw is one of groups and of seeds.
+    """
     rng, count = np.random.default_rng(0), groups.max() + 1
+    seeds, even = len(more), np.full(len(more), 1 / len(more))
     drawn = rng.multinomial(count, np.full(count, 1 / count), size=10_000)[:, groups]
-    means = np.tensordot(drawn, more, 1) / drawn.sum(axis=1)[:, None, None]
-    every = [more.mean(axis=0), *np.quantile(means, (0.025, 0.975), axis=0)]
+    chosen = rng.multinomial(seeds, even, size=10_000) / seeds
+    means = sum(
+        weight[:, None, None] * np.tensordot(drawn, own, 1)
+        for weight, own in zip(chosen.T, more, strict=True)
+    )
+    means = means / drawn.sum(axis=1)[:, None, None]
+    every = [more.mean(axis=(0, 1)), *np.quantile(means, (0.025, 0.975), axis=0)]
     return {
         side: np.stack(every, axis=-1)[n].round(3).tolist()
         for n, side in enumerate(SIDES)
     }
 
 
-def pivot(folder: str, workdir: str = "") -> dict[str, dict[str, list[float]]]:
+def pivot(folder: str, runs: str = "") -> dict[str, dict[str, list[float]]]:
     """Languages, such as en-de -> R@1, 5 and 10: direct, and by a picture.
 
-    Captions of a picture are as many, in one order, that of `LANGUAGES`.
+    Args:
+      folder: of `folds`, with captions in all `LANGUAGES`.
+      runs: a folder of runs 0 to 4, one of each fold; "": regressions of colours to
+        letters, whose strengths are chosen by R@10 in the mean of languages.
     """
-    texts = {split: [row["text"] for row in rows_of(folder, split)] for split in SPLITS}
-    numbers = [row["image"] for row in rows_of(folder, "valid")][:: len(LANGUAGES)]
-    if workdir:
-        from research.use.inference.open_run import open_run
+    pictures, found = _pictures(folder), []
+    for number in range(FOLDS):
+        fold = _Fold(folder, number)
+        if runs:
+            each = [_of_run(f"{runs}/{number}", fold, n) for n in range(len(LANGUAGES))]
+            image, text = each[0][0], np.stack([own[1] for own in each], axis=1)
+        else:
+            image, text = _of_letters(pictures, fold)
+        found.append(pivots(image, text))
+    sizes = [len(_Fold(folder, number).groups) for number in range(FOLDS)]
+    return {
+        pair: {
+            way: np.average([each[pair][way] for each in found], 0, sizes).tolist()
+            for way in found[0][pair]
+        }
+        for pair in found[0]
+    }
 
-        opened = open_run(workdir)
-        image, text = opened.encode_stored(numbers), opened.encode(texts["valid"])
-    else:
-        both = _tfidf(texts, **LETTERS)
-        image, text = _regress(folder, *both, 100.0)
-        image = image[:: len(LANGUAGES)]
-    return pivots(image, text.reshape(len(numbers), len(LANGUAGES), -1))
+
+def _of_letters(pictures: dict[str, Any], fold: _Fold) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions [B, T] of held-out pictures, and their captions [B, languages, T].
+
+    A picture's target is the mean of its captions.
+    """
+    count, best = len(LANGUAGES), STRENGTHS
+    for part in (1, 0):
+        languages = [fold.plain(part, n) for n in range(count)]
+        rows = {
+            split: [
+                row
+                for same in zip(*(each[split] for each in languages), strict=True)
+                for row in same
+            ]
+            for split in SPLITS
+        }
+        features, targets = _blocks(pictures, rows)
+        known, given = (each[::count] for each in features["colours"])
+        target, text = (
+            each.reshape(-1, count, each.shape[-1]) for each in targets["letters"]
+        )
+        found = dict(_ridges(known, given, target.mean(axis=1), "", best))
+
+        def recall(strength: float, found=found, text=text) -> float:
+            return np.mean(
+                [_hits(found[strength], text[:, n])[..., -1] for n in range(count)]
+            )
+
+        best = (max(best, key=recall),)
+    return found[best[0]], text
 
 
 def pivots(image: np.ndarray, text: np.ndarray) -> dict[str, dict[str, list[float]]]:

@@ -17,20 +17,26 @@ may have `boxes`, lists of [x1, y1, x2, y2] in pixels, and `classes`, a name per
 
 --features=F.npz has your own features: for each picture an array [boxes, D] under the
 name of its file, which objective.regions=features reads instead of pixels.
+--caption-vectors=V.npz has an array [captions, D] for each picture, in the order of its
+captions: states of a frozen text tower, which objective.captions=vectors reads.
 
 Repeating the command decodes nothing. A folder D with other pictures is rejected.
 """
 
 import argparse
+import itertools
 import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from launch.cli import Parser, fraction, main
 
 
 def run(args: argparse.Namespace) -> None:
+    import numpy as np
+
     from research.contract.errors import UserError
     from research.data.read import pictures
     from research.data.read.picture_sources import open_source
@@ -77,9 +83,15 @@ def run(args: argparse.Namespace) -> None:
             )
     seconds = time.monotonic() - start
     number = {file: n for n, file in enumerate(found)}
+    vector: Iterator[int | None] = itertools.repeat(None)
+    if args.caption_vectors:
+        every = [*parts[0], *parts[1]]
+        vectors = store.read_caption_vectors(Path(args.caption_vectors), every)
+        np.save(folder / store.CAPTION_VECTORS, vectors)
+        vector = itertools.count()
     for split, part in zip(("train", "valid"), parts, strict=True):
         lines = (
-            pictures.caption_line(text, number[row.file], row.label)
+            pictures.caption_line(text, number[row.file], row.label, next(vector))
             for row in part
             for text in row.captions
         )
@@ -124,6 +136,7 @@ def parser() -> Parser:
     parser.add_argument("--group-column", default="", help="equal values: one split")
     parser.add_argument("--label-column", default="", help="column of labels")
     parser.add_path("--features", default="", help=".npz of features of boxes")
+    parser.add_path("--caption-vectors", default="", help=".npz of captions' vectors")
     parser.add_argument("--held-out", type=fraction, default=0.1, help="for validation")
     return parser
 

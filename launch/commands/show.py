@@ -83,6 +83,8 @@ def own_pictures(args: argparse.Namespace) -> Iterator[dict[str, str]]:
         file = str(write_rows(Path(folder), source, rows, **options))
         keys = {"objective.images": folder, "data.format": "captioned"}
         keys["data.valid"] = file
+        if args.workdir and hasattr(objective, "captions"):
+            keys["objective.captions"] = "tokens"
         yield keys if args.workdir else keys | {"data.train": file}
 
 

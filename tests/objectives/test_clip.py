@@ -10,9 +10,12 @@ import pytest
 
 from experiments.studies import emoji_captions
 from research import networks, objectives
+from research.contract.batch import input_group
 from research.contract.errors import UserError
+from research.data.store import pictures
 from research.interop.partial_restore import restore_params
 from research.objectives.images import clip, pixels
+from research.objectives.layout.mean_state import mean_state
 from research.objectives.losses import contrastive
 from research.optimize.optimizer import is_frozen
 from research.predictions.retrieval import pair_ranks
@@ -162,6 +165,42 @@ def test_a_tower_of_texts_starts_from_a_run_of_texts_and_can_stay_so(tmp_path):
     frozen = is_frozen(found, "text/token,text/embeddings,text/stack")
     kept = {n for n, tree in frozen["text"].items() if all(jax.tree.leaves(tree))}
     assert kept == {"token", "embeddings", "stack"}
+
+
+def test_stored_vectors_of_captions_are_the_states_of_their_tower(monkeypatch):
+    """The loss and its gradients are those of tokens; the tower itself has none."""
+    objective, net, batch = make(num=8, pool="mean")
+    states = lambda n: mean_state(n.text.states(input_group(batch)), batch["segment"])  # noqa: E731
+    score = lambda n: objective.loss(n, batch, fast_key.key(1))[0]  # noqa: E731
+    params = networks.unbox(networks.init(net, score, fast_key.key(0)))
+    vectors = np.asarray(networks.apply(net, params, states))
+    store = pictures.open_store("random")._replace(caption_vectors=vectors[::-1])
+    monkeypatch.setattr(pictures, "open_store", lambda name: store)
+    stored = dataclasses.replace(objective, captions="vectors")
+    example = texts(12, [12] * 8, VOCAB)
+    number = np.broadcast_to(np.arange(8)[:, None], example.token.shape)
+    arrays = {"image": number, "vector": 7 - number}
+    given = example._replace(arrays=arrays)
+    read = stored.corrupt(given, keys(8), VOCAB, 14)
+    (loss, _), grads = jax.value_and_grad(loss_of(stored, net, read), has_aux=True)(
+        params
+    )
+    (expected, _), whole = jax.value_and_grad(
+        loss_of(objective, net, batch), has_aux=True
+    )(params)
+    assert float(loss) == pytest.approx(float(expected), rel=1e-5)
+    for part in ("image", "log_scale"):
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5),
+            grads[part],
+            whole[part],
+        )
+    assert not any(map(jnp.any, jax.tree.leaves(grads["text"]["stack"])))
+    assert jnp.any(grads["text"]["head_vector"]["out"]["kernel"])
+    for vector in (-1, 8):
+        wrong = example._replace(arrays=arrays | {"vector": 0 * number + vector})
+        with pytest.raises(UserError, match="give palimpsest images --caption-vectors"):
+            stored.corrupt(wrong, keys(8), VOCAB, 14)
 
 
 def test_ranks_of_pairs():

@@ -305,11 +305,15 @@ def _normalized(weights: Mapping[str, float]) -> dict[str, float]:
     return {name: weight / total for name, weight in weights.items()}
 
 
-def caption_line(text: str, image: int, label: str | None) -> bytes:
+def caption_line(
+    text: str, image: int, label: str | None, vector: int | None = None
+) -> bytes:
     """A line of a file in the format `captioned`."""
     row: dict[str, Any] = {"text": text, "image": image}
     if label is not None:
         row["label"] = label
+    if vector is not None:
+        row["vector"] = vector
     return (json.dumps(row, ensure_ascii=False) + "\n").encode()
 
 

@@ -5,6 +5,7 @@
 import functools
 import hashlib
 import zipfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from research.files.paths import user_path
 VERSION = 1
 """Raise it when the same pictures give other arrays."""
 
-FEATURES = "features.npy"
+FEATURES, CAPTION_VECTORS = "features.npy", "caption_vectors.npy"
 META, PIXELS, BOXES, CLASSES = "pictures.json", "pixels.npy", "boxes.npy", "classes.npy"
 DISTRIBUTIONS = "distributions.npy"
 
@@ -51,6 +52,7 @@ class Store(NamedTuple):
     # every region has one class
     features: np.ndarray | None = None  # [N, R, D] float32 of regions; None: there are
     # none
+    caption_vectors: np.ndarray | None = None  # [captions, D] float32; None: none
 
 
 def split_rows(rows: list[Row], held_out: float) -> tuple[list[Row], list[Row]]:
@@ -261,6 +263,38 @@ def _write_features(path: Path, source: Path, rows: list[Row], most: int) -> Non
         raise UserError(f"{source} is no .npz of features ({reason})") from error
 
 
+def read_caption_vectors(source: Path, rows: Sequence[Row]) -> np.ndarray:
+    """[captions of all rows, D] float32: the vectors of captions, in their order.
+
+    Args:
+      source: an .npz with an array [captions, D] for each file.
+
+    Raises:
+      UserError: a file has none, or not one finite vector for each of its captions.
+    """
+    try:
+        arrays = np.load(source, allow_pickle=False)
+        found = {name: arrays[name] for name in dict.fromkeys(r.file for r in rows)}
+    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        reason = os_reason(error) if isinstance(error, OSError) else error
+        raise UserError(f"{source} is no .npz of vectors ({reason})") from error
+    except KeyError as error:
+        raise UserError(f"{source} lacks an array of a picture: {error}") from error
+    count = Counter()
+    for row in rows:
+        count[row.file] += len(row.captions)
+    width = next(iter(found.values())).shape[-1]
+    for name, own in found.items():
+        if own.shape != (count[name], width) or not np.isfinite(own).all():
+            raise UserError(
+                f"{source}: {name} must be finite numbers of shape ({count[name]}, "
+                f"{width}), a row for each caption; got {own.dtype} {own.shape}"
+            )
+    left = {name: iter(own) for name, own in found.items()}
+    vectors = [next(left[row.file]) for row in rows for _ in row.captions]
+    return np.stack(vectors).astype(np.float32)
+
+
 def _write_distributions(
     path: Path, rows: list[Row], number: dict[str, int], most: int
 ) -> None:
@@ -313,7 +347,12 @@ def _open(folder: Path) -> Store:
         features = None
         if (folder / FEATURES).exists():
             features = np.load(folder / FEATURES, mmap_mode="r")
-        return Store(*arrays, names, meta["num_train"], distributions, features)
+        vectors = None
+        if (folder / CAPTION_VECTORS).exists():
+            vectors = np.load(folder / CAPTION_VECTORS, mmap_mode="r")
+        return Store(
+            *arrays, names, meta["num_train"], distributions, features, vectors
+        )
     except UserError:
         raise
     except (OSError, ValueError, EOFError) as error:

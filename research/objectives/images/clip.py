@@ -19,8 +19,9 @@ from research.contract.batch import (
     input_group,
     input_specs,
 )
+from research.contract.errors import UserError
 from research.contract.fields import choice, free_text, number
-from research.data.read.formats.captioned import IMAGE
+from research.data.read.formats.captioned import IMAGE, VECTOR
 from research.data.rows import TextSpec
 from research.data.store import pictures
 from research.objectives.images import pixels, readers
@@ -30,6 +31,11 @@ from research.objectives.layout.mean_state import mean_state
 from research.objectives.layout.specials import Specials
 from research.objectives.losses import contrastive
 from research.objectives.losses.cross_entropy import Term, with_accuracy
+
+NO_VECTORS = (
+    "objective.captions=vectors needs captions with vectors, but those of "
+    "data.train or data.valid have none; give palimpsest images --caption-vectors=V.npz"
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,9 @@ class Objective(objectives.Objective):
     width: int = number(512, least=1)  # of the vectors that are compared
     pool: str = choice("class", ("class", "mean"))  # what represents a caption: the
     # state at eos of a causal tower, or the mean of all states, which all see the text
+    captions: str = choice("tokens", ("tokens", "vectors"))  # what training reads: the
+    # tokens, or the states of captions that palimpsest images --caption-vectors has
+    # stored, for a tower of texts that optimizer.frozen freezes; the head reads them
     temperature: float = number(0.07, above=0)  # initially divides the cosines: the
     # learned scale starts at 1 / temperature
     max_scale: float = number(100.0, above=1)  # the scale is at most this, at least 1
@@ -89,7 +98,8 @@ class Objective(objectives.Objective):
         return Specials((vocab.bos_id,), (vocab.eos_id,))
 
     def text_spec(self, length: int) -> TextSpec:
-        return TextSpec("document", length - 2, arrays=(IMAGE,))
+        arrays = (IMAGE, VECTOR) if self.captions == "vectors" else (IMAGE,)
+        return TextSpec("document", length - 2, arrays=arrays)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         own = {
@@ -98,6 +108,8 @@ class Objective(objectives.Objective):
         }
         if self.pool == "class":
             own["pooled"] = ArraySpec((1,))
+        if self.captions == "vectors":
+            own["caption"] = ArraySpec((self._stored().shape[1],), np.float32)
         tower = pixels.tower_specs(self.store, self.patch)
         return input_specs(length) | tower | own
 
@@ -117,10 +129,25 @@ class Objective(objectives.Objective):
             "picture": picture.astype(np.int32),
             "pair_weight": here.astype(np.float32),
         }
+        if self.captions == "vectors":
+            stored, row = (
+                self._stored(),
+                np.where(here, example.arrays[VECTOR][:, 0], 0),
+            )
+            if row.size and not 0 <= row.min() <= row.max() < len(stored):
+                raise UserError(NO_VECTORS)
+            batch["caption"] = stored[row]
         if self.pool == "mean":
             return batch | input_format.full_input(token, num_tokens)
         eos = np.maximum(num_tokens - 1, 0)[:, None].astype(np.int32)
         return batch | input_format.causal_input(token, num_tokens) | {"pooled": eos}
+
+    def _stored(self) -> np.ndarray:
+        """[captions, D]. Raises UserError: there are none."""
+        found = self.store.caption_vectors
+        if found is None:
+            raise UserError(NO_VECTORS)
+        return found
 
     def picture_input(self, pictures: np.ndarray) -> dict[str, np.ndarray]:
         """The tower's input for pictures [B, H, W, 3] uint8 of the store's size."""
@@ -155,6 +182,16 @@ class Objective(objectives.Objective):
             pooled = mean_state(states, batch["segment"])
         else:
             pooled = states[:, 0]
+        if self.captions == "vectors":
+            # The tower has its parameters; what it computes is not read, so XLA does
+            # not compute it.
+            stored = batch["caption"].astype(pooled.dtype)
+            if stored.shape != pooled.shape:
+                raise UserError(
+                    f"vectors of captions have {stored.shape[1]} numbers, but the "
+                    f"states of the tower of texts have {pooled.shape[1]}"
+                )
+            pooled = stored
         return self.picture_vectors(net, batch), net.text.head("vector", pooled)
 
     def loss(

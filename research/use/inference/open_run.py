@@ -91,6 +91,8 @@ def open_run(
     vocabulary = run_vocabulary(workdir, config["data"])
     data = make_section(DataOptions, config["data"], "data.")
     changed = {"images": images} if images else {}
+    if images and "captions" in config["objective"]:
+        changed["captions"] = "tokens"  # other captions have no stored vectors
     objective = objectives.make_objective(**config["objective"] | changed)
     model = networks.from_config({**config["model"], **computation})
     params = load_on_host(checkpoint, "params", keep_int8=True)["params"]

@@ -291,3 +291,28 @@ def test_features_of_an_npz(tmp_path, arrays, words):
     with pytest.raises(UserError, match=words) as error:
         run(tmp_path, flags, f"--features={file}")
     assert "\n" not in str(error.value) and not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({}, None),
+        ({"0.png": None}, "lacks an array of a picture: .*0.png"),
+        ({"3.png": np.ones((2, 4))}, r"3.png must be finite numbers of shape \(1, 4\)"),
+        ({"3.png": np.full((1, 4), np.nan)}, "3.png must be finite numbers"),
+        (None, "is no .npz of vectors"),
+    ],
+)
+def test_vectors_of_captions(tmp_path, arrays, words):
+    flags, file = write(tmp_path, rows()), tmp_path / "v.npz"
+    if arrays is not None:
+        own = {f"{n}.png": np.full((1, 4), n, np.float64) for n in range(12)} | arrays
+        np.savez(file, **{k: v for k, v in own.items() if v is not None})
+    if words is None:
+        store = run(tmp_path, flags, f"--caption-vectors={file}")
+        for line in [*lines(tmp_path, "train"), *lines(tmp_path, "valid")]:
+            vector = store.caption_vectors[line["vector"]]
+            assert (vector == int(line["text"].split()[1])).all()
+        return
+    with pytest.raises(UserError, match=words):
+        run(tmp_path, flags, f"--caption-vectors={file}")

@@ -12,11 +12,15 @@ from research.data.read.formats.parsing.rows import row_label
 
 IMAGE = "image"
 """The array: the number of the picture in its store."""
+VECTOR = "vector"
+"""The array: the number of the caption's vector in the store; -1: it has none."""
 
 
 @dataclass(frozen=True)
 class Format(FileFormat):
     """A line is a JSON object: a text, the number of its picture, maybe a label.
+
+    It may have the number of a vector that `palimpsest images --caption-vectors` wrote.
 
     data.fields has no meaning; data.label is the key of the label.
     """
@@ -24,7 +28,7 @@ class Format(FileFormat):
     suffixes = (".captioned",)
     example = b'{"text": "A stone.", "image": 0}\n{"text": "A sea.", "image": 1}\n'
     is_text = True
-    arrays = {IMAGE: ArrayType("document", np.int32)}  # noqa: RUF012
+    arrays = dict.fromkeys((IMAGE, VECTOR), ArrayType("document", np.int32))
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
         for number, row in json_rows(file):
@@ -35,10 +39,13 @@ class Format(FileFormat):
                     'must be a JSON object with a string "text" and a whole '
                     'number "image"',
                 )
+            vector = row.get(VECTOR, -1)
+            if type(vector) is not int:
+                raise LineError(number, '"vector" must be a whole number')
             label = row_label(number, row.get(options.label or "label"), options)
             yield Document(
                 replace_surrogates(text),
                 label,
                 id=f":{number}",
-                arrays={IMAGE: row[IMAGE]},
+                arrays={IMAGE: row[IMAGE], VECTOR: vector},
             )
