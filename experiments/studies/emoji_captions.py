@@ -1,32 +1,27 @@
-r"""Captions of emoji with groups of variants, and what ridge regression retrieves.
+r"""Captions of emoji in five folds by groups of variants, and what retrieves them.
 
     python -m experiments.studies.emoji_captions captions D/captions.jsonl E/emoji.jsonl
-    palimpsest images --pictures=D/images.zip --captions=E/emoji.jsonl \
-        --group-column=group --held-out=0.2 --to=E/store
-    python -m experiments.studies.emoji_captions vary D/images.zip E/emoji.jsonl E/v
-    palimpsest images --pictures=E/v --captions=E/v/captions.jsonl \
-        --group-column=group --held-out=0.2 --to=E/varied
-    python -m experiments.studies.emoji_captions compare E/store hf:DIR runs/clip
     python -m experiments.studies.emoji_captions folds D/images.zip E/emoji.jsonl \
         E/folds hf:DIR
+    python -m experiments.studies.emoji_captions compare E/folds runs/0 runs/1
     python -m experiments.studies.emoji_captions captions D/captions.jsonl E/all.jsonl \
         en,de,zh,ja
-    palimpsest images --pictures=D/images.zip --captions=E/all.jsonl \
-        --group-column=group --held-out=0.2 --size=24 --to=E/all
-    python -m experiments.studies.emoji_captions pivot E/all runs/clip
+    python -m experiments.studies.emoji_captions folds D/images.zip E/all.jsonl E/all
+    python -m experiments.studies.emoji_captions pivot E/all runs/all
 
 The first command reads lines with `image`, `name_LANGUAGE` and `keywords_en`. Variants
 of one emoji (man, woman and person, hair, skin, the hours of a clock) have one group,
-so that none of them is in both splits. `vary` adds to each picture for training seven
-that are moved, scaled and mirrored by chance, with some of the keywords in any order;
-those that are held out stay as they are. `folds` holds out every pair once. `compare`
-predicts tf-idf of the captions, the vectors of the model, and both, in each language by
-itself: by ridge regression of means of colours, by that of what the pictures' tower of
-CLIP reads (model.feature_layers=gradients), and by a Gaussian kernel of the latter. It
-prints R@k of each, and of runs of CLIP in the mean; `more` is how much more the runs
-have, with an interval over groups. `pivot` ranks the captions of one language for those
-of another: by the vectors of both, and by that of the picture which is nearest to the
-caption; without a run those of ridge regression.
+so that none of them is in both splits. `folds` holds out every pair once; each picture
+for training has seven others beside it that are moved, scaled and mirrored by chance,
+with some of the keywords in any order. `vary` does that for one split. `compare`
+predicts tf-idf of the captions, the stored vectors of the model, and both, in each
+language by itself: by ridge regression of means of colours, by that of what the
+pictures' tower of CLIP reads (model.feature_layers=gradients), and by a Gaussian kernel
+of the latter. It prints R@k of each, and of runs of CLIP (a folder for each seed, with
+one run for each fold) in the mean; `more` is how much more the runs have, with an
+interval over groups and seeds. `pivot` ranks the captions of one language for those of
+another: by the vectors of both, and by that of the picture which is nearest to the
+caption; without runs those of ridge regression.
 """
 
 import functools
