@@ -21,9 +21,6 @@ from research.config import base
 SIZES = ("tiny", "small", "base")
 
 
-SLICES = {"base": None}  # not compiled for a slice yet
-
-
 def get_config(size: str = "small"):
     config = base.get_config(size)
     mdlm.use_dit_settings(config, size)

@@ -26,9 +26,6 @@ from research.config import base
 SIZES = ("tiny", "small", "base")
 
 
-SLICES = {"base": None}  # not compiled for a slice yet
-
-
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.objective.update(name="clip", patch=12, width=config.model.width)

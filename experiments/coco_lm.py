@@ -18,7 +18,6 @@ from ml_collections import ConfigDict
 from research.config import base
 
 SIZES = ("tiny", "small", "base")
-SLICES = {"base": None}  # not compiled for a slice yet
 
 
 def get_config(size: str = "small") -> ConfigDict:

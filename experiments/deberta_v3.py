@@ -22,7 +22,6 @@ from research.config import base
 SIZES = ("tiny", "small", "deberta_v3_small", "base", "large")
 PUBLISHED = {"deberta_v3_small": (6, 768), "base": (12, 768), "large": (24, 1024)}
 """Size -> layers and width; heads are 64 wide."""
-SLICES = dict.fromkeys(PUBLISHED)  # not compiled for a slice yet
 
 
 def get_config(size: str = "small") -> ConfigDict:

@@ -24,7 +24,6 @@ PUBLISHED = {  # vocabulary_size, width, heads, feedforward, steps, learning_rat
     "base": (8192, 384, 6, 1280, 7812, 1.41e-2),
     "large": (16_384, 768, 12, 2560, 15_625, 1e-2),
 }
-SLICES = {"base": None, "large": None}  # not compiled for a slice yet
 
 
 def use_ltg_network(model):

@@ -27,9 +27,6 @@ from experiments import visualbert
 SIZES = ("tiny", "small", "base")
 
 
-SLICES = {"base": None}  # not compiled for a slice yet
-
-
 def get_config(size: str = "small"):
     config = visualbert.get_config(size)
     config.objective.update(box="corners", region_rate=0.15, mismatched="dropped")

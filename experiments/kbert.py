@@ -24,9 +24,6 @@ from research.config import base
 SIZES = ("tiny", "small", "base")
 
 
-SLICES = {"base": None}  # not compiled for a slice yet
-
-
 def get_config(size: str = "small"):
     config = base.get_config(size)
     bert.use_bert_settings(config)

@@ -25,9 +25,6 @@ from research.config import base
 SIZES = ("tiny", "small", "base")
 
 
-SLICES = {"base": None}  # not compiled for a slice yet
-
-
 def get_config(size: str = "small"):
     config = roberta.get_config(size)
     fields = ("format", "rounding", "candidates")

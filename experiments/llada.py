@@ -19,9 +19,6 @@ from research.config import base
 SIZES = ("tiny", "small", "large")
 
 
-SLICES = {"large": None}  # not compiled for a slice yet
-
-
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.objective.update(name="masked_diffusion", strata=1, short_rate=0.01)

@@ -27,9 +27,6 @@ from experiments import vilbert
 SIZES = ("tiny", "small", "base")
 
 
-SLICES = {"base": None}  # not compiled for a slice yet
-
-
 def get_config(size: str = "small"):
     config = vilbert.get_config(size)
     config.objective.update(box="edges", pool="first", match_label="matched")

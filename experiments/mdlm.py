@@ -38,9 +38,6 @@ def use_dit_settings(config, size: str):
         config.optimizer.ema_decay = 0.9999
 
 
-SLICES = {"base": None}  # not compiled for a slice yet
-
-
 def get_config(size: str = "small"):
     config = base.get_config(size)
     use_dit_settings(config, size)

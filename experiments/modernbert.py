@@ -24,7 +24,6 @@ from research.config import base
 SIZES = ("tiny", "small", "base", "large")
 PUBLISHED = {"base": (22, 768, 1152), "large": (28, 1024, 2624)}
 """Size -> layers, width and width of the gated feed-forward layers."""
-SLICES = {"base": None, "large": None}  # not compiled for a slice yet
 
 
 def get_config(size: str = "small") -> ConfigDict:

@@ -19,7 +19,6 @@ from experiments import bert
 from research.config import base
 
 SIZES = ("tiny", "small", "base")
-SLICES = {"base": None}  # not compiled for a slice yet
 
 
 def get_config(size: str = "small") -> ConfigDict:

@@ -33,9 +33,6 @@ from research.config import base
 SIZES = ("tiny", "small", "base")
 
 
-SLICES = {"base": None}  # not compiled for a slice yet
-
-
 def get_config(size: str = "small"):
     config = base.get_config("small" if size == "base" else size)
     data, model, optim = config.data, config.model, config.optimizer

@@ -119,21 +119,19 @@ def _config(name: str, size: str):
     return ConfigDict(dict(config.values), allow_dotted_keys=True)
 
 
-OURS = ("babylm",)
-"""Experiments whose large sizes are ours, not those of a paper."""
-
-
 def published_experiments() -> dict[str, tuple[str, ...]]:
     """The experiments that come in a published size -> those sizes."""
     paths = sorted((ROOT / "experiments").glob("*.py"))
     sizes = {path.stem: published_sizes(path) for path in paths}
-    return {name: each for name, each in sizes.items() if each and name not in OURS}
+    return {name: each for name, each in sizes.items() if each}
 
 
 def published_sizes(path: Path) -> tuple[str, ...]:
-    """Sizes of an experiment beside those that are ours."""
-    sizes = getattr(module_at(str(path)), "SIZES", ())
-    return tuple(size for size in sizes if size not in ("tiny", "small"))
+    """Its PUBLISHED_SIZES, or else its sizes other than tiny and small."""
+    module = module_at(str(path))
+    sizes = getattr(module, "SIZES", ())
+    large = tuple(size for size in sizes if size not in ("tiny", "small"))
+    return getattr(module, "PUBLISHED_SIZES", large)
 
 
 def system_names() -> list[str]:
