@@ -1,6 +1,7 @@
 """The generated pages: failed tests are reported, and tables have all their rows."""
 
 import gzip
+import importlib
 import itertools
 import json
 import math
@@ -29,6 +30,25 @@ STALE = "docs/objectives.md is stale: make docs"
 
 def test_the_page_of_parts_has_all_in_their_own_words():
     assert parts.page() == parts.PAGE.read_text(), "docs/parts.md is stale: make docs"
+
+
+def test_the_page_of_parts_has_each_table_whose_entries_have_a_line():
+    """Those of a key are found by their key, others are declared (`PartTable`)."""
+    page, found = parts.PAGE.read_text(), []
+    for root in ("research", "launch"):
+        for file in (parts.ROOT / root).rglob("*.py"):
+            if not re.search(r"^    line: str\b.*for users", file.read_text(), re.M):
+                continue
+            module = ".".join(file.relative_to(parts.ROOT).with_suffix("").parts)
+            tables = vars(importlib.import_module(module)).values()
+            for table in (each for each in tables if isinstance(each, dict)):
+                entries = {n: e for n, e in table.items() if hasattr(e, "line")}
+                missing = [
+                    n for n, e in entries.items() if parts.cell(e.line) not in page
+                ]
+                assert not missing, f"{file}: {missing}"
+                found += entries
+    assert len(found) > 20
 
 
 def test_the_page_of_objectives_has_all_in_their_own_words(monkeypatch):

@@ -28,7 +28,6 @@ Which values a key or a flag has, where these are parts of the program.
 [objectives.md](objectives.md) has objectives and experiments, and
 [CONTRIBUTING.md](../CONTRIBUTING.md) says how to add a part.
 """
-FOLDER_LINE = re.compile(r"^(\w+) = Folder\(", re.MULTILINE)
 
 
 def main() -> None:
@@ -44,7 +43,7 @@ def page() -> str:
     for title, where, lines in sorted(sections, key=lambda each: each[0].strip("`")):
         page += [f"## {title}", "", *([where, ""] if where else [])]
         page += header_lines("name", "what it is")
-        page += [f"| `{name}` | {_cell(line)} |" for name, line in lines.items()]
+        page += [f"| `{name}` | {cell(line)} |" for name, line in lines.items()]
         page.append("")
     return "\n".join(page)
 
@@ -88,41 +87,10 @@ def more_names(cls: type) -> list[str]:
 
 
 def tables() -> list[tuple[str, str, Mapping[str, str]]]:
-    """Title, place and lines of what is an entry of a table, or a function."""
-    from research.data.read.pictures import CAPTION_FILES
-    from research.evaluation.score_tasks import TASKS
-    from research.interop.huggingface.families import FAMILIES
-    from research.use.shrinking.recipes import RECIPES
-
-    families: dict[str, list[str]] = {}
-    for family in FAMILIES:
-        families.setdefault(family.model_type, []).extend(
-            name for name, _ in family.architectures
-        )
+    """Title, place and lines of parts that are no files of a folder."""
     return [
-        (
-            "Captions",
-            "`research/data/read/pictures.py`, `images --captions`",
-            {suffix: own_line(reads) for suffix, reads in CAPTION_FILES.items()},
-        ),
-        (
-            "Families of Hugging Face",
-            "`research/interop/huggingface/families/`, `hf:DIR` and `export`",
-            {
-                name: ", ".join(dict.fromkeys(classes))
-                for name, classes in sorted(families.items())
-            },
-        ),
-        (
-            "Recipes of smaller networks",
-            "`research/use/shrinking/recipes.py`, `shrink --recipe`",
-            {name: recipe.line for name, recipe in RECIPES.items()},
-        ),
-        (
-            "Tasks of scores",
-            "`research/evaluation/score_tasks.py`, `score --task`",
-            {name: task.line for name, task in TASKS.items()},
-        ),
+        (table.title, f"`{place}`, `{table.named_by}`", table.lines)
+        for place, table in declared("PartTable")
     ]
 
 
@@ -133,18 +101,24 @@ def own_line(value: Any) -> str:
 
 def folders() -> list[Folder]:
     """The folders of parts, but that of objectives."""
-    found = {}
-    for root in ("research", "launch"):
-        for file in sorted((ROOT / root).rglob("*.py")):
-            for name in FOLDER_LINE.findall(file.read_text("utf-8")):
-                path = file.relative_to(ROOT).with_suffix("")
-                module = ".".join(path.parts).removesuffix(".__init__")
-                folder = getattr(importlib.import_module(module), name)
-                found[folder.package] = folder
+    found = {folder.package: folder for _, folder in declared("Folder")}
     return [folder for name, folder in found.items() if name != "research.objectives"]
 
 
-def _cell(text: str) -> str:
+def declared(kind: str) -> list[tuple[str, Any]]:
+    """Pairs of a path and a value of this class of `research.contract.parts`."""
+    line, found = re.compile(rf"^(\w+) = {kind}\(", re.MULTILINE), []
+    for root in ("research", "launch"):
+        for file in sorted((ROOT / root).rglob("*.py")):
+            path = file.relative_to(ROOT)
+            for name in line.findall(file.read_text("utf-8")):
+                module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+                value = getattr(importlib.import_module(module), name)
+                found.append((str(path).removesuffix("__init__.py"), value))
+    return found
+
+
+def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 

@@ -15,7 +15,7 @@ import importlib.util
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from research.contract import fields
 from research.contract.errors import UserError, unknown
@@ -87,6 +87,17 @@ class Folder:
         cls = self.part_class(section[key], f"{prefix}{key}")
         names = (field.name for field in dataclasses.fields(cls))
         return cls(**{name: section[name] for name in names if name in section})
+
+
+class PartTable(NamedTuple):
+    """Parts that are not files of a folder, but entries of a table, for docs/parts.md.
+
+    It is found where a module assigns it, as a `Folder` is.
+    """
+
+    title: str
+    named_by: str  # the flag whose values are the names
+    lines: Mapping[str, str]  # name -> what it is
 
 
 @functools.cache

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from research.contract.errors import UserError, unknown
+from research.contract.parts import PartTable
 from research.data.documents import Document, document_parts
 from research.data.read.files import load_file_corpus
 from research.data.read.formats import FileOptions
@@ -119,6 +120,11 @@ TASKS = {
         "the ROC curve",
     ),
 }
+
+
+LISTED = PartTable(
+    "Tasks of scores", "score --task", {name: task.line for name, task in TASKS.items()}
+)
 
 
 def read_items(

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from research.contract.errors import UserError, os_reason
+from research.contract.parts import PartTable
 from research.data.read.files import read_texts
 from research.data.read.formats import FileOptions, LineError
 from research.data.read.formats.parsing.lines import decode, json_rows, line_feeds
@@ -247,6 +248,15 @@ CAPTION_FILES: dict[str, Callable[[Any, Columns], Iterator[Line]]] = {
 }
 """Suffix of a file of captions -> its lines, from the open file; docstrings say what
 it is."""
+
+LISTED = PartTable(
+    "Captions",
+    "images --captions",
+    {
+        end: str(read.__doc__).splitlines()[0][:-1]
+        for end, read in CAPTION_FILES.items()
+    },
+)
 
 
 def _row(line: Line, path: Path, columns: Columns) -> Row:

@@ -10,6 +10,7 @@ import numpy as np
 from research import networks
 from research.checkpoints.checkpoint import path_name
 from research.contract.errors import UserError
+from research.contract.parts import PartTable
 from research.interop import int8_weights
 from research.networks.shared.quantized import SPLIT, within
 from research.optimize import pruning
@@ -237,6 +238,13 @@ RECIPES: Mapping[str, Recipe] = {
         "binary", "integers of two values, which need training to be of use"
     ),
 }
+
+
+LISTED = PartTable(
+    "Recipes of smaller networks",
+    "shrink --recipe",
+    {name: recipe.line for name, recipe in RECIPES.items()},
+)
 
 
 def fit(program: Program, params: Any, request: Request) -> Any:

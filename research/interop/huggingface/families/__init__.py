@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from research.contract.errors import UserError
+from research.contract.parts import PartTable
 from research.interop.huggingface.family import TASK_HEADS, Family, class_names
 
 FAMILIES = tuple(
@@ -16,6 +17,22 @@ FAMILIES = tuple(
 )
 """In the order of their definitions: a model is exported as the first that computes the
 same. Those of two modules never do."""
+
+LISTED = PartTable(
+    "Families of Hugging Face",
+    "hf:DIR, export",
+    {
+        model_type: ", ".join(
+            {
+                name: ""
+                for family in FAMILIES
+                if family.model_type == model_type
+                for name, _ in family.architectures
+            }
+        )
+        for model_type in sorted({family.model_type for family in FAMILIES})
+    },
+)
 
 
 def family_of(config: Mapping[str, Any], where: Any) -> Family:
