@@ -136,13 +136,13 @@ def chosen(key: str) -> Any:
 
 
 def keys_of_parts(
-    folder: Folder, key: str, *other_keys: str
+    folder: Folder, key: str = "", *other_keys: str
 ) -> Callable[[type[T]], type[T]]:
     """A decorator that adds all fields of all parts to a class, before `dataclass`.
 
     The class's own field `key` names the part that is read, as `folder.make` makes it.
     A field is read if that part has it, or a part that `other_keys` name. A field that
-    several parts have has one declaration.
+    several parts have has one declaration. Without `key` all fields are read.
     """
 
     def add_fields(cls: type[T]) -> type[T]:
@@ -159,7 +159,7 @@ def keys_of_parts(
                     first.metadata,
                 )
                 assert same, f"{name} differs in {' and '.join(parts_of)}"
-            made = fields.read_with(key, [*parts_of], first)
+            made = fields.read_with(key, [*parts_of], first) if key else first
             assert not hasattr(cls, name), f"{cls.__name__}.{name} is declared twice"
             cls.__annotations__[name] = first.type
             metadata = {"parts": parts_of, "other_keys": other_keys}

@@ -16,7 +16,6 @@ from research.distributed import sharding
 from research.generation.rows import map_rows
 from research.objectives.layout import input_format
 from research.objectives.layout.prompt import pad_rows
-from research.objectives.losses.readouts import vocabulary_logits
 
 
 class Candidate(NamedTuple):
@@ -68,7 +67,7 @@ def make_fill(
             net = objective.token_predictor(net)
             return net.readout(net.states(arrays, scored=arrays["scored"]))
 
-        logits_BPV = vocabulary_logits(networks.apply(network, params, states))
+        logits_BPV = networks.apply(network, params, states).logits()
         log_p_BPV = jax.nn.log_softmax(logits_BPV, axis=-1)
         count = min(top_k, vocab.size)
         log_p_BPK, best_BPK = jax.lax.top_k(log_p_BPV[..., : vocab.size], count)

@@ -8,6 +8,7 @@ network meets the needs.
 
 import abc
 import dataclasses
+import functools
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -16,8 +17,10 @@ from flax import linen as nn
 
 from research.contract.batch import VocabInfo
 from research.contract.errors import UserError
-from research.contract.parts import Folder
-from research.networks.shared.adaptive import AdaptiveReadout
+from research.contract.parts import Folder, keys_of_parts
+from research.networks import readouts
+from research.networks.readouts import OtherReadout
+from research.networks.readouts.softmax import Readout
 from research.networks.shared.features import FEATURES, OF_VECTORS, VIEWS
 from research.networks.shared.flax_bridge import (
     apply,
@@ -33,7 +36,7 @@ from research.networks.shared.flax_bridge import (
     unbox,
     with_options,
 )
-from research.networks.shared.heads import HeadSpec, Readout
+from research.networks.shared.heads import HeadSpec
 from research.networks.shared.needs import TIE_CHOICES, Ability, Needs, merge_needs
 from research.networks.shared.options import Options
 from research.networks.shared.protocol import BoundNetwork, Layers
@@ -45,6 +48,7 @@ FOLDER = Folder("research.networks", "Network", named_by="model.network")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+@keys_of_parts(readouts.FOLDER)
 class Network(Options, abc.ABC):
     """The base of all networks: a frozen dataclass whose fields are keys of `model`.
 
@@ -63,6 +67,29 @@ class Network(Options, abc.ABC):
     """Values of its own keys in a network of two layers of width 16 for texts of twelve
     tokens, where the defaults are too large for one, or too small to show much: the
     laws test that one (tests/laws/test_network.py)."""
+
+    serves_readouts: ClassVar[bool] = False
+    """Whether it serves other readouts than one softmax, by its `output`."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.output.check(self)
+        if not self.serves_readouts:
+            self.check_one_softmax(f"is not for model.network {self.name}")
+
+    def check_one_softmax(self, reason: str) -> None:
+        """Raises UserError: another readout than one softmax is chosen.
+
+        Args:
+          reason: a predicate of its key, for the error.
+        """
+        if key := self.output.chosen_by:
+            raise UserError(f"model.{key} {reason}; set {readouts.unset(key)}")
+
+    @functools.cached_property
+    def output(self) -> readouts.Output:
+        """How it makes the probabilities of words."""
+        return readouts.chosen(vars(self))
 
     @property
     def name(self) -> str:
@@ -183,7 +210,6 @@ __all__ = [
     "TIE_CHOICES",
     "VIEWS",
     "Ability",
-    "AdaptiveReadout",
     "BoundNetwork",
     "HeadSpec",
     "Layers",
@@ -191,6 +217,7 @@ __all__ = [
     "Needs",
     "Network",
     "Options",
+    "OtherReadout",
     "Readout",
     "apply",
     "bound_params",

@@ -25,7 +25,7 @@ from research.contract.batch import FEATURE, attention_mask
 from research.contract.errors import UserError
 from research.distributed import sharding
 from research.distributed.options import MeshOptions
-from research.networks import FOLDER, Ability, HeadSpec, Needs
+from research.networks import FOLDER, Ability, HeadSpec, Needs, readouts
 from research.networks.shared.needs import STACKS
 from research.networks.transformer import feature_layers, positions
 from research.networks.transformer.options import TransformerOptions
@@ -33,6 +33,7 @@ from research.program import flops
 from tests.testing import fast_key
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab
+from tests.testing.readout_keys import example_keys
 from tests.testing.trees import assert_close, make_params, parameter_shapes
 
 EXAMPLES = {
@@ -47,8 +48,8 @@ TRANSFORMER = {
     **{"heads": 2, "feedforward": 24, "scan_unroll": 1},
 }
 """Keys of which a network has some; those that only it has are its `small_keys`."""
-ADAPTIVE = {"cutoffs": [20], "output_head": "table", "tie_embeddings": True}
-"""Keys of a network that has an adaptive softmax."""
+READOUTS = {n: cls.chosen_by for n, cls in readouts.outputs().items() if cls.chosen_by}
+"""Name of each readout that a key chooses -> that key."""
 FIXED = ("attention", "remat", "input", "feature_layers", "position_bias")
 """Choices that have tests of their own: that they change no number, what vectors of
 characters and what projections depend on, what is added beside any positions."""
@@ -231,31 +232,29 @@ def test_each_ability_is_served_by_a_variant_and_others_are_refused(name):
             assert len(errors) == len(variants(name)), ability
 
 
+@pytest.mark.parametrize("output", READOUTS)
 @pytest.mark.parametrize("stacks", STACKS)
 @pytest.mark.parametrize("name", NAMES)
-def test_an_adaptive_softmax_is_read_out_or_refused(name, stacks):
+def test_a_readout_predicts_all_words_or_is_refused(name, stacks, output):
     for network in variants(name):
         for pattern in patterns_of(network):
             needs = Needs(pattern=pattern, stacks=stacks)
             try:
                 networks.build(network, needs, VOCAB)
             except UserError:
-                continue  # it does not serve these needs without clusters either
+                continue  # it does not serve these needs in any case
             try:
-                readouts = adaptive_readouts(network, needs)
+                logits = logits_of_stacks(network, needs, output)
             except UserError as error:
-                assert "model.cutoffs" in str(error)
+                assert f"model.{READOUTS[output]}" in str(error)
                 continue
-            for each in readouts:
-                clusters = each.head, *each.tails
-                assert [part.size for part in clusters] == [20 + 1, 50 - 20]
-                for part in clusters:
-                    assert part.feature.shape[-1] == part.table.shape[-1]
+            assert all(each.shape[-1] == VOCAB.size for each in logits)
 
 
-def adaptive_readouts(network, needs) -> list[networks.AdaptiveReadout]:
-    """The shapes of the readout of each stack of a network with clusters of words."""
-    network, group = dataclasses.replace(network, **ADAPTIVE), make_group(needs.pattern)
+def logits_of_stacks(network, needs, output: str) -> list[jax.Array]:
+    """The shapes of the logits of each stack of a network with a readout."""
+    keys = example_keys(output, type(network))
+    network, group = dataclasses.replace(network, **keys), make_group(needs.pattern)
     module = networks.build(network, needs, VOCAB)
     found = []
 
@@ -266,7 +265,8 @@ def adaptive_readouts(network, needs) -> list[networks.AdaptiveReadout]:
         if needs.stacks == "towers":
             stacks[needs.stacks] = [net.text]
         for stack in stacks[needs.stacks]:
-            found.append(stack.readout(stack.states(group)))
+            states = stack.states(group, scored=np.zeros((2, 3), np.int32))
+            found.append(stack.readout(states).logits())
 
     jax.eval_shape(lambda: networks.init(module, read, fast_key.key(0)))
     return found

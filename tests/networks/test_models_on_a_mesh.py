@@ -10,13 +10,16 @@ import pytest
 from research import networks
 from research.distributed import sharding
 from research.distributed.options import MeshOptions
+from research.networks import readouts
 from research.networks.recurrent.lstm_encoder_decoder import LSTMEncoderDecoder
 from research.networks.transformer.electra import GeneratorDiscriminator
 from research.networks.transformer.encoder_decoder import EncoderDecoder
 from research.networks.transformer.one_stack import Transformer
+from research.networks.transformer.transformer import Network
 from research.objectives.losses import cross_entropy
 from tests.testing.interval_patterns import draw_rows
 from tests.testing.model_options import model_options
+from tests.testing.readout_keys import example_keys
 
 SIZE = 200
 
@@ -112,10 +115,10 @@ NETWORKS = {
         decoder,
         {"position": "rotary", "window": 3, "global_every": 2, "rope_theta_local": 9.0},
     ),
-    "adaptive": (
-        decoder,
-        {"cutoffs": [30, 90], "cutoff_divisor": 4, "output_head": "bias"},
-    ),
+    **{
+        f"readout-{name}": (decoder, example_keys(name, Network))
+        for name in readouts.outputs()
+    },
     "encoder_decoder": (
         encoder_decoder,
         {"position": "t5", "init": "t5", "norm": "rmsnorm", "scan_unroll": 1},

@@ -116,7 +116,10 @@ def test_given_vectors_are_a_channel_or_two(channels, factor):
         ({"filter_widths": [0]}, "model.filter_widths is [0]; it has whole numbers"),
         ({"filter_widths": [3, 3]}, "all differ, and their number divides"),
         ({"width": 3}, "their number divides model.width, 3"),
-        ({**CUT, "embedding_width": 0}, "has no model.cutoffs"),
+        (
+            {**CUT, "embedding_width": 0},
+            "model.cutoffs is not for model.network word_cnn",
+        ),
     ],
 )
 def test_filters_that_are_none_are_refused(keys, error):

@@ -8,7 +8,7 @@ import pytest
 
 from research import networks, objectives
 from research.contract.errors import UserError
-from research.networks.shared.heads import Readout
+from research.networks.readouts.softmax import Readout
 from research.networks.shared.protocol import Undropped
 from tests.testing.example_batches import vocab
 from tests.testing.model_options import model_options

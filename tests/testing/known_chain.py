@@ -13,7 +13,7 @@ from flax import linen as nn
 from research.contract.batch import attention_mask, input_group
 from research.distributed import sharding
 from research.distributed.options import MeshOptions
-from research.networks.shared.heads import Readout
+from research.networks.readouts.softmax import Readout
 from tests.testing.markov_chain import (
     NUM_STATES,
     POWERS,

@@ -11,7 +11,7 @@ from flax import linen as nn
 
 from research import networks
 from research.contract.batch import attention_mask
-from research.contract.errors import UserError
+from research.networks.readouts.softmax import VocabHead
 from research.networks.shared.dense import (
     STATE_AXES,
     Dense,
@@ -22,7 +22,7 @@ from research.networks.shared.dense import (
     gather_positions,
 )
 from research.networks.shared.embeddings import TokenEmbedding
-from research.networks.shared.heads import VocabHead, make_heads
+from research.networks.shared.heads import make_heads
 from research.networks.shared.options import dim, dropout_rate
 from research.networks.shared.positions import sinusoids
 from research.networks.shared.products import einsum
@@ -39,8 +39,6 @@ class Network(networks.Network):
     abilities: ClassVar = (networks.Ability.FULL,)
 
     def module(self, needs, size):
-        if self.cutoffs:
-            raise UserError("model.network means has no model.cutoffs; set it to []")
         return Means(self, size, needs.transform, tuple(needs.heads.items()))
 
 

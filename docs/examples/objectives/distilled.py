@@ -84,6 +84,6 @@ def _predict(batch: Batch) -> Callable[[networks.BoundNetwork], jax.Array]:
     return lambda net: _log_probs(net.readout(net.states(batch)))
 
 
-def _log_probs(readout: networks.Readout | networks.AdaptiveReadout) -> jax.Array:
+def _log_probs(readout: networks.Readout | networks.OtherReadout) -> jax.Array:
     logits = compute_logits(readout.feature, readout.table, readout.bias)
     return jax.nn.log_softmax(logits)

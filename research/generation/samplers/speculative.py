@@ -25,7 +25,6 @@ from research.generation.samplers import Rows, Writer
 from research.generation.samplers.shared.invariants import hoist
 from research.generation.written import Written
 from research.objectives.layout.prompt import pad_group
-from research.objectives.losses.readouts import vocabulary_logits
 
 
 class Carry(NamedTuple):
@@ -209,7 +208,7 @@ class _Read(NamedTuple):
         """[B, P, V] of the tokens after these positions; -inf: never written."""
         vocab = self.writer.vocab
         states = jnp.take_along_axis(self.states, at_BP[..., None], axis=1)
-        logits = vocabulary_logits(self.net.readout(states))
+        logits = self.net.readout(states).logits()
         never = [vocab.pad_id, vocab.bos_id, vocab.mask_id]
         never_V = np.isin(np.arange(logits.shape[-1]), never)
         return jnp.where(never_V[None, None], -jnp.inf, jax.nn.log_softmax(logits))
@@ -257,7 +256,7 @@ class _Read(NamedTuple):
 
     def _most_probable(self, states_BPD: jax.Array) -> jax.Array:
         """The tokens [B, P] of states."""
-        logits_BPV = vocabulary_logits(self.net.readout(states_BPD))
+        logits_BPV = self.net.readout(states_BPD).logits()
         return jnp.argmax(logits_BPV, axis=2).astype(jnp.int32)
 
 

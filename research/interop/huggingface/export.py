@@ -13,6 +13,7 @@ from research.interop.huggingface import folder as folders
 from research.interop.huggingface import rows
 from research.interop.huggingface.families import FAMILIES
 from research.interop.huggingface.family import ONLY_TRAINED_WITH, TASK_HEADS, Family
+from research.networks import readouts
 from research.networks.transformer.options import STACK_PATTERNS
 from research.networks.transformer.positions import t5
 
@@ -42,7 +43,7 @@ class Network:
     pool: str = "token"
 
 
-MEANT_BY_ALL = {"attention": "dense", "cutoffs": ()}
+MEANT_BY_ALL = {"attention": "dense"} | readouts.keys()
 """Options of which config.json says nothing, as any family's network has them."""
 PRECISION_AND_SPEED = ("attention", "dtype", "product_dtype", "remat", "scan_unroll")
 """Options of how a network is computed, not of what: Hugging Face has its own."""

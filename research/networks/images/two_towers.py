@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from research import networks
+from research.networks import readouts
 from research.networks.shared.dense import Module, constant
 from research.networks.shared.options import depth, dim
 from research.networks.transformer import transformer
@@ -58,7 +59,7 @@ class Network(transformer.Network):
             feedforward=self.image_feedforward or self.feedforward,
             head_width=0 if self.image_width else self.head_width,
             embedding_width=0,
-            cutoffs=(),
+            **readouts.keys(),
             embedding_norm="always",
             max_length=positions,
             token_types=0,

@@ -12,8 +12,9 @@ from flax import linen as nn
 from research import networks
 from research.contract.batch import FEATURE
 from research.contract.errors import UserError
+from research.networks.readouts.softmax import Readout, VocabHead
 from research.networks.shared.embeddings import TokenEmbedding
-from research.networks.shared.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.shared.heads import HeadSpec, make_heads
 from research.networks.transformer.input_embeddings import InputEmbedding
 from research.networks.transformer.options import (
     ONLY_BESIDE_AN_ENCODER,
@@ -22,7 +23,6 @@ from research.networks.transformer.options import (
 
 PLAIN = {
     "norm_placement": "post",
-    "cutoffs": (),
     "layer_dropout": 0.0,
     "output_dropout": 0.0,
     "shared_layers": False,
@@ -37,6 +37,7 @@ PLAIN = {
 
 def check_options(options: Any) -> None:
     """Raises UserError: a key of `model` does not have BERT's value."""
+    options.check_one_softmax(f"is not for model.network {options.name}")
     for key, value in PLAIN.items():
         if getattr(options, key) != value:
             raise UserError(

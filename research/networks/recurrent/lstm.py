@@ -81,9 +81,9 @@ class Network(LSTMOptions):
 
         Its layers start from the last states of the encoder's layers.
         """
+        self.check_one_softmax("is not for an encoder and a decoder of LSTMs")
         for key, value, is_legal in (
             ("residual", False, not self.residual),
-            ("cutoffs", [], not self.cutoffs),
             ("inner_width", 0, self.inner_width in (0, self.width)),
             (
                 "joined_cell_width",

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
+from research.networks.readouts.softmax import Readout, VocabHead
 from research.networks.recurrent.lstm_layer import (
     Blocks,
     find_steps,
@@ -42,7 +43,7 @@ from research.networks.shared.dense_attention import (
     same_segment,
 )
 from research.networks.shared.embeddings import embed_by_table
-from research.networks.shared.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.shared.heads import HeadSpec, make_heads
 from research.networks.shared.products import dense_matmul, einsum, matmul
 
 

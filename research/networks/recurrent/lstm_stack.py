@@ -15,6 +15,8 @@ from jax import lax
 from research.contract.batch import FEATURE
 from research.contract.errors import UserError
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
+from research.networks.readouts import OtherReadout
+from research.networks.readouts.softmax import Readout
 from research.networks.recurrent.lstm_layer import (
     Blocks,
     LayerResult,
@@ -22,11 +24,6 @@ from research.networks.recurrent.lstm_layer import (
     run_layer,
 )
 from research.networks.recurrent.options import LSTMOptions
-from research.networks.shared.adaptive import (
-    AdaptiveEmbedding,
-    AdaptiveHead,
-    AdaptiveReadout,
-)
 from research.networks.shared.characters import CharacterEmbedding, Characters
 from research.networks.shared.dense import (
     STATE_AXES,
@@ -37,7 +34,7 @@ from research.networks.shared.dense import (
 )
 from research.networks.shared.embeddings import embed_by_table, padded_rows, range_init
 from research.networks.shared.features import OF_SEVERAL_LAYERS, FeatureLayers
-from research.networks.shared.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.shared.heads import HeadSpec, make_heads
 from research.networks.shared.protocol import Undropped
 
 
@@ -92,7 +89,7 @@ class LSTM(nn.Module):
             )
         self.stack = Stack(options)
         if self.shared_output is None:
-            self.output = make_output(options, self.size, token, self.transform)
+            self.output = options.output.head(options, self.size, token, self.transform)
         self.feature_layers = FeatureLayers(
             options, self.feature_states, self.lstm_layers, name="features"
         )
@@ -147,12 +144,10 @@ class LSTM(nn.Module):
         x = self.feature_layers(group, *read)
         return x if scored is None else gather_positions(x, scored)
 
-    def readout(self, states: jax.Array) -> Readout | AdaptiveReadout:
+    def readout(self, states: jax.Array) -> Readout | OtherReadout:
         """The vocabulary head at states [..., D]."""
         output = self.output if self.shared_output is None else self.shared_output
-        if self.options.cutoffs:
-            return output(states)
-        return output(states, self._token.table_VE)
+        return self.options.output.readout(output, states, self._token)
 
     def head(self, name: str, states: jax.Array) -> jax.Array:
         """Float32 [..., n]: the head `name` at states [..., D]."""
@@ -182,9 +177,10 @@ def make_token(
     options: LSTMOptions, size: int, characters: Characters | None, has_vectors: bool
 ) -> nn.Module:
     """The embeddings of a vocabulary of `size` entries, for use in a `setup`."""
-    if options.cutoffs:
-        init = range_init(options, has_vectors=has_vectors)
-        return AdaptiveEmbedding(options, size, init, name="token")
+    init = range_init(options, has_vectors=has_vectors)
+    token = options.output.embedding(options, size, init, "token")
+    if token is not None:
+        return token
     if options.input == "both":
         return TableAndCharacters(options, size, characters, has_vectors, name="token")
     if options.input == "vectors":
@@ -192,15 +188,6 @@ def make_token(
     if characters is not None:
         return _of_characters(options, characters, "token")
     return embed_by_table(options, size, "token", has_vectors=has_vectors)
-
-
-def make_output(
-    options: LSTMOptions, size: int, token: nn.Module, transform: bool
-) -> AdaptiveHead | VocabHead:
-    """The readout over the vocabulary of these embeddings, for use in a `setup`."""
-    if options.cutoffs:
-        return AdaptiveHead(options, size, token)
-    return VocabHead(options, size, transform)
 
 
 def _of_characters(

@@ -63,6 +63,7 @@ class LSTMOptions(networks.Network):
     # including a mark at each end
     highways: int = number(2, least=0, most=16)  # layers between filters and projection
 
+    serves_readouts: ClassVar = True
     dropout_places: ClassVar = (
         *("embedding", "hidden", "weight", "word", "output", "readout"),
         *("head", "head_input"),
@@ -106,21 +107,17 @@ class LSTMOptions(networks.Network):
                 "of 1, 2, 3, ... bytes, at most model.word_bytes of them, as in [32, "
                 "32, 64]"
             )
-        if self.input == "both" and self.cutoffs:
-            raise UserError(
-                "model.input both has one table of words; set model.cutoffs=[]"
-            )
+        if self.input != "table":
+            self.check_one_softmax(f"is not for model.input {self.input}")
         if self.joined_cell_width and not self.joined_layers:
             raise UserError(
                 "model.joined_cell_width is of model.joined_layers, which is 0; set "
                 "the one or the other"
             )
-        if self.input in ("characters", "vectors") and (
-            self.cutoffs or self.tie_embeddings
-        ):
+        if self.input in ("characters", "vectors") and self.tie_embeddings:
             raise UserError(
                 f"model.input {self.input} has no table of words that a readout could "
-                "share; set model.tie_embeddings=False and model.cutoffs=[]"
+                "share; set model.tie_embeddings=False"
             )
 
     @property

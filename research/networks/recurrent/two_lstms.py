@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from research.contract.errors import UserError
+from research.networks.readouts.softmax import Readout
 from research.networks.recurrent.lstm_layer import LayerResult
 from research.networks.recurrent.lstm_stack import (
     LSTM,
@@ -23,7 +23,6 @@ from research.networks.recurrent.lstm_stack import (
     Words,
     drop,
     inputs_of_layers,
-    make_output,
     make_token,
     read_words,
 )
@@ -31,7 +30,7 @@ from research.networks.recurrent.options import LSTMOptions
 from research.networks.shared.characters import Characters
 from research.networks.shared.dense import gather_positions
 from research.networks.shared.features import VIEWS, FeatureLayers
-from research.networks.shared.heads import HeadSpec, Readout, make_heads
+from research.networks.shared.heads import HeadSpec, make_heads
 from research.networks.shared.protocol import Undropped
 
 
@@ -55,7 +54,7 @@ class TwoLSTMs(nn.Module):
         # The names are those of the parameters in checkpoints.
         options, size = self.options, self.size
         self.token = make_token(options, size, self.characters, self.has_vectors)
-        self.output = make_output(options, size, self.token, self.transform)
+        self.output = options.output.head(options, size, self.token, self.transform)
         shared = {"shared_token": self.token, "shared_output": self.output}
         self.forward = LSTM(options, size, **shared)
         self.backward = LSTM(options, size, **shared)
@@ -113,13 +112,12 @@ class TwoLSTMs(nn.Module):
         """The vocabulary head at states [..., 2 D], which it projects.
 
         Raises:
-          UserError: it is an adaptive softmax, which reads states of width D.
+          UserError: it is no softmax over one table, and reads states of width D.
         """
-        if self.options.cutoffs:
-            raise UserError(
-                "model.cutoffs is for an LSTM that reads a text from one end, but this "
-                "objective predicts words from both ends; set it to []"
-            )
+        self.options.check_one_softmax(
+            "is for an LSTM that reads a text from one end, but this objective "
+            "predicts words from both ends"
+        )
         return self.output(states, self.token.table_VE)
 
     def head(self, name: str, states: jax.Array) -> jax.Array:

@@ -25,16 +25,6 @@ INITS = (
 )
 """Names of schemes of initial values."""
 
-CUTOFFS_NEED = {
-    "embedding_width": (0,),
-    "tie_embeddings": (True,),
-    "output_head": ("table", "bias"),
-    "output_rows": ("vocabulary",),
-    "init": ("normal", "truncated"),
-    "quantization": ("none",),
-}
-"""Key -> the values with which an adaptive softmax is defined."""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
@@ -81,11 +71,6 @@ class Options:
     activation: str = choice("gelu", ACTIVATIONS)  # of feed-forward layers
     bias: bool = True  # biases in dense layers and norms
     tie_embeddings: bool = True  # the output table is the token table
-    cutoffs: list = dataclasses.field(default_factory=list)  # ids at which clusters of
-    # an adaptive softmax and input begin, ascending; [20000]: one cluster from there;
-    # []: none. Ids must be sorted by frequency
-    cutoff_divisor: int = number(1, least=1)  # widths of the clusters' tables: width,
-    # width / divisor, width / divisor ** 2, ...
     output_head: str = choice("auto", ("auto", "table", "bias", "transform"))  # what is
     # before the softmax: the output table alone; with a bias; with BERT's transform and
     # a bias; auto: the objective's choice (transform if masked tokens are predicted,
@@ -126,12 +111,6 @@ class Options:
         for name, value in vars(self).items():
             if isinstance(value, list):  # which has no hash
                 object.__setattr__(self, name, tuple(value))
-        for key, values in CUTOFFS_NEED.items() if self.cutoffs else ():
-            if getattr(self, key) not in values:
-                raise UserError(
-                    f"model.cutoffs needs model.{key} "
-                    f"{' or '.join(map(str, values))}, not {getattr(self, key)}"
-                )
         for place in self.dropout_places:
             if -1 < getattr(self, f"{place}_dropout") < 0:
                 raise UserError(

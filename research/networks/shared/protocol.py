@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from research.networks.shared.adaptive import AdaptiveReadout
-from research.networks.shared.heads import Readout
+from research.networks.readouts import OtherReadout
+from research.networks.readouts.softmax import Readout
 
 Group = Mapping[str, jax.Array]
 """The six input arrays [B, L] of `research.contract.batch`, with `Needs.input_features`
@@ -162,7 +162,7 @@ class BoundNetwork(Protocol):
     def layers(self, group: Group) -> Layers:
         """What all layers compute for a group of arrays."""
 
-    def readout(self, states: jax.Array) -> Readout | AdaptiveReadout:
+    def readout(self, states: jax.Array) -> Readout | OtherReadout:
         """The vocabulary head at states [..., D], whose logits are not computed yet."""
 
     def boundary(self, left: jax.Array, right: jax.Array, offset: jax.Array) -> Readout:

@@ -9,8 +9,9 @@ from typing import Any
 import jax
 from flax import linen as nn
 
+from research.networks.readouts.softmax import Readout, VocabHead
 from research.networks.shared.embeddings import TokenEmbedding
-from research.networks.shared.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.shared.heads import HeadSpec, make_heads
 from research.networks.transformer.blocks import Encoded, Stack
 from research.networks.transformer.cache import Cache, empty_cache
 from research.networks.transformer.input_embeddings import InputEmbedding

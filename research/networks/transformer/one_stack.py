@@ -12,21 +12,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from research.contract.errors import UserError
-from research.networks.shared.adaptive import (
-    AdaptiveEmbedding,
-    AdaptiveHead,
-    AdaptiveReadout,
-)
+from research.networks.readouts import OtherReadout
+from research.networks.readouts.softmax import Readout
 from research.networks.shared.dense import Dense, Norm, gather_positions
 from research.networks.shared.embeddings import DifferenceEmbedding, TokenEmbedding
 from research.networks.shared.features import FeatureLayers
-from research.networks.shared.heads import (
-    BoundaryHead,
-    HeadSpec,
-    Readout,
-    VocabHead,
-    make_heads,
-)
+from research.networks.shared.heads import BoundaryHead, HeadSpec, make_heads
 from research.networks.shared.protocol import Layers
 from research.networks.transformer.blocks import Mems, Stack
 from research.networks.transformer.cache import Cache, empty_cache
@@ -80,18 +71,18 @@ class Transformer(nn.Module):
         options = self.options
         self.query_embedding = QueryEmbedding(options)
         if self.shared_token is None:
-            embedding = AdaptiveEmbedding if options.cutoffs else TokenEmbedding
-            if self.base_token is not None:
-                embedding = partial(DifferenceEmbedding, base=self.base_token)
-            self.token = embedding(options, self.size)
+            self.token = options.output.embedding(options, self.size) or (
+                TokenEmbedding(options, self.size)
+                if self.base_token is None
+                else DifferenceEmbedding(options, self.size, base=self.base_token)
+            )
         if self.shared_embedding is None:
             self.embedding = InputEmbedding(options, name="embeddings")
         if self.shared_stack is None:
             self.stack = Stack(options, self.pattern)
-        if self.shared_output is None and options.cutoffs:
-            self.output = AdaptiveHead(options, self.size, self.embeddings()[0])
-        elif self.shared_output is None:
-            self.output = VocabHead(options, self.size, self.transform)
+        if self.shared_output is None:
+            token, _ = self.embeddings()
+            self.output = options.output.head(options, self.size, token, self.transform)
         if self.offsets:
             self.boundary_head = BoundaryHead(
                 options, self.size, self.offsets, name="boundary_head"
@@ -286,12 +277,10 @@ class Transformer(nn.Module):
             return token, self.embedding
         return token, self.shared_embedding
 
-    def readout(self, states: jax.Array) -> Readout | AdaptiveReadout:
+    def readout(self, states: jax.Array) -> Readout | OtherReadout:
         """The vocabulary head at states [..., D]."""
         output = self.output if self.shared_output is None else self.shared_output
-        if self.options.cutoffs:
-            return output(states)
-        return output(states, self.embeddings()[0].table_VE)
+        return self.options.output.readout(output, states, self.embeddings()[0])
 
     def boundary(self, left: jax.Array, right: jax.Array, offset: jax.Array) -> Readout:
         """SpanBERT's vocabulary head of tokens between two states.

@@ -111,6 +111,7 @@ class TransformerOptions(networks.Network):
     remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
     scan_unroll: int = depth(4, least=1)  # layers per scan step; >= layers: no scan
 
+    serves_readouts: ClassVar = True
     dropout_places: ClassVar[tuple[str, ...]] = (
         "embedding",
         "position",

@@ -103,10 +103,10 @@ class Network(TransformerOptions):
                 "model.mask_decoder is for networks of one stack, and a generator; set "
                 "it to 0"
             )
-        if self.cutoffs and needs.stacks not in ("one", "two_directions"):
-            raise UserError("model.cutoffs is for networks of one stack; set it to []")
-        if self.cutoffs and needs.boundary_offsets:
-            raise UserError("model.cutoffs excludes objective.boundary_targets")
+        if needs.stacks not in ("one", "two_directions"):
+            self.check_one_softmax("is for networks of one stack")
+        if needs.boundary_offsets:
+            self.check_one_softmax("excludes objective.boundary_targets")
         if needs.stacks == "encoder_decoder":
             self._check_shared_stacks()
             return

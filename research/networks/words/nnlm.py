@@ -19,11 +19,11 @@ from flax import linen as nn
 from jax import lax
 
 from research import networks
-from research.contract.errors import UserError
 from research.contract.fields import number
+from research.networks.readouts.softmax import Readout, VocabHead
 from research.networks.shared.dense import Dense, Module, dropout, gather_positions
 from research.networks.shared.embeddings import TokenEmbedding
-from research.networks.shared.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.shared.heads import HeadSpec, make_heads
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,6 @@ class Network(networks.Network):
 
     small_keys: ClassVar = {"context": 12}
     abilities: ClassVar = (networks.Ability.CAUSAL, networks.Ability.MEMS)
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.cutoffs:
-            raise UserError("model.network nnlm has no model.cutoffs; set it to []")
 
     @property
     def state_width(self) -> int:

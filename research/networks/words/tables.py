@@ -20,6 +20,7 @@ from flax import linen as nn
 from research import networks
 from research.contract.errors import UserError
 from research.contract.fields import choice, number
+from research.networks.readouts.softmax import Readout, VocabHead
 from research.networks.shared.dense import (
     Module,
     constant,
@@ -28,7 +29,7 @@ from research.networks.shared.dense import (
     uniform,
 )
 from research.networks.shared.embeddings import TokenEmbedding
-from research.networks.shared.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.shared.heads import HeadSpec, make_heads
 from research.networks.words.subwords import (
     Ngrams,
     SubwordEmbedding,
@@ -60,8 +61,6 @@ class Network(networks.Network):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.cutoffs:
-            raise UserError("model.network tables has no model.cutoffs; set it to []")
         if self.embedding_width not in (0, self.width):
             raise UserError(
                 f"model.embedding_width is {self.embedding_width}, but the vectors of "

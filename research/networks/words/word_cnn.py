@@ -23,6 +23,7 @@ from research import networks
 from research.contract.batch import FEATURE
 from research.contract.errors import UserError
 from research.contract.fields import choice, number
+from research.networks.readouts.softmax import Readout, VocabHead
 from research.networks.shared.dense import (
     Module,
     constant,
@@ -31,7 +32,7 @@ from research.networks.shared.dense import (
     uniform,
 )
 from research.networks.shared.embeddings import embed_by_table
-from research.networks.shared.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.shared.heads import HeadSpec, make_heads
 from research.networks.shared.products import dense_matmul
 
 MAX_FILTER = 64
@@ -76,8 +77,6 @@ class Network(networks.Network):
                 f"model.filter_widths is {[*widths]}: all differ, and their number "
                 f"divides model.width, {self.width}, the number of filters"
             )
-        if self.cutoffs:
-            raise UserError("model.network word_cnn has no model.cutoffs; set it to []")
 
     def module(self, needs: networks.Needs, size: int) -> nn.Module:
         given = needs.input_features

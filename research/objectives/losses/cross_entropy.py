@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from research.contract.batch import Batch
-from research.objectives.losses.readouts import softmax_loss
 from research.objectives.losses.softmax import IMPLEMENTATIONS, SoftmaxOptions
 
 
@@ -41,8 +40,7 @@ def cross_entropy(
     A position is correct if the target's logit exceeds every other; ties are wrong.
 
     Args:
-      readout: feature [B, K, E], table [V, E], bias [V], size (rows in use); or an
-        `AdaptiveReadout`.
+      readout: a `networks.Readout` or `networks.OtherReadout` at [B, K].
       target: [B, K] int32, a valid id even where weight is 0.
       weight: [B, K] float32; a position of weight 0 has no gradient.
       implementation: fused, or a reference, dense or chunked; all have the same value
@@ -54,16 +52,15 @@ def cross_entropy(
 
     Raises:
       ValueError: the implementation is unknown.
-      UserError: smoothing or a z-loss with an `AdaptiveReadout`.
+      UserError: smoothing or a z-loss that the readout does not have.
     """
     if implementation not in IMPLEMENTATIONS:
         known = ", ".join(IMPLEMENTATIONS)
         raise ValueError(f"implementation is one of {known}, not {implementation!r}")
     weight = weight.astype(jnp.float32)
     options = SoftmaxOptions(0, smoothing, z_loss, skip)
-    total, correct = softmax_loss(
-        readout, IMPLEMENTATIONS[implementation], options, target, weight
-    )
+    score = IMPLEMENTATIONS[implementation]
+    total, correct = readout.loss(score, options, target, weight)
     return Term(total, jnp.sum(weight)), lax.stop_gradient(jnp.sum(correct))
 
 

@@ -67,7 +67,7 @@ class RecordedNetwork:
     def features(self, group: Mapping[str, Any], scored: Any = None) -> jax.Array:
         return self.states(group, scored)  # of `Needs.features` last
 
-    def readout(self, states: jax.Array) -> networks.Readout | networks.AdaptiveReadout:
+    def readout(self, states: jax.Array) -> networks.Readout | networks.OtherReadout:
         found = self._net.readout(states)
         self.first_readout = self.first_readout or found
         return found

@@ -25,6 +25,7 @@ from research.contract.batch import (
     VocabInfo,
 )
 from research.contract.errors import UserError
+from research.networks import readouts
 from research.objectives.combined import composite
 from research.objectives.losses.cross_entropy import Term
 from research.objectives.taught import taught
@@ -33,7 +34,7 @@ NEUTRAL = {"layer_dropout": 0.0, "window": 0, "shared_layers": False}
 """Keys that make layers depend on their number -> values with which they do not."""
 OUTSIDE: tuple[str, ...] = ("layers", "decoder_layers", "max_length", "embedding_width")
 OUTSIDE += ("scale_embeddings", "embedding_norm", "tie_embeddings", "output_head")
-OUTSIDE += ("output_rows", "cutoffs", "cutoff_divisor", "shared_embeddings")
+OUTSIDE += ("output_rows", "shared_embeddings", *readouts.keys())
 """Keys on which layers do not depend."""
 
 

@@ -13,7 +13,6 @@ from research import networks
 from research.contract.batch import Example
 from research.data.read.formats.captioned import IMAGE
 from research.objectives.images.image_text import MATCH
-from research.objectives.losses.readouts import vocabulary_logits
 
 TOP = 5
 """Guesses of a token, and nearest captions of a picture."""
@@ -51,7 +50,7 @@ def guesses(run: Any, batch: Mapping[str, np.ndarray]) -> list[Guesses]:
             def at(name: str) -> jax.Array:
                 return jnp.take_along_axis(states, batch[name][..., None], axis=1)
 
-            logits = vocabulary_logits(net.readout(at("scored")))
+            logits = net.readout(at("scored")).logits()
             found = {"word": jax.nn.softmax(logits)}
             for target, head in heads.items():
                 if target in batch:

@@ -12,7 +12,6 @@ import numpy as np
 from research import networks
 from research.distributed import sharding
 from research.objectives.layout.prompt import pad_group
-from research.objectives.losses.readouts import vocabulary_logits
 
 MOST = 5
 """The likeliest tokens that are given for each position."""
@@ -53,7 +52,7 @@ class CausalScorer:
 
         def score(params: Any, group: dict[str, jax.Array]) -> tuple[jax.Array, ...]:
             def logits(net: networks.BoundNetwork) -> jax.Array:
-                return vocabulary_logits(net.readout(net.states(group)))
+                return net.readout(net.states(group)).logits()
 
             logits_BLV = networks.apply(run.network, params, logits)
             log_p_BLV = jax.nn.log_softmax(logits_BLV, axis=-1)[:, :-1]

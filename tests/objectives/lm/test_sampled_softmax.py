@@ -10,7 +10,8 @@ import pytest
 
 from research import objectives
 from research.contract.errors import UserError
-from research.networks import AdaptiveReadout, Readout
+from research.networks import Readout
+from research.networks.readouts.adaptive import AdaptiveReadout
 from research.objectives.lm import lm, sampled_softmax
 from research.objectives.losses.cross_entropy import Term
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.contract.errors import UserError
+from research.networks.readouts.adaptive import AdaptiveReadout
 from research.objectives.losses import softmax
 from research.objectives.losses.cross_entropy import cross_entropy
-from research.objectives.losses.readouts import vocabulary_logits
 
 CUTOFFS, SIZE, ROWS = (20, 50, 70), 77, 32
 WIDTHS = (8, 4, 2, 1)
@@ -32,11 +31,11 @@ def parts(batch=3, positions=11, seed=0):
     ]
 
 
-def readout(arrays) -> networks.AdaptiveReadout:
+def readout(arrays) -> AdaptiveReadout:
     head, *tails = (
         networks.Readout(*each, size) for each, size in zip(arrays, SIZES, strict=True)
     )
-    return networks.AdaptiveReadout(head, tuple(tails), CUTOFFS)
+    return AdaptiveReadout(head, tuple(tails), CUTOFFS)
 
 
 def log_probabilities(arrays) -> jax.Array:
@@ -126,18 +125,3 @@ def test_it_is_the_full_softmax_where_clusters_have_their_words_mass():
     )(arrays)
     full = jax.nn.log_softmax(jnp.asarray(logits))
     np.testing.assert_allclose(term.total, -full[target].sum(), rtol=1e-5)
-
-
-def test_what_it_excludes_is_refused():
-    target, weight = np.zeros((3, 11), int), jnp.ones((3, 11))
-    with pytest.raises(UserError, match="excludes label smoothing"):
-        cross_entropy(readout(parts()), target, weight, smoothing=0.1)
-    with pytest.raises(UserError, match="one softmax over all words"):
-        _ = readout(parts())[:3]
-
-
-def test_a_readout_of_no_known_class_is_an_error():
-    with pytest.raises(TypeError, match="a tuple has no logits"):
-        vocabulary_logits(())
-    with pytest.raises(TypeError, match="a tuple has no loss"):
-        cross_entropy((), jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1)))

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 
 from research.contract.batch import FEATURE, NEVER, VocabInfo, input_names
 from research.objectives.layout import seq2seq
-from research.objectives.losses.readouts import vocabulary_logits
 
 
 class Context(NamedTuple):
@@ -89,7 +88,7 @@ class Continuation(NamedTuple):
         if encoded is not None:
             keys["encoded"] = encoded
         states, cache = net.states(group, scored=at_R1, cache=cache, **keys)
-        logits_RV = vocabulary_logits(net.readout(states))[:, 0]
+        logits_RV = net.readout(states).logits()[:, 0]
         if end is not None:
             is_eos = jnp.arange(logits_RV.shape[1]) == self.vocab.eos_id
             only_eos_V = jnp.where(is_eos, 0.0, -jnp.inf)

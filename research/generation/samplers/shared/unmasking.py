@@ -27,7 +27,6 @@ from research.generation.samplers.shared.draws import (
 from research.generation.written import Written
 from research.objectives.layout import input_format
 from research.objectives.layout.prompt import pad_rows
-from research.objectives.losses.readouts import vocabulary_logits
 
 
 class Layout(NamedTuple):
@@ -164,7 +163,7 @@ class Unmasking(DrawOptions, samplers.Sampler):
                 net = writer.objective.token_predictor(net)
                 group = arrays["group"] | {"token": token_BL}
                 group = writer.objective.read_constants(group, writer.constants)
-                return vocabulary_logits(net.readout(net.states(group, scored=at_BS)))
+                return net.readout(net.states(group, scored=at_BS)).logits()
 
             return writer.apply(read)
 
@@ -219,7 +218,7 @@ class Unmasking(DrawOptions, samplers.Sampler):
             def run(net):
                 net = writer.objective.token_predictor(net)
                 states, after = net.states(group, cache=cache)
-                return vocabulary_logits(net.readout(states)), after
+                return net.readout(states).logits(), after
 
             return writer.apply(run)
 

@@ -6,9 +6,7 @@ import pytest
 
 from research import networks
 from research.contract.errors import UserError
-from research.networks import Readout
 from research.networks.transformer.one_stack import Transformer
-from research.objectives.losses.readouts import vocabulary_logits
 
 SIZE = 300
 KEYS = {"cutoffs": [100, 250], "output_head": "bias", "scale_embeddings": True}
@@ -77,15 +75,6 @@ def test_biases_do_not_decay_and_projections_start_small(make_options):
     assert abs(params["token"]["embedding"].std() - 0.02) < 0.001
 
 
-@pytest.mark.parametrize("name", Readout._fields)
-def test_what_reads_one_softmax_is_refused(name):
-    """As docs/examples/objectives/distilled.py does; and what takes it for a tuple."""
-    readout = networks.AdaptiveReadout(Readout(*STATES[:2], None, 0), (), (100,))
-    for read in (lambda: getattr(readout, name), lambda: readout[0]):
-        with pytest.raises(UserError, match=r"one softmax over all words; set model"):
-            read()
-
-
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
@@ -104,21 +93,3 @@ def test_illegal_clusters_are_refused(make_options, changes, line):
                 net, lambda net: net.readout(STATES), jax.random.key(0)
             )
         )
-
-
-def test_the_logits_of_an_adaptive_softmax_are_log_p_of_each_word():
-    """log p(word) = log p(cluster) + log p(word | cluster), and they add up to 1."""
-    random = np.random.default_rng(0)
-
-    def readout(size):
-        table = random.normal(size=(size, 16)).astype(np.float32)
-        return Readout(STATES, table, np.zeros(size, np.float32), size)
-
-    head, tails = readout(5 + 2), (readout(4), readout(3))
-    found = vocabulary_logits(networks.AdaptiveReadout(head, tails, (5, 9)))
-    assert found.shape == (2, 3, 5 + 4 + 3)
-    np.testing.assert_allclose(np.exp(found).sum(-1), 1, rtol=1e-5)
-    p = [jax.nn.softmax(STATES @ each.table.T) for each in (head, *tails)]
-    np.testing.assert_allclose(np.exp(found[..., :5]), p[0][..., :5], rtol=1e-4)
-    expected = p[0][..., 6, None] * p[2]
-    np.testing.assert_allclose(np.exp(found[..., 9:]), expected, rtol=1e-4)
