@@ -34,20 +34,7 @@ SAME = {
 """Class -> the class whose rules it has."""
 ANY = ("", "PreTrainedTokenizer", "TokenizersBackend")
 """Names of the classes that have no rules of their own."""
-VOCAB_TXT = ("BertTokenizer", *ANY)
-VOCAB_JSON = (
-    "GPT2Tokenizer",
-    "RobertaTokenizer",
-    "GPTNeoXTokenizer",
-    "Qwen2Tokenizer",
-    "OpenAIGPTTokenizer",
-    *ANY,
-)
-"""Classes whose vocab.txt, and whose vocab.json beside merges.txt, is read."""
-BARE = ("AlbertTokenizer", "XLNetTokenizer")
-"""Classes that change text before their SentencePiece model reads it."""
-_MARKED = ("AlbertTokenizer", "CamembertTokenizer", "XLMRobertaTokenizer")
-"""Classes that put a space before each word, unless a key says so."""
+TXT, JSON = "vocab.txt", "vocab.json"
 ROLES = ("unk", "pad", "cls", "sep", "mask", "bos", "eos")
 QWEN_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+"
@@ -72,6 +59,10 @@ class FolderRules(NamedTuple):
     added: tuple[dict[str, Any], ...]
     has_config: bool
 
+    @property
+    def own(self) -> "TokenizerClass":
+        return CLASSES.get(self.tokenizer_class, TokenizerClass())
+
     def flag(self, name: str, default: bool | None) -> bool | None:
         """The value of a key: true, false or, if that is the default, null.
 
@@ -87,6 +78,18 @@ class FolderRules(NamedTuple):
     def unknown(self) -> str:
         """The piece for unknown text; "": none is named."""
         return _content(self.keys.get("unk_token")) or ""
+
+
+class TokenizerClass(NamedTuple):
+    """The rules of a class of transformers."""
+
+    files: tuple[str, ...] = ()  # that are read: TXT, or JSON beside merges.txt
+    rule: Callable[[FolderRules, dict], None] | None = None  # changes the state of its
+    # tokenizer.json
+    is_bare: bool = False  # it changes text before its SentencePiece model reads it
+    marks_words: bool = False  # it puts a space before each word, unless a key says so
+    composes: bool = False  # with JSON: text is NFC
+    words: str = ""  # with JSON: the pattern of words; "": GPT-2's
 
 
 def read_rules(folder: epath.Path) -> FolderRules:
@@ -131,7 +134,7 @@ def read_rules(folder: epath.Path) -> FolderRules:
 def _class_of(model_type: str) -> str:
     """The class named after a type of models; "": none with rules here."""
     letters = re.sub(r"[\W_]", "", model_type).lower()
-    known = {*SAME, *VOCAB_TXT, *VOCAB_JSON, *_MARKED, *_RULES} - {*ANY}
+    known = {*SAME, *CLASSES} - {*ANY}
     return next((n for n in sorted(known) if n.lower() == f"{letters}tokenizer"), "")
 
 
@@ -185,8 +188,8 @@ def apply_rules(rules: FolderRules, data: bytes) -> bytes:
     """
     state = json.loads(data)
     changed = json.loads(data)
-    if rule := _RULES.get(rules.tokenizer_class):
-        rule(rules, changed)
+    if rules.own.rule:
+        rules.own.rule(rules, changed)
     _add_tokens(changed, rules.added)
     _check_spaces(rules, changed)
     if changed == state:
@@ -204,7 +207,7 @@ def _check_spaces(rules: FolderRules, state: dict) -> None:
     if any(step["type"] == "ByteLevel" for step in steps):
         return
     no_space = rules.flag("add_prefix_space", None) is False
-    if no_space and rules.tokenizer_class in _MARKED:
+    if no_space and rules.own.marks_words:
         raise UserError(
             f"{CONFIG}: add_prefix_space of a {rules.tokenizer_class} must be true "
             "here, where each word has a space before it"
@@ -287,13 +290,21 @@ def _steps(part: dict | None, name: str) -> list[dict]:
     return [] if part is None else part.get(name, [part])
 
 
-_RULES: dict[str, Callable[[FolderRules, dict], None]] = {
-    "BertTokenizer": _bert,
-    "RobertaTokenizer": _byte_level,
-    "GPT2Tokenizer": _byte_level,
-    "GPTNeoXTokenizer": _byte_level,
-    "Qwen2Tokenizer": _byte_level,
-    "AlbertTokenizer": _unigram(True, ("keep_accents",)),
-    "XLNetTokenizer": _unigram(False, ()),
+CLASSES = {
+    "BertTokenizer": TokenizerClass((TXT,), _bert),
+    "GPT2Tokenizer": TokenizerClass((JSON,), _byte_level),
+    "RobertaTokenizer": TokenizerClass((JSON,), _byte_level),
+    "GPTNeoXTokenizer": TokenizerClass((JSON,), _byte_level, composes=True),
+    "Qwen2Tokenizer": TokenizerClass(
+        (JSON,), _byte_level, composes=True, words=QWEN_WORDS
+    ),
+    "OpenAIGPTTokenizer": TokenizerClass((JSON,)),
+    "AlbertTokenizer": TokenizerClass(
+        rule=_unigram(True, ("keep_accents",)), is_bare=True, marks_words=True
+    ),
+    "XLNetTokenizer": TokenizerClass(rule=_unigram(False, ()), is_bare=True),
+    "CamembertTokenizer": TokenizerClass(marks_words=True),
+    "XLMRobertaTokenizer": TokenizerClass(marks_words=True),
+    **dict.fromkeys(ANY, TokenizerClass((TXT, JSON))),
 }
-"""Class -> the rule that changes the state of its `tokenizer.json`."""
+"""Class -> its rules."""

@@ -12,10 +12,9 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from research.contract.errors import UserError
 from research.contract.notices import report
 from research.data.tokenize.folder_rules import (
-    BARE,
-    QWEN_WORDS,
-    VOCAB_JSON,
-    VOCAB_TXT,
+    CLASSES,
+    JSON,
+    TXT,
     FolderRules,
     apply_rules,
     bert_normalizer,
@@ -79,7 +78,7 @@ def read_model(path: epath.Path) -> TokenizerModel:
             data = _bpe_json(data, merges.read_text("utf-8"), rules)
         elif file.suffix == ".txt":
             data, rules = _read_vocab_txt(data.decode("utf-8-sig"), rules)
-        elif file.suffix == ".model" and rules.tokenizer_class in BARE:
+        elif file.suffix == ".model" and rules.own.is_bare:
             data = _bare_json(data)
         elif file.suffix != ".json":
             return parse_model(data, file.name)
@@ -119,7 +118,7 @@ def _read_vocab_txt(text: str, rules: FolderRules) -> tuple[bytes, FolderRules]:
     Raises:
       UserError: its class is not known, or there is no piece for unknown text.
     """
-    _check_class(rules, VOCAB_TXT, "vocab.txt")
+    _check_class(rules, TXT)
     pieces = text.replace("\r\n", "\n").split("\n")
     pieces = pieces[:-1] if pieces[-1] == "" else pieces
     has_case = any(p != p.lower() for p in pieces if not SPECIAL.fullmatch(p))
@@ -141,9 +140,10 @@ def _read_vocab_txt(text: str, rules: FolderRules) -> tuple[bytes, FolderRules]:
     return wordpiece_json(pieces, unknown[0], normalizer), rules
 
 
-def _check_class(rules: FolderRules, known: Sequence[str], file: str) -> None:
-    """Raises UserError: the class of a tokenizer is not one of the known ones."""
-    if rules.tokenizer_class not in known:
+def _check_class(rules: FolderRules, file: str) -> None:
+    """Raises UserError: a file of this class of tokenizers is not known."""
+    if file not in rules.own.files:
+        known = (name for name, each in CLASSES.items() if file in each.files)
         raise UserError(
             f"{file} of a {rules.tokenizer_class} is not known here; known: "
             f"{', '.join(filter(None, known))}; write its tokenizer.json where "
@@ -162,7 +162,7 @@ def _bpe_json(vocab_json: bytes, merges: str, rules: FolderRules) -> bytes:
     Raises:
       UserError: its class is not known.
     """
-    _check_class(rules, VOCAB_JSON, "vocab.json")
+    _check_class(rules, JSON)
     vocabulary = json.loads(vocab_json)
     lines = [line for line in merges.split("\n") if not line.startswith("#version")]
     pairs = [tuple(line.split(" ")) for line in lines if line.strip()]
@@ -177,10 +177,10 @@ def _bpe_json(vocab_json: bytes, merges: str, rules: FolderRules) -> bytes:
         model = tokenizers.Tokenizer(models.BPE(vocabulary, pairs))
         model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         model.decoder = decoders.ByteLevel()
-        if rules.tokenizer_class in ("GPTNeoXTokenizer", "Qwen2Tokenizer"):
+        if rules.own.composes:
             model.normalizer = normalizers.NFC()
-        if rules.tokenizer_class == "Qwen2Tokenizer":
-            words = pre_tokenizers.Split(tokenizers.Regex(QWEN_WORDS), "isolated")
+        if rules.own.words:
+            words = pre_tokenizers.Split(tokenizers.Regex(rules.own.words), "isolated")
             spelled = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
             model.pre_tokenizer = pre_tokenizers.Sequence([words, spelled])
     special = [p for p in vocabulary if re.fullmatch(r"</?\|?\w+\|?>", p)]
@@ -228,7 +228,7 @@ def _fairseq_json(data: bytes) -> bytes:
 
 
 def _bare_json(data: bytes) -> bytes:
-    """A `tokenizer.json` of a SentencePiece model of `BARE`."""
+    """A `tokenizer.json` of a SentencePiece model whose class `is_bare`."""
     proto = sentencepiece_model_pb2.ModelProto.FromString(data)
     pieces = [(each.piece, each.score) for each in proto.pieces]
     special = [
