@@ -16,6 +16,7 @@ HIGHER, LOWER = "higher", "lower"
 """What is better."""
 
 METRICS = Folder("research.metrics", "Metric", named_by="train.best_metric")
+PREDICTIONS = Folder("research.predictions", "Prediction")  # which imports this module
 
 
 class Item(NamedTuple):
@@ -70,7 +71,8 @@ class Metric:
     """
 
     kinds: tuple[str, ...]
-    """The kinds of predictions that it measures; () of what needs no predictions."""
+    """The kinds of predictions that it measures; () of what needs no predictions. A
+    kind may also name its metrics itself (`Prediction.metrics`)."""
 
     values: tuple[Value, ...]
 
@@ -95,10 +97,21 @@ def all_metrics() -> tuple[Metric, ...]:
     return tuple(METRICS.part_class(name, "metric")() for name in METRICS.names())
 
 
+def metrics_of(kind: str) -> list[Metric]:
+    """The metrics of a kind of predictions, by name; "": none."""
+    if not kind:
+        return []
+    named = PREDICTIONS.part_class(kind, "predicts").metrics  # type: ignore[attr-defined]
+    return [
+        metric
+        for name, metric in zip(METRICS.names(), all_metrics(), strict=True)
+        if kind in metric.kinds or name in named
+    ]
+
+
 def values_of(kind: str) -> dict[str, Value]:
     """Name -> value, of all metrics of a kind of predictions."""
-    of_kind = (metric for metric in all_metrics() if kind in metric.kinds)
-    return {value.name: value for metric in of_kind for value in metric.values}
+    return {v.name: v for metric in metrics_of(kind) for v in metric.values}
 
 
 def mean_of_scores(kind: str) -> Value | None:
@@ -161,9 +174,8 @@ def measure(
     Those that are no finite numbers are left out.
     """
     found: dict[str, float] = {}
-    for metric in all_metrics() if items else ():
-        if kind in metric.kinds:
-            found |= metric.measure(items, labels)
+    for metric in metrics_of(kind) if items else ():
+        found |= metric.measure(items, labels)
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
@@ -173,7 +185,7 @@ def notes(kind: str, items: Sequence[Item]) -> dict[str, str]:
     Args:
       items: those with gold; they may be none.
     """
-    of_kind = (metric for metric in all_metrics() if items and kind in metric.kinds)
+    of_kind = metrics_of(kind) if items else []
     found = ((metric, metric.note(items)) for metric in of_kind)
     return {
         value.name: note for metric, note in found if note for value in metric.values

@@ -14,7 +14,7 @@ from research.metrics import Item, Value
 
 @dataclasses.dataclass(frozen=True)
 class Metric(metrics.Metric):
-    kinds = ("class", "choice")
+    kinds = ("class",)
     values = (Value("accuracy", mean_of_scores=True),)
 
     def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:

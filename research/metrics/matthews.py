@@ -14,7 +14,7 @@ from research.metrics import Item, Value
 
 @dataclasses.dataclass(frozen=True)
 class Metric(metrics.Metric):
-    kinds = ("class", "tags")
+    kinds = ("class",)
     values = (Value("matthews", least=-1.0),)
 
     def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:

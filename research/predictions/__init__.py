@@ -1,10 +1,10 @@
 """Kinds of predictions: from the arrays that an objective predicts to scored items.
 
 An objective names its kind by `predicts`. A module here defines a frozen dataclass
-`Prediction(predictions.Prediction)` without fields; metrics name the kinds that they
-measure (research/metrics). A document may have several rows: of span these are windows
-over its context, of class, set and number chunks of its text, over which the logits are
-averaged.
+`Prediction(predictions.Prediction)` without fields. It names the metrics that measure
+it, or a new metric names it (research/metrics). A document may have several rows: of
+span these are windows over its context, of class, set and number chunks of its text,
+over which the logits are averaged.
 """
 
 # B rows, N labels
@@ -39,6 +39,12 @@ class Rows(NamedTuple):
 
 class Prediction(abc.ABC):
     """The base of all kinds."""
+
+    metrics: tuple[str, ...] = ()
+    """Names of metrics that measure it, beside those whose `kinds` have it."""
+
+    finds_answers: bool = False
+    """Whether it is a place in a context, which answers a question."""
 
     is_written: bool = False
     """Whether an evaluation writes texts, in place of `Objective.predictions`."""

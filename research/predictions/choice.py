@@ -12,6 +12,7 @@ from research.data.documents import CHOICE_NAMES, as_known, choice_names
 class Prediction(predictions.Prediction):
     """The score is 1 if the choice is right, else 0."""
 
+    metrics = ("accuracy",)
     open_labels = True
     is_pooled = True
     example = "--data=FILE"

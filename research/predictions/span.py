@@ -20,6 +20,7 @@ from research.predictions import answer_spans
 class Prediction(predictions.Prediction):
     """The score is F1; an item has `answer_score` and `no_answer_score`."""
 
+    finds_answers = True
     example = '"a question" "its context"'
     columns = "question,context"
 

@@ -27,6 +27,7 @@ def _spans(tags, labels):
 class Prediction(predictions.Prediction):
     """The score is the fraction of the words whose tag is right."""
 
+    metrics = ("matthews",)
     of_words = True
 
     def output_names(self, labels):

@@ -15,17 +15,19 @@ from research.metrics import (
     Item,
     all_metrics,
     measure,
+    metrics_of,
     signs,
     values_of,
 )
 from research.predictions import FOLDER
-from tests.testing.prediction_cases import CASES
+from tests.testing.prediction_cases import cases
 
 RNG = np.random.default_rng
 
 
 def _kinds(name):
-    return METRICS.part_class(name, "metric").kinds
+    cls = METRICS.part_class(name, "metric")
+    return [kind for kind in KINDS if any(type(m) is cls for m in metrics_of(kind))]
 
 
 KINDS = FOLDER.names()
@@ -40,15 +42,15 @@ each_kind = pytest.mark.parametrize(
 
 
 def _items(kind, predictions, golds):
-    score, as_gold = CASES[kind].score, CASES[kind].as_gold
+    score, as_gold = cases()[kind].score, cases()[kind].as_gold
     pairs = enumerate(zip(predictions, map(as_gold, golds), strict=True))
     return [Item(str(n), *pair, score(*pair)) for n, pair in pairs]
 
 
 def _random_items(kind, seed):
     """Twenty items, and the same with right predictions."""
-    rng, draw = RNG(seed), CASES[kind].draw
-    golds = [CASES[kind].gold] * 20 if CASES[kind].gold else draw(rng, 20)
+    rng, draw = RNG(seed), cases()[kind].draw
+    golds = [cases()[kind].gold] * 20 if cases()[kind].gold else draw(rng, 20)
     return _items(kind, draw(rng, 20), golds), _items(kind, golds, golds)
 
 
@@ -80,7 +82,7 @@ def test_values_of_one_name_agree_in_what_is_better():
 def test_it_measures_the_values_that_it_says_within_their_bounds(kind):
     for seed in range(5):
         found, _ = _random_items(kind, seed)
-        scores = measure(kind, found, CASES[kind].labels)
+        scores = measure(kind, found, cases()[kind].labels)
         values = values_of(kind)
         always = {name for name, value in values.items() if not value.undefined}
         assert always <= scores.keys() <= values.keys()
@@ -92,7 +94,7 @@ def test_it_measures_the_values_that_it_says_within_their_bounds(kind):
 def test_no_value_is_better_than_that_of_right_predictions(kind):
     for seed in range(5):
         scores, best = (
-            measure(kind, found, CASES[kind].labels)
+            measure(kind, found, cases()[kind].labels)
             for found in _random_items(kind, seed)
         )
         for name, value in values_of(kind).items():
@@ -103,7 +105,7 @@ def test_no_value_is_better_than_that_of_right_predictions(kind):
 def test_a_mean_of_scores_is_one(kind):
     found, _ = _random_items(kind, 0)
     mean = np.mean([item.score for item in found])
-    scores = measure(kind, found, CASES[kind].labels)
+    scores = measure(kind, found, cases()[kind].labels)
     for name, value in values_of(kind).items():
         if value.mean_of_scores:
             assert scores[name] == pytest.approx(mean), name
@@ -112,7 +114,7 @@ def test_a_mean_of_scores_is_one(kind):
 @each_kind
 @pytest.mark.filterwarnings("ignore:A single label was found")
 def test_what_is_not_defined_for_constants_is_left_out_and_said(kind):
-    case = CASES[kind]
+    case = cases()[kind]
     constant = case.draw(RNG(0), 1)[0] if case.constant is None else case.constant
     found = _items(kind, [constant] * 3, [constant] * 3)
     scores = measure(kind, found, case.labels)

@@ -10,11 +10,11 @@ from launch.commands import evaluate
 from research.config.config import Config
 from research.evaluation.items import item_margins, score_predictions
 from research.evaluation.prediction_files import write_predictions
-from research.metrics import all_metrics, values_of
+from research.metrics import all_metrics, metrics_of, values_of
 from research.predictions import FOLDER, prediction_kind
 from research.use.inference.open_run import open_run
 from research.use.inference.predict import Predictor
-from tests.testing.prediction_cases import CASES, task_config, write_files
+from tests.testing.prediction_cases import cases, task_config, write_files
 from tests.testing.tiny_runs import save_untrained
 
 each_kind = pytest.mark.parametrize("kind", FOLDER.names())
@@ -22,8 +22,9 @@ each_kind = pytest.mark.parametrize("kind", FOLDER.names())
 
 def test_each_kind_has_metrics_and_a_case():
     """A kind without a case has no oracle; a metric of no kind measures nothing."""
-    kinds = {kind for metric in all_metrics() for kind in metric.kinds}
-    assert kinds == {*FOLDER.names()} == CASES.keys()
+    assert cases().keys() == {*FOLDER.names()}
+    assert all(metrics_of(kind) for kind in FOLDER.names())
+    assert {kind for m in all_metrics() for kind in m.kinds} <= {*FOLDER.names()}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def folder(tmp_path_factory):
 @each_kind
 def test_an_oracle_has_every_item_right(kind, folder, tmp_path):
     """Each item is of its document, and all metrics have their best value."""
-    case = CASES[kind]
+    case = cases()[kind]
     objective, data = case.open(folder)
     assert objective.predicts == kind
     batches = case.predict(data)
@@ -62,7 +63,7 @@ def test_an_oracle_has_every_item_right(kind, folder, tmp_path):
 
 @each_kind
 def test_items_do_not_depend_on_batches_and_others_are_worse(kind, folder):
-    case = CASES[kind]
+    case = cases()[kind]
     objective, data = case.open(folder)
     batches = case.predict(data)
     whole = {name: np.concatenate([b[name] for b in batches]) for name in batches[0]}
@@ -80,7 +81,7 @@ def test_items_do_not_depend_on_batches_and_others_are_worse(kind, folder):
 
 @each_kind
 def test_an_item_without_gold_is_not_measured(kind, folder):
-    case = CASES[kind]
+    case = cases()[kind]
     objective, data = case.open(folder)
     items = score_predictions(objective, case.predict(data), data).items
     known = [item for item in items if item.gold is not None]
@@ -95,7 +96,7 @@ def test_an_item_without_gold_is_not_measured(kind, folder):
     "kind", [name for name in FOLDER.names() if prediction_kind(name).of_texts]
 )
 def test_new_texts_are_predicted_as_in_an_evaluation(kind, folder, tmp_path):
-    case = CASES[kind]
+    case = cases()[kind]
     fields = {**case.fields, **case.new_text_fields}
     config = task_config(folder, case.objective, case.file, case.keys, **fields)
     config.optimizer.warmup_steps = 2

@@ -23,9 +23,9 @@ from research.predictions import MAX_PROBABILITIES, Rows, prediction_kind
 from research.program.setup import build_program, make_eval_zeros
 from tests.testing import fake_tfds
 from tests.testing.prediction_cases import (
-    CASES,
     PAIR,
     WORDS,
+    cases,
     one_hot,
     open_task,
     task_config,
@@ -45,8 +45,8 @@ GPT = {"format": "gpt", "lm_coef": 0.5}
 
 @pytest.mark.parametrize("kind", ["class", "choice", "set", "tags", "span"])
 def test_probabilities_are_those_of_the_logits(folder, kind):
-    objective, data = CASES[kind].open(folder)
-    items = score_predictions(objective, CASES[kind].predict(data), data).items
+    objective, data = cases()[kind].open(folder)
+    items = score_predictions(objective, cases()[kind].predict(data), data).items
     for item in items:
         line = item._asdict() | dict(item.details)
         if kind == "span":
@@ -58,7 +58,7 @@ def test_probabilities_are_those_of_the_logits(folder, kind):
         assert any(item.gold is None for item in items)
     if kind == "span":  # in windows
         assert sum(item.prediction == "" for item in items) == 3
-        rows = sum(len(batch["null"]) for batch in CASES[kind].predict(data))
+        rows = sum(len(batch["null"]) for batch in cases()[kind].predict(data))
         assert rows > len(items)
 
 
@@ -175,7 +175,7 @@ def test_a_stop_is_heard_before_each_batch_of_texts(folder):
 def test_words_past_the_row_are_predicted_to_be_outside(folder):
     objective, data = open_task(folder, "token_classification", "words.conll", {})
     batches = [
-        CASES["tags"].oracle(batch, data.vocab) for batch in data.eval.evaluation()
+        cases()["tags"].oracle(batch, data.vocab) for batch in data.eval.evaluation()
     ]
     for batch in batches:
         batch["weight"][:, 4:] = 0
@@ -207,7 +207,7 @@ def test_a_word_without_a_token_moves_no_tag(folder, place):
     target = batch["target"][0][batch["weight"][0] > 0]
     assert [data.vocab.labels[tag] for tag in target] == ["V", "D", "N", "P"]
     assert len(data.vocabulary.encode("haefgh")[0]) > 1
-    predicted = [CASES["tags"].oracle(batch, data.vocab) for batch in batches]
+    predicted = [cases()["tags"].oracle(batch, data.vocab) for batch in batches]
     (item,) = score_predictions(objective, predicted, data).items
     assert item.prediction == [tag if tag != "X" else "O" for _, tag in words]
     unknown = [probability is None for probability in item.details["probabilities"]]
@@ -228,7 +228,7 @@ def test_a_tag_that_training_lacks_is_an_error_and_moves_no_other(folder, capsys
         assert "more.conll:1: label 'I-LST' is unknown" in capsys.readouterr().err
         assert "I-LST" not in data.vocab.labels
         batches = [
-            CASES["tags"].oracle(batch | {"weight": batch["word"]}, data.vocab)
+            cases()["tags"].oracle(batch | {"weight": batch["word"]}, data.vocab)
             for batch in data.eval.evaluation()
         ]
         scores = score_predictions(objective, batches, data)
@@ -284,7 +284,7 @@ def test_a_class_that_training_lacks_is_an_error(folder, capsys, task, label):
     line = f"label 'new' is unknown to the training text, as are 1 of {known}"
     assert f"more.jsonl:1: {line}" in capsys.readouterr().err
     batches = [
-        CASES[objective.predicts].oracle(batch, data.vocab)
+        cases()[objective.predicts].oracle(batch, data.vocab)
         for batch in data.eval.evaluation()
     ]
     scores = score_predictions(objective, batches, data)

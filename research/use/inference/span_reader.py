@@ -17,7 +17,7 @@ from research.data.tokenize.token_offsets import TokenOffsets, token_offsets
 from research.objectives.tasks.question_answering import (
     Objective as QuestionAnswering,
 )
-from research.predictions import answer_spans
+from research.predictions import answer_spans, prediction_kind
 from research.use.inference.language_model import LanguageModel
 
 WIDTHS, MAX_WIDTH, ROWS = (128, 256), 384, 8
@@ -54,7 +54,8 @@ class SpanReader:
 
     def __init__(self, model: LanguageModel):
         run = model.run
-        if run.objective.predicts != "span":
+        kind = run.objective.predicts
+        if not (kind and prediction_kind(kind).finds_answers):
             raise UserError(
                 f"a model of objective {run.objective.name} reads no answers: a reader "
                 "is a run of question_answering, or hf:DIR of a class "

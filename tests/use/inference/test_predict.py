@@ -233,7 +233,7 @@ def test_a_text_without_tokens_is_read_as_an_unknown_one():
 
 def _opened(folder, name):
     """An untrained run of a kind of predictions."""
-    case = prediction_cases.CASES[name]
+    case = prediction_cases.cases()[name]
     parts = case.objective, case.file, case.keys
     config = prediction_cases.task_config(folder, *parts, **case.fields)
     config.optimizer.warmup_steps = 2

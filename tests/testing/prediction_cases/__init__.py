@@ -1,10 +1,13 @@
 """Tasks of every kind of predictions, whose right answers an oracle gives.
 
-A new kind has a case in CASES.
+The case of a kind is a file here, found by listing the folder.
 """
 
+import functools
+import importlib
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,7 +15,6 @@ import numpy as np
 
 from research import objectives
 from research.config.config import Config
-from research.metrics import squad
 from research.program.setup import open_run_data
 from tests.testing import small_data
 
@@ -39,7 +41,7 @@ def write_files(folder):
             "two": text(rng.integers(2, 30)),
             "options": [text(2) for _ in range(2 + n % 2)],
         }
-        | {name: case.column(n) for name, case in CASES.items() if case.column}
+        | {name: case.column(n) for name, case in cases().items() if case.column}
         for n in range(29)
     ]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -126,151 +128,31 @@ class Case(NamedTuple):
         return [self.oracle(batch, data.vocab) for batch in data.eval.evaluation()]
 
 
-def _tags(batch, vocab):
-    known = {"tag": batch["target"], "weight": batch["weight"]}
-    return known | {"probability": 0.75 * batch["weight"]}
+@functools.cache
+def cases() -> dict[str, Case]:
+    """Kind of prediction -> its case."""
+    names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
+    return {n: importlib.import_module(f"{__name__}.{n}").CASE for n in names}
 
 
-def _span(batch, vocab):
-    start, end = batch["answer"][:, :1], batch["answer"][:, 1:, None]
-    null = 2.0 * (batch["answer"] == 0).all(axis=1) - 1
-    found = {"start": start, "end": end, "score": 6.0 * (end > 0), "null": null}
-    return found | {"context": batch["context"]}
-
-
-def _written(batch, vocab):
-    kept = batch["weight"] * (batch["target"] != vocab.eos_id) > 0
-    return {"written": np.where(kept, batch["target"], vocab.pad_id)}
-
-
-def _vectors(batch, vocab):
-    vector = one_hot(batch["picture"], 40)
-    found = {"image": vector, "text": vector, "picture": batch["picture"]}
-    return found | {"weight": batch["pair_weight"]}
-
-
-def _text_vectors(batch, vocab):
-    token = batch["positive_token"]
-    table = np.random.default_rng(0).normal(size=(token.shape[1], vocab.size, 16))
-    vector = table[np.arange(token.shape[1]), token].sum(axis=1)
-    found = {"first": vector, "second": vector, "token": token}
-    return found | {"weight": batch["vector_weight"]}
-
-
-def _texts(rng, count):
+def draw_texts(rng, count):
     return [" ".join(rng.choice(WORDS, rng.integers(1, 7))) for _ in range(count)]
 
 
-def _classes(batch, vocab):
-    return {"logits": one_hot(batch["label"], 3)}
-
-
-def _bits(batch, vocab):
-    return {"logits": (batch["label"][:, None] >> np.arange(2) & 1) - 0.5}
-
-
-def _labels(rng, count):
+def draw_labels(rng, count):
     return rng.choice(LABELS, count).tolist()
 
 
-def _sets(rng, count):
-    return [[x for x in LABELS if rng.random() < 0.5] for _ in range(count)]
+def draw_ranks(rng, count):
+    return rng.integers(1, 30, (count, 2)).tolist()
 
 
-def _sequences(rng, count):
-    return [rng.choice(TAGS, 6).tolist() for _ in range(count)]
+def of_classes(batch, vocab):
+    return {"logits": one_hot(batch["label"], 3)}
+
+
+def mean_reciprocal(ranks, gold):
+    return float(np.mean([1 / rank for rank in ranks]))
 
 
 PAIR = {"fields": "one,two", "label": "class"}
-GRAPH = {"format": "triples", "lexicon": "{folder}/graph.triples", "separator": "none"}
-GRAPH |= {"vocabulary": "words", "vocabulary_size": 9 + 2 + 5, "sentinels": 0}
-CASES = {
-    "class": Case(
-        "sequence_classification",
-        PAIR,
-        _classes,
-        _labels,
-        column=lambda n: "xyz"[n % 3],
-    ),
-    "number": Case(
-        "sequence_classification",
-        PAIR | {"label": "number"},
-        lambda batch, vocab: {"logits": batch["label"][:, None]},
-        lambda rng, n: rng.normal(size=n).tolist(),
-        {"task": "regression"},
-        best=0.0,
-        column=lambda n: n / 7,
-    ),
-    "set": Case(
-        "sequence_classification",
-        PAIR | {"label": "set"},
-        _bits,
-        _sets,
-        {"task": "multi"},
-        column=lambda n: [["x"], ["x", "y"], []][n % 3] or None,
-    ),
-    "choice": Case(
-        "multiple_choice",
-        {"fields": "one,options", "label": "choice"},
-        _classes,
-        _labels,
-        {"choices": 3},
-        column=lambda n: n % 2,
-    ),
-    "tags": Case(
-        "token_classification",
-        {},
-        _tags,
-        _sequences,
-        file="words.conll",
-        labels=TAGS,
-        constant=["O"] * 6,
-    ),
-    "span": Case(
-        "question_answering",
-        {},
-        _span,
-        _texts,
-        {"stride": 8},
-        "questions.json",
-        squad.f1,
-        as_gold=lambda drawn: [drawn],
-    ),
-    "ranks": Case(
-        "transe",
-        GRAPH,
-        lambda batch, vocab: {"ranks": np.ones((len(batch["token"]), 2))},
-        lambda rng, n: rng.integers(1, 30, (n, 2)).tolist(),
-        file="graph.triples",
-        score=lambda ranks, gold: float(np.mean([1 / rank for rank in ranks])),
-        gold=[1.0, 1.0],
-    ),
-    "retrieval": Case(
-        "clip",
-        {},
-        _vectors,
-        lambda rng, n: rng.integers(1, 30, (n, 2)).tolist(),
-        {"images": "random", "patch": 4},
-        "pictures.captioned",
-        score=lambda ranks, gold: float(np.mean([1 / rank for rank in ranks])),
-        gold=[1.0, 1.0],
-    ),
-    "text_retrieval": Case(
-        "sentence_vectors",
-        {"fields": "one,two"},
-        _text_vectors,
-        lambda rng, n: rng.integers(1, 30, (n, 1)).tolist(),
-        {"texts": 2},
-        score=lambda ranks, gold: 1 / ranks[0],
-        gold=[1.0],
-    ),
-    "text": Case(
-        "sequence_to_sequence",
-        {"fields": "one,two"},
-        _written,
-        _texts,
-        {"target_length": 96},
-        constant="!",
-        new_text_fields={"target_length": 12},
-    ),
-}
