@@ -36,6 +36,7 @@ from research.networks.transformer.attention import (
 )
 from research.networks.transformer.cache import Cache, KeyValues
 from research.networks.transformer.drawn_branch import run_if_drawn
+from research.networks.transformer.layer_mixing import LAYER_MIXINGS
 from research.networks.transformer.layer_scan import run_layers, split_layers
 from research.networks.transformer.options import TransformerOptions as Options
 
@@ -109,7 +110,8 @@ class Block(nn.Module):
 
         def mix(x, sublayer):
             nonlocal earlier
-            if earlier is None or sublayer not in MIXED[options.layer_mixing]:
+            mixed = LAYER_MIXINGS[options.layer_mixing].sublayers
+            if earlier is None or sublayer not in mixed:
                 return x
             earlier = *earlier, x
             return mix_outputs(self, earlier, f"{sublayer}_mixture")
@@ -155,10 +157,6 @@ class Block(nn.Module):
         return x if cache is None else (x, kept)
 
 
-MIXED = {"layers": ("feedforward",), "sublayers": ("attention", "feedforward")}
-"""Value of `model.layer_mixing` -> sublayers of a block whose output is mixed."""
-
-
 def mix_outputs(block: Block, outputs: tuple[jax.Array, ...], name: str) -> jax.Array:
     """The sum of outputs [B, L, D], with a learned factor for each.
 
@@ -167,7 +165,8 @@ def mix_outputs(block: Block, outputs: tuple[jax.Array, ...], name: str) -> jax.
     the outputs of a block have no effect.
     """
     options = block.options
-    most = len(MIXED[options.layer_mixing]) * options.layers + 1
+    mixed = LAYER_MIXINGS[options.layer_mixing].sublayers
+    most = len(mixed) * options.layers + 1
 
     def newest(key, shape, dtype=jnp.float32):
         return jnp.zeros(shape, dtype).at[0].set(1)

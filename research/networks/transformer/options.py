@@ -11,6 +11,7 @@ from research.contract.fields import choice, number
 from research.networks.shared.options import depth, dim, dropout_rate
 from research.networks.shared.quantized import QUANTIZATIONS, RANGES, SCALES, SPLIT
 from research.networks.transformer import feature_layers, kernels, positions
+from research.networks.transformer.layer_mixing import LAYER_MIXINGS
 
 ONLY_BESIDE_AN_ENCODER = {
     "decoder_layers": 0,
@@ -69,10 +70,8 @@ class TransformerOptions(networks.Network):
     attention_gate: bool = False  # the output of the heads is multiplied by gelu of a
     # projection of the query's state (GPT-BERT, Charpentier and Samuel 2024)
     feedforward_bias: bool = True  # with model.bias, feed-forward layers have biases
-    layer_mixing: str = choice("none", ("none", "layers", "sublayers"))  # the state is
-    # a learned sum of all states so far, including the embeddings, after each layer
-    # (DenseFormer, Pagliardini et al. 2024) or each attention and feed-forward layer
-    # (GPT-BERT); layers are then not scanned
+    layer_mixing: str = choice("none", LAYER_MIXINGS)  # when the state is a learned sum
+    # of all states so far, including the embeddings; layers are then not scanned
     mask_decoder: int = depth(0, least=0)  # how often the last layer runs to predict
     # masked tokens: its queries also read absolute positions, and its keys are the
     # states before it (enhanced mask decoder of DeBERTa, He et al. 2021, section 3.2;
@@ -169,10 +168,11 @@ class TransformerOptions(networks.Network):
             raise UserError(
                 "model.parallel_residual needs model.norm_placement pre, not post"
             )
-        if self.parallel_residual and self.layer_mixing == "sublayers":
+        mixed = LAYER_MIXINGS[self.layer_mixing].sublayers
+        if self.parallel_residual and "attention" in mixed:
             raise UserError(
-                "model.layer_mixing sublayers needs model.parallel_residual False, not "
-                "True"
+                f"model.layer_mixing {self.layer_mixing} needs "
+                "model.parallel_residual False, not True"
             )
         if not self.first_attention_norm and self.norm_placement == "post":
             raise UserError(
@@ -284,7 +284,7 @@ class TransformerOptions(networks.Network):
     @property
     def mixes_layers(self) -> bool:
         """Whether states are sums of all states before them."""
-        return self.layer_mixing != "none"
+        return bool(LAYER_MIXINGS[self.layer_mixing].sublayers)
 
     @property
     def has_embedding_norm(self) -> bool:
