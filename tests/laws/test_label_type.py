@@ -36,8 +36,8 @@ def test_it_says_what_its_labels_are(name):
     kind = TextSpec("document", 8, label=name).label_type
     assert kind == label_type(name) == cls()
     assert len({*kind.examples}) > 1 and kind.text
-    assert no_labels(kind, "", has_tags=False).startswith(kind.text)
-    assert ("data.label" in no_labels(kind, "", has_tags=False)) == kind.has_column
+    assert no_labels(kind, "").startswith(kind.text)
+    assert ("data.label" in no_labels(kind, "")) == kind.has_column
 
 
 @each_type

@@ -37,6 +37,9 @@ class LabelType:
     array: ClassVar[str] = ""
     """The array with a label of each word; "": a document has one label."""
 
+    instead: ClassVar[str] = ""
+    """What an error says of a text with this array and no label of another type."""
+
     has_column: ClassVar[bool] = True
     """Whether data.label names the column of the labels."""
 

@@ -13,6 +13,7 @@ class LabelType(label_types.LabelType):
     text = "words with tags, as data.format=conll and conllu have"
     examples = ("O", "B-x", "I-x")
     array = "tags"
+    instead = "words with tags; objective token_classification reads such"
     has_column = False
 
     def check(self, names):

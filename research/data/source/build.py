@@ -252,8 +252,7 @@ def _check_documents(
     for document in filter(None, chain.from_iterable(zip_longest(*documents))):
         problem = text_spec.lacks(document)
         if kind and not is_labelled(kind, document):
-            has_tags = "tags" in document.arrays
-            problem = no_labels(kind, data.label, has_tags=has_tags)
+            problem = no_labels(kind, data.label, arrays=document.arrays)
         if not problem:
             return
     if problem:

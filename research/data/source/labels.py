@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from research.contract.errors import UserError
+from research.data import label_types
 from research.data.documents import (
     LABEL_SEPARATOR,
     Document,
@@ -178,14 +179,22 @@ def is_labelled(kind: LabelType, document: Document) -> bool:
     return document.label is not None
 
 
+def _all_types() -> list[LabelType]:
+    return [label_types.label_type(name) for name in label_types.FOLDER.names()]
+
+
 def no_labels(
-    kind: LabelType, column: str, *, has_tags: bool, no_gold: Collection[str] = ()
+    kind: LabelType,
+    column: str,
+    *,
+    arrays: Collection[str] = (),
+    no_gold: Collection[str] = (),
 ) -> str:
     """What the training text lacks if no text has a label, and the remedy.
 
     Args:
       column: data.label.
-      has_tags: whether words have tags.
+      arrays: names of the arrays of the text.
       no_gold: labels in the text that mean "no label".
     """
     hint = ""
@@ -194,8 +203,8 @@ def no_labels(
         if column:
             which = " or ".join(["blank", *sorted(no_gold)])
             hint = f"; data.label={column} is {which} in every row"
-        elif has_tags:
-            hint = ", but words with tags; objective token_classification reads such"
+        elif found := [t.instead for t in _all_types() if t.array in arrays]:
+            hint = f", but {found[0]}"
     return f"{kind.text}{hint}"
 
 
@@ -208,15 +217,14 @@ def _check_labelled(
       UserError: no row has a label.
     """
     total = sum(len(index.label) for index in train)
-    has_tags = any("tags" in index.stream.arrays for index in train)
+    arrays = {name for index in train for name in index.stream.arrays}
     if kind.array:
-        missing = total * all(kind.array not in i.stream.arrays for i in train)
+        missing = total * (kind.array not in arrays)
     else:
         missing = sum(int((index.label < 0).sum()) for index in train)
         missing += sum(map(partial(_count_named, names=no_gold), train))
     if missing == total:
-        options = {"has_tags": has_tags, "no_gold": no_gold}
-        what = no_labels(kind, column, **options)
+        what = no_labels(kind, column, arrays=arrays, no_gold=no_gold)
         raise UserError(f"the training text has no {what}")
     if missing:
         from research.distributed import processes  # imports JAX
