@@ -188,9 +188,8 @@ def rank(
 
 
 def _sign(score: str) -> int:
-    """1 if higher is better, -1 if lower is: a loss, or as its metric declares."""
-    name = score.rpartition("/")[2]
-    return -1 if name == "loss" else signs().get(name, 1)
+    """1 if higher is better, -1 if lower is, as its metric declares."""
+    return signs().get(score.rpartition("/")[2], 1)
 
 
 def _mean(cells: Sequence[dict[str, Any]]) -> tuple[float, float, float]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from research.metrics import all_metrics
 from research.objectives import Objective
 
 SMALL_GAIN = 0.05
@@ -67,11 +68,16 @@ def writing_note(result: Mapping[str, Any], objective: Objective) -> str:
 
 
 def predicts_one_class(metrics: Mapping[str, float]) -> bool:
-    """Whether Matthews' correlation is 0: one class, or one tag for all words.
+    """Whether it predicts one class, or one tag for all words: see `Value.constant`.
 
     It is read from the test split if that was scored.
     """
-    return metrics.get("test/matthews", metrics.get("valid/matthews")) == 0
+    values = (value for metric in all_metrics() for value in metric.values)
+    return any(
+        metrics.get(f"test/{v.name}", metrics.get(f"valid/{v.name}")) == v.constant
+        for v in values
+        if v.constant is not None
+    )
 
 
 def learning_warnings(

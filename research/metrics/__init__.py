@@ -52,6 +52,8 @@ class Value(NamedTuple):
     mean_of_scores: bool = False  # whether it is the mean of the items' scores
     undefined: str = ""  # where it is not defined and left out; "": nowhere
     undefined_counts: float | None = None  # what tables count there, by convention
+    constant: float | None = None  # that of one prediction for all items, where it
+    # tells a run that has learnt nothing
 
     @property
     def sign(self) -> int:

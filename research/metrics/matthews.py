@@ -15,7 +15,7 @@ from research.metrics import Item, Value
 @dataclasses.dataclass(frozen=True)
 class Metric(metrics.Metric):
     kinds = ("class",)
-    values = (Value("matthews", least=-1.0),)
+    values = (Value("matthews", least=-1.0, constant=0.0),)
 
     def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
         from sklearn.metrics import matthews_corrcoef

@@ -112,6 +112,17 @@ def test_a_mean_of_scores_is_one(kind):
 
 
 @each_kind
+def test_one_prediction_for_all_has_the_value_that_it_says(kind):
+    case = cases()[kind]
+    constant = case.draw(RNG(0), 1)[0] if case.constant is None else case.constant
+    golds = [case.gold] * 20 if case.gold else case.draw(RNG(1), 20)
+    scores = measure(kind, _items(kind, [constant] * 20, golds), case.labels)
+    for name, value in values_of(kind).items():
+        if value.constant is not None:
+            assert scores[name] == value.constant
+
+
+@each_kind
 @pytest.mark.filterwarnings("ignore:A single label was found")
 def test_what_is_not_defined_for_constants_is_left_out_and_said(kind):
     case = cases()[kind]
