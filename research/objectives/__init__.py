@@ -101,6 +101,10 @@ class Objective(abc.ABC):
     fills_masks: bool = False
     """Whether the state at a mask token predicts the token that it hides."""
 
+    scores_every_token: ClassVar[bool] = False
+    """Whether the loss has a term of every token of a row, so that a row may have no
+    tokens beside its text's, as branches of words are (`knowledge.kbert`)."""
+
     takes_mask_rate: ClassVar[bool] = False
     """Whether its own field `rate`, not that of a part, is the fraction of masked
     tokens, as BERT's, so that a sweep's scale may set it."""

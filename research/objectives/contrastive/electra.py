@@ -95,6 +95,7 @@ class Objective(objectives.Objective):
     # are shortened
 
     pattern = "full"
+    scores_every_token = True
     token_terms = ("generator",)  # other targets are mostly shown in the input
     score_methods: ClassVar = {"originals": ENERGY}
     shown_answers: ClassVar = {

@@ -61,6 +61,7 @@ class Objective(objectives.Objective):
     pattern = "full"
     supports_accumulation = False
     token_terms = ("mlm",)
+    scores_every_token = True
     takes_mask_rate = True
     score_methods: ClassVar = cloze.METHODS
     shown_answers: ClassVar = {

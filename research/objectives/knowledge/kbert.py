@@ -20,6 +20,7 @@ from research.contract.batch import (
     input_specs,
 )
 from research.contract.fields import choice, number
+from research.data.read.formats.captioned import IMAGE
 from research.data.rows import TextSpec
 from research.data.tokenize.vocabulary import Vocabulary
 from research.objectives.combined import wrapped
@@ -27,14 +28,12 @@ from research.objectives.knowledge import graph, sentence_tree
 from research.objectives.knowledge.graph import LINES
 from research.objectives.layout.row_notes import RowNotes
 
-NOT_GROWN = ("clip", "electra", "image_text", "infoword")
-"""Objectives that score every token of a row, including branches, or read pictures."""
-
 
 def _reads_a_text(objective: Any) -> bool:
-    """Whether the rows of an objective are one group of tokens."""
-    names = objective.batch_spec(objective.min_length)
-    return {name for name in names if name.endswith("token")} == {"token"}
+    """Whether the rows of an objective are one group of tokens, without pictures."""
+    length = objective.min_length
+    tokens = {n for n in objective.batch_spec(length) if n.endswith("token")}
+    return tokens == {"token"} and IMAGE not in objective.text_spec(length).arrays
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,8 @@ class Objective(wrapped.Wrapped):
     def __post_init__(self) -> None:
         super().__post_init__()
         base = self._base
-        if base.pattern != "full" or base.name in NOT_GROWN or not _reads_a_text(base):
+        is_full = base.pattern == "full" and not base.scores_every_token
+        if not is_full or not _reads_a_text(base):
             raise ValueError(
                 f"base_objective {self.base_objective} must read one text, attend to "
                 "all of it, and not score each of its tokens, as mlm and "
