@@ -39,7 +39,7 @@ from research.networks.shared.flax_bridge import (
 from research.networks.shared.heads import HeadSpec
 from research.networks.shared.needs import TIE_CHOICES, Ability, Needs, merge_needs
 from research.networks.shared.options import Options
-from research.networks.shared.protocol import BoundNetwork, Layers
+from research.networks.shared.protocol import BoundNetwork, Layers, Outputs
 
 Module = nn.Module
 """An unbound network, which `apply` binds to parameters."""
@@ -218,6 +218,7 @@ __all__ = [
     "Network",
     "Options",
     "OtherReadout",
+    "Outputs",
     "Readout",
     "apply",
     "bound_params",

@@ -65,7 +65,7 @@ def allowed_dependencies(calls: list[Call], num_layers: int) -> list[np.ndarray]
             segment = np.asarray(calls[encoder].group["segment"][0])
             across = np.asarray(call.group["segment"][0])[:, None] == segment
             mask[:, ends[encoder] : ends[encoder + 1]] = across & (segment > 0)
-        if call.method == "future_states":
+        if call.method == "future_outputs":
             own = mask[:, ends[n] : ends[n + 1]].copy()
             for m, earlier in enumerate(calls[: n + 1]):
                 mask[:, ends[m] : ends[m + 1]] = own & earlier.reads_tokens
@@ -202,10 +202,10 @@ def check_positions(batch, arrays, slot, calls, read) -> None:
     """
     given = {int(batch[array][0, slot]) for array in arrays} or {int(slot)}
     pairs = [pair for pair in zip(calls, read, strict=True) if pair[1].any()]
-    if pairs and pairs[-1][0].method == "future_states":
+    if pairs and pairs[-1][0].method == "future_outputs":
         pairs = pairs[-1:]
     for call, of_call in pairs:
-        if call.method in ("states", "future_states"):
+        if call.method in ("states", "outputs", "future_outputs"):
             at = np.flatnonzero(of_call)
             at = at if call.scored is None else np.asarray(call.scored[0])[at]
             assert set(at.tolist()) <= given, (
@@ -241,7 +241,7 @@ def test_packed_documents_do_not_depend_on_each_other(name, fields):
 
     def stack_calls(batch):
         calls = record_calls(objective, net, params, batch)[1]
-        return [call for call in calls if call.method != "future_states"]
+        return [call for call in calls if call.method != "future_outputs"]
 
     record = jax.jit(stack_calls)
     first = jax.eval_shape(record, on_device(batches[0]))
@@ -274,7 +274,8 @@ def test_packed_documents_do_not_depend_on_each_other(name, fields):
             else:
                 keys = {"num_keys": count} if count else {}  # of networks with queries
                 result = getattr(stack, call.method)(group, **keys)
-                states.append(getattr(result, "states", [result])[-1])
+                result = getattr(result, "states", result)
+                states.append(result[-1] if call.method == "layers" else result)
         return states
 
     @jax.jit

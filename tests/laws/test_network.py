@@ -438,14 +438,16 @@ def test_a_cache_changes_no_state(network, needs):
     def read_first(group):
         def run(net):
             cache, scored = net.empty_cache(2, LENGTH + 3), np.array([[1], [2]])
-            return net.states(group, scored=scored, cache=cache)
+            outputs = net.outputs(group, scored=scored, cache=cache)
+            return outputs.states, outputs.cache
 
         return networks.apply(module, params, run)
 
     @jax.jit  # compiled once for all tokens that follow
     def read_next(group, cache):
-        run = lambda net: net.states(group, cache=cache)  # noqa: E731
-        return networks.apply(module, params, run)
+        run = lambda net: net.outputs(group, cache=cache)  # noqa: E731
+        outputs = networks.apply(module, params, run)
+        return outputs.states, outputs.cache
 
     whole = apply(module, params, lambda net: net.states(group))
     first, cache = read_first(part(group, 0, HALF))
@@ -468,9 +470,9 @@ def test_rows_of_a_cache_are_repeated_and_selected(network, needs):
     def last(params):
         def run(net):
             cache = net.empty_cache(2, LENGTH)
-            _, cache = net.states(part(group, 0, HALF), cache=cache)
+            cache = net.outputs(part(group, 0, HALF), cache=cache).cache
             cache = cache.repeat_rows(2).select_rows(row)
-            return net.states(part(four, HALF, LENGTH), cache=cache)[0]
+            return net.outputs(part(four, HALF, LENGTH), cache=cache).states
 
         return networks.apply(module, params, run)
 
@@ -484,8 +486,9 @@ def run_parts(module, params, parts):
     def run(net):
         mems, results = net.empty_mems(len(parts[0]["token"]), HALF + 2), []
         for each in parts:
-            states, mems = net.states(each, mems=mems)
-            results.append((states, mems))
+            outputs = net.outputs(each, mems=mems)
+            mems = outputs.mems
+            results.append((outputs.states, mems))
         return results
 
     return jax.jit(lambda params: networks.apply(module, params, run))(params)
@@ -513,7 +516,7 @@ def test_with_mems_a_row_goes_on_where_the_row_before_it_ended(network, needs):
     np.testing.assert_allclose(second, whole[:, HALF:], atol=2e-5)
     # Where their segment is 0 there are none.
     none = mems | {"segment": 0 * mems["segment"]}
-    alone = apply(module, params, lambda net: net.states(parts[0], mems=none)[0])
+    alone = apply(module, params, lambda net: net.outputs(parts[0], mems=none).states)
     np.testing.assert_allclose(alone, first, atol=2e-5)
 
 
@@ -539,8 +542,8 @@ def test_no_gradient_flows_through_mems(network, needs):
     @jax.jit
     def score(real):
         def run(net):
-            states, after = net.states(parts[1], mems=mems | real)
-            return jnp.sum(jnp.sin(states)), after
+            outputs = net.outputs(parts[1], mems=mems | real)
+            return jnp.sum(jnp.sin(outputs.states)), outputs.mems
 
         return networks.apply(module, params, run)
 
@@ -604,7 +607,7 @@ def loss_and_gradient(module, needs, mesh):
 
     def fn(net):
         if needs.mems:
-            states, _ = net.states(group, mems=net.empty_mems(8, 12))
+            states = net.outputs(group, mems=net.empty_mems(8, 12)).states
         else:
             states = net.states(group)
         readout = net.readout(states)

@@ -76,14 +76,16 @@ def test_a_decoder_reads_a_text_in_parts(
     def read_first(group):
         def run(net):
             cache, scored = net.empty_cache(2, LENGTH + 3), np.array([[1], [2]])
-            return net.states(group, scored=scored, cache=cache)
+            outputs = net.outputs(group, scored=scored, cache=cache)
+            return outputs.states, outputs.cache
 
         return networks.apply(network, params, run)
 
     @jax.jit  # compiled once for all tokens that follow
     def read_next(group, cache):
-        run = lambda net: net.states(group, cache=cache)  # noqa: E731
-        return networks.apply(network, params, run)
+        run = lambda net: net.outputs(group, cache=cache)  # noqa: E731
+        outputs = networks.apply(network, params, run)
+        return outputs.states, outputs.cache
 
     whole = apply(network, params, lambda net: net.states(group))
     first, cache = read_first(part(group, 0, PREFIX))
@@ -120,9 +122,9 @@ def test_intervals_of_ranks_hold_for_keys_in_the_cache(
 
     def in_parts(net):
         cache = net.empty_cache(2, LENGTH)
-        first, cache = net.states(part(group, 0, PREFIX), cache=cache)
-        last, _ = net.states(part(group, PREFIX, LENGTH), cache=cache)
-        return jax.numpy.concatenate([first, last], axis=1)
+        first = net.outputs(part(group, 0, PREFIX), cache=cache)
+        last = net.outputs(part(group, PREFIX, LENGTH), cache=first.cache)
+        return jax.numpy.concatenate([first.states, last.states], axis=1)
 
     inside = group["segment"] > 0
     read = apply(network, params, in_parts)
@@ -145,11 +147,9 @@ def test_a_decoder_keeps_the_keys_of_its_encoder(
     def in_parts(params):
         def run(net):
             cache, encoded = net.empty_cache(2, LENGTH), net.encode(source)
-            first, cache = net.states(
-                part(group, 0, PREFIX), encoded=encoded, cache=cache
-            )
-            last, _ = net.states(part(group, PREFIX, LENGTH), cache=cache)
-            return jax.numpy.concatenate([first, last], axis=1)
+            first = net.outputs(part(group, 0, PREFIX), encoded=encoded, cache=cache)
+            last = net.outputs(part(group, PREFIX, LENGTH), cache=first.cache)
+            return jax.numpy.concatenate([first.states, last.states], axis=1)
 
         return networks.apply(network, params, run)
 
@@ -179,8 +179,9 @@ def test_appended_queries_are_not_kept(make_options, make_group, make_params):
             cache, states = net.empty_cache(2, 6), []  # with slots for keys alone
             for begin, end in ((0, 4), (4, 5), (5, 6)):
                 pair = join(part(group, begin, end), part(queries, end - 1, end))
-                state, cache = net.states(pair, num_keys=end - begin, cache=cache)
-                states.append(state[:, -1])
+                found = net.outputs(pair, num_keys=end - begin, cache=cache)
+                cache = found.cache
+                states.append(found.states[:, -1])
             return jax.numpy.stack(states, axis=1)
 
         return networks.apply(network, params, run)

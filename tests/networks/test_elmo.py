@@ -125,7 +125,8 @@ def test_values_of_cells_and_projections_are_cut():
     def run(**clips):
         options = Network(**keys, **clips)
         module = networks.build(options, Needs(pattern="causal"), VOCAB)
-        return apply(module, params, lambda net: net.states(group, cache=before))
+        found = apply(module, params, lambda net: net.outputs(group, cache=before))
+        return found.states, found.cache
 
     states, after = run(cell_clip=3.0, projection_clip=3.0)
     np.testing.assert_allclose(after.cell[0, 0], [3, -3])
@@ -144,8 +145,9 @@ def test_a_residual_is_added_to_the_output_and_not_to_the_state():
     params = make_params(two, lambda net: net.states(GROUP))
 
     def run(module, params):
-        fn = lambda net: net.states(GROUP, cache=net.empty_cache(2, 0))  # noqa: E731
-        return apply(module, params, fn)
+        fn = lambda net: net.outputs(GROUP, cache=net.empty_cache(2, 0))  # noqa: E731
+        found = apply(module, params, fn)
+        return found.states, found.cache
 
     first = {
         "stack": {"blocks": jax.tree.map(lambda x: x[:1], params["stack"]["blocks"])}

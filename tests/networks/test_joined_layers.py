@@ -107,7 +107,7 @@ def test_joined_layers_have_each_dropout_of_a_layer(place):
     group = dict(zip(("token", "segment"), rows(TOKEN[0]), strict=True))
 
     def run(net):
-        undropped = net.states(group, undropped=True).raw
+        undropped = net.outputs(group).raw
         return net.features(group)[..., : 2 * WIDTH], undropped
 
     params = make_params(module, run)

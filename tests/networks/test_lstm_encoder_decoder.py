@@ -32,8 +32,8 @@ ENCODER["segment"] = np.array([[1] * 4 + [0] * 2, [1] * 6], np.int32)
 DECODER = {"token": TOKEN, "segment": np.array([[1] * 3 + [0] * 2, [1] * 5], np.int32)}
 
 
-def read(net, encoder, decoder, **more):
-    return net.states(decoder, encoded=net.encode(encoder), **more)
+def read(net, encoder, decoder):
+    return net.states(decoder, encoded=net.encode(encoder))
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +141,13 @@ def test_texts_that_are_read_token_by_token_have_the_same_states(case):
     part = lambda group, *ends: {k: v[:, slice(*ends)] for k, v in group.items()}  # noqa: E731
 
     def run(net):
-        cache = net.empty_cache(2, 0)
-        _, cache = read(net, ENCODER, part(DECODER, 0, 1), cache=cache)
-        _, cache = net.states(part(decoder, 1, 2), cache=cache.repeat_rows(2))
+        cache, encoded = net.empty_cache(2, 0), net.encode(ENCODER)
+        first = net.outputs(part(DECODER, 0, 1), encoded=encoded, cache=cache)
+        cache = first.cache.repeat_rows(2)
+        cache = net.outputs(part(decoder, 1, 2), cache=cache).cache
         rest, cache = part(chosen, 2, L), cache.select_rows(order)
         scored = jnp.full((4, 1), 0)
-        next_state = net.states(rest, scored=scored, cache=cache)[0][:, 0]
+        next_state = net.outputs(rest, scored=scored, cache=cache).states[:, 0]
         return next_state, read(net, twice(ENCODER), chosen)[:, 2]
 
     found, whole = apply(module, params, run)

@@ -52,8 +52,9 @@ def read_stream(net, stream, mem_len, **limits):
     """States [B, NUM_ROWS * L, D] of successive rows."""
     mems, found = net.empty_mems(ROWS, mem_len), []
     for row in stream:
-        states, mems = net.states(row, mems=mems, **limits)
-        found.append(states)
+        outputs = net.outputs(row, mems=mems, **limits)
+        mems = outputs.mems
+        found.append(outputs.states)
     return jnp.concatenate(found, axis=1)
 
 
@@ -203,8 +204,9 @@ def test_scored_states_are_the_gathered_ones(make_network, stream):
     scored = np.array([[3, 0, 2, 1, 4], [1, 1, 4, 2, 0]], np.int32)
 
     def run(net, **kw):
-        _, mems = net.states(stream[0], mems=net.empty_mems(ROWS, MEM_LEN), **limits)
-        return net.states(stream[1], mems=mems, **limits, **kw)[0]
+        empty = net.empty_mems(ROWS, MEM_LEN)
+        mems = net.outputs(stream[0], mems=empty, **limits).mems
+        return net.outputs(stream[1], mems=mems, **limits, **kw).states
 
     params = make_params(network, run)
     states = apply(network, params, run)
@@ -227,11 +229,11 @@ def test_a_state_depends_on_as_many_tokens_as_there_are_mems(
 
     def states(params, memory):
         mems = {"state": memory[None, None], "segment": jnp.ones((1, mem_len), int)}
-        run = lambda net: net.states(row, mems=mems, same_length=True)  # noqa: E731
-        return networks.apply(network, params, run)[0][0] @ direction
+        run = lambda net: net.outputs(row, mems=mems, same_length=True)  # noqa: E731
+        return networks.apply(network, params, run).states[0] @ direction
 
     params = make_params(
-        network, lambda net: net.states(row, mems=net.empty_mems(1, mem_len))[0]
+        network, lambda net: net.outputs(row, mems=net.empty_mems(1, mem_len)).states
     )
     run = jax.jit(states)
     distance = np.arange(LENGTH)[:, None] - np.arange(-mem_len, LENGTH)

@@ -38,8 +38,9 @@ def run_parts(network, params, parts, num_mems, **kw):
     def run(net):
         mems, results = net.empty_mems(len(parts[0]["token"]), num_mems), []
         for part in parts:
-            states, mems = net.states(part, mems=mems, **kw)
-            results.append((states, mems))
+            outputs = net.outputs(part, mems=mems, **kw)
+            mems = outputs.mems
+            results.append((outputs.states, mems))
         return results
 
     return jax.jit(lambda params: networks.apply(network, params, run))(params)
@@ -99,7 +100,7 @@ def test_no_gradient_flows_through_the_mems_of_this_row(make_network, make_group
     (_, mems), _ = run_parts(network, params, parts, HALF)
 
     def loss_of_mems(params):
-        run = lambda net: net.states(parts[1], mems=mems)[1]["state"]  # noqa: E731
+        run = lambda net: net.outputs(parts[1], mems=mems).mems["state"]  # noqa: E731
         return jnp.sum(networks.apply(network, params, run) ** 2)
 
     for leaf in jax.tree.leaves(jax.jit(jax.grad(loss_of_mems))(params)):
@@ -138,7 +139,7 @@ def test_padding_mems_are_masked_and_padding_queries_attend_to_no_mems(
     def run(state, segment):
         mems = {"state": state, "segment": segment}
         return networks.apply(
-            network, params, lambda net: net.states(group, mems=mems)[0]
+            network, params, lambda net: net.outputs(group, mems=mems).states
         )
 
     first = np.array(run(state, segment))

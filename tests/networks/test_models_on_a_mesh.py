@@ -96,10 +96,10 @@ def recurrent(options, group):
 
     def loss(net):
         mems = net.empty_mems(len(group["token"]), 12)
-        _, mems = net.states(group, mems=mems)
-        states, mems = net.states(group, mems=mems)
-        mean = jnp.mean(jnp.sin(mems["state"].astype(jnp.float32)))
-        return score(net.readout(states), group["token"]) + mean
+        mems = net.outputs(group, mems=mems).mems
+        found = net.outputs(group, mems=mems)
+        mean = jnp.mean(jnp.sin(found.mems["state"].astype(jnp.float32)))
+        return score(net.readout(found.states), group["token"]) + mean
 
     return network, loss
 

@@ -119,7 +119,8 @@ def test_layers_with_a_window_have_their_own_base_of_rotary(
         return Transformer(make_options(**(own | changes)), 50, "full")
 
     def states(net):
-        return net.states(group, with_inputs=True)
+        outputs = net.outputs(group, with_inputs=True)
+        return outputs.states, outputs.inputs
 
     wide = {"window": LENGTH, "rope_theta_local": 20.0}
     plain, other = make_network(), make_network(rope_theta=20.0)
@@ -166,7 +167,7 @@ def test_where_the_order_is_not_that_of_positions_it_is_refused(
 
         def run(net):
             mems = net.empty_mems(1, 4) if changes else None
-            return net.states(group, mems=mems)
+            return net.outputs(group, mems=mems).states
 
         jax.eval_shape(lambda: networks.init(network, run, jax.random.key(0)))
 

@@ -9,7 +9,6 @@ import pytest
 from research import networks, objectives
 from research.contract.errors import UserError
 from research.networks.readouts.softmax import Readout
-from research.networks.shared.protocol import Undropped
 from tests.testing.example_batches import vocab
 from tests.testing.model_options import model_options
 
@@ -17,15 +16,19 @@ RAW = np.float32([[[1, 0], [2, -1], [2, 1]]])
 DROPPED = np.float32([[[2, 0], [0, -2], [4, 0]]])
 
 
-def terms(segment, states, **fields):
-    """The terms of a text whose network has these states."""
+def terms(segment, states, raw=None, **fields):
+    """The terms of a text whose network has these states, `raw` without dropout."""
     objective = objectives.make_objective("lm", **fields)
 
     def readout(states):
         assert isinstance(states, np.ndarray) or states.ndim == 3
         return Readout(states, jnp.zeros((4, 2)), jnp.zeros(4), 4)
 
-    net = SimpleNamespace(states=lambda batch, **_: states, readout=readout)
+    net = SimpleNamespace(
+        states=lambda batch: states,
+        outputs=lambda batch: networks.Outputs(states, raw=raw),
+        readout=readout,
+    )
     segment = np.array([segment], np.int32)
     batch = {"segment": segment, "target": 0 * segment, "weight": (segment > 0) * 1.0}
     return objective.loss(net, batch, None)[0]
@@ -34,13 +37,13 @@ def terms(segment, states, **fields):
 def test_the_penalties_are_those_of_the_released_code():
     """2 x 4 of states with dropout, and 1 x 1.5 of changes without it."""
     fields = {"activation_penalty": 2.0, "temporal_penalty": 1.0}
-    found = terms([1, 1, 1], Undropped(DROPPED, RAW), **fields)
+    found = terms([1, 1, 1], DROPPED, RAW, **fields)
     value = {n: float(t.coef * t.total / t.weight) for n, t in found.items()}
     assert value["activation"] == pytest.approx(8.0)
     assert value["temporal"] == pytest.approx(1.5)
-    found = terms([1, 1, 2], Undropped(DROPPED, RAW), **fields)
+    found = terms([1, 1, 2], DROPPED, RAW, **fields)
     assert found["temporal"][:2] == (1.0, 1.0), "the first change: (1, -1)"
-    found = terms([1, 1, 0], Undropped(DROPPED, RAW), **fields)
+    found = terms([1, 1, 0], DROPPED, RAW, **fields)
     assert found["activation"][:2] == (4.0, 2.0), "of two positions of text"
 
 

@@ -54,12 +54,12 @@ def test_a_decoders_state_depends_on_no_token_that_its_query_does_not_see():
                     found = net.embed(group, vectors)
                     return found + nudge if vectors is None else found
 
-                def future_states(self, *args, **keys):
-                    seen.append(net.future_states(*args, **keys))
+                def future_outputs(self, *args, **keys):
+                    seen.append(net.future_outputs(*args, **keys))
                     return seen[-1]
 
             objective.loss(Nudged(), batch, None)
-            return seen[0][0] @ probe
+            return seen[0].states[0] @ probe
 
         return networks.apply(network, params, run)
 

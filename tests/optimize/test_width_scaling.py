@@ -52,9 +52,9 @@ def changes(width, base_width):
     batch["example"] = np.arange(4, dtype=np.int32)
 
     def outputs(net):
-        states, inputs = net.states(batch, with_inputs=True)
-        feature, table, _ = net.readout(states)[:3]
-        return inputs[-1], feature @ table.T
+        found = net.outputs(batch, with_inputs=True)
+        feature, table, _ = net.readout(found.states)[:3]
+        return found.inputs[-1], feature @ table.T
 
     run = jax.jit(lambda params: networks.apply(program.network, params, outputs))
     state = program.init(jax.random.key(0))

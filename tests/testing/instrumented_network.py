@@ -27,6 +27,10 @@ VOCAB_SIZE = 512
 """Large enough that each position of each call can have a token of its own."""
 
 
+METHODS = ("states", "outputs", "encode", "features", "layers", "future_outputs")
+"""The methods of a bound network that are recorded."""
+
+
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=("group", "scored", "out"),
@@ -37,7 +41,7 @@ class Call:
     """One call of a stack by a loss."""
 
     path: tuple[str, ...]  # attributes that lead to the part: (), ("generator",), ...
-    method: str  # states | encode | features | layers | future_states
+    method: str  # states | outputs | encode | features | layers | future_outputs
     num_keys: int | None  # only the first so many positions serve as keys
     group: dict[str, Any]  # of a network input, [B, L] each
     scored: Any  # [B, P], or None
@@ -62,7 +66,7 @@ class InstrumentedNetwork:
 
     def __getattr__(self, name):
         member = getattr(self.net, name)
-        if name in ("states", "encode", "features", "layers", "future_states"):
+        if name in METHODS:
             return lambda group, *args, **kw: self.call(name, member, group, args, kw)
         if hasattr(member, "states"):
             path = (*self.path, name)
@@ -76,26 +80,24 @@ class InstrumentedNetwork:
             tokens = first + jnp.arange(group["token"].shape[1], dtype=jnp.int32)
             group["token"] = jnp.broadcast_to(tokens[None], group["token"].shape)
         result = member(group, *args, **kw)
-        is_encoded = name == "encode"
-        has_mems = name in ("states", "features") and isinstance(result, tuple)
-        out = result.states if is_encoded else result[0] if has_mems else result
+        is_array = name in ("states", "features")
+        out = result if is_array else result.states
         if name == "layers":
-            out = result.states[-1]
+            out = out[-1]
         if self.added:
             out = out + self.added[len(self.calls)]
         if self.sight is not None:
             out = out * self.sight.astype(out.dtype)
         scored, num_keys = kw.get("scored"), kw.get("num_keys")
         call = Call(self.path, name, num_keys, group, scored, out)
-        if name == "future_states":
+        if name == "future_outputs":
             call = replace(call, reads_tokens=self.net.future_tokens)
         self.calls.append(call)
-        if is_encoded:
-            return result._replace(states=out)
+        if is_array:
+            return out
         if name == "layers":
-            last = jnp.concatenate([result.states[:-1], out[None]])
-            return result._replace(states=last)
-        return (out, *result[1:]) if has_mems else out
+            out = jnp.concatenate([result.states[:-1], out[None]])
+        return result._replace(states=out)
 
 
 def make_case(name, fields, num_raw, seeds=(0,)):

@@ -225,11 +225,11 @@ class _Read(NamedTuple):
             return self._sequential(here_B1, next_B)
         states, caches = [], [self.caches[0]]
         for block, cache in enumerate(self.caches[1:]):
-            state, cache = self.net.future_states(
+            outputs = self.net.future_outputs(
                 self.group, self.trunk, block, cache, scored=here_B1
             )
-            states.append(state)
-            caches.append(cache)
+            states.append(outputs.states)
+            caches.append(outputs.cache)
         return self._most_probable(jnp.concatenate(states, axis=1)), caches
 
     def _sequential(self, here_B1: jax.Array, next_B: jax.Array) -> tuple:
@@ -242,16 +242,16 @@ class _Read(NamedTuple):
         for block, cache in enumerate(self.caches[1:]):
             group = self.group | {"token": text[:, 1 + block : 1 + block + length]}
             scored = here_B1 if block == last else None  # no block reads the others
-            states, cache = self.net.future_states(
+            outputs = self.net.future_outputs(
                 group, states, block, cache, scored=scored
             )
-            here = states
+            here = states = outputs.states
             if scored is None:
                 here = jnp.take_along_axis(states, here_B1[..., None], axis=1)
             draft_B = self._most_probable(here)[:, 0]
             text = text.at[row_B, 2 + here_B1[:, 0] + block].set(draft_B)
             drafts.append(draft_B)
-            caches.append(cache)
+            caches.append(outputs.cache)
         return jnp.stack(drafts, axis=1), caches
 
     def _most_probable(self, states_BPD: jax.Array) -> jax.Array:
@@ -261,5 +261,6 @@ class _Read(NamedTuple):
 
 
 def _read(writer: Writer, net: Any, group: dict, caches: list) -> _Read:
-    states, cache, inputs = net.states(group, cache=caches[0], with_inputs=True)
-    return _Read(writer, net, group, states, inputs[-1], [cache, *caches[1:]])
+    found = net.outputs(group, cache=caches[0], with_inputs=True)
+    caches = [found.cache, *caches[1:]]
+    return _Read(writer, net, group, found.states, found.inputs[-1], caches)

@@ -124,9 +124,7 @@ class TwoStreams(Encoder):
             self.image_embedding = InputEmbedding(self.options, name=name)
         self.stack = StreamStack(self.options, self.num_image)
 
-    def states(
-        self, group: Mapping, scored: jax.Array | None = None, **options: Any
-    ) -> jax.Array:
+    def states(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
         """States [B, L + N, D], or [B, P, D] at the scored positions."""
         text, image = split(group, self.num_image)
         token = self.token(image["token"])
@@ -229,7 +227,8 @@ class StreamStack(Module):
             lower = self.param("image_blocks", init_image)
             for layer in range(options.image_layers):
                 params = jax.tree.map(lambda leaf, n=layer: leaf[n], lower)
-                y = image_block.apply({"params": params}, y, own[1], rngs=rngs())
+                of_layer = {"params": params}
+                y = image_block.apply(of_layer, y, own[1], rngs=rngs()).states
         for layer in range(options.layers):
             number = layer - (options.layers - options.co_layers)
             if number >= 0:
@@ -238,7 +237,7 @@ class StreamStack(Module):
                     {"params": params}, x, y, across, own[1], rngs=rngs()
                 )
             params = jax.tree.map(lambda leaf, n=layer: leaf[n], blocks)
-            x = block.apply({"params": params}, x, own[0], rngs=rngs())
+            x = block.apply({"params": params}, x, own[0], rngs=rngs()).states
         return jnp.concatenate([x, y], axis=1)
 
 
@@ -282,7 +281,7 @@ class CoBlock(nn.Module):
             co_text = dataclasses.replace(of_image, feedforward=options.feedforward)
             text = CrossBlock(co_text, name="text")(text_BLD, image_BND, across[0])
             image = CrossBlock(of_image, name="image")(image_BND, text_BLD, across[1])
-        return text, Block(of_image, name="image_block")(image, inputs)
+        return text, Block(of_image, name="image_block")(image, inputs).states
 
 
 class CrossBlock(nn.Module):
@@ -297,7 +296,8 @@ class CrossBlock(nn.Module):
     ) -> jax.Array:
         """The states [B, L, D]."""
         options = self.options
-        y = Attention(options, name="attention")(x_BLD, inputs, source_BMD=other_BMD)
+        attention = Attention(options, name="attention")
+        y = attention(x_BLD, inputs, source_BMD=other_BMD).states
         x = Norm(options, name="attention_norm")(x_BLD + dropout(self, y, "residual"))
         if not self.has_feedforward:
             return x

@@ -92,9 +92,13 @@ class TwoTowers(Module):
         """Float32 []: a learned number, initially 0, for logits of pairs."""
         return self.scale.astype(jnp.float32)
 
-    def states(self, group: Any, scored: Any = None, **options: Any) -> jax.Array:
+    def states(self, group: Any, scored: Any = None) -> jax.Array:
         """The states of the text's tower."""
-        return self.text.states(group, scored, **options)
+        return self.text.states(group, scored)
+
+    def outputs(self, *args: Any, **options: Any) -> networks.Outputs:
+        """The outputs of the text's tower."""
+        return self.text.outputs(*args, **options)
 
     def features(self, group: Any, scored: Any = None) -> jax.Array:
         """The states of the text's tower."""

@@ -93,12 +93,10 @@ class Fusion(Encoder):
         stack = FusionStack if self.entity_width else Stack
         self.stack = stack(self.options, self.pattern)
 
-    def states(
-        self, group: Mapping, scored: jax.Array | None = None, **options: Any
-    ) -> jax.Array:
+    def states(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
         """States [B, L, D] of tokens, or [B, P, D] at the scored positions."""
         if not self.entity_width:
-            return self.stack(self.embed(group), group, scored=scored)
+            return self.stack(self.embed(group), group, scored=scored).states
         if FEATURE not in group:
             shape = (*group["token"].shape, self.entity_width)
             group = {**group, FEATURE: jnp.zeros(shape)}
@@ -158,7 +156,7 @@ class FusionStack(Module):
                 rngs = {"dropout": self.make_rng("dropout")}
             number = layer - options.plain_layers
             if number < 0:
-                x = block.apply({"params": params}, x, inputs, rngs=rngs)
+                x = block.apply({"params": params}, x, inputs, rngs=rngs).states
                 continue
             params |= jax.tree.map(lambda leaf, n=number: leaf[n], fusions)
             x, entity = fusion.apply(
@@ -203,10 +201,10 @@ class FusionBlock(nn.Module):
             effect.
         """
         options, of_entities = self.options, self.entity_options
-        y = Attention(options, name="attention")(x_BLD, inputs)
+        y = Attention(options, name="attention")(x_BLD, inputs).states
         x = Norm(options, name="attention_norm")(x_BLD + dropout(self, y, "residual"))
         attention = Attention(of_entities, name="entity_attention")
-        y = attention(entity_BLE, entity_inputs)
+        y = attention(entity_BLE, entity_inputs).states
         y = entity_BLE + dropout(self, y, "residual")
         y = Norm(of_entities, axis=None, name="entity_attention_norm")(y)
         entity = entity_BLE if raw else y

@@ -5,7 +5,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,7 @@ from research.networks.shared.dense import (
 )
 from research.networks.shared.dense_attention import AttentionInputs
 from research.networks.shared.options import depth, dim
+from research.networks.shared.protocol import Outputs
 from research.networks.transformer.attention import Attention, prepare
 from research.networks.transformer.blocks import Block, Stack
 from research.networks.transformer.options import TransformerOptions
@@ -95,21 +96,19 @@ class KarEncoder(Encoder):
         self.stack = Stack(self.options, self.pattern)
         self.kar = Kar(self.options, self.entity_width)
 
-    def states(
-        self,
-        group: Mapping,
-        scored: jax.Array | None = None,
-        with_links: bool = False,
-        **options: Any,
-    ) -> Any:
-        """States [B, L, D], or [B, P, D]; with links also the scores [B, S, C]."""
+    def states(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
+        """States [B, L, D], or [B, P, D] at the scored positions."""
+        return self.outputs(group, scored).states
+
+    def outputs(self, group: Mapping, scored: jax.Array | None = None) -> Outputs:
+        """The states, and the scores [B, S, C] of the candidates of mentions."""
         if SPANS[0] not in group:
-            return self.stack(self.embed(group), group, scored=scored)
+            return Outputs(self.stack(self.embed(group), group, scored=scored).states)
         below = jnp.arange(self.options.layers) < self.options.link_after
-        x = self.stack(self.embed(group), group, runs=below)
+        x = self.stack(self.embed(group), group, runs=below).states
         x, scores = self.kar(x, group)
-        x = self.stack(x, group, scored=scored, runs=~below)
-        return (x, scores) if with_links else x
+        x = self.stack(x, group, scored=scored, runs=~below).states
+        return Outputs(x, links=scores)
 
 
 class Kar(Module):
@@ -164,7 +163,7 @@ class Kar(Module):
         span_BSE = Norm(own, axis=None, name="span_norm")(span_BSE)
         segment = {"segment": group["span_segment"]}
         between = prepare(self, own, AttentionInputs(segment, segment))
-        span_BSE = Block(own, name="span_block")(span_BSE, between)
+        span_BSE = Block(own, name="span_block")(span_BSE, between).states
 
         candidate_BSCE = group["span_candidate"].astype(h_BLE.dtype)
         candidate_BSCE = Norm(own, axis=None, name="entity_norm")(candidate_BSCE)
@@ -184,7 +183,8 @@ class Kar(Module):
         words = prepare(
             self, own, AttentionInputs({"segment": group["segment"]}, segment)
         )
-        y = Attention(own, name="attention")(h_BLE, words, source_BMD=span_BSE)
+        attention = Attention(own, name="attention")
+        y = attention(h_BLE, words, source_BMD=span_BSE).states
         y = h_BLE + dropout(self, y, "residual")
         y = Norm(own, axis=None, name="attention_norm")(y)
         z = y + dropout(self, FeedForward(own, name="feedforward")(y), "residual")

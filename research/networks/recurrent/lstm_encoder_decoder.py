@@ -45,6 +45,7 @@ from research.networks.shared.dense_attention import (
 from research.networks.shared.embeddings import embed_by_table
 from research.networks.shared.heads import HeadSpec, make_heads
 from research.networks.shared.products import dense_matmul, einsum, matmul
+from research.networks.shared.protocol import Outputs
 
 
 class Attended(NamedTuple):
@@ -110,18 +111,28 @@ class LSTMEncoderDecoder(nn.Module):
         scored: jax.Array | None = None,
         *,
         encoded: EncodedText | None = None,
-        cache: DecoderState | None = None,
-    ) -> Any:
-        """The decoder's states h~ [B, L, W], or [B, P, W] at the positions `scored`.
+    ) -> jax.Array:
+        """The decoder's states h~ [B, L, W], or [B, P, W] at the positions `scored`."""
+        return self.outputs(group, scored, encoded=encoded).states
 
-        With a cache the result is a pair of the states and the next cache, which also
-        holds what is read of the encoder's text, so that later calls omit `encoded`.
+    def outputs(
+        self,
+        group: Mapping,
+        scored: jax.Array | None = None,
+        *,
+        encoded: EncodedText | None = None,
+        cache: DecoderState | None = None,
+    ) -> Outputs:
+        """The decoder's outputs.
+
+        The next cache also holds what is read of the encoder's text: later calls omit
+        `encoded`.
         """
         state = self.empty_cache(len(group["segment"]), 0) if cache is None else cache
         x = self.decoder_token(group["token"])
         x, state = self.decoder(x, group, encoded, state)
         x = x if scored is None else gather_positions(x, scored)
-        return x if cache is None else (x, state)
+        return Outputs(x, cache=state)
 
     def readout(self, states: jax.Array) -> Readout:
         """The vocabulary head at states [..., W]."""

@@ -35,7 +35,7 @@ from research.networks.shared.dense import (
 from research.networks.shared.embeddings import embed_by_table, padded_rows, range_init
 from research.networks.shared.features import OF_SEVERAL_LAYERS, FeatureLayers
 from research.networks.shared.heads import HeadSpec, make_heads
-from research.networks.shared.protocol import Undropped
+from research.networks.shared.protocol import Outputs
 
 
 class State(NamedTuple):
@@ -103,12 +103,19 @@ class LSTM(nn.Module):
         self,
         group: Mapping,
         scored: jax.Array | None = None,
+    ) -> jax.Array:
+        """States [B, L, D], 0 at padding, or [B, P, D] at `scored`."""
+        return self.outputs(group, scored).states
+
+    def outputs(
+        self,
+        group: Mapping,
+        scored: jax.Array | None = None,
         *,
         mems: Mapping | None = None,
         cache: State | None = None,
-        undropped: bool = False,
-    ) -> Any:
-        """States [B, L, D], 0 at padding, or [B, P, D] at `scored`.
+    ) -> Outputs:
+        """The outputs, whose states are 0 at padding.
 
         Mems are the state after the last position of the previous row; the first
         segment continues it. They have the arrays of `State`, but segment is [B, 1].
@@ -121,15 +128,13 @@ class LSTM(nn.Module):
         if state is None:
             state = self.empty_cache(len(group["segment"]), 0)
         result = self.stack(read_words(self._token, group), group, state)
-        x, state = Undropped(result.states, result.raw), result.state
+        states, raw, state = result.states, result.raw, result.state
         if scored is not None:
-            x = Undropped(*(gather_positions(each, scored) for each in x))
-        x = x if undropped else x.states
-        if cache is not None:
-            return x, state
-        if mems is None:
-            return x
-        return x, state._replace(segment=state.segment[:, None])._asdict()
+            states, raw = (gather_positions(x, scored) for x in (states, raw))
+        outputs = Outputs(states, cache=state, raw=raw)
+        if mems is not None:
+            mems = state._replace(segment=state.segment[:, None])._asdict()
+        return outputs._replace(mems=mems)
 
     def features(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
         """The inputs of fine-tuning heads: the states, or what `Needs` requires."""
@@ -265,6 +270,13 @@ def inputs_of_layers(inputs: Sequence[jax.Array], features: str) -> jax.Array | 
     None if it reads only the last states, since such an array may not exist.
     """
     return jnp.stack(inputs) if features in OF_SEVERAL_LAYERS else None
+
+
+class Undropped(NamedTuple):
+    """States [B, L, D] with and without dropout of the output."""
+
+    states: jax.Array
+    raw: jax.Array
 
 
 class StackResult(NamedTuple):

@@ -20,6 +20,7 @@ from research.networks.recurrent.lstm_stack import (
     LSTM,
     JoinedLayers,
     StackResult,
+    Undropped,
     Words,
     drop,
     inputs_of_layers,
@@ -31,7 +32,7 @@ from research.networks.shared.characters import Characters
 from research.networks.shared.dense import gather_positions
 from research.networks.shared.features import VIEWS, FeatureLayers
 from research.networks.shared.heads import HeadSpec, make_heads
-from research.networks.shared.protocol import Undropped
+from research.networks.shared.protocol import Outputs
 
 
 class TwoLSTMs(nn.Module):
@@ -70,19 +71,21 @@ class TwoLSTMs(nn.Module):
         self,
         group: Mapping,
         scored: jax.Array | None = None,
-        *,
-        undropped: bool = False,
-    ) -> Any:
+    ) -> jax.Array:
         """The states [B, L, 2 D] of both directions, or [B, P, 2 D] at `scored`.
 
         They are 0 at padding.
         """
+        return self.outputs(group, scored).states
+
+    def outputs(self, group: Mapping, scored: jax.Array | None = None) -> Outputs:
+        """The states of both directions, with and without dropout of the output."""
         both = self._read(group)
         x = Undropped(*map(_join, *(each[:2] for each in both)))
         x, _ = self._join_layers(x, group["segment"])
         if scored is not None:
             x = Undropped(*(gather_positions(each, scored) for each in x))
-        return x if undropped else x.states
+        return Outputs(x.states, raw=x.raw)
 
     def features(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
         """The inputs of fine-tuning heads: the states, or what `Needs` requires.

@@ -76,7 +76,7 @@ class Needs:
       token_bias: `token_bias` is called; the readout also has a bias, unless
         `model.output_head` says otherwise.
       untied: the output table is not the token table.
-      undropped: `states` is called with `undropped`.
+      undropped: `outputs` has states without dropout of the output.
       features: what `features` returns: one of `shared.features.FEATURES`, or VIEWS.
       feature_lstm_layers: layers of the BiLSTM on top of the features.
       layers: `layers` is called.
@@ -89,7 +89,7 @@ class Needs:
       box_features: number of the last `input_features`, which are a region's box; 0:
         no box.
       text_features: positions of the text before an image also have vectors.
-      future: number of blocks that predict tokens after the next; `future_states` is
+      future: number of blocks that predict tokens after the next; `future_outputs` is
         called.
       future_tokens: these blocks also read the token before the one they predict.
       generator_size, generator_depth: width and number of layers of the generator, as

@@ -58,11 +58,21 @@ class Cache(Protocol):
         """
 
 
-class Undropped(NamedTuple):
-    """States [B, L, D] with and without dropout of the output."""
+Mems = Mapping[str, jax.Array]
+"""What a row keeps of the one before it: arrays [B, ...], among them `segment`."""
 
-    states: jax.Array
-    raw: jax.Array
+
+class Outputs(NamedTuple):
+    """The results of `BoundNetwork.outputs`; None: not asked for, or not available."""
+
+    states: jax.Array  # [B, L, D], or [B, P, D] at `scored`
+    mems: Mems | None = None  # for the next row
+    cache: Cache | None = None  # for the next tokens
+    inputs: jax.Array | None = None  # [layers, B, L, D] of all layers
+    raw: jax.Array | None = None  # the states without dropout of the output, with
+    # `Needs.undropped`
+    links: jax.Array | None = None  # [B, S, C] scores of the candidates of mentions,
+    # with `Needs.span_width`
 
 
 class BoundNetwork(Protocol):
@@ -96,40 +106,45 @@ class BoundNetwork(Protocol):
         *,
         num_keys: int | None = None,
         encoded: Encoded | None = None,
-        mems: Mapping[str, jax.Array] | None = None,
-        reuse_len: int | None = None,
-        cache: Cache | None = None,
-        same_length: bool = False,
-        clamp_len: int = 0,
-        undropped: bool = False,
-        with_links: bool = False,
-        with_inputs: bool = False,
-    ) -> Any:
+    ) -> jax.Array:
         """States [B, L, D]; that of a query depends only on the keys it attends to.
-
-        With mems or a cache the result is a pair: the states, and the next mems or
-        cache.
 
         Args:
           scored: [B, P] positions; the result is then only their states [B, P, D],
             which equal those gathered afterwards.
           num_keys: only this many first positions serve as keys; the others are
             queries, which read one vector instead of their tokens. None: all.
-          encoded: the result of `encode`, for an encoder-decoder; None: the cache's.
-          mems: `empty_mems` in the first step, then what the previous step returned:
+          encoded: the result of `encode`, for an encoder-decoder.
+        """
+
+    def outputs(
+        self,
+        group: Group,
+        scored: jax.Array | None = None,
+        *,
+        num_keys: int | None = None,
+        encoded: Encoded | None = None,
+        mems: Mems | None = None,
+        reuse_len: int | None = None,
+        cache: Cache | None = None,
+        same_length: bool = False,
+        clamp_len: int = 0,
+        with_inputs: bool = False,
+    ) -> Outputs:
+        """The states, and what else an objective or a search needs.
+
+        Args:
+          encoded: as in `states`; None: the cache's.
+          mems: `empty_mems` in the first step, then the mems of the previous outputs:
             arrays [B, ...], with `segment` 0 where there are none. A row that reads
             them is one segment, which continues them. No gradient flows through them.
           reuse_len: number of positions that may become mems; None: all keys.
-          cache: `empty_cache`, or what the previous call returned. The states are the
+          cache: `empty_cache`, or the cache of the previous outputs. The states are the
             same as if the text were read at once.
           same_length, clamp_len: with mems of N positions and `Needs.mem_limits`: a
             query attends only to itself and the N - 1 tokens before it; larger
             distances are replaced by `clamp_len`, 0: never.
-          undropped: with `Needs.undropped`, the states are `Undropped`.
-          with_links: with `Needs.span_width`, the result is a pair: the states, and the
-            scores [B, S, C] of the candidates of mentions.
-          with_inputs: with `Needs.future`, the result also has the inputs
-            [layers, B, L, D] of all layers, as its last part.
+          with_inputs: with `Needs.future`, the outputs have the inputs of all layers.
         """
 
     def embed(self, group: Group, vectors: jax.Array | None = None) -> jax.Array:
@@ -138,7 +153,7 @@ class BoundNetwork(Protocol):
         Or vectors [B, L, E], to which only embeddings of positions are added.
         """
 
-    def future_states(
+    def future_outputs(
         self,
         group: Group,
         states: jax.Array,
@@ -146,13 +161,12 @@ class BoundNetwork(Protocol):
         cache: Cache | None = None,
         scored: jax.Array | None = None,
         pattern: str | None = None,
-    ) -> Any:
-        """States [B, L, D] of block `number` of `Needs.future`, from states [B, L, D].
-
-        With a cache the result is a pair: the states, and the next cache.
+    ) -> Outputs:
+        """The outputs of block `number` of `Needs.future`, from states [B, L, D].
 
         Args:
-          scored: [B, P] positions; the result is then only their states.
+          cache: `empty_future_cache`, or the cache of the block's previous outputs.
+          scored: [B, P] positions; the states are then only theirs.
           pattern: of the group's attention; None: that of `Needs`.
         """
 

@@ -75,6 +75,14 @@ class Projections(NamedTuple):
     value: jax.Array
 
 
+class AttentionOutput(NamedTuple):
+    """What an attention layer computes."""
+
+    states: jax.Array  # [B, L, D]
+    keys: KeyValues  # of the source alone, without a cache's earlier ones
+    projections: Projections
+
+
 def prepare(stack: Module, options: Options, inputs: AttentionInputs) -> PreparedInputs:
     """Derives what all attention layers of a stack share, with its parameters."""
     scheme, query_type, key_type, output = positions.Scheme(), None, None, None
@@ -187,10 +195,8 @@ class Attention(nn.Module):
         *,
         source_BMD: jax.Array | KeyValues | None = None,
         slots: tuple[KeyValues, jax.Array] | None = None,
-        with_keys: bool = False,
-        with_projections: bool = False,
-    ) -> Any:
-        """[B, L, D] from states [B, L, D].
+    ) -> AttentionOutput:
+        """Attends from states [B, L, D].
 
         Args:
           inputs: the prepared inputs of these queries and keys.
@@ -198,8 +204,6 @@ class Attention(nn.Module):
             None: `states_BLD`.
           slots: keys and values of all slots of a cache, and the first slot to which
             those of the source are written; None: no cache.
-          with_keys: also return the keys and values of the source.
-          with_projections: also return the `Projections`.
         """
         options = self.options
         num_heads, key_width = options.heads, options.key_width
@@ -253,9 +257,7 @@ class Attention(nn.Module):
         if options.sublayer_norm:
             out = Norm(options, axis="heads", name="out_norm")(out)
         out = self._project_out(partial(dense, bias=bias), out, inputs.output)
-        if with_projections:
-            return out, projections
-        return (out, own) if with_keys else out
+        return AttentionOutput(out, own, projections)
 
     def _attend(self, query, key, value, mask, relative):
         """Attention by the kernel to which the mask belongs.

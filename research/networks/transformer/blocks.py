@@ -29,7 +29,9 @@ from research.networks.shared.dense_attention import AttentionInputs
 from research.networks.shared.embeddings import lookup
 from research.networks.transformer.attention import (
     Attention,
+    AttentionOutput,
     PreparedInputs,
+    Projections,
     add_window,
     choose_inputs,
     prepare,
@@ -57,6 +59,34 @@ class Encoded(NamedTuple):
     segment: jax.Array  # [B, M]
 
 
+class BlockOutput(NamedTuple):
+    """What a block computes."""
+
+    states: jax.Array  # [B, L, D]
+    earlier: tuple[jax.Array, ...] | None  # outputs of all sublayers so far
+    attention: AttentionOutput
+    cross: AttentionOutput | None  # None: no cross-attention
+
+
+class StackOutput(NamedTuple):
+    """What a stack computes; None: what was not asked for."""
+
+    states: jax.Array  # [B, L, D]
+    inputs: jax.Array | None = None  # [layers, B, L, D] of all blocks
+    projections: Projections | None = None  # [layers, B, L, H, K], of self-attention
+    cache: Cache | None = None
+    memorized: jax.Array | None = None  # [B, layers, any, D]
+
+
+class LayerOutput(NamedTuple):
+    """What one layer leaves; stacked over the layers it is what all of them leave."""
+
+    inputs: jax.Array | None = None  # [B, L, D], or only at the positions to memorize
+    projections: Projections | None = None
+    keys: KeyValues | None = None
+    cross_keys: KeyValues | None = None
+
+
 class Block(nn.Module):
     """Self-attention, cross-attention if there is an encoder, feed-forward layer."""
 
@@ -73,11 +103,10 @@ class Block(nn.Module):
         cross: tuple[jax.Array | KeyValues, PreparedInputs] | None = None,
         scored: jax.Array | None = None,
         cache: tuple[KeyValues, jax.Array] | None = None,
-        with_projections: bool = False,
         skips_norm: jax.Array | None = None,
         earlier: tuple[jax.Array, ...] | None = None,
-    ) -> Any:
-        """States [B, L, D] after the block, or only [B, P, D] at the scored positions.
+    ) -> BlockOutput:
+        """Runs the block on states [B, L, D].
 
         Args:
           self_inputs: the prepared inputs of self-attention, for all L queries.
@@ -85,19 +114,15 @@ class Block(nn.Module):
           mems: [B, N, D] earlier inputs of this block, which precede the other keys.
           cross: the encoder's states [B, M, D], or their keys and values, and the
             prepared inputs of cross-attention.
-          scored: [B, P].
+          scored: [B, P] positions; the output is that of these alone.
           cache: the keys and values of all slots, and the slot at which those of this
-            call begin. With it the result is a pair: the states, and a list of the keys
-            and values of self-attention and of cross-attention.
-          with_projections: the result is also a pair: the states, and the `Projections`
-            of self-attention.
+            call begin.
           skips_norm: [] bool, whether attention reads states without the norm, whose
             parameters then have no effect; None: with it.
           earlier: the outputs of the embeddings and of all sublayers so far, for
-            `layer_mixing`. With it states are a pair: the states, and the outputs
-            including those of this block.
+            `layer_mixing`.
         """
-        options, kept = self.options, []
+        options = self.options
         pre_norm = options.norm_placement == "pre"
 
         def before(x, name):
@@ -121,16 +146,8 @@ class Block(nn.Module):
 
         def attend(name, x, inputs, source, slots=None):
             inputs = inputs if scored is None else inputs.at(scored)
-            attention = partial(Attention(options, name=name), x, inputs)
-            if with_projections and name == "attention":
-                y, projections = attention(source_BMD=source, with_projections=True)
-                kept.append(projections)
-                return y
-            if cache is None:
-                return attention(source_BMD=source)
-            y, keys = attention(source_BMD=source, slots=slots, with_keys=True)
-            kept.append(keys)
-            return y
+            attention = Attention(options, name=name)
+            return attention(x, inputs, source_BMD=source, slots=slots)
 
         x, num_mems = x_BLD, 0 if mems is None else mems.shape[1]
         with_mems = x if mems is None else jnp.concatenate([mems, x], axis=1)
@@ -138,23 +155,23 @@ class Block(nn.Module):
         if skips_norm is not None:
             y = jnp.where(skips_norm, with_mems, y)
         source = y if num_keys is None else y[:, : num_mems + num_keys]
-        y = attend("attention", at_scored(y[:, num_mems:]), self_inputs, source, cache)
+        y = at_scored(y[:, num_mems:])
+        attention = attend("attention", y, self_inputs, source, cache)
         before_attention = x = at_scored(x)
         earlier = jax.tree.map(at_scored, earlier)
-        x = add(x, y, "attention_norm")
+        x = add(x, attention.states, "attention_norm")
+        of_cross = None
         if cross is not None:
             encoded, cross_inputs = cross
-            y = attend("cross", before(x, "cross_norm"), cross_inputs, encoded)
-            x = add(x, y, "cross_norm")
+            y = before(x, "cross_norm")
+            of_cross = attend("cross", y, cross_inputs, encoded)
+            x = add(x, of_cross.states, "cross_norm")
         of_feedforward = before_attention if options.parallel_residual else x
         y = before(of_feedforward, "feedforward_norm")
         y = FeedForward(options, name="feedforward")(y)
         x = add(x, y, "feedforward_norm")
         x = nn.with_logical_constraint(x, STATE_AXES)
-        x = x if earlier is None else (x, earlier)
-        if with_projections:
-            return x, kept[0]
-        return x if cache is None else (x, kept)
+        return BlockOutput(x, earlier, attention, of_cross)
 
 
 def mix_outputs(block: Block, outputs: tuple[jax.Array, ...], name: str) -> jax.Array:
@@ -210,27 +227,22 @@ class Stack(Module):
         with_projections: bool = False,
         runs: jax.Array | None = None,
         decodes: bool = False,
-    ) -> Any:
-        """States [B, L, D], or [B, P, D] at the scored positions, from x [B, L, E].
-
-        With mems the result is a pair of the states and the inputs [B, layers, any, D]
-        of all blocks at the positions to memorize; with a cache, of the states and the
-        next cache; with `with_inputs`, of the states and the inputs [layers, B, L, D]
-        of all blocks, which with a cache are a third part.
+    ) -> StackOutput:
+        """Runs all blocks on x [B, L, E].
 
         Args:
           encoded: output of the encoder, for cross-attention; None: that of the cache.
-          scored: [B, P].
+          scored: [B, P] positions; the states are those of these alone.
           num_keys: only this many first positions serve as keys; None: all.
           mems: earlier inputs of all blocks, which also serve as keys.
           memorize: first position to memorize, and the one after the last.
           cache: keys and values of the preceding tokens, which also serve as keys.
           pattern: the pattern of this group; None: the stack's.
-          with_projections: with `with_inputs`, the result is three: also the
-            `Projections` [layers, B, L, H, K] of all blocks.
-          runs: if the result is only the states, [layers] bool: the blocks that run;
+          with_inputs: the output has the inputs of all blocks.
+          with_projections: the output has the projections of all blocks.
+          runs: if only the states are asked for, [layers] bool: the blocks that run;
             None: all but those that `layer_dropout` skips.
-          decodes: the last block is that of `model.mask_decoder`; the result is only
+          decodes: the last block is that of `model.mask_decoder`; the output has only
             the states.
         """
         options, x = self.options, x_BLE
@@ -264,7 +276,6 @@ class Stack(Module):
                 cross=cross_of_layer,
                 scored=scored,
                 cache=None if cache is None else (keys, cache.used),
-                with_projections=with_projections,
                 skips_norm=skips_norm,
                 earlier=earlier,
                 rngs={} if dropout_key is None else {"dropout": dropout_key},
@@ -274,16 +285,22 @@ class Stack(Module):
                 run_if, rate = lax.cond, options.dropout_rate("layer")
                 if rate:  # by which `_by_layer` draws
                     run_if = partial(run_if_drawn, probability=1 - rate)
-                after = run_if(runs, run, lambda: skipped)
-            else:
-                after = run()
-            if cache is not None:
-                return (after[0], (after[1], x)) if with_inputs else after
+                return run_if(runs, lambda: run().states, lambda: skipped), left(x)
+            after = run()
+            y = (after.states, after.earlier) if options.mixes_layers else after.states
+            return y, left(x, after)
+
+        def left(x, after=None):
+            if mems is not None:
+                return LayerOutput(lax.stop_gradient(x[:, slice(*memorize)]))
+            output = LayerOutput(x if with_inputs else None)
             if with_projections:
-                return after[0], (x, after[1])
-            if mems is None:
-                return after, x if with_inputs else None
-            return after, lax.stop_gradient(x[:, slice(*memorize)])
+                output = output._replace(projections=after.attention.projections)
+            if cache is not None:
+                cross_keys = after.cross and after.cross.keys
+                keys = after.attention.keys
+                output = output._replace(keys=keys, cross_keys=cross_keys)
+            return output
 
         init = partial(self._init_blocks, block, x, group, self_inputs, cross)
         params = self.param("blocks", partial(init, mems=mems, num_keys=num_keys))
@@ -303,20 +320,17 @@ class Stack(Module):
             if windowed is not None:
                 self_inputs = choose_inputs(last[1], windowed, self_inputs)
             x = self._decode_masks(block, x, group, self_inputs, last, scored)
-            return dropout(self, self._final_norm(x), "output")
+            return StackOutput(dropout(self, self._final_norm(x), "output"))
         carry = (x, (x,)) if options.mixes_layers else x
         carry, outputs = run_layers(options, run_block, carry, layers, scored)
         x = carry[0] if options.mixes_layers else carry
         x = dropout(self, self._final_norm(x), "output")
+        if mems is not None:
+            return StackOutput(x, memorized=jnp.moveaxis(outputs.inputs, 0, 1))
         if cache is not None:
-            (own, *of_encoder), *inputs = outputs if with_inputs else (outputs,)
-            encoded = encoded and encoded._replace(states=of_encoder[0])
-            return x, cache.write_states(own, encoded), *inputs
-        if with_projections:
-            return x, *outputs
-        if with_inputs:
-            return x, outputs
-        return x if mems is None else (x, jnp.moveaxis(outputs, 0, 1))
+            encoded = encoded and encoded._replace(states=outputs.cross_keys)
+            cache = cache.write_states(outputs.keys, encoded)
+        return StackOutput(x, outputs.inputs, outputs.projections, cache)
 
     def _final_norm(self, x):
         if self.options.norm_placement == "post":
@@ -346,9 +360,10 @@ class Stack(Module):
             if key is not None:
                 rngs["dropout"] = jax.random.fold_in(key, number)
             # As mems, all keys come before queries, which are not keys themselves.
-            query = block.apply(
+            output = block.apply(
                 {"params": params}, query, inputs, mems=x, num_keys=0, rngs=rngs
             )
+            query = output.states
         return query
 
     def _by_layer(self, mems, cache, encoded, runs):

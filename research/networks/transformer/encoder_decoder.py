@@ -4,7 +4,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 from flax import linen as nn
@@ -12,6 +11,7 @@ from flax import linen as nn
 from research.networks.readouts.softmax import Readout, VocabHead
 from research.networks.shared.embeddings import TokenEmbedding
 from research.networks.shared.heads import HeadSpec, make_heads
+from research.networks.shared.protocol import Outputs
 from research.networks.transformer.blocks import Encoded, Stack
 from research.networks.transformer.cache import Cache, empty_cache
 from research.networks.transformer.input_embeddings import InputEmbedding
@@ -56,7 +56,8 @@ class EncoderDecoder(nn.Module):
         """The encoder's output for a group of arrays [B, M]."""
         token = group["token"]
         x = self.encoder_embedding(self.token(token), group, length=token.shape[1])
-        return Encoded(self.encoder(x, group, pattern="full"), group["segment"])
+        states = self.encoder(x, group, pattern="full").states
+        return Encoded(states, group["segment"])
 
     def states(
         self,
@@ -64,17 +65,28 @@ class EncoderDecoder(nn.Module):
         scored: jax.Array | None = None,
         *,
         encoded: Encoded | None = None,
-        cache: Cache | None = None,
-    ) -> Any:
-        """The decoder's states [B, L, D], or [B, P, D] at the positions `scored`.
+    ) -> jax.Array:
+        """The decoder's states [B, L, D], or [B, P, D] at the positions `scored`."""
+        return self.outputs(group, scored, encoded=encoded).states
 
-        With a cache the result is a pair of the states and the next cache, which also
-        holds the keys and values of the encoder's text: later calls omit `encoded`.
+    def outputs(
+        self,
+        group: Mapping,
+        scored: jax.Array | None = None,
+        *,
+        encoded: Encoded | None = None,
+        cache: Cache | None = None,
+    ) -> Outputs:
+        """The decoder's outputs.
+
+        The next cache also holds the keys and values of the encoder's text: later calls
+        omit `encoded`.
         """
         token = group["token"]
         x = self.target_token(token)
         x = self.decoder_embedding(x, group, length=token.shape[1])
-        return self.decoder(x, group, encoded=encoded, scored=scored, cache=cache)
+        found = self.decoder(x, group, encoded=encoded, scored=scored, cache=cache)
+        return Outputs(found.states, cache=found.cache)
 
     def empty_cache(self, rows: int, slots: int) -> Cache:
         """A cache for `slots` tokens that the decoder reads of each row."""

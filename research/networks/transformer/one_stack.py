@@ -18,7 +18,7 @@ from research.networks.shared.dense import Dense, Norm, gather_positions
 from research.networks.shared.embeddings import DifferenceEmbedding, TokenEmbedding
 from research.networks.shared.features import FeatureLayers
 from research.networks.shared.heads import BoundaryHead, HeadSpec, make_heads
-from research.networks.shared.protocol import Layers
+from research.networks.shared.protocol import Layers, Outputs
 from research.networks.transformer.blocks import Mems, Stack
 from research.networks.transformer.cache import Cache, empty_cache
 from research.networks.transformer.input_embeddings import (
@@ -115,6 +115,17 @@ class Transformer(nn.Module):
         self,
         group: Mapping,
         scored: jax.Array | None = None,
+        *,
+        num_keys: int | None = None,
+    ) -> jax.Array:
+        """States [B, L, D] of a group of arrays [B, L], or [B, P, D] at `scored`."""
+        return self.outputs(group, scored, num_keys=num_keys).states
+
+    def outputs(
+        self,
+        group: Mapping,
+        scored: jax.Array | None = None,
+        *,
         num_keys: int | None = None,
         mems: Mapping | None = None,
         reuse_len: int | None = None,
@@ -123,30 +134,26 @@ class Transformer(nn.Module):
         same_length: bool = False,
         clamp_len: int = 0,
         runs: jax.Array | None = None,
-    ) -> Any:
-        """States [B, L, D] of a group of arrays [B, L].
+    ) -> Outputs:
+        """The outputs for a group of arrays [B, L].
 
-        With mems it returns a pair of the states and the next mems: the last N of the
-        mems so far and of the first `reuse_len` positions of this group. Every query
-        outside padding attends to all mems outside padding, which directly precede the
-        first position, or follow it in rows with decreasing positions. No gradient
-        flows through mems (Dai et al. 2019, section 3.2).
-
-        With a cache it returns a pair of the states and the next cache; the keys of
-        this group follow those in the cache.
+        The next mems are the last N of the mems so far and of the first `reuse_len`
+        positions of this group. Every query outside padding attends to all mems outside
+        padding, which directly precede the first position, or follow it in rows with
+        decreasing positions. No gradient flows through mems (Dai et al. 2019, section
+        3.2). The keys of this group follow those in the cache.
 
         Args:
-          scored: [B, P] positions; the result is then only their states [B, P, D]. It
-            equals gathering them afterwards, but the last block is cheaper.
+          scored: [B, P] positions; the states are then only theirs [B, P, D]. They
+            equal those gathered afterwards, but the last block is cheaper.
           num_keys: only this many first positions serve as keys; the others are
             queries, which read one vector instead of their tokens. None: all.
-          mems: `empty_mems` in the first step, then what the previous step returned:
+          mems: `empty_mems` in the first step, then those of the previous outputs:
             `state` [B, layers, N, D], the inputs of each block, and `segment` [B, N],
             0: padding.
           reuse_len: number of positions that may become mems; None: all keys.
-          cache: `empty_cache`, or what the previous call returned.
-          with_inputs: without mems, return a pair: the states, and the inputs
-            [layers, B, L, D] of all blocks; with a cache three: the cache before these.
+          cache: `empty_cache`, or that of the previous outputs.
+          with_inputs: without mems, the outputs have the inputs of all blocks.
           same_length: with N mems, a query attends only to itself and the N - 1 tokens
             before it.
           clamp_len: with mems, larger distances are replaced by it; 0: never.
@@ -169,18 +176,20 @@ class Transformer(nn.Module):
                 raise UserError(
                     "model.mask_decoder reads whole rows by all layers; set it to 0"
                 )
-            return stack(decodes=True)
+            return Outputs(stack(decodes=True).states)
         if mems is None:
-            return stack(cache=cache, with_inputs=with_inputs, runs=runs)
+            found = stack(cache=cache, with_inputs=with_inputs, runs=runs)
+            return Outputs(found.states, cache=found.cache, inputs=found.inputs)
         state = jax.lax.stop_gradient(mems["state"])
         segment, stop = mems["segment"], reuse_len or length
         start = max(0, stop - segment.shape[1])
         num_new = stop - start
         mems = Mems(state, segment, same_length, clamp_len)
-        states, inputs = stack(mems=mems, memorize=(start, stop))
+        found = stack(mems=mems, memorize=(start, stop))
         segment = jnp.concatenate([segment, group["segment"][:, start:stop]], 1)
-        state = jnp.concatenate([state, inputs], 2)
-        return states, {"state": state[:, :, num_new:], "segment": segment[:, num_new:]}
+        state = jnp.concatenate([state, found.memorized], 2)
+        mems = {"state": state[:, :, num_new:], "segment": segment[:, num_new:]}
+        return Outputs(found.states, mems)
 
     @property
     def _future_options(self) -> Options:
@@ -199,7 +208,7 @@ class Transformer(nn.Module):
         x = vectors if bare else token(group["token"])
         return embedding(x, group, length=x.shape[1], bare=bare)
 
-    def future_states(
+    def future_outputs(
         self,
         group: Mapping,
         states: jax.Array,
@@ -207,8 +216,8 @@ class Transformer(nn.Module):
         cache: Cache | None = None,
         scored: jax.Array | None = None,
         pattern: str | None = None,
-    ) -> Any:
-        """States [B, L, D] of a block that predicts tokens after the next.
+    ) -> Outputs:
+        """The outputs of a block that predicts tokens after the next.
 
         With `future_tokens` it reads a projection of the normed embeddings of the
         group's tokens and of the normed states (DeepSeek-AI 2024, section 2.2,
@@ -217,8 +226,8 @@ class Transformer(nn.Module):
         Args:
           states: [B, L, D].
           number: of the block, from 0.
-          cache: with it the result is a pair of the states and the next cache.
-          scored: [B, P] positions; the result is then only their states.
+          cache: `empty_future_cache`, or that of the block's previous outputs.
+          scored: [B, P] positions; the states are then only theirs.
           pattern: that of the group's attention; None: the network's.
         """
         if self.future_tokens:
@@ -231,7 +240,8 @@ class Transformer(nn.Module):
             ]
             states = self.future_projections[number](jnp.concatenate(both, axis=-1))
         run = partial(self.future_stacks[number], states, group)
-        return run(cache=cache, scored=scored, pattern=pattern)
+        found = run(cache=cache, scored=scored, pattern=pattern)
+        return Outputs(found.states, cache=found.cache)
 
     def empty_future_cache(self, rows: int, slots: int) -> Cache:
         """A cache of one of these blocks."""
@@ -246,7 +256,8 @@ class Transformer(nn.Module):
             return self.states(group, scored)
         read = ()
         if self.feature_states != "vectors":
-            read = self.states(group, with_inputs=True)
+            outputs = self.outputs(group, with_inputs=True)
+            read = outputs.states, outputs.inputs
         x = self.feature_layers(group, *read)
         return x if scored is None else gather_positions(x, scored)
 
@@ -254,8 +265,9 @@ class Transformer(nn.Module):
         """What all layers compute for a group of arrays [B, L]."""
         x = self.embed(group)
         stack = self.stack if self.shared_stack is None else self.shared_stack
-        x, inputs, own = stack(x, group, with_inputs=True, with_projections=True)
-        return Layers(jnp.concatenate([inputs, x[None]]), *own)
+        found = stack(x, group, with_inputs=True, with_projections=True)
+        states = jnp.concatenate([found.inputs, found.states[None]])
+        return Layers(states, *found.projections)
 
     def empty_mems(self, rows: int, length: int) -> dict[str, jax.Array]:
         """Mems of `length` positions [B, N], all of which are padding."""

@@ -11,7 +11,7 @@ followed by x.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from research.networks.readouts.softmax import Readout, VocabHead
 from research.networks.shared.dense import Dense, Module, dropout, gather_positions
 from research.networks.shared.embeddings import TokenEmbedding
 from research.networks.shared.heads import HeadSpec, make_heads
+from research.networks.shared.protocol import Outputs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,11 +94,19 @@ class NNLM(nn.Module):
         self,
         group: Mapping,
         scored: jax.Array | None = None,
+    ) -> jax.Array:
+        """States [B, L, D], 0 at padding, or [B, P, D] at `scored`."""
+        return self.outputs(group, scored).states
+
+    def outputs(
+        self,
+        group: Mapping,
+        scored: jax.Array | None = None,
         *,
         mems: Mapping | None = None,
         cache: Words | None = None,
-    ) -> Any:
-        """States [B, L, D], 0 at padding, or [B, P, D] at `scored`.
+    ) -> Outputs:
+        """The outputs, whose states are 0 at padding.
 
         Mems are the vectors of the last words of the previous row, `Words`; the first
         segment continues them.
@@ -118,9 +127,7 @@ class NNLM(nn.Module):
         x = jnp.where((group["segment"] > 0)[..., None], x, 0)
         if scored is not None:
             x = gather_positions(x, scored)
-        if cache is not None:
-            return x, after
-        return x if mems is None else (x, after._asdict())
+        return Outputs(x, after._asdict(), after)
 
     def features(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
         """The inputs of fine-tuning heads, which are the states."""

@@ -240,10 +240,9 @@ class _LinkingNetwork:
     def states(
         self, group: Mapping[str, Any], scored: Any = None, **options: Any
     ) -> jax.Array:
-        states, self.scores = self._net.states(
-            group, scored=scored, with_links=True, **options
-        )
-        return states
+        outputs = self._net.outputs(group, scored, **options)
+        self.scores = outputs.links
+        return outputs.states
 
     def features(self, group: Mapping[str, Any], scored: Any = None) -> jax.Array:
         return self.states(group, scored)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from research.contract.batch import Batch
-from research.networks import BoundNetwork
+from research.networks import BoundNetwork, Outputs
 
 
 def mems_from_carry(
@@ -19,11 +19,11 @@ def mems_from_carry(
     continuation.
 
     Args:
-      batch: has `example` [B] and `carry` from `carry_from_mems`; before the first step
-        the carry is all zeros, None or absent.
+      batch: has `example` [B] and `carry` from `carry_from_outputs`; before the first
+        step the carry is all zeros, None or absent.
 
     Returns:
-      arrays [B, ...] for `states` of a network; segment [B, N] is 0 without mems.
+      arrays [B, ...] for `outputs` of a network; segment [B, N] is 0 without mems.
     """
     carry = batch.get("carry")
     if not carry:
@@ -34,8 +34,8 @@ def mems_from_carry(
     return mems | {"segment": segment}
 
 
-def carry_from_mems(
-    batch: Batch, mems: dict[str, jax.Array], length: int
+def carry_from_outputs(
+    batch: Batch, outputs: Outputs, length: int
 ) -> dict[str, jax.Array]:
     """The carry after a step: the mems, and the example that may use them.
 
@@ -44,7 +44,8 @@ def carry_from_mems(
     """
     direction, full = _direction(batch), batch["segment"][:, length - 1] > 0
     following = _place(batch["example"] + direction, direction)
-    return mems | {"next": jnp.where(full, following, -1)}
+    assert outputs.mems is not None
+    return {**outputs.mems, "next": jnp.where(full, following, -1)}
 
 
 def _direction(batch: Batch) -> jax.Array:

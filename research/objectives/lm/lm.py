@@ -8,7 +8,7 @@ text, including positions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -263,11 +263,6 @@ class Objective(objectives.Objective):
             undropped=self._has_penalties,
         )
 
-    @property
-    def _undropped(self) -> dict[str, Any]:
-        """Arguments of `states`."""
-        return {"undropped": True} if self._has_penalties else {}
-
     def _cross_entropy(
         self, net: networks.BoundNetwork, states: Any, batch: Batch, key: jax.Array
     ) -> dict[str, Term]:
@@ -279,17 +274,21 @@ class Objective(objectives.Objective):
         return {"lm": sampled_cross_entropy(readout, *answers, key, self.sampled_words)}
 
     def _terms(
-        self, net: networks.BoundNetwork, states: Any, batch: Batch, key: jax.Array
+        self,
+        net: networks.BoundNetwork,
+        outputs: networks.Outputs,
+        batch: Batch,
+        key: jax.Array,
     ) -> dict[str, Term]:
-        """The terms of states in one direction, `Undropped` if requested."""
+        """The terms of the outputs of one direction."""
+        terms = self._cross_entropy(net, outputs.states, batch, key)
         if not self._has_penalties:
-            return self._cross_entropy(net, states, batch, key)
-        terms = self._cross_entropy(net, states.states, batch, key)
-        segment = batch["segment"]
+            return terms
+        segment, raw = batch["segment"], cast(jax.Array, outputs.raw)
         same = (segment[:, 1:] == segment[:, :-1]) & (segment[:, 1:] > 0)
-        change = states.raw[:, 1:] - states.raw[:, :-1]
+        change = raw[:, 1:] - raw[:, :-1]
         for name, values, counts, coef in (
-            ("activation", states.states, segment > 0, self.activation_penalty),
+            ("activation", outputs.states, segment > 0, self.activation_penalty),
             ("temporal", change, same, self.temporal_penalty),
         ):
             square = jnp.mean(jnp.square(values.astype(jnp.float32)), axis=-1)
@@ -306,14 +305,17 @@ class Objective(objectives.Objective):
         """
         if self.mem_len:
             mems = recurrence.mems_from_carry(net, batch, self.mem_len)
-            limits = self._mem_limits | self._undropped
-            states, mems = net.states(batch, mems=mems, **limits)
+            outputs = net.outputs(batch, mems=mems, **self._mem_limits)
             length = batch["token"].shape[1]
-            carry = recurrence.carry_from_mems(batch, mems, length)
-            return self._terms(net, states, batch, key), carry
+            carry = recurrence.carry_from_outputs(batch, outputs, length)
+            return self._terms(net, outputs, batch, key), carry
         if self.direction != "both":
-            states = net.states(batch, **self._undropped)
-            return self._terms(net, states, batch, key), ()
+            outputs = (
+                net.outputs(batch)
+                if self._has_penalties
+                else networks.Outputs(net.states(batch))
+            )
+            return self._terms(net, outputs, batch, key), ()
         terms = {}
         # Each direction draws its own words (allenai/bilm-tf, bilm/training.py).
         keys = jax.random.split(key) if self.sampled_words else (key, key)

@@ -11,7 +11,7 @@ next token's logits (KellerJordan/modded-nanogpt, train_gpt.py).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -127,17 +127,19 @@ class Objective(objectives.Objective):
         """Terms: lm, next2, ..., and the accuracy of each (not differentiated)."""
         group = input_group(batch)
         if self.heads == "parallel":
-            states, inputs = net.states(group, with_inputs=True)
+            outputs = net.outputs(group, with_inputs=True)
+            states, inputs = outputs.states, cast(jax.Array, outputs.inputs)
         else:
             states = net.states(group)
         terms = masked_cross_entropy("lm", net.readout(states), batch)
         future = states
         for ahead, prefix in enumerate(self._prefixes):
             if self.heads == "parallel":
-                future = net.future_states(group, inputs[-1], ahead)
+                future = net.future_outputs(group, inputs[-1], ahead).states
             elif self.heads == "sequential":
                 token = jnp.roll(group["token"], -1 - ahead, axis=1)
-                future = net.future_states(group | {"token": token}, future, ahead)
+                read = group | {"token": token}
+                future = net.future_outputs(read, future, ahead).states
             answers = batch[f"{prefix}_target"], batch[f"{prefix}_weight"]
             term, correct = cross_entropy(net.readout(future), *answers)
             coef = self.future_coef * self.decay**ahead

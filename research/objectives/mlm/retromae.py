@@ -151,9 +151,9 @@ class Objective(mlm.Objective):
         is_query = jnp.arange(2 * length)[None] >= length
         seen["rank"] = jnp.where(is_query, QUERY, seen["rank"])
         queries = jnp.broadcast_to(length + jnp.arange(length), text["token"].shape)
-        decoded = net.future_states(
+        decoded = net.future_outputs(
             twice | seen, both, 0, scored=queries, pattern="general"
-        )
+        ).states
         term, correct = cross_entropy(
             net.readout(decoded), batch["original"], batch["decoder_weight"]
         )

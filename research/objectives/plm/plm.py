@@ -311,8 +311,9 @@ class Objective(objectives.Objective):
         if self.mem_len:
             mems = recurrence.mems_from_carry(net, batch, self.mem_len)
             kept = self._num_reused(length)
-            states, mems = net.states(batch, **content_keys, mems=mems, reuse_len=kept)
-            carry = recurrence.carry_from_mems(batch, mems, length)
+            outputs = net.outputs(batch, **content_keys, mems=mems, reuse_len=kept)
+            states = outputs.states
+            carry = recurrence.carry_from_outputs(batch, outputs, length)
         else:
             states = net.states(batch, **content_keys)
         readout = net.readout(states)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from research import networks
+from research.networks.shared.dense import gather_positions
 
 
 class StackCall(NamedTuple):
@@ -50,19 +50,24 @@ class RecordedNetwork:
 
     def states(
         self, group: Mapping[str, Any], scored: Any = None, **options: Any
-    ) -> Any:
+    ) -> jax.Array:
         if not self._every_position:
-            return self._net.states(group, scored=scored, **options)
-        if self._with_layers:
-            layers = self._net.layers(group)
-            found = states = layers.states[-1]
-        else:
-            layers, found = None, self._net.states(group, **options)
-            states = found.states if options.get("undropped") else found
+            return self._net.states(group, scored, **options)
+        layers = self._net.layers(group) if self._with_layers else None
+        states = layers.states[-1] if layers else self._net.states(group, **options)
         self.stack = self.stack or StackCall(group, states, layers)
+        return states if scored is None else gather_positions(states, scored)
+
+    def outputs(
+        self, group: Mapping[str, Any], scored: Any = None, **options: Any
+    ) -> networks.Outputs:
+        if not self._every_position:
+            return self._net.outputs(group, scored, **options)
+        outputs = self._net.outputs(group, **options)
+        self.stack = self.stack or StackCall(group, outputs.states, None)
         if scored is None:
-            return found
-        return jnp.take_along_axis(states, scored[..., None], axis=1, mode="clip")
+            return outputs
+        return outputs._replace(states=gather_positions(outputs.states, scored))
 
     def features(self, group: Mapping[str, Any], scored: Any = None) -> jax.Array:
         return self.states(group, scored)  # of `Needs.features` last

@@ -194,8 +194,8 @@ class _SomeLayers:
 
     def states(
         self, group: Mapping[str, Any], scored: Any = None, **options: Any
-    ) -> Any:
-        return self._net.states(group, scored, runs=self._runs, **options)
+    ) -> jax.Array:
+        return self._net.outputs(group, scored, runs=self._runs, **options).states
 
     def features(self, group: Mapping[str, Any], scored: Any = None) -> jax.Array:
         return self.states(group, scored)  # of `Needs.features` last

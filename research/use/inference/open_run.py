@@ -235,10 +235,9 @@ def task_fields(model: restore.Model, task: str) -> dict[str, Any]:
         rows = model.family.heads.get("label", ())
         has_hidden = any(path in hidden for row in rows for path in row.paths)
         fields["head"] = head or ("tanh" if has_hidden else "linear")
-    known = objectives.make_objective(task).field_values
-    if "choices" in known:
+    if task == "multiple_choice":
         fields["choices"] = MAX_CHOICES
-    if "task" in known:
+    if task == "sequence_classification":
         problem = model.config.get("problem_type")
         if len(restore.label_names(model)) == 1 or problem == "regression":
             fields["task"] = "regression"

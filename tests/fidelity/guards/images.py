@@ -239,7 +239,7 @@ def _reads_old(net, params) -> bool:
     block = two_streams.CoBlock(net.options, net.options)
     text, image = block.apply({"params": upper}, x, x, [inputs] * 2, inputs)
     own = Block(net.options).apply({"params": upper["image_block"]}, text, inputs)
-    return bool(jnp.allclose(image, own, atol=1e-6))
+    return bool(jnp.allclose(image, own.states, atol=1e-6))
 
 
 @guard("attention to the other stream")

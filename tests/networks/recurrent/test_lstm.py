@@ -64,9 +64,10 @@ def test_a_projection_is_what_the_next_position_reads():
     )
     module = make_module(layers=1, width=1, cell_width=2)
     group = group_of([1])
-    states, after = apply(module, params, lambda net: net.states(group, cache=before))
-    np.testing.assert_allclose(after.cell[0, 0], [0.82763983, -2.95748477], rtol=1e-6)
-    np.testing.assert_allclose(states[0, 0], [3.11984265], rtol=1e-6)
+    found = apply(module, params, lambda net: net.outputs(group, cache=before))
+    cell = found.cache.cell
+    np.testing.assert_allclose(cell[0, 0], [0.82763983, -2.95748477], rtol=1e-6)
+    np.testing.assert_allclose(found.states[0, 0], [3.11984265], rtol=1e-6)
 
 
 def test_padding_leaves_the_state_as_it_is():
@@ -80,7 +81,8 @@ def test_padding_leaves_the_state_as_it_is():
 
     def state_after(segment):
         group, empty = group_of(segment), module.empty_cache(1, 0)
-        return apply(module, params, lambda net: net.states(group, cache=empty))[1]
+        read = lambda net: net.outputs(group, cache=empty).cache  # noqa: E731
+        return apply(module, params, read)
 
     jax.tree.map(
         np.testing.assert_array_equal, state_after([1, 1]), state_after([1, 1, 0, 0])
@@ -180,9 +182,10 @@ def test_layers_of_other_widths_have_a_state_each():
     parts = []
     for part in (slice(0, 2), slice(2, 6)):
         here = {name: array[:, part] for name, array in group.items()}
-        run = lambda net, here=here, cache=cache: net.states(here, cache=cache)  # noqa: E731
-        states, cache = apply(module, params, run)
-        parts.append(states)
+        run = lambda net, here=here, cache=cache: net.outputs(here, cache=cache)  # noqa: E731
+        found = apply(module, params, run)
+        cache = found.cache
+        parts.append(found.states)
     np.testing.assert_allclose(np.concatenate(parts, 1), whole, atol=1e-6)
     blocks = [params["stack"][f"block_{n}"] for n in range(3)]
     shapes = [(b["input_kernel"].shape, b["recurrent_kernel"].shape) for b in blocks]

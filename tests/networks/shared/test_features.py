@@ -106,9 +106,12 @@ def test_a_networks_features_are_of_its_own_layers(
     """The input of the second block is the state of a network that has the first."""
     group, options = make_group(), make_options(norm_placement="post")
     network = Transformer(options, size=50, feature_states="mix")
-    make = lambda net: (net.states(group, with_inputs=True), net.features(group))  # noqa: E731
+
+    def make(net):
+        return net.outputs(group, with_inputs=True), net.features(group)
+
     params = make_params(network, make)
-    (x, inputs), mixed = apply(network, params, make)
+    (x, _, _, inputs, *_), mixed = apply(network, params, make)
     blocks = jax.tree.map(lambda leaf: leaf[:1], params["stack"]["blocks"])
     one = Transformer(make_options(norm_placement="post", layers=1), size=50)
     first = params | {"stack": params["stack"] | {"blocks": blocks}}

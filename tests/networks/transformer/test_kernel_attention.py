@@ -158,7 +158,7 @@ def test_relative_terms_with_mems_on_a_mesh(
     }
 
     def states(net):
-        return net.states(group, scored=scored, mems=mems)[0]
+        return net.outputs(group, scored=scored, mems=mems).states
 
     def network(attention):
         own = dataclasses.replace(options, attention=attention)

@@ -64,11 +64,15 @@ def prepared_inputs(options, group, mask, num_keys, num_mems=0):
 
 
 def ours(options, params, states, group, mask):
-    return Attention(options).apply(
-        {"params": params},
-        states,
-        prepared_inputs(options, group, mask, M),
-        source_BMD=states[:, :M],
+    return (
+        Attention(options)
+        .apply(
+            {"params": params},
+            states,
+            prepared_inputs(options, group, mask, M),
+            source_BMD=states[:, :M],
+        )
+        .states
     )
 
 
@@ -151,12 +155,16 @@ def test_with_dropout_the_mean_is_the_result_without(make_options):
     @jax.jit
     @jax.vmap
     def run(key):
-        return Attention(options).apply(
-            {"params": params},
-            states,
-            prepared_inputs(options, group, mask, M),
-            source_BMD=states[:, :M],
-            rngs={"dropout": key},
+        return (
+            Attention(options)
+            .apply(
+                {"params": params},
+                states,
+                prepared_inputs(options, group, mask, M),
+                source_BMD=states[:, :M],
+                rngs={"dropout": key},
+            )
+            .states
         )
 
     samples = np.array(run(jax.random.split(jax.random.key(0), 1000)))
@@ -206,8 +214,10 @@ def test_with_mems_it_equals_the_shift_of_rows(backwards, make_options):
     @jax.jit
     def run(params):
         inputs = prepared_inputs(options, group, past[None], None, num_mems)
-        return Attention(options).apply(
-            {"params": params}, row[:, num_mems:], inputs, source_BMD=row
+        return (
+            Attention(options)
+            .apply({"params": params}, row[:, num_mems:], inputs, source_BMD=row)
+            .states
         )
 
     out = run(params)

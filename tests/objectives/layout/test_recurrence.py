@@ -12,8 +12,9 @@ from research.contract.batch import BACKWARD
 from research.contract.errors import UserError
 from research.data.order.contiguous_order import contiguous_position, reads_backward
 from research.data.rows import TextSpec
+from research.networks import Outputs
 from research.objectives import make_objective
-from research.objectives.layout.recurrence import carry_from_mems, mems_from_carry
+from research.objectives.layout.recurrence import carry_from_outputs, mems_from_carry
 from tests.testing.example_batches import keys, rows, texts, vocab
 from tests.testing.model_options import model_options
 
@@ -176,7 +177,10 @@ def test_rows_that_change_direction_have_no_mems_of_the_epoch_before(num_rows, n
         if carry:
             mems = mems_from_carry(None, batch | {"carry": carry}, 4)
             assert (mems["segment"] == (epoch[0] == before)).all()
-        carry, before = carry_from_mems(batch, {"segment": segment}, 4), epoch[0]
+        carry, before = (
+            carry_from_outputs(batch, Outputs(None, {"segment": segment}), 4),
+            epoch[0],
+        )
 
 
 def test_mems_are_of_all_parts_but_the_last():

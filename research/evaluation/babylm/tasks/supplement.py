@@ -1,7 +1,6 @@
 """BLiMP's supplement: minimal pairs of dialogues and questions, by file."""
 
 from research.evaluation.babylm.choices import Choices
-from research.evaluation.babylm.result import PREDICTIONS
 from research.evaluation.babylm.tasks.blimp import pair
 
 
@@ -13,4 +12,4 @@ class Task(Choices):
         yield pair(row, field=name, UID=stem, linguistics_term=name)
 
     def collated(self, rules):
-        return {"blimp_supplement": PREDICTIONS}
+        return "blimp_supplement"

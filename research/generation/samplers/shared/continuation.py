@@ -87,8 +87,9 @@ class Continuation(NamedTuple):
             at_R1 = jnp.full_like(at_R1, length)
         if encoded is not None:
             keys["encoded"] = encoded
-        states, cache = net.states(group, scored=at_R1, cache=cache, **keys)
-        logits_RV = net.readout(states).logits()[:, 0]
+        outputs = net.outputs(group, scored=at_R1, cache=cache, **keys)
+        logits_RV = net.readout(outputs.states).logits()[:, 0]
+        cache = outputs.cache
         if end is not None:
             is_eos = jnp.arange(logits_RV.shape[1]) == self.vocab.eos_id
             only_eos_V = jnp.where(is_eos, 0.0, -jnp.inf)

@@ -217,8 +217,8 @@ class Unmasking(DrawOptions, samplers.Sampler):
         def read(cache, group):
             def run(net):
                 net = writer.objective.token_predictor(net)
-                states, after = net.states(group, cache=cache)
-                return net.readout(states).logits(), after
+                outputs = net.outputs(group, cache=cache)
+                return net.readout(outputs.states).logits(), outputs.cache
 
             return writer.apply(run)
 
@@ -227,7 +227,8 @@ class Unmasking(DrawOptions, samplers.Sampler):
             cache = net.empty_cache(num_rows, length + layout.num_blocks * size)
             is_clean = group["position"] // size < arrays["first_block"][:, None]
             first = jnp.zeros((num_rows, 1), jnp.int32)
-            return net.states(in_blocks(group, is_clean), scored=first, cache=cache)[1]
+            clean = in_blocks(group, is_clean)
+            return net.outputs(clean, scored=first, cache=cache).cache
 
         def body(carry):
             block, text, cache = carry
