@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
     if args.to:
         check_output(args.to, "--to", {"--texts": args.file})
     try:
-        make_sampler(method=args.method or "confidence")
+        make_sampler(method=args.method)
     except ValueError as error:
         raise UserError(f"--method: {error}") from error
     model = open_run(args.workdir)

@@ -52,7 +52,8 @@ def run(args: argparse.Namespace) -> None:
     cli.print_unanswered("prompt", written)
     advice = ""
     if sampler.likeliest:
-        method = f"{sampler.part}.sample" if sampler.part else "sample"
+        method = samplers.search({}, draws=True)["method"]
+        method = f"{sampler.part}.{method}" if sampler.part else method
         advice = f", and greedily it repeats itself; try --method={method}"
     print_writing_note(args.workdir, run.objective, advice)
     if not args.to:

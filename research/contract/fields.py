@@ -69,9 +69,9 @@ def free_text(default: str, *, source: str = "", needed: str = "") -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def described(words: str, field: dataclasses.Field[Any]) -> Any:
-    """The field, with help text for a command's flag that sets it."""
-    return with_metadata(field, help=words)
+def described(words: str, field: dataclasses.Field[Any], **metadata: Any) -> Any:
+    """The field, with help text for a command's flag that sets it, and metadata."""
+    return with_metadata(field, help=words, **metadata)
 
 
 def read_with(name: str, values: Collection[str], field: Any) -> Any:

@@ -18,7 +18,6 @@ from research.contract.errors import UserError
 from research.evaluation.sentence_scores import Scorer
 from research.generation import samplers
 from research.generation.text import all_or_error
-from research.interop.huggingface.generation_config import FIELDS
 
 MAX_NEW_TOKENS = 256
 """Tokens of a generated text, unless the task sets it (lm_eval, huggingface.py)."""
@@ -157,19 +156,15 @@ def _search(asked: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
       asked: the task's keys, as of Hugging Face's `generate`.
       own: the model's `writing`; `generate` reads from it what is not returned here.
     """
-    found = {FIELDS[key]: value for key, value in asked.items() if key in FIELDS}
+    keys = samplers.huggingface_keys()
+    found = {keys[key]: value for key, value in asked.items() if key in keys}
     lengths = (asked[key] for key in LENGTH_KEYS if asked.get(key) is not None)
     found["max_tokens"] = int(next(lengths, MAX_NEW_TOKENS))
     temperature = float(found.pop("temperature", 0.0))
-    if temperature > 0 and asked.get("do_sample") is not False:
-        found |= {"method": "sample", "temperature": temperature}
-        found = {"top_k": own.get("top_k", TOP_K)} | found
+    draws = temperature > 0 and asked.get("do_sample") is not False
+    if draws:
+        drawn = {"temperature": temperature, "top_k": own.get("top_k", TOP_K)}
+        found = drawn | found
     else:
-        beams = int(found.get("beams", own.get("beams", 1)))
-        found["method"] = "beam" if beams > 1 else "greedy"
-    readers = samplers.options()
-    return {
-        name: value
-        for name, value in found.items()
-        if name == "method" or found["method"] in readers[name]
-    }
+        found = {"beams": own.get("beams", 1)} | found
+    return samplers.search(found, draws=draws)

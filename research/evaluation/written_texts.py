@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from research.generation.generate import check_written, make_generate
-from research.generation.samplers import make_sampler
+from research.generation.samplers import make_sampler, search
 from research.program.setup import Program
 
 
@@ -24,9 +24,8 @@ def write_texts(
       before_batch: called before each batch, equally often in all processes.
     """
     objective, vocab = program.objective, program.data.vocab
-    search = {"beams": objective.beams, "length_penalty": objective.length_penalty}
-    search = {"method": "beam", **search} if objective.beams > 1 else {}
-    sampler = make_sampler(max_tokens=objective.max_new_tokens, **search)
+    options = {"beams": objective.beams, "length_penalty": objective.length_penalty}
+    sampler = make_sampler(max_tokens=objective.max_new_tokens, **search(options))
     rows = next(iter(program.abstract_batch.values())).shape[0]
     generate = make_generate(
         objective,

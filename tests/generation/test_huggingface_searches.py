@@ -7,8 +7,8 @@ import pytest
 
 from research.contract.errors import UserError
 from research.generation.generate import make_generate
+from research.generation.generation_config import generation_options
 from research.generation.samplers import make_sampler
-from research.interop.huggingface.generation_config import generation_options
 from research.use.inference.open_run import open_run
 from tests.testing import huggingface_goldens
 

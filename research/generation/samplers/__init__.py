@@ -2,11 +2,13 @@
 
 A module here defines a frozen dataclass `Sampler(samplers.Sampler)`, or one of a base
 in `samplers/shared/`. Its fields are its options: a field with words of help is a flag
-of palimpsest generate. The module's name is a value of --method.
+of palimpsest generate; `huggingface` is its key in generation_config.json. The module's
+name is a value of --method.
 """
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -34,6 +36,10 @@ class Writer(NamedTuple):
     apply: Callable | None = None  # (function of the bound network) -> its result; None
     # on the host
     constants: Mapping[str, Any] = MappingProxyType({})  # of the objective
+
+
+DEFAULT = "greedy"
+"""The sampler where nothing chooses one."""
 
 
 class Rows(NamedTuple):
@@ -69,6 +75,7 @@ class Sampler(abc.ABC):
     max_tokens: int = described(
         "new tokens of a text at most, its end included",
         number(64, least=1, most=2**20),
+        huggingface="max_new_tokens",
     )
 
     def __post_init__(self):
@@ -84,6 +91,20 @@ class Sampler(abc.ABC):
     def writes(cls, objective: Any) -> bool:
         """True if an objective has learned what the sampler needs of it."""
         return objective.write_order == cls.order
+
+    @classmethod
+    def fits(cls, options: Mapping[str, Any], *, draws: bool) -> int:
+        """How well it is what options ask for, without a method, as Hugging Face does.
+
+        Args:
+          options: of all samplers.
+          draws: Hugging Face's do_sample.
+
+        Returns:
+          0: it is not; 1: it is, by `draws` alone; 2: by an option of its own. The
+          sampler with the highest writes, by default that of `make_sampler`.
+        """
+        return 0
 
     @abc.abstractmethod
     def check_writer(self, writer: Writer) -> None:
@@ -133,6 +154,29 @@ def options() -> dict[str, dict[str, dataclasses.Field]]:
     return found
 
 
+@functools.cache
+def huggingface_keys() -> dict[str, str]:
+    """Key of Hugging Face's generation_config.json -> option."""
+    fields = (field for of in options().values() for field in of.values())
+    keys = ((field.metadata.get("huggingface"), field.name) for field in fields)
+    return {key: name for key, name in keys if key}
+
+
+def search(values: Mapping[str, Any], *, draws: bool = False) -> dict[str, Any]:
+    """The method that options choose, and those of the options that it reads.
+
+    See `Sampler.fits`.
+    """
+
+    def fits(name: str) -> int:
+        cls: Any = FOLDER.part_class(name, "method")
+        return cls.fits(values, draws=draws)
+
+    method, known = max([DEFAULT, *FOLDER.names()], key=fits), options()
+    read = {key: value for key, value in values.items() if method in known[key]}
+    return {"method": method} | read
+
+
 def make_sampler(
     defaults: Mapping[str, Any] = MappingProxyType({}), /, **chosen: Any
 ) -> Sampler:
@@ -140,13 +184,13 @@ def make_sampler(
 
     Args:
       defaults: method and options where `chosen` has none, also of other samplers.
-      chosen: method (greedy) and options of its sampler.
+      chosen: method and options of its sampler.
 
     Raises:
       ValueError: an unknown method or option, one that the method does not have, or a
         value that is not legal.
     """
-    method = chosen.pop("method", None) or defaults.get("method", "greedy")
+    method = chosen.pop("method", None) or defaults.get("method", DEFAULT)
     part, _, name = method.rpartition(".")
     cls, known = FOLDER.part_class(name, "method"), options()
     for key in chosen:

@@ -56,11 +56,16 @@ class Sampler(LeftToRight):
 
     likeliest = True
 
-    beams: int = described("open texts of beam search", number(4, least=1, most=2**10))
+    beams: int = described(
+        "open texts of beam search",
+        number(4, least=1, most=2**10),
+        huggingface="num_beams",
+    )
     length_penalty: float = described(
         "alpha: rank by log p / ((5 + tokens) / 6) ** alpha (Wu et al. 2016, section "
         "7), with --beam_rule=huggingface by log p / tokens ** alpha; 0: by log p",
         number(0.6, least=0),
+        huggingface="length_penalty",
     )
     early_stopping: str = described(
         "with --beam_rule=huggingface, when N beams have ended: heuristic, if the "
@@ -70,6 +75,10 @@ class Sampler(LeftToRight):
     )
     counted: int = number(0, least=0)  # tokens of the prompt that beam_rule huggingface
     # counts among the new ones
+
+    @classmethod
+    def fits(cls, options, *, draws):
+        return 2 if not draws and int(options.get("beams", 1)) > 1 else 0
 
     @property
     def rows_per_prompt(self) -> int:

@@ -37,7 +37,13 @@ class Sampler(DrawOptions, SingleText):
 
     serves = 3
 
-    temperature: float = described("logits are divided by it", number(1.0, above=0))
+    temperature: float = described(
+        "logits are divided by it", number(1.0, above=0), huggingface="temperature"
+    )
+
+    @classmethod
+    def fits(cls, options, *, draws):
+        return int(draws)
 
     def choose(self, log_p_BV: jax.Array, state: Texts) -> jax.Array:
         if state.sampling is not None:

@@ -24,15 +24,15 @@ from research.data.tokenize.vocabulary import Vocabulary, load_vocabulary
 from research.distributed import sharding
 from research.distributed.options import MeshOptions
 from research.files.paths import user_path
-from research.generation.samplers import make_sampler
-from research.interop.huggingface import SOURCE, restore
-from research.interop.huggingface.folder import read_json
-from research.interop.huggingface.generation_config import (
+from research.generation.generation_config import (
     FILE,
     START,
     decoder_start,
     read_generation_config,
 )
+from research.generation.samplers import make_sampler
+from research.interop.huggingface import SOURCE, restore
+from research.interop.huggingface.folder import read_json
 from research.interop.huggingface.sentence_transformers import Recipe, read_recipe
 from research.interop.partial_restore import in_label_order, load_on_host
 from research.networks.transformer import transformer

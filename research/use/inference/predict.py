@@ -25,6 +25,7 @@ from research.data.source.text_source import TextSource
 from research.data.store.example_index import build_index
 from research.data.store.stream import build_stream
 from research.evaluation.items import score_predictions
+from research.generation.samplers import search
 from research.generation.text import all_or_error, caught
 from research.metrics import Item
 from research.metrics.chunks import chunks
@@ -294,10 +295,9 @@ class Predictor:
         """What the model writes for the first part of each document."""
         prompts = [each.text[: (*each.starts, None)[0]].strip() for each in documents]
         objective: Any = self._run.objective
-        search = {"beams": objective.beams, "length_penalty": objective.length_penalty}
-        search = {"method": "beam", **search} if objective.beams > 1 else {}
+        options = {"beams": objective.beams, "length_penalty": objective.length_penalty}
         most = {"max_tokens": objective.max_new_tokens}
-        written = self.model.generate(prompts, **{"method": "greedy"} | search | most)
+        written = self.model.generate(prompts, **search(options) | most)
         items = []
         for document, (best, *_) in zip(documents, written, strict=True):
             item = unscored(document, best.text.strip())

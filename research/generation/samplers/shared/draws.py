@@ -16,12 +16,15 @@ class DrawOptions:
     """The fields of samplers that draw tokens, besides the temperature."""
 
     top_k: int = described(
-        "draw from the k most probable tokens; 0: all", number(0, least=0)
+        "draw from the k most probable tokens; 0: all",
+        number(0, least=0),
+        huggingface="top_k",
     )
     top_p: float = described(
         "draw from the fewest most probable tokens whose probabilities add up to it "
         "(Holtzman et al. 2020, section 3.1)",
         number(1.0, above=0, most=1),
+        huggingface="top_p",
     )
     seed: int = described("of the random draws", number(0, least=0, below=2**31))
 

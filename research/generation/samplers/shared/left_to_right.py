@@ -5,7 +5,7 @@
 
 import abc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +15,13 @@ from jax import lax
 
 from research.contract.batch import VocabInfo
 from research.contract.errors import UserError
-from research.contract.fields import choice, described, free_text, number
+from research.contract.fields import (
+    choice,
+    described,
+    free_text,
+    number,
+    with_metadata,
+)
 from research.generation import samplers
 from research.generation.samplers import Rows, Writer
 from research.generation.samplers.shared import continuation
@@ -63,27 +69,43 @@ class LeftToRight(samplers.Sampler):
         "as objective.languages says",
         free_text(""),
     )
-    min_tokens: int = described("new tokens before a text may end", number(0, least=0))
+    min_tokens: int = described(
+        "new tokens before a text may end",
+        number(0, least=0),
+        huggingface="min_new_tokens",
+    )
     beam_rule: str = described(
         "open: a text that ends leaves its place in the beam empty; huggingface: the "
         "next best takes it, and penalties are those of transformers",
         choice("open", ("open", "huggingface")),
     )
     repetition_penalty: float = described(
-        "factor on logits of tokens that the text has; 1: none", number(1.0, above=0)
+        "factor on logits of tokens that the text has; 1: none",
+        number(1.0, above=0),
+        huggingface="repetition_penalty",
     )
     no_repeat_ngram: int = described(
-        "forbid repeated n-grams of this length; 0: none", number(0, least=0)
+        "forbid repeated n-grams of this length; 0: none",
+        number(0, least=0),
+        huggingface="no_repeat_ngram_size",
     )
     forced_bos: int = described(
-        "id of the first new token; -1: any", number(NO_TOKEN, least=NO_TOKEN)
+        "id of the first new token; -1: any",
+        number(NO_TOKEN, least=NO_TOKEN),
+        huggingface="forced_bos_token_id",
     )
     forced_eos: int = described(
-        "id of the last of --max_tokens; -1: any", number(NO_TOKEN, least=NO_TOKEN)
+        "id of the last of --max_tokens; -1: any",
+        number(NO_TOKEN, least=NO_TOKEN),
+        huggingface="forced_eos_token_id",
     )
     ends: tuple[int, ...] = ()  # tokens of which each ends a text; (): eos
-    suppress: tuple[int, ...] = ()  # tokens that are never written
-    begin_suppress: tuple[int, ...] = ()  # tokens that are not the first
+    suppress: tuple[int, ...] = with_metadata(
+        field(default=()), huggingface="suppress_tokens"
+    )  # tokens that are never written
+    begin_suppress: tuple[int, ...] = with_metadata(
+        field(default=()), huggingface="begin_suppress_tokens"
+    )  # tokens that are not the first
 
     def __post_init__(self):
         for name in TOKENS:

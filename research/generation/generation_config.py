@@ -8,26 +8,11 @@ from etils import epath
 
 from research.contract.batch import VocabInfo
 from research.contract.errors import UserError
+from research.generation import samplers
 from research.interop.huggingface.folder import CONFIG, read_json
 
 FILE = "generation_config.json"
 END, START = "eos_token_id", "decoder_start_token_id"
-FIELDS = {
-    "max_new_tokens": "max_tokens",
-    "min_new_tokens": "min_tokens",
-    "num_beams": "beams",
-    "length_penalty": "length_penalty",
-    "temperature": "temperature",
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "repetition_penalty": "repetition_penalty",
-    "no_repeat_ngram_size": "no_repeat_ngram",
-    "forced_bos_token_id": "forced_bos",
-    "forced_eos_token_id": "forced_eos",
-    "suppress_tokens": "suppress",
-    "begin_suppress_tokens": "begin_suppress",
-}
-"""Hugging Face's key -> option of `research.generation.samplers`."""
 DEFAULTS = {"num_beams": 1, "length_penalty": 1.0}
 """Hugging Face's values of keys that are not given, where ours are others; of samples
 also top_k 50."""
@@ -116,7 +101,8 @@ def generation_options(
     """
     given = {key: value for key, value in content.items() if value is not None}
     found = {}
-    for key, field in FIELDS.items():
+    fields = samplers.huggingface_keys()
+    for key, field in fields.items():
         if key in given or key in DEFAULTS:
             found[field] = given.get(key, DEFAULTS.get(key))
     for key in ("suppress_tokens", "begin_suppress_tokens"):
@@ -138,14 +124,11 @@ def generation_options(
     if early not in EARLY_STOPPING:
         raise ValueError(f'early_stopping is true, false or "never", not {early!r}')
     found |= {"early_stopping": EARLY_STOPPING[early], "beam_rule": "huggingface"}
-    found["method"] = "beam" if int(found["beams"]) > 1 else "greedy"
-    if found["method"] == "greedy":
-        del found["beams"]
-    found |= _ends(given.get(END), vocab)
-    others = [key for key in given if key not in (*FIELDS, *NO_CHOICE, END)]
+    draws = bool(given.get("do_sample"))
+    method = samplers.search(found, draws=draws)["method"]
+    found |= {"method": method} | _ends(given.get(END), vocab)
+    others = [key for key in given if key not in (*fields, *NO_CHOICE, END)]
     others = [key for key in others if not _is_neutral(given[key])]
-    if given.get("do_sample"):
-        others += ["num_beams"] * ("beams" in found)
-        found = {"top_k": 50, **found, "method": "sample"}
-        found.pop("beams", None)
-    return found, others
+    if method not in samplers.options()["beams"]:
+        others += ["num_beams"] * (int(found.pop("beams")) > 1)
+    return ({"top_k": 50} if draws else {}) | found, others
