@@ -38,27 +38,26 @@ from launch.config import changes_suffix, run_config
 from research.contract.errors import UserError, unknown
 from research.files.existence import exists
 
-RETRIEVAL = "retrieval"
-"""The task that ranks captions for pictures, and pictures for captions."""
-
 
 def run(args: argparse.Namespace) -> int:
     from research.evaluation.score_tasks import (
-        TASKS,
+        PICTURE_TASKS,
         check_labels,
         chosen_items,
         read_items,
+        task_lines,
     )
 
-    if args.task not in (*TASKS, RETRIEVAL):
-        raise unknown("--task", args.task, [*TASKS, RETRIEVAL])
+    if args.task not in task_lines():
+        raise unknown("--task", args.task, [*task_lines()])
     workdir = epath.Path(args.workdir)
     fields = tuple(filter(None, args.fields.split(",")))
-    if args.task == RETRIEVAL:
-        _score_retrieval(workdir, args)
+    if args.task in PICTURE_TASKS:
+        _rank_pictures(workdir, args)
         return DONE
     if args.pictures:
-        raise UserError(f"--pictures is read by --task={RETRIEVAL} alone; leave it out")
+        readers = " or ".join(PICTURE_TASKS)
+        raise UserError(f"--pictures is read by --task={readers} alone; leave it out")
     items, files_hash = read_items(args.task, args.data, fields, args.label)
     groups = tuple(filter(None, args.groups.split(",")))
     if groups or args.limit:
@@ -70,14 +69,14 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _score_retrieval(workdir: epath.Path, args: argparse.Namespace) -> None:
+def _rank_pictures(workdir: epath.Path, args: argparse.Namespace) -> None:
     """Prints and writes the ranks of captions and pictures."""
     unread = [n for n in ("label", "groups", "limit", "method") if getattr(args, n)]
     if unread or args.overrides:
         name = unread[0] if unread else "config.KEY"
-        raise UserError(f"--{name} is not read by --task={RETRIEVAL}; leave it out")
+        raise UserError(f"--{name} is not read by --task={args.task}; leave it out")
     if exists(workdir / "sweep.json"):
-        raise UserError(f"--task={RETRIEVAL} scores one run; name one of {workdir}")
+        raise UserError(f"--task={args.task} scores one run; name one of {workdir}")
     from research.data.cache import fingerprint
     from research.data.read import picture_sources, pictures
     from research.evaluation.retrieval_scores import (
@@ -124,18 +123,18 @@ def _score_retrieval(workdir: epath.Path, args: argparse.Namespace) -> None:
             method, ranks = "match", matrix_ranks(values, picture)
         else:
             raise UserError(
-                f"--task={RETRIEVAL} needs a run of clip, or one of image_text that "
+                f"--task={args.task} needs a run of clip, or one of image_text that "
                 f"predicts matching; got one of {objective.name}"
             )
     table = retrieval_table(ranks, picture)
     hash = fingerprint([files, captions])
-    name = f"{RETRIEVAL}-{method}-{model.run.step}-{hash[:8]}"
+    name = f"{args.task}-{method}-{model.run.step}-{hash[:8]}"
     folder = workdir / "evaluations" / name
     cells = {
         row: {column: cell.to_json() for column, cell in columns.items()}
         for row, columns in table.items()
     }
-    facts = {"task": RETRIEVAL, "method": method, "files": args.data, "hash": hash}
+    facts = {"task": args.task, "method": method, "files": args.data, "hash": hash}
     write_json(folder / "table.json", facts | {"step": model.run.step, "table": cells})
     lines = (
         json.dumps(
@@ -144,7 +143,7 @@ def _score_retrieval(workdir: epath.Path, args: argparse.Namespace) -> None:
         for text, n, own in zip(texts, picture, ranks.tolist(), strict=True)
     )
     replace_text(folder / "scores.jsonl", "\n".join(lines) + "\n")
-    print(f"{RETRIEVAL}: {len(files)} pictures, {len(texts)} captions")
+    print(f"{args.task}: {len(files)} pictures, {len(texts)} captions")
     print(*table_lines(table), folder, sep="\n")
 
 
@@ -249,15 +248,15 @@ def _line(item: Any, scores: Sequence[Any]) -> dict[str, Any]:
 
 def parser() -> Parser:
     from research.data.read.picture_sources import kinds
-    from research.evaluation.score_tasks import TASKS
+    from research.evaluation.score_tasks import PICTURE_TASKS, task_lines
 
-    tasks = (f"{name}: {task.line}" for name, task in TASKS.items())
-    retrieval = f"{RETRIEVAL}: captions of pictures, and pictures of captions"
+    tasks = (f"{name}: {line}" for name, line in task_lines().items())
+    readers = " and ".join(PICTURE_TASKS)
     parser = Parser(__doc__)
     parser.add_path("--workdir", required=True, help="folder of a run or a sweep")
-    parser.add_argument("--task", required=True, help="; ".join([*tasks, retrieval]))
+    parser.add_argument("--task", required=True, help="; ".join(tasks))
     parser.add_path("--data", required=True, help="a file, folder or glob")
-    parser.add_path("--pictures", default="", help=f"{kinds()}, for retrieval")
+    parser.add_path("--pictures", default="", help=f"{kinds()}, for {readers}")
     parser.add_argument("--fields", default="", help="columns instead of the task's")
     parser.add_argument("--label", default="", help="label column, likewise")
     parser.add_argument("--groups", default="", help="patterns, e.g. *agreement*")

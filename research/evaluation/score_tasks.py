@@ -2,8 +2,8 @@
 
 import collections
 import fnmatch
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from research.contract.errors import UserError, unknown
 from research.contract.parts import PartTable
@@ -66,13 +66,20 @@ class Task(NamedTuple):
     label: str  # the column of the group, the right choice or the acceptability
     read: Callable[[Document], Item]  # raises UserError
     line: str  # what it is, for users
+    example: Mapping[str, Any]  # a row of its files, for the laws
     list_first: bool = False  # the first field has the list, which files have last
 
 
 PAIR = ("sentence_good", "sentence_bad")
+CATS = {"sentence_good": "Cats sleep.", "sentence_bad": "Cats sleeps."}
 TASKS = {
     "blimp": Task(
-        CHOICES, PAIR, "UID", _pair, "minimal pairs by paradigm (Warstadt et al. 2020)"
+        CHOICES,
+        PAIR,
+        "UID",
+        _pair,
+        "minimal pairs by paradigm (Warstadt et al. 2020)",
+        CATS | {"UID": "agreement"},
     ),
     "zorro": Task(
         CHOICES,
@@ -80,6 +87,7 @@ TASKS = {
         "UID",
         _pair,
         "minimal pairs of frequent words (Huebner et al. 2021)",
+        CATS | {"UID": "agreement"},
     ),
     "pairs": Task(
         CHOICES,
@@ -88,6 +96,7 @@ TASKS = {
         _pair,
         "pairs of texts in sentence_good and sentence_bad, of which the first is "
         "right; --label names groups",
+        CATS,
     ),
     "choices": Task(
         CHOICES,
@@ -95,6 +104,7 @@ TASKS = {
         "gold",
         _choices,
         "a text and its continuations; the label is the number of the right one",
+        {"query": "The man drank", "choices": ["tea.", "wood."], "gold": 1},
     ),
     "schema": Task(
         CHOICES,
@@ -102,6 +112,7 @@ TASKS = {
         "gold",
         _contexts,
         "contexts of one continuation (Winograd schemas), which alone is scored",
+        {"context_options": ["He so he", "He so I"], "continuation": "won.", "gold": 0},
         list_first=True,
     ),
     "lambada": Task(
@@ -110,6 +121,7 @@ TASKS = {
         "",
         _passage,
         "the last word of a passage (Paperno et al. 2016)",
+        {"context": "A cup of", "continuation": "tea"},
     ),
     "sentences": Task(
         TEXTS,
@@ -118,13 +130,19 @@ TASKS = {
         _sentence,
         "texts by themselves; with a label of 0 or 1 (acceptability), the area under "
         "the ROC curve",
+        {"text": "Cats sleep."},
     ),
 }
+PICTURE_TASKS = {"retrieval": "captions of pictures, and pictures of captions"}
+"""Task whose items are captions of pictures, which a run ranks -> its line."""
 
 
-LISTED = PartTable(
-    "Tasks of scores", "score --task", {name: task.line for name, task in TASKS.items()}
-)
+def task_lines() -> dict[str, str]:
+    """Name of each task -> what it is."""
+    return {name: task.line for name, task in TASKS.items()} | PICTURE_TASKS
+
+
+LISTED = PartTable("Tasks of scores", "score --task", task_lines())
 
 
 def read_items(

@@ -2,11 +2,17 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from research.contract.errors import UserError
 from research.evaluation.score_tables import Item
-from research.evaluation.score_tasks import check_labels, chosen_items, read_items
+from research.evaluation.score_tasks import (
+    TASKS,
+    check_labels,
+    chosen_items,
+    read_items,
+)
 
 
 def write(folder, *rows):
@@ -18,6 +24,20 @@ def write(folder, *rows):
 PAIR = {"sentence_good": "Cats  sleep.", "sentence_bad": "Cats sleeps.", "UID": "x"}
 CHOICES = {"query": "The man\ndrank", "choices": ["tea.", "wood.", "air."], "gold": 1}
 SCHEMA = {"context_options": ["A so A", "A so B"], "continuation": "won.", "gold": 0}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_tasks_example_is_read_and_needs_its_columns(name, tmp_path):
+    row = TASKS[name].example
+    (item,), _ = read_items(name, write(tmp_path, row))
+    values = [v for value in row.values() for v in np.ravel(value).tolist()]
+    assert item.texts and len(item.texts) == len(item.contexts)
+    assert {*item.texts, *item.contexts} <= {"", *values}
+    assert item.gold in range(-1, len(item.texts))
+    for column in {*TASKS[name].fields, *filter(None, [TASKS[name].label])}:
+        rest = {key: value for key, value in row.items() if key != column}
+        with pytest.raises(UserError, match=f"{column}|its label None"):
+            read_items(name, write(tmp_path, rest))
 
 
 def test_items_are_read(tmp_path):

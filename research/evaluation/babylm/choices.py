@@ -12,6 +12,7 @@ from research.contract.errors import UserError
 from research.evaluation.babylm.backends import Candidate
 from research.evaluation.babylm.judge import Judge, LogProb
 from research.evaluation.babylm.result import (
+    PREDICTIONS,
     SPLITS,
     Result,
     accuracy_result,
@@ -47,6 +48,7 @@ class Choices:
       full, fast: the folders of its data; "": it is not in that set.
       rules: names of the rules that have it.
       normalised: scores are divided by the number of tokens.
+      is_correlation: the number is one, not a fraction.
     """
 
     official: ClassVar[str]
@@ -54,10 +56,11 @@ class Choices:
     fast: ClassVar[str]
     rules: ClassVar[tuple[str, ...]] = tuple(RULES)
     normalised: ClassVar[bool] = False
+    is_correlation: ClassVar[bool] = False
 
-    def collated(self, rules: Rules) -> str:
-        """Its name in the collated file; "": it is not a task of that file."""
-        return self.official
+    def collated(self, rules: Rules) -> dict[str, str]:
+        """Its names in the collated file -> its file of the last checkpoint there."""
+        return {self.official: PREDICTIONS}
 
     def fast_scores(self, result: Mapping[str, Any]) -> dict[str, float]:
         """The scores of a checkpoint in the collated file, as fractions."""
@@ -102,7 +105,7 @@ class Choices:
             for number, (item, values) in enumerate(zip(items, scores, strict=True))
         ]
         predictions = self.predictions(items, scores, chosen)
-        replace_text(folder / "predictions.json", json.dumps(predictions))
+        replace_text(folder / PREDICTIONS, json.dumps(predictions))
         right = [i.label == which for i, which in zip(items, chosen, strict=True)]
         result = self.judged(items, scores, right)
         lines = report_lines(result, self.metric, self.unit)
@@ -148,6 +151,7 @@ class Odds(Choices):
     """
 
     metric, unit = "SPEARMAN'S RHO", 1.0
+    is_correlation = True
 
     def fast_scores(self, result):
         return {self.official: result["value"]}

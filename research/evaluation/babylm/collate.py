@@ -30,19 +30,15 @@ def collate(folder: Path, backend: str, names: Sequence[str], rules: Rules) -> P
     fast: dict[str, list] = {}
     for name in TASKS.names():
         task = TASKS.part_class(name, "task")()
-        key = task.collated(rules)
-        if rules.name not in task.rules or not key:
-            continue
-        at = task.results_folder(backend, task.full)
-        content[key] = _load(folder / MAIN / at / "predictions.json")
-        if task.fast:
-            at = task.results_folder(backend, task.fast)
-            results = (_load(folder / step / at / RESULT) for step in names)
-            fast[key] = [each and task.fast_scores(each["result"]) for each in results]
-    surprisals = folder / MAIN / f"zero_shot/{backend}/AoA_word"
-    files = ("surprisal.json", "aoa_score.json")
-    for key, file in zip(rules.aoa_keys, files, strict=False):
-        content[key] = _load(surprisals / file)
+        files = task.collated(rules) if rules.name in task.rules else {}
+        for key, file in files.items():
+            at = task.results_folder(backend, task.full)
+            content[key] = _load(folder / MAIN / at / file)
+            if task.fast:
+                at = task.results_folder(backend, task.fast)
+                results = (_load(folder / step / at / RESULT) for step in names)
+                scores = [each and task.fast_scores(each["result"]) for each in results]
+                fast[key] = scores
     content["glue"] = {}
     for name in GLUE:
         found = _load(folder / MAIN / "finetune" / name / "predictions.json")

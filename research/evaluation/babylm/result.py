@@ -8,6 +8,9 @@ import numpy as np
 
 from research.evaluation.statistics import wilson_interval
 
+PREDICTIONS = "predictions.json"
+"""The file of a task's predictions, in the pipeline's folders."""
+
 SPLITS = ("regular", "ambiref", "move_contents")
 """Of entity tracking: its number is the mean over these of the means of their UIDs."""
 

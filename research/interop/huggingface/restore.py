@@ -21,6 +21,7 @@ from research.interop.huggingface.families import family_of
 from research.interop.huggingface.family import ONLY_TRAINED_WITH, Family, class_names
 from research.networks.transformer import transformer
 from research.networks.transformer.electra import generator_options
+from research.objectives.tasks.heads import POOLED_TASKS
 
 DISCRIMINATOR, GENERATOR = "discriminator", "generator"
 """ELECTRA's networks: parts of our parameters, and folders in a folder of both."""
@@ -278,12 +279,12 @@ def head_keys(model: Model, objective: str) -> dict[str, str]:
     found, pool = {"objective.head": model.family.head_activation}, "token"
     if model.config.get("classifier_pooling", "cls") == "mean":
         pool = "mean"
-    if objective == "sequence_classification":
+    if "pool" in objectives.objective_class(objective).__dataclass_fields__:
         return found | {"objective.pool": pool}
-    if objective == "multiple_choice" and pool == "mean":
+    if objective in POOLED_TASKS and pool == "mean":
         raise UserError(
             f"{model.path}: its choices are the mean of their states "
-            "(classifier_pooling), and objective multiple_choice reads one token"
+            f"(classifier_pooling), and objective {objective} reads one token"
         )
     return found
 

@@ -200,7 +200,7 @@ class Submission:
         return self._judge
 
     def _say(self, revision: str, task: str, result: Result) -> None:
-        self.report(f"{revision} {task}: {shown(task, result)}")
+        self.report(f"{revision} {task}: {shown(self.tasks.get(task), result)}")
 
     def _summarise(self, results: Results, backend: str) -> None:
         """Adds the results to those that earlier calls wrote for the same weights."""
@@ -244,10 +244,9 @@ def find_tasks(rules: Rules, names: Sequence[str]) -> dict[str, Any]:
     return {name: task for name, task in known.items() if name in wanted}
 
 
-def shown(task: str, result: Result) -> str:
+def shown(task: Any, result: Result) -> str:
     """A number with its interval: fractions in per cent, correlations as they are."""
-    is_correlation = task.startswith("wug") or task == "aoa"
-    unit, digits = (1, 3) if is_correlation else (100, 2)
+    unit, digits = (1, 3) if getattr(task, "is_correlation", False) else (100, 2)
     text = f"{unit * result.value:.{digits}f}"
     if result.low == result.low:
         text += f" [{unit * result.low:.{digits}f}, {unit * result.high:.{digits}f}]"

@@ -235,9 +235,10 @@ def task_fields(model: restore.Model, task: str) -> dict[str, Any]:
         rows = model.family.heads.get("label", ())
         has_hidden = any(path in hidden for row in rows for path in row.paths)
         fields["head"] = head or ("tanh" if has_hidden else "linear")
-    if task == "multiple_choice":
+    known = objectives.make_objective(task).field_values
+    if "choices" in known:
         fields["choices"] = MAX_CHOICES
-    if task == "sequence_classification":
+    if "task" in known:
         problem = model.config.get("problem_type")
         if len(restore.label_names(model)) == 1 or problem == "regression":
             fields["task"] = "regression"

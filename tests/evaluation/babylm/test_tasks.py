@@ -26,7 +26,21 @@ def test_a_file_of_another_form(tmp_path, read, text, words):
         read(tmp_path / "data")
 
 
-def test_a_folder_without_rows(tmp_path):
-    blimp = TASKS.part_class("blimp", "")()
-    with pytest.raises(UserError, match=r"has no rows of blimp in \*\.jsonl"):
-        blimp.read(tmp_path, RULES["babylm_2026"])
+TASKS_BY_NAME = {name: TASKS.part_class(name, "")() for name in TASKS.names()}
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, t in TASKS_BY_NAME.items() if hasattr(t, "read")]
+)
+def test_a_folder_without_rows(tmp_path, name):
+    task = TASKS_BY_NAME[name]
+    with pytest.raises(UserError, match=rf"has no rows of {task.official} in"):
+        task.read(tmp_path, RULES[task.rules[-1]])
+
+
+@pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
+def test_a_name_in_the_collated_file_is_of_one_task(rules):
+    tasks = [task for task in TASKS_BY_NAME.values() if rules.name in task.rules]
+    names = [name for task in tasks for name in task.collated(rules)]
+    assert names and len(names) == len({*names})
+    assert all({*task.rules} <= RULES.keys() for task in tasks)

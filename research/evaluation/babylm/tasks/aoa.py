@@ -14,20 +14,21 @@ from research.evaluation.babylm.result import Result, fisher_interval
 from research.evaluation.babylm.rules import RULES, Rules, checkpoint_number
 from research.files.output_files import replace_text
 
-SURPRISALS = "surprisal.json"
+SURPRISALS, SCORE = "surprisal.json", "aoa_score.json"
 
 
 class Task:
     """Surprisals of words in contexts at each checkpoint; `finish` fits them."""
 
+    is_correlation: ClassVar[bool] = True
     official: ClassVar[str] = "aoa"
     full: ClassVar[str] = ""
     fast: ClassVar[str] = ""
     of_checkpoints: ClassVar[str] = "aoa"  # the folder of its data, in the full set
     rules: ClassVar[tuple[str, ...]] = tuple(RULES)
 
-    def collated(self, rules: Rules) -> str:
-        return ""
+    def collated(self, rules: Rules) -> dict[str, str]:
+        return dict(zip(rules.aoa_keys, (SURPRISALS, SCORE), strict=False))
 
     def results_folder(self, backend: str, dataset: str) -> str:
         return f"zero_shot/{backend}/AoA_word"
@@ -101,7 +102,7 @@ class Task:
         )
         if rules.aoa_bounded:
             score = json.dumps({"aoa": found.score}, indent=2)
-            replace_text(folder / "aoa_score.json", score)
+            replace_text(folder / SCORE, score)
         ends = fisher_interval(found.r, len(found.words))
         return Result(found.score, *ends, len(found.words), more={"r": found.r})
 

@@ -2,7 +2,7 @@
 
 from research.evaluation.babylm.backends import Candidate
 from research.evaluation.babylm.choices import Choices, Item
-from research.evaluation.babylm.result import SPLITS, accuracy_result
+from research.evaluation.babylm.result import PREDICTIONS, SPLITS, accuracy_result
 from research.evaluation.score_tables import credit
 
 
@@ -11,7 +11,7 @@ class Task(Choices):
     full, fast = "entity_tracking", "entity_tracking_fast"
 
     def collated(self, rules):
-        return rules.entity_key
+        return {rules.entity_key: PREDICTIONS}
 
     def items(self, row, stem, rules):
         options, prefix = tuple(row["options"]), row["input_prefix"]

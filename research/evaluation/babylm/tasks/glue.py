@@ -47,5 +47,5 @@ class Task:
     fast: ClassVar[str] = ""
     rules: ClassVar[tuple[str, ...]] = tuple(RULES)
 
-    def collated(self, rules: Rules) -> str:
-        return ""
+    def collated(self, rules: Rules) -> dict[str, str]:
+        return {}

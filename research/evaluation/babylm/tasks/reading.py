@@ -13,7 +13,7 @@ from research.contract.errors import UserError
 from research.evaluation.babylm import backends, regression
 from research.evaluation.babylm.backends import Candidate
 from research.evaluation.babylm.judge import OWN, Judge
-from research.evaluation.babylm.result import Result
+from research.evaluation.babylm.result import PREDICTIONS, Result
 from research.evaluation.babylm.rules import RULES, Rules
 from research.files.output_files import replace_text
 
@@ -46,8 +46,8 @@ class Task:
     fast: ClassVar[str] = "reading"
     rules: ClassVar[tuple[str, ...]] = tuple(RULES)
 
-    def collated(self, rules: Rules) -> str:
-        return self.official
+    def collated(self, rules: Rules) -> dict[str, str]:
+        return {self.official: PREDICTIONS}
 
     def fast_scores(self, result: dict[str, Any]) -> dict[str, float]:
         return {"spr": result["more"]["self-paced"], "rt": result["value"]}
@@ -170,7 +170,7 @@ def _write_files(folder: Path, rows: Any, asked: Any, table: Table) -> None:
         for number, (p, b) in enumerate(zip(pred, before, strict=True))
     ]
     content = {"reading": {"predictions": predictions}}
-    replace_text(folder / "predictions.json", json.dumps(content))
+    replace_text(folder / PREDICTIONS, json.dumps(content))
     lines = [
         {
             "Index": number,

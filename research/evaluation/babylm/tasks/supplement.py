@@ -1,6 +1,7 @@
 """BLiMP's supplement: minimal pairs of dialogues and questions, by file."""
 
 from research.evaluation.babylm.choices import Choices
+from research.evaluation.babylm.result import PREDICTIONS
 from research.evaluation.babylm.tasks.blimp import pair
 
 
@@ -12,4 +13,4 @@ class Task(Choices):
         yield pair(row, field=name, UID=stem, linguistics_term=name)
 
     def collated(self, rules):
-        return "blimp_supplement"
+        return {"blimp_supplement": PREDICTIONS}
