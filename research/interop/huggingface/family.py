@@ -7,6 +7,7 @@ from typing import Any
 from research.contract.errors import UserError
 from research.contract.parts import default_of
 from research.interop.huggingface.rows import Row
+from research.networks import readouts
 from research.networks.shared.activations import ACTIVATIONS
 from research.networks.transformer.transformer import Network
 
@@ -24,8 +25,7 @@ written."""
 
 UNSAID = (
     "max_length",
-    "cutoffs",
-    "cutoff_divisor",
+    *readouts.keys(),
     "dtype",
     "attention",
     "remat",
