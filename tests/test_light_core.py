@@ -15,18 +15,13 @@ from research.record.trackers import FOLDER as TRACKERS
 from tests.testing.tiny_runs import tiny_settings, write_corpus
 
 ROOT = Path(__file__).parents[1]
-TRACKED = {
-    TRACKERS.part_class(name, "train.track").package for name in TRACKERS.names()
-} - {""}
 REQUIRED = {
     name: cls.requires
     for folder in (TRACKERS, BACKENDS)
     for name in folder.names()
     if getattr(cls := folder.part_class(name, ""), "requires", "")
 }
-PACKAGES = sorted(
-    {*EXTRAS, *TRACKED, *(re.match(r"\w+", r)[0] for r in REQUIRED.values())}
-)
+PACKAGES = sorted({*EXTRAS, *(re.match(r"\w+", r)[0] for r in REQUIRED.values())})
 BLOCKED = f"""
 import sys
 sys.modules |= dict.fromkeys({PACKAGES!r})  # as if they were not installed
